@@ -1,1 +1,25 @@
-//! The room `message`.
+//! The nouns of the house: what a request, a response, their fields and bodies are, what one
+//! phase of the pipeline hands to the next, and what a notice to the administrator holds.
+//! Nothing here reads a socket, a file or a clock.
+
+mod address;
+mod body;
+mod fields;
+mod method;
+mod notice;
+mod phase;
+mod request;
+mod response;
+mod status;
+mod variables;
+
+pub use address::Peer;
+pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
+pub use fields::{Fields, eq_ignore_case, trim};
+pub use method::{Method, MethodSet};
+pub use notice::{Level, Notice};
+pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
+pub use request::{Content, Previous, Request, RequestHead, Version};
+pub use response::Response;
+pub use status::Status;
+pub use variables::Variables;

@@ -1,0 +1,266 @@
+//! Header fields in the order in which they came or will be sent, names compared without case.
+//! One buffer holds all texts, so that copying the fields of a cached file is one copy of
+//! memory. It never checks what a value means; `proto` has checked what may stand in it.
+
+use std::fmt;
+
+/// Where a name and its value stand in the text of the fields.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u32,
+    name: u32,
+    value: u32,
+}
+
+/// An ordered list of header fields; a name may stand in it more than once.
+#[derive(Clone, Default)]
+pub struct Fields {
+    text: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+/// Whether two field names or tokens are the same without regard to ASCII case.
+#[must_use]
+pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
+    a.eq_ignore_ascii_case(b)
+}
+
+/// The bytes without the spaces and tabs around them (OWS of RFC 9110, section 5.6.3).
+#[must_use]
+pub fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+impl Fields {
+    /// No fields; nothing is allocated until the first is added.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { text: Vec::new(), entries: Vec::new() }
+    }
+
+    /// Room for a usual head: some 12 fields of some 40 bytes.
+    #[must_use]
+    pub fn with_capacity(fields: usize, bytes: usize) -> Self {
+        Self { text: Vec::with_capacity(bytes), entries: Vec::with_capacity(fields) }
+    }
+
+    /// How many fields there are, repeated names counted each.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no field.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets all fields and keeps the memory.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.entries.clear();
+    }
+
+    /// Adds a field at the end, whether or not its name is there already.
+    pub fn add(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let entry = self.store(name.as_ref(), &[value.as_ref()]);
+        self.entries.push(entry);
+    }
+
+    /// Replaces all fields of that name by one, at the place of the first.
+    pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.set_parts(name.as_ref(), &[value.as_ref()]);
+    }
+
+    /// As [`Fields::set`], the value given in parts that are joined.
+    pub fn set_parts(&mut self, name: &[u8], parts: &[&[u8]]) {
+        let entry = self.store(name, parts);
+        let mut placed = false;
+        let mut kept = Vec::with_capacity(self.entries.len() + 1);
+        for old in &self.entries {
+            if !eq_ignore_case(self.name_of(*old), name) {
+                kept.push(*old);
+            } else if !placed {
+                placed = true;
+                kept.push(entry);
+            }
+        }
+        if !placed {
+            kept.push(entry);
+        }
+        self.entries = kept;
+    }
+
+    /// Appends to the first field of that name with `, ` between (RFC 9110, section 5.3), or
+    /// adds it.
+    pub fn merge(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        match self.first(name).map(<[u8]>::to_vec) {
+            None => self.add(name, value),
+            Some(old) => {
+                let entry = self.store(name, &[&old, b", ", value]);
+                let place = self
+                    .entries
+                    .iter()
+                    .position(|e| eq_ignore_case(self.name_of(*e), name))
+                    .and_then(|index| self.entries.get_mut(index));
+                if let Some(slot) = place {
+                    *slot = entry;
+                }
+            }
+        }
+    }
+
+    /// Takes out all fields of that name; says whether there were any.
+    pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
+        let name = name.as_ref();
+        let before = self.entries.len();
+        let text = &self.text;
+        self.entries.retain(|entry| !eq_ignore_case(slice(text, entry.start, entry.name), name));
+        self.entries.len() != before
+    }
+
+    /// The value of the first field of that name.
+    #[must_use]
+    pub fn first(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
+        let name = name.as_ref();
+        self.iter().find(|(n, _)| eq_ignore_case(n, name)).map(|(_, value)| value)
+    }
+
+    /// Whether a field of that name is there.
+    #[must_use]
+    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
+        self.first(name).is_some()
+    }
+
+    /// The values of all fields of that name, in order.
+    pub fn all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.iter().filter(move |(n, _)| eq_ignore_case(n, name)).map(|(_, value)| value)
+    }
+
+    /// All values of that name joined by `, `, as one list (RFC 9110, section 5.3).
+    #[must_use]
+    pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut values = self.all(name);
+        let mut list = values.next()?.to_vec();
+        for value in values {
+            list.extend_from_slice(b", ");
+            list.extend_from_slice(value);
+        }
+        Some(list)
+    }
+
+    /// The elements of a comma-separated list over all fields of that name, trimmed, without
+    /// empty ones. Commas in quoted strings separate too: only for lists of tokens.
+    pub fn tokens<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.all(name)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .map(trim)
+            .filter(|token| !token.is_empty())
+    }
+
+    /// Name and value of each field in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.entries.iter().map(|entry| {
+            let value = entry.start + entry.name + 2;
+            (slice(&self.text, entry.start, entry.name), slice(&self.text, value, entry.value))
+        })
+    }
+
+    /// Adds every field of another list.
+    pub fn extend(&mut self, other: &Fields) {
+        for (name, value) in other.iter() {
+            self.add(name, value);
+        }
+    }
+
+    /// Sets every name of another list: its values replace those that were here.
+    pub fn overlay(&mut self, other: &Fields) {
+        for (name, _) in other.iter() {
+            self.remove(name);
+        }
+        self.extend(other);
+    }
+
+    /// Writes every field as a line of a message's head, `Name: value CRLF`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        for entry in &self.entries {
+            // A stored field is already a whole line, see `store`.
+            out.extend_from_slice(slice(&self.text, entry.start, entry.name + entry.value + 4));
+        }
+    }
+
+    fn name_of(&self, entry: Entry) -> &[u8] {
+        slice(&self.text, entry.start, entry.name)
+    }
+
+    /// Appends the line of a field to the text, so that writing it out is one copy.
+    fn store(&mut self, name: &[u8], parts: &[&[u8]]) -> Entry {
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(name);
+        self.text.extend_from_slice(b": ");
+        let value = self.text.len();
+        for part in parts {
+            self.text.extend_from_slice(part);
+        }
+        let value = (self.text.len() - value) as u32;
+        self.text.extend_from_slice(b"\r\n");
+        Entry { start, name: name.len() as u32, value }
+    }
+}
+
+fn slice(text: &[u8], start: u32, length: u32) -> &[u8] {
+    text.get(start as usize..(start + length) as usize).unwrap_or_default()
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(
+                self.iter().map(|(n, v)| (String::from_utf8_lossy(n), String::from_utf8_lossy(v))),
+            )
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(fields: &Fields) -> String {
+        let mut out = Vec::new();
+        fields.write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn set_replaces_all_at_the_first_place() {
+        let mut fields = Fields::new();
+        fields.add("A", "1");
+        fields.add("b", "2");
+        fields.add("a", "3");
+        fields.set("A", "4");
+        assert_eq!(written(&fields), "A: 4\r\nb: 2\r\n");
+        assert!(fields.remove("B"));
+        assert!(!fields.remove("B"));
+        assert_eq!(fields.len(), 1);
+    }
+
+    #[test]
+    fn merge_makes_a_list_and_tokens_take_it_apart() {
+        let mut fields = Fields::new();
+        fields.merge("Vary", "Accept");
+        fields.merge("vary", "Cookie");
+        fields.add("Vary", " ,x ");
+        assert_eq!(fields.first("VARY"), Some(&b"Accept, Cookie"[..]));
+        let tokens: Vec<_> = fields.tokens(b"vary").collect();
+        assert_eq!(tokens, [&b"Accept"[..], b"Cookie", b"x"]);
+    }
+}

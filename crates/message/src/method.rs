@@ -1,0 +1,105 @@
+//! Request methods: those that Apache's `<Limit>` knows by number (http_core's table), the rest
+//! by their text in the request head.
+
+macro_rules! methods {
+    ($($name:ident = $text:literal),+ $(,)?) => {
+        /// A request method. HEAD is one of its own here; `<Limit GET>` covers it, as in Apache.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Method {
+            $(#[doc = $text] $name),+
+            ,
+            /// A method that no table names; its text stands in the request head.
+            Other,
+        }
+
+        impl Method {
+            /// Every method of the table, in Apache's order.
+            pub const ALL: &[Method] = &[$(Method::$name),+];
+
+            /// The method of that exact text (methods are case-sensitive: RFC 9110, 9.1).
+            #[must_use]
+            pub fn parse(text: &[u8]) -> Method {
+                $(if text == $text.as_bytes() { return Method::$name; })+
+                Method::Other
+            }
+
+            /// The text of a method of the table; empty for `Other`.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Method::$name => $text,)+
+                    Method::Other => "",
+                }
+            }
+        }
+    };
+}
+
+methods! {
+    Get = "GET", Head = "HEAD", Post = "POST", Put = "PUT", Delete = "DELETE",
+    Connect = "CONNECT", Options = "OPTIONS", Trace = "TRACE", Patch = "PATCH",
+    Propfind = "PROPFIND", Proppatch = "PROPPATCH", Mkcol = "MKCOL", Copy = "COPY",
+    Move = "MOVE", Lock = "LOCK", Unlock = "UNLOCK", VersionControl = "VERSION-CONTROL",
+    Checkout = "CHECKOUT", Uncheckout = "UNCHECKOUT", Checkin = "CHECKIN", Update = "UPDATE",
+    Label = "LABEL", Report = "REPORT", Mkworkspace = "MKWORKSPACE", Mkactivity = "MKACTIVITY",
+    BaselineControl = "BASELINE-CONTROL", Merge = "MERGE",
+}
+
+/// A set of methods, as `<Limit>` and `Require method` name them. HEAD goes with GET.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MethodSet {
+    bits: u32,
+    others: Vec<Box<[u8]>>,
+}
+
+impl MethodSet {
+    /// Adds a method by its text.
+    pub fn add(&mut self, text: &[u8]) {
+        match Method::parse(text) {
+            Method::Other => self.others.push(text.into()),
+            method => self.bits |= Self::bit(method),
+        }
+    }
+
+    /// Whether the method, whose text matters only for `Other`, is in the set.
+    #[must_use]
+    pub fn contains(&self, method: Method, text: &[u8]) -> bool {
+        match method {
+            Method::Other => self.others.iter().any(|other| **other == *text),
+            method => self.bits & Self::bit(method) != 0,
+        }
+    }
+
+    /// Whether no method is in the set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0 && self.others.is_empty()
+    }
+
+    const fn bit(method: Method) -> u32 {
+        match method {
+            Method::Head => 1 << Method::Get as u8,
+            method => 1 << method as u8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_goes_with_get_and_unknown_methods_by_text() {
+        let mut set = MethodSet::default();
+        set.add(b"GET");
+        set.add(b"BREW");
+        assert!(set.contains(Method::Head, b"HEAD"));
+        assert!(!set.contains(Method::Post, b"POST"));
+        assert!(set.contains(Method::parse(b"BREW"), b"BREW"));
+        assert!(!set.contains(Method::parse(b"brew"), b"brew"));
+        for method in Method::ALL {
+            assert_eq!(Method::parse(method.text().as_bytes()), *method);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! A request: its head as it came, and what the phases have found out about it so far.
+
+use crate::{BodyLength, Fields, Method, Notice, Peer, Source, Variables};
+use std::path::PathBuf;
+use std::pin::Pin;
+
+/// The protocol version of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/0.9: a request line without version; the answer has no head.
+    Http09,
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    #[default]
+    Http11,
+}
+
+impl Version {
+    /// As it stands in a request line.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Version::Http09 => "HTTP/0.9",
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// The head of a request as it came over the wire, checked and taken apart by `proto`.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// The request line without its line end (Apache: the_request).
+    pub line: Vec<u8>,
+    /// The method; its text is [`RequestHead::method_text`].
+    pub method: Method,
+    /// Where the method ends in `line`.
+    pub method_end: usize,
+    /// Where the request target begins and ends in `line`.
+    pub target: (usize, usize),
+    /// The version.
+    pub version: Version,
+    /// The header fields.
+    pub fields: Fields,
+    /// Trailer fields of a chunked body, once it has been read.
+    pub trailers: Fields,
+    /// How long the body is.
+    pub length: BodyLength,
+    /// Bytes that the head took on the wire.
+    pub wire_bytes: usize,
+}
+
+impl Default for RequestHead {
+    fn default() -> Self {
+        Self {
+            line: Vec::new(),
+            method: Method::Get,
+            method_end: 0,
+            target: (0, 0),
+            version: Version::Http11,
+            fields: Fields::new(),
+            trailers: Fields::new(),
+            length: BodyLength::None,
+            wire_bytes: 0,
+        }
+    }
+}
+
+impl RequestHead {
+    /// The text of the method.
+    #[must_use]
+    pub fn method_text(&self) -> &[u8] {
+        self.line.get(..self.method_end).unwrap_or_default()
+    }
+
+    /// The request target as it came: origin, absolute, authority or asterisk form
+    /// (RFC 9112, section 3.2).
+    #[must_use]
+    pub fn target(&self) -> &[u8] {
+        self.line.get(self.target.0..self.target.1).unwrap_or_default()
+    }
+
+    /// Whether only the head of the response is wanted.
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.method == Method::Head
+    }
+
+    /// Forgets the request and keeps its memory for the next.
+    pub fn clear(&mut self) {
+        let Self {
+            line,
+            method,
+            method_end,
+            target,
+            version,
+            fields,
+            trailers,
+            length,
+            wire_bytes,
+        } = self;
+        line.clear();
+        fields.clear();
+        trailers.clear();
+        (*method, *method_end, *target, *version) = (Method::Get, 0, (0, 0), Version::Http11);
+        (*length, *wire_bytes) = (BodyLength::None, 0);
+    }
+}
+
+/// What is known of the content that will be served: set by `prepare`, from the file's name and
+/// the configuration (mod_mime, ForceType, SetHandler).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The media type with its parameters.
+    pub media_type: Option<Box<[u8]>>,
+    /// Content-Encoding.
+    pub encoding: Option<Box<[u8]>>,
+    /// Content-Language values.
+    pub languages: Vec<Box<[u8]>>,
+    /// The handler's name; none means the default handler.
+    pub handler: Option<Box<[u8]>>,
+    /// Whether AddDefaultCharset must not add to the media type.
+    pub charset_fixed: bool,
+}
+
+/// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
+/// reads it; it lives on one serving thread.
+pub struct Request {
+    /// The head as it came; RequestHeader may change its fields.
+    pub head: RequestHead,
+    /// The body still to be read; none where the head says that there is none.
+    pub body: Option<Pin<Box<dyn Source>>>,
+    /// The two ends of the connection.
+    pub peer: Peer,
+    /// When the first byte came, microseconds since 1970 (%t, REQUEST_TIME).
+    pub time_us: u64,
+    /// How many requests were answered on this connection before (%k).
+    pub keepalives: u32,
+    /// Index of the virtual host in the site.
+    pub server: usize,
+    /// The host of the request without port, in lower case; empty where none was given.
+    pub host: Vec<u8>,
+    /// The port that the request names, where it names one.
+    pub port: Option<u16>,
+    /// The URL path, decoded and normalised once (`/a/b`); `*` for OPTIONS *.
+    pub path: Vec<u8>,
+    /// The query string without its question mark.
+    pub query: Option<Vec<u8>>,
+    /// The file that the path was mapped to.
+    pub file: PathBuf,
+    /// What was left of the path behind the file, with its slash (PATH_INFO).
+    pub path_info: Vec<u8>,
+    /// Environment of the request: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
+    pub env: Variables,
+    /// Notes between modules and for `%{NAME}n`.
+    pub notes: Variables,
+    /// What is known of the content.
+    pub content: Content,
+    /// The authenticated user and the kind of authentication.
+    pub user: Option<Box<[u8]>>,
+    /// `Basic` or `Digest`, with `user`.
+    pub auth_type: Option<Box<[u8]>>,
+    /// The request that was redirected internally to this one, newest first.
+    pub previous: Option<Box<Previous>>,
+    /// What the phases want to have logged, in order; written by `conn` after each phase run.
+    pub notices: Vec<Notice>,
+}
+
+/// What stays of a request that was redirected internally (ErrorDocument, DirectoryIndex).
+#[derive(Clone, Debug)]
+pub struct Previous {
+    /// Its path before the redirect (REDIRECT_URL).
+    pub path: Vec<u8>,
+    /// Its query string.
+    pub query: Option<Vec<u8>>,
+    /// The status that led here (REDIRECT_STATUS); 200 where no error did.
+    pub status: crate::Status,
+    /// Its environment, which reappears with `REDIRECT_` in front.
+    pub env: Variables,
+    /// The method as it came: an ErrorDocument is fetched with GET.
+    pub method: Vec<u8>,
+    /// The request before that one.
+    pub previous: Option<Box<Previous>>,
+}
+
+impl Request {
+    /// A request that has just come; the phases fill the rest.
+    #[must_use]
+    pub fn new(head: RequestHead, peer: Peer, time_us: u64) -> Self {
+        Self {
+            head,
+            body: None,
+            peer,
+            time_us,
+            keepalives: 0,
+            server: 0,
+            host: Vec::new(),
+            port: None,
+            path: Vec::new(),
+            query: None,
+            file: PathBuf::new(),
+            path_info: Vec::new(),
+            env: Variables::new(),
+            notes: Variables::new(),
+            content: Content::default(),
+            user: None,
+            auth_type: None,
+            previous: None,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Makes the request new for another head on the same connection or the next, its memory
+    /// kept.
+    pub fn renew(&mut self, peer: Peer, time_us: u64) {
+        self.head.clear();
+        self.body = None;
+        (self.peer, self.time_us, self.keepalives, self.server) = (peer, time_us, 0, 0);
+        self.host.clear();
+        self.port = None;
+        self.path.clear();
+        self.query = None;
+        self.file.as_mut_os_string().clear();
+        self.path_info.clear();
+        self.env.clear();
+        self.notes.clear();
+        self.content = Content::default();
+        (self.user, self.auth_type, self.previous) = (None, None, None);
+        self.notices.clear();
+    }
+
+    /// Notes something for the error log, with this request's client.
+    pub fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
+    }
+
+    /// How many internal redirects led here (LimitInternalRecursion).
+    #[must_use]
+    pub fn redirects(&self) -> usize {
+        std::iter::successors(self.previous.as_deref(), |p| p.previous.as_deref()).count()
+    }
+}
