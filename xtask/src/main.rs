@@ -1,3 +1,77 @@
-//! xtask.
+//! The chores of the repository: `cargo xtask tidy` reads the sources and `cargo metadata` and
+//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line.
+//! It never changes a file.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
-fn main() {}
+mod manifest;
+mod rooms;
+mod sources;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1).unwrap_or_default();
+    if task != "tidy" {
+        eprintln!("usage: cargo xtask tidy");
+        return ExitCode::from(2);
+    }
+    match tidy(&root()) {
+        Ok(faults) if faults.is_empty() => {
+            println!("tidy: nothing to say");
+            ExitCode::SUCCESS
+        }
+        Ok(faults) => {
+            for fault in &faults {
+                println!("{fault}");
+            }
+            println!("tidy: {} departures", faults.len());
+            ExitCode::FAILURE
+        }
+        Err(reason) => {
+            eprintln!("tidy: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every departure from the rules, in the order of the checks; an error when the repository
+/// itself could not be read.
+fn tidy(root: &Path) -> Result<Vec<String>, String> {
+    let mut faults = Vec::new();
+    let table = rooms::parse(&read(&root.join("ARCHITECTURE.md"))?);
+    let metadata = run(root, "cargo", &["metadata", "--format-version=1", "--no-deps"])?;
+    rooms::check(&table, &rooms::crates(&metadata)?, &mut faults);
+    manifest::check(&read(&root.join("Cargo.toml"))?, &mut faults);
+    for path in run(root, "git", &["ls-files", "-co", "--exclude-standard"])?.lines() {
+        // A file that is deleted but not yet committed is still listed.
+        if let Ok(bytes) = std::fs::read(root.join(path)) {
+            sources::check(path, &String::from_utf8_lossy(&bytes), &mut faults);
+        }
+    }
+    Ok(faults)
+}
+
+/// The repository's root: the folder above this package.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// A command's standard output; an error when it could not be run or said no.
+fn run(root: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{program} {}: {text}", arguments.join(" ")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
