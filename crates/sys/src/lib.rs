@@ -1,1 +1,15 @@
-//! The room `sys`.
+//! Safe functions over the Linux kernel: processes, signals, shared memory, identities, sockets.
+//! What comes in are plain values, what goes out are owned descriptors and `io::Result`. This is
+//! the only room with `unsafe`; it knows no HTTP, no configuration and keeps no policy.
+#![allow(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Evenkeel runs on Linux only");
+
+pub mod channel;
+pub mod clock;
+pub mod identity;
+pub mod listen;
+pub mod memory;
+pub mod process;
+pub mod signal;

@@ -1,0 +1,131 @@
+//! A pair of ends that carries single bytes between two processes, both ways, in order. When one
+//! side's process ends, however it ends, the other side reads `Closed`. Neither end ever blocks.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// One end of the pair.
+#[derive(Debug)]
+pub struct Channel {
+    socket: OwnedFd,
+}
+
+/// What [`Channel::receive`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// A byte that the other side sent.
+    Byte(u8),
+    /// Nothing now.
+    Empty,
+    /// The other side is gone and nothing is left to read.
+    Closed,
+}
+
+impl Channel {
+    /// Two connected ends, close-on-exec. Errors are the kernel's (socketpair(2)).
+    pub fn pair() -> io::Result<(Self, Self)> {
+        // Datagrams that keep their order: a reader never sees half a message, and unlike with
+        // SOCK_DGRAM it sees the end of the other side.
+        let (one, other) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        Ok((Self { socket: one }, Self { socket: other }))
+    }
+
+    /// Sends one byte. `Ok(false)` says that the other side reads nothing and its buffer is full;
+    /// an error (`BrokenPipe`) that it is gone.
+    pub fn send(&self, byte: u8) -> io::Result<bool> {
+        match rustix::net::send(&self.socket, &[byte], SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the next byte, if one is there. Errors of the kernel read as `Closed`: an end that
+    /// cannot be read has nobody behind it.
+    #[must_use]
+    pub fn receive(&self) -> Received {
+        let mut byte = [0_u8; 1];
+        loop {
+            return match rustix::net::recv(&self.socket, &mut byte, RecvFlags::empty()) {
+                Ok((1, _)) => Received::Byte(byte[0]),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => Received::Empty,
+                Ok(_) | Err(_) => Received::Closed,
+            };
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Waits until one of the descriptors can be read (or was closed by its other side), or until the
+/// time is over (`None`: for ever). The answer has one entry per descriptor, in order. A signal
+/// that interrupts the wait ends it early with nothing readable.
+pub fn wait_readable(
+    descriptors: &[BorrowedFd<'_>],
+    timeout: Option<Duration>,
+) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<PollFd<'_>> = descriptors
+        .iter()
+        .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN))
+        .collect();
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    });
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) => Ok(polled.iter().map(|one| !one.revents().is_empty()).collect()),
+        Err(rustix::io::Errno::INTR) => Ok(vec![false; descriptors.len()]),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_arrive_in_order_and_the_end_is_seen() {
+        let (parent, child) = Channel::pair().unwrap();
+        assert_eq!(child.receive(), Received::Empty);
+        assert!(parent.send(b'a').unwrap());
+        assert!(parent.send(b'b').unwrap());
+        drop(parent);
+        assert_eq!(child.receive(), Received::Byte(b'a'));
+        assert_eq!(child.receive(), Received::Byte(b'b'));
+        assert_eq!(child.receive(), Received::Closed);
+        assert!(child.send(b'x').is_err());
+    }
+
+    #[test]
+    fn a_side_that_reads_nothing_does_not_block_the_other() {
+        let (parent, _child) = Channel::pair().unwrap();
+        let mut sent = 0_u32;
+        while parent.send(0).unwrap() {
+            sent += 1;
+        }
+        assert!(sent > 0);
+    }
+
+    #[test]
+    fn waiting_tells_which_end_is_readable() {
+        let (one, other) = Channel::pair().unwrap();
+        one.send(1).unwrap();
+        let readable =
+            wait_readable(&[one.as_fd(), other.as_fd()], Some(Duration::from_secs(5))).unwrap();
+        assert_eq!(readable, [false, true]);
+    }
+}

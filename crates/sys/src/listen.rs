@@ -1,0 +1,130 @@
+//! Listening sockets. An address and options come in, a socket that listens goes out. It keeps
+//! no list of them and accepts nothing.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+/// What a socket gets before it is bound. Everything here but the first is inherited by the
+/// connections accepted from it, which saves a call on each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// IPv6 only: no IPv4 connections through mapped addresses.
+    pub v6_only: bool,
+    /// SO_SNDBUF in bytes (SendBufferSize).
+    pub send_buffer: Option<usize>,
+    /// SO_RCVBUF in bytes (ReceiveBufferSize).
+    pub receive_buffer: Option<usize>,
+}
+
+/// Makes a TCP socket bound to `address`, non-blocking and close-on-exec, with SO_REUSEADDR,
+/// SO_KEEPALIVE and TCP_NODELAY. Errors are bind(2)'s: `AddrInUse`, `PermissionDenied` (a port
+/// below 1024), `AddrNotAvailable`. Sizes of buffers that the kernel refuses are left as they are.
+pub fn bind(address: SocketAddr, options: Options) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, options.v6_only)?;
+    }
+    if let Some(bytes) = options.send_buffer {
+        let _ = sockopt::set_socket_send_buffer_size(&socket, bytes);
+    }
+    if let Some(bytes) = options.receive_buffer {
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes);
+    }
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Starts to listen, or changes the backlog of a socket that does. The kernel caps the backlog
+/// silently at [`somaxconn`].
+pub fn listen(socket: impl AsFd, backlog: u32) -> io::Result<()> {
+    rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(())
+}
+
+/// Has connections wait in the kernel until they have sent something, for `wait` at most, which
+/// the kernel rounds up to its retransmission steps (TCP_DEFER_ACCEPT; zero turns it off).
+pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(wait.as_secs()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the option takes an int, whose address and size are given.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            libc::socklen_t::try_from(size_of_val(&seconds)).unwrap_or(4),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The address that a socket is bound to, with the port that the kernel chose for port 0.
+pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(io::Error::from)
+}
+
+/// The kernel's bound on every backlog (net.core.somaxconn); 4096, its default, where that
+/// cannot be read.
+#[must_use]
+pub fn somaxconn() -> u32 {
+    fs::read_to_string("/proc/sys/net/core/somaxconn")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(4096)
+}
+
+/// Whether the system can open IPv6 sockets at all.
+#[must_use]
+pub fn has_ipv6() -> bool {
+    rustix::net::socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn a_bound_socket_listens_and_connections_inherit_its_options() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
+        listen(&socket, somaxconn()).unwrap();
+        let address = local_address(&socket).unwrap();
+        assert_ne!(address.port(), 0);
+        let _client = TcpStream::connect(address).unwrap();
+        let accepted = rustix::net::accept(&socket).unwrap();
+        assert!(sockopt::tcp_nodelay(&accepted).unwrap());
+    }
+
+    #[test]
+    fn an_address_in_use_is_that_error() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
+        listen(&socket, 1).unwrap();
+        let address = local_address(&socket).unwrap();
+        let error = bind(address, Options::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn deferred_connections_wait_for_data() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
+        defer_accept(&socket, Duration::from_secs(30)).unwrap();
+        listen(&socket, 8).unwrap();
+        let mut client = TcpStream::connect(local_address(&socket).unwrap()).unwrap();
+        assert_eq!(rustix::net::accept(&socket).unwrap_err(), rustix::io::Errno::AGAIN);
+        std::io::Write::write_all(&mut client, b"x").unwrap();
+        crate::channel::wait_readable(&[socket.as_fd()], Some(Duration::from_secs(5))).unwrap();
+        assert!(rustix::net::accept(&socket).is_ok());
+    }
+}

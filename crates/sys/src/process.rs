@@ -1,0 +1,232 @@
+//! The life of processes: fork, wait, kill, leave the terminal, end. Pids and signals come in,
+//! what happened to a child goes out. It never forks a process that has threads.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::{Resource, Rlimit, WaitOptions};
+
+pub use rustix::process::Pid;
+
+use crate::signal::Signal;
+
+/// On which side of a fork the caller finds itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The process that called, with the new one's pid.
+    Parent(Pid),
+    /// The new process.
+    Child,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It ended itself with this status.
+    Exited(i32),
+    /// A signal of this number ended it.
+    Killed {
+        /// The signal's number.
+        signal: i32,
+        /// Whether the kernel wrote a core file.
+        core_dumped: bool,
+    },
+}
+
+/// Copies the calling process. Refused (`Unsupported`) while it has more than one thread: in the
+/// copy the other threads would be gone with their locks held. Other errors are fork(2)'s.
+pub fn fork() -> io::Result<Side> {
+    if threads()? != 1 {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "fork of a process with threads"));
+    }
+    // SAFETY: the process has this one thread, so the copy is as whole as the original.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Child),
+        pid => Pid::from_raw(pid).map(Side::Parent).ok_or(io::ErrorKind::Other.into()),
+    }
+}
+
+/// How many threads the calling process has. An error says that /proc is not mounted.
+pub fn threads() -> io::Result<u64> {
+    // A folder has two links of its own and one for each folder in it: here, a thread.
+    Ok(fs::metadata("/proc/self/task")?.nlink().saturating_sub(2))
+}
+
+/// Takes the end of one child process that has ended and was not yet reaped; `None` where there
+/// is none, or no child at all.
+pub fn reap() -> Option<(Pid, End)> {
+    loop {
+        let (pid, status) = match rustix::process::waitpid(None, WaitOptions::NOHANG) {
+            Ok(Some(found)) => found,
+            Err(rustix::io::Errno::INTR) => continue,
+            Ok(None) | Err(_) => return None,
+        };
+        if let Some(end) = end_of(status) {
+            return Some((pid, end));
+        }
+    }
+}
+
+/// Waits for the end of one child process. `NotFound` where `pid` is no child of this one.
+pub fn wait(pid: Pid) -> io::Result<End> {
+    loop {
+        match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => {
+                if let Some(end) = end_of(status) {
+                    return Ok(end);
+                }
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CHILD) => return Err(io::ErrorKind::NotFound.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn end_of(status: rustix::process::WaitStatus) -> Option<End> {
+    if let Some(code) = status.exit_status() {
+        return Some(End::Exited(code));
+    }
+    let signal = status.terminating_signal()?;
+    Some(End::Killed { signal, core_dumped: libc::WCOREDUMP(status.as_raw()) })
+}
+
+/// Sends a signal. Errors are kill(2)'s.
+pub fn kill(pid: Pid, signal: Signal) -> io::Result<()> {
+    // SAFETY: kill(2) takes two numbers and touches no memory.
+    match unsafe { libc::kill(pid.as_raw_nonzero().get(), signal.number()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a process of that pid exists, be it someone else's.
+#[must_use]
+pub fn exists(pid: Pid) -> bool {
+    !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
+}
+
+/// This process.
+#[must_use]
+pub fn own_pid() -> Pid {
+    rustix::process::getpid()
+}
+
+/// The parent's pid; `None` where it lives outside of this pid namespace.
+#[must_use]
+pub fn parent_pid() -> Option<Pid> {
+    rustix::process::getppid()
+}
+
+/// The calling thread's id, as the error log prints it.
+#[must_use]
+pub fn own_tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Ends the process now: no destructors, no exit handlers of the process that it was forked from.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: _exit(2) does not return and touches no memory of ours.
+    unsafe { libc::_exit(status) }
+}
+
+/// Leaves the terminal and the process group (setsid(2)).
+pub fn leave_terminal() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Makes descriptor 0, 1 or 2 a copy of `target`. Other numbers are `InvalidInput`, for they
+/// may belong to someone.
+pub fn replace_standard(number: i32, target: impl AsFd) -> io::Result<()> {
+    if !(0..=2).contains(&number) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the target is open for as long as it is borrowed, and the standard descriptors
+    // are owned by nobody.
+    match unsafe { libc::dup2(target.as_fd().as_raw_fd(), number) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Names the calling thread, as ps and top show it (15 bytes at most, the rest is cut).
+pub fn name_thread(name: &str) {
+    let name: String = name.chars().filter(|&character| character != '\0').take(15).collect();
+    if let Ok(name) = CString::new(name) {
+        // A name is for people to read: nothing depends on it.
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// Raises the bound on open descriptors to the hard limit and returns the bound that holds.
+#[must_use]
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let holds = match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    holds.unwrap_or(u64::MAX)
+}
+
+/// Has the kernel send this process `signal` when the thread that forked it ends. To be called
+/// after the last change of user, which takes the wish back (prctl(2)).
+pub fn follow_parent(signal: Signal) -> io::Result<()> {
+    let signal = libc::c_ulong::from(signal.number().unsigned_abs());
+    // SAFETY: PR_SET_PDEATHSIG takes one number.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// How many cores this process may run on (sched_getaffinity(2) and the cgroup's quota, as the
+/// standard library reads them); 1 where that is unknown.
+#[must_use]
+pub fn usable_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_is_not_forked() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let waiting = std::thread::spawn(move || receiver.recv());
+        assert!(threads().unwrap() >= 2);
+        assert_eq!(fork().unwrap_err().kind(), io::ErrorKind::Unsupported);
+        drop(sender);
+        let _ = waiting.join();
+    }
+
+    #[test]
+    fn the_end_of_a_child_says_how_it_ended() {
+        #[expect(clippy::zombie_processes, reason = "our own wait reaps it")]
+        let ended = |command: &str| {
+            let child = std::process::Command::new("sh").args(["-c", command]).spawn().unwrap();
+            wait(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()).unwrap()
+        };
+        assert_eq!(ended("exit 7"), End::Exited(7));
+        assert_eq!(ended("kill -9 $$"), End::Killed { signal: 9, core_dumped: false });
+    }
+
+    #[test]
+    fn pids_that_exist_are_told_from_those_that_do_not() {
+        assert!(exists(own_pid()));
+        assert!(!exists(Pid::from_raw(i32::MAX).unwrap()));
+    }
+
+    #[test]
+    fn only_standard_descriptors_are_replaced() {
+        let null = fs::File::open("/dev/null").unwrap();
+        assert!(replace_standard(7, &null).is_err());
+    }
+}

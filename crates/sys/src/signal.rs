@@ -1,0 +1,238 @@
+//! Signals, for the parent as messages that it reads when it is ready, for a child as a byte that
+//! its handler writes. A set of signals comes in, `Caught` values go out. No handler of this
+//! module does more than one write(2).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+
+/// The signals that mean something to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: stop.
+    Terminate,
+    /// SIGINT: stop, from the terminal.
+    Interrupt,
+    /// SIGHUP: restart.
+    Hangup,
+    /// SIGUSR1: graceful restart.
+    User1,
+    /// SIGWINCH: graceful stop, where a process sent it.
+    WindowChange,
+    /// SIGCHLD: a child has ended.
+    Child,
+    /// SIGKILL: cannot be caught, only sent.
+    Kill,
+}
+
+impl Signal {
+    /// The kernel's number.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Terminate => libc::SIGTERM,
+            Self::Interrupt => libc::SIGINT,
+            Self::Hangup => libc::SIGHUP,
+            Self::User1 => libc::SIGUSR1,
+            Self::WindowChange => libc::SIGWINCH,
+            Self::Child => libc::SIGCHLD,
+            Self::Kill => libc::SIGKILL,
+        }
+    }
+
+    fn from_number(number: u32) -> Option<Self> {
+        const ALL: [Signal; 6] = [
+            Signal::Terminate,
+            Signal::Interrupt,
+            Signal::Hangup,
+            Signal::User1,
+            Signal::WindowChange,
+            Signal::Child,
+        ];
+        ALL.into_iter().find(|signal| u32::try_from(signal.number()) == Ok(number))
+    }
+}
+
+/// A signal that arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caught {
+    /// Which.
+    pub signal: Signal,
+    /// Whether a process sent it (`kill`), rather than the kernel: a resized terminal raises
+    /// SIGWINCH too, and must not stop a server run by hand.
+    pub by_process: bool,
+}
+
+/// Signals held back from interrupting the process, to be read like messages.
+#[derive(Debug)]
+pub struct Signals {
+    descriptor: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks `signals` for the calling thread (and whatever it starts) and opens a descriptor
+    /// that is readable when one waits. Errors are the kernel's (signalfd(2)).
+    pub fn catch(signals: &[Signal]) -> io::Result<Self> {
+        let set = set_of(signals);
+        // SAFETY: the set is initialised; the call changes this thread's mask only.
+        if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } != 0
+        {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the set is initialised, and -1 asks for a new descriptor.
+        let descriptor =
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us alone.
+        Ok(Self { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } })
+    }
+
+    /// The next signal that waits, if any.
+    #[must_use]
+    pub fn next(&self) -> Option<Caught> {
+        loop {
+            let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+            // SAFETY: the buffer is as large as the length says, and writable.
+            let read = unsafe {
+                libc::read(
+                    self.descriptor.as_raw_fd(),
+                    info.as_mut_ptr().cast(),
+                    size_of::<libc::signalfd_siginfo>(),
+                )
+            };
+            if usize::try_from(read) != Ok(size_of::<libc::signalfd_siginfo>()) {
+                return None;
+            }
+            // SAFETY: the kernel filled the whole structure, as the length it gave says.
+            let info = unsafe { info.assume_init() };
+            if let Some(signal) = Signal::from_number(info.ssi_signo) {
+                let by_process = matches!(info.ssi_code, libc::SI_USER | libc::SI_QUEUE)
+                    || info.ssi_code == libc::SI_TKILL;
+                return Some(Caught { signal, by_process });
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+// Where the handler of a child writes, and what. Both are set before the handler is.
+static WAKE_DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+static WAKE_BYTE: AtomicU8 = AtomicU8::new(0);
+
+/// Prepares a serving process: every signal is unblocked, `ignored` ones are ignored, and each of
+/// `woken` writes `byte` to `wake`, which must stay open for the rest of the process. Others keep
+/// what they do. Errors are the kernel's (sigaction(2)).
+pub fn serve_signals(
+    ignored: &[Signal],
+    woken: &[Signal],
+    wake: BorrowedFd<'_>,
+    byte: u8,
+) -> io::Result<()> {
+    WAKE_DESCRIPTOR.store(wake.as_raw_fd(), Ordering::Relaxed);
+    WAKE_BYTE.store(byte, Ordering::Relaxed);
+    for &signal in ignored {
+        act(signal, libc::SIG_IGN)?;
+    }
+    let handler: extern "C" fn(libc::c_int) = write_wake_byte;
+    for &signal in woken {
+        act(signal, handler as libc::sighandler_t)?;
+    }
+    unblock_all()
+}
+
+/// Unblocks every signal for the calling thread.
+pub fn unblock_all() -> io::Result<()> {
+    let none = set_of(&[]);
+    // SAFETY: the set is initialised; the call changes this thread's mask only.
+    match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+extern "C" fn write_wake_byte(_signal: libc::c_int) {
+    let byte = WAKE_BYTE.load(Ordering::Relaxed);
+    // SAFETY: write(2) and errno are all that is touched, both allowed in a handler; errno is put
+    // back for the code that was interrupted. A closed descriptor is an error, not a fault.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(WAKE_DESCRIPTOR.load(Ordering::Relaxed), (&raw const byte).cast(), 1);
+        *libc::__errno_location() = errno;
+    }
+}
+
+fn act(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: a zeroed sigaction is valid; the handler is SIG_IGN or `write_wake_byte`, which is
+    // async-signal-safe.
+    let done = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal.number(), &raw const action, std::ptr::null_mut())
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_of(signals: &[Signal]) -> libc::sigset_t {
+    // SAFETY: sigemptyset initialises the set whatever it held, sigaddset gets valid numbers.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal.number());
+        }
+        set
+    }
+}
+
+/// What a signal does, in the words that Apache's error log uses for a child's end
+/// (apr_signal_description_get).
+#[must_use]
+pub fn describe(number: i32) -> &'static str {
+    match number {
+        libc::SIGHUP => "Hangup",
+        libc::SIGINT => "Interrupt",
+        libc::SIGQUIT => "Quit",
+        libc::SIGILL => "Illegal instruction",
+        libc::SIGTRAP => "Trace/BPT trap",
+        libc::SIGABRT => "Abort",
+        libc::SIGBUS => "Bus error",
+        libc::SIGFPE => "Arithmetic exception",
+        libc::SIGKILL => "Killed",
+        libc::SIGSEGV => "Segmentation fault",
+        libc::SIGSYS => "Bad system call",
+        libc::SIGPIPE => "Broken pipe",
+        libc::SIGALRM => "Alarm clock",
+        libc::SIGTERM => "Terminated",
+        libc::SIGUSR1 => "User defined signal 1",
+        libc::SIGUSR2 => "User defined signal 2",
+        libc::SIGXCPU => "CPU time limit exceeded",
+        libc::SIGXFSZ => "File size limit exceeded",
+        _ => "unknown signal",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_sent_by_a_process_is_read_with_its_origin() {
+        let signals = Signals::catch(&[Signal::WindowChange]).unwrap();
+        assert_eq!(signals.next(), None);
+        // SAFETY: directed at this thread, where the signal is blocked.
+        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGWINCH) };
+        let caught = signals.next().unwrap();
+        assert_eq!(caught.signal, Signal::WindowChange);
+        assert!(caught.by_process);
+        assert_eq!(signals.next(), None);
+    }
+}
