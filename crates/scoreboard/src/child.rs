@@ -1,0 +1,139 @@
+//! The line of counters that a child writes about itself. Its threads add and subtract, the
+//! parent and the status page read. The parent takes each number as a claim, never as an index.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+pub(crate) const OWN_WORDS: usize = 16;
+
+/// The counters of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Counter {
+    /// Requests in progress: credits in use.
+    Busy,
+    /// Connections accepted for which no credit is in use yet.
+    Reserved,
+    /// Requests that wait for a credit.
+    Runnable,
+    /// Open connections.
+    Connections,
+    /// Of these, idle ones that wait for their next request.
+    KeepAlive,
+    /// Of these, ones whose response waits to be sent.
+    Writing,
+    /// Of these, ones in lingering close.
+    Closing,
+    /// Of these, ones whose request is not complete yet.
+    Waiting,
+    /// Requests answered.
+    Completions,
+    /// Bytes sent as bodies.
+    Bytes,
+    /// Microseconds that the requests took, in sum.
+    DurationUs,
+    /// CPU microseconds of the serving threads.
+    CpuUs,
+    /// Microseconds that the serving threads waited for a core.
+    RunQueueUs,
+    /// When a serving thread last came round, in microseconds of the monotonic clock.
+    HeartbeatUs,
+    /// 1 once the child serves.
+    Ready,
+}
+
+impl Counter {
+    /// Every counter, in the order of the line.
+    pub const ALL: [Self; 15] = [
+        Self::Busy,
+        Self::Reserved,
+        Self::Runnable,
+        Self::Connections,
+        Self::KeepAlive,
+        Self::Writing,
+        Self::Closing,
+        Self::Waiting,
+        Self::Completions,
+        Self::Bytes,
+        Self::DurationUs,
+        Self::CpuUs,
+        Self::RunQueueUs,
+        Self::HeartbeatUs,
+        Self::Ready,
+    ];
+}
+
+/// One child's line. A plain copy can be kept wherever it is needed.
+#[derive(Clone, Copy)]
+pub struct ChildLine {
+    words: &'static [AtomicU64; OWN_WORDS],
+}
+
+impl ChildLine {
+    pub(crate) fn over(words: &'static [AtomicU64]) -> Option<Self> {
+        Some(Self { words: words.try_into().ok()? })
+    }
+
+    /// Adds to a counter. Any thread of the child.
+    pub fn add(&self, counter: Counter, amount: u64) {
+        self.word(counter).fetch_add(amount, Relaxed);
+    }
+
+    /// Takes from a counter what was added before. Any thread of the child.
+    pub fn subtract(&self, counter: Counter, amount: u64) {
+        self.word(counter).fetch_sub(amount, Relaxed);
+    }
+
+    /// Adds or subtracts.
+    pub fn change(&self, counter: Counter, amount: i64) {
+        self.word(counter).fetch_add(amount.cast_unsigned(), Relaxed);
+    }
+
+    /// Sets a counter that one thread alone writes.
+    pub fn set(&self, counter: Counter, value: u64) {
+        self.word(counter).store(value, Release);
+    }
+
+    /// Reads a counter. A claim of the child: never an index or a length.
+    #[must_use]
+    pub fn read(&self, counter: Counter) -> u64 {
+        self.word(counter).load(Acquire)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.words.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> &'static [AtomicU64] {
+        self.words
+    }
+
+    fn word(&self, counter: Counter) -> &'static AtomicU64 {
+        #[expect(clippy::indexing_slicing, reason = "the enum has fewer variants than the line")]
+        &self.words[counter as usize]
+    }
+}
+
+const _: () = assert!(Counter::ALL.len() <= OWN_WORDS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, Scoreboard};
+
+    #[test]
+    fn every_counter_is_its_own_word() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        for (at, counter) in Counter::ALL.into_iter().enumerate() {
+            line.add(counter, at as u64 + 10);
+            line.subtract(counter, 10);
+            line.change(counter, -1);
+            line.change(counter, 1);
+        }
+        for (at, counter) in Counter::ALL.into_iter().enumerate() {
+            assert_eq!(line.read(counter), at as u64);
+        }
+    }
+}
