@@ -8,8 +8,11 @@ compile_error!("Evenkeel runs on Linux only");
 
 pub mod channel;
 pub mod clock;
+pub mod epoll;
 pub mod identity;
 pub mod listen;
 pub mod memory;
 pub mod process;
+pub mod shelf;
 pub mod signal;
+pub mod socket;

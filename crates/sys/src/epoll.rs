@@ -1,0 +1,127 @@
+//! An epoll set of edge-triggered sockets that is only asked, never waited on: it is nested in
+//! the runtime's own set. Tokens come in with the sockets and go out with their events; the set
+//! never owns a socket, which leaves it by being closed.
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::Timespec;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// An epoll set.
+#[derive(Debug)]
+pub struct Epoll(OwnedFd);
+
+/// What happened on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The token that the socket was added with.
+    pub token: u64,
+    /// Whether the peer has ended its side, or the connection is broken: reading goes on to the
+    /// end.
+    pub hangup: bool,
+}
+
+/// Room for the events of one question.
+pub struct Events(Vec<epoll::Event>);
+
+impl Events {
+    /// Room for `count` events.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
+    /// Whether the last question filled the room, so that more may be ready.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
+    /// How many events the last question gave.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the last question gave none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The event at an index.
+    #[must_use]
+    pub fn at(&self, index: usize) -> Option<Ready> {
+        let event = self.0.get(index)?;
+        let ended = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        let flags = event.flags;
+        Some(Ready { token: event.data.u64(), hangup: flags.intersects(ended) })
+    }
+}
+
+impl Epoll {
+    /// An empty set, closed at exec.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
+    }
+
+    /// Adds a socket, edge-triggered, for data and for the end of the peer's side. What is
+    /// already there makes an event at once.
+    pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.0, socket, EventData::new_u64(token), flags).map_err(io::Error::from)
+    }
+
+    /// Takes a socket out that stays open.
+    pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
+        epoll::delete(&self.0, socket).map_err(io::Error::from)
+    }
+
+    /// Takes the events that are there now, at most as many as there is room for.
+    pub fn poll(&self, events: &mut Events) -> io::Result<()> {
+        events.0.clear();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let room = rustix::buffer::spare_capacity(&mut events.0);
+        match epoll::wait(&self.0, room, Some(&now)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn an_edge_comes_once_and_the_end_is_told() {
+        let set = Epoll::new().unwrap();
+        let mut events = Events::with_capacity(4);
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(b"x").unwrap();
+        set.add(&server, 7).unwrap();
+        set.poll(&mut events).unwrap();
+        assert_eq!(events.at(0), Some(Ready { token: 7, hangup: false }));
+        assert_eq!((events.len(), events.is_full()), (1, false));
+        set.poll(&mut events).unwrap();
+        assert!(events.is_empty(), "an edge is told once");
+        drop(client);
+        set.poll(&mut events).unwrap();
+        assert_eq!(events.at(0), Some(Ready { token: 7, hangup: true }));
+        set.remove(&server).unwrap();
+    }
+}

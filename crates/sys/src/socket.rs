@@ -1,0 +1,230 @@
+//! Stream sockets and listening sockets, never blocking: what the serving path asks of the
+//! kernel, one function a call. A descriptor comes in as an owned value and goes out closed;
+//! nothing here waits or knows what the bytes mean.
+
+use rustix::net::{self, RecvFlags, Shutdown, SocketFlags};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// An accepted stream socket, or the end of a pair. `seat` remembers where the socket is
+/// registered while it is out of its [`crate::shelf::Shelf`].
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: OwnedFd,
+    pub(crate) seat: Option<Seat>,
+}
+
+/// The registration of a socket in a park set: whose set it is, and the generation in its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The serving thread whose set has the socket.
+    pub owner: u8,
+    /// The generation of the slot when it was registered.
+    pub generation: u32,
+}
+
+impl Socket {
+    /// Takes a descriptor that is a socket in non-blocking mode.
+    #[must_use]
+    pub fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor, seat: None }
+    }
+
+    /// Where the socket is registered, if it is.
+    #[must_use]
+    pub fn seat(&self) -> Option<Seat> {
+        self.seat
+    }
+
+    /// Reads what has come into `buffer`; 0 at the end of the stream. `WouldBlock` where
+    /// nothing has come.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match net::recv(&self.descriptor, &mut *buffer, RecvFlags::empty()) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map(|(count, _)| count).map_err(io::Error::from),
+            }
+        }
+    }
+
+    /// Sends the parts one behind another; says how many bytes the kernel took, which may be
+    /// fewer. `more` promises that more follows at once. `WouldBlock` where it took none.
+    pub fn send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+        // SAFETY: an all-zero msghdr is valid: null pointers with zero lengths.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        // IoSlice is ABI-compatible with iovec on Unix; sendmsg only reads through it.
+        message.msg_iov = parts.as_ptr().cast_mut().cast();
+        message.msg_iovlen = parts.len();
+        loop {
+            // SAFETY: the message points at `parts`, which outlive the call.
+            let count =
+                unsafe { libc::sendmsg(self.descriptor.as_raw_fd(), &raw const message, flags) };
+            match usize::try_from(count) {
+                Ok(count) => return Ok(count),
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Sends up to `count` bytes of a file from `offset` without copying them through this
+    /// process; 0 where the file ends there. `WouldBlock` where the socket takes none.
+    pub fn send_file(&self, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<usize> {
+        let mut position = offset;
+        loop {
+            match rustix::fs::sendfile(&self.descriptor, file, Some(&mut position), count) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map_err(io::Error::from),
+            }
+        }
+    }
+
+    /// Ends our side of the stream (FIN); what the peer sends can still be read.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        net::shutdown(&self.descriptor, Shutdown::Write).map_err(io::Error::from)
+    }
+
+    /// Our address of the connection.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        crate::listen::local_address(&self.descriptor)
+    }
+
+    /// The peer's address.
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        net::getpeername(&self.descriptor)?
+            .and_then(|address| SocketAddr::try_from(address).ok())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))
+    }
+
+    /// Gives up the descriptor, still open and registered wherever it is.
+    #[must_use]
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+/// Takes the next connection off a listening socket's queue (accept4, non-blocking,
+/// close-on-exec). `WouldBlock` where the queue is empty.
+pub fn accept(listener: impl AsFd) -> io::Result<(Socket, SocketAddr)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (descriptor, address) = net::acceptfrom_with(listener, flags)?;
+    let client = address
+        .and_then(|address| SocketAddr::try_from(address).ok())
+        .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+    Ok((Socket::new(descriptor), client))
+}
+
+/// How full a listening socket's queue is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptQueue {
+    /// Connections that wait to be accepted.
+    pub length: u32,
+    /// How many may wait.
+    pub bound: u32,
+}
+
+/// Reads the queue of a listening socket: TCP_INFO says its length in `tcpi_unacked` and its
+/// bound in `tcpi_sacked`. A deferred connection counts once its data has come.
+pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
+    // The fields up to tcpi_sacked: eight bytes of states, then 32-bit counters of which
+    // unacked is the fifth and sacked the sixth (linux/tcp.h). The kernel copies no more than
+    // it is asked for.
+    let mut words = [0_u32; 8];
+    let mut size = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the buffer is live and its size is given; every bit pattern is a valid u32.
+    let result = unsafe {
+        libc::getsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            words.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [_, _, _, _, _, _, length, bound] = words;
+    Ok(AcceptQueue { length, bound })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+
+    fn listener() -> (OwnedFd, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener.into(), address)
+    }
+
+    #[test]
+    fn queue_counts_what_waits() {
+        let (listener, address) = listener();
+        assert_eq!(accept_queue(&listener).unwrap().length, 0);
+        let _one = TcpStream::connect(address).unwrap();
+        let _two = TcpStream::connect(address).unwrap();
+        let queue = accept_queue(&listener).unwrap();
+        assert_eq!(queue.length, 2);
+        assert!(queue.bound >= 2);
+        accept(&listener).unwrap();
+        assert_eq!(accept_queue(&listener).unwrap().length, 1);
+    }
+
+    #[test]
+    fn bytes_go_both_ways_and_empty_means_would_block() {
+        let (listener, address) = listener();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"ping").unwrap();
+        let (socket, peer) = accept(&listener).unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        assert_eq!(socket.local_address().unwrap(), address);
+        assert_eq!(socket.peer_address().unwrap(), peer);
+        let mut buffer = [0; 16];
+        assert_eq!(socket.receive(&mut buffer).unwrap(), 4);
+        assert_eq!(socket.receive(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(socket.send(&[IoSlice::new(b"po"), IoSlice::new(b"ng")], false).unwrap(), 4);
+        socket.shutdown_write().unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "pong");
+        assert_eq!(accept(&listener).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_file_is_sent_from_an_offset() {
+        let (listener, address) = listener();
+        let mut client = TcpStream::connect(address).unwrap();
+        let (socket, _) = accept(&listener).unwrap();
+        let mut file = std::fs::File::from(
+            rustix::fs::memfd_create("piece", rustix::fs::MemfdFlags::CLOEXEC).unwrap(),
+        );
+        file.write_all(b"0123456789").unwrap();
+        assert_eq!(socket.send_file(file.as_fd(), 4, 3).unwrap(), 3);
+        assert_eq!(socket.send_file(file.as_fd(), 10, 3).unwrap(), 0);
+        drop(socket);
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "456");
+    }
+}
