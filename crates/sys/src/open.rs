@@ -1,0 +1,232 @@
+//! Files by their path: what they are, where a link points, and opening them so that no symbolic
+//! link can be slipped in between a check and its use. Paths as bytes come in, plain values and
+//! owned descriptors go out. Nothing is written, and nothing waits for a pipe or a device.
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// What the kernel says of a file (stat(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Number of the device.
+    pub device: u64,
+    /// Number of the inode on the device.
+    pub inode: u64,
+    /// Type and permissions (S_IFMT and the rest).
+    pub mode: u32,
+    /// Number of hard links.
+    pub links: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the contents, nanoseconds since 1970.
+    pub modified_ns: i64,
+    /// Last change of contents, owner, permissions or links, nanoseconds since 1970.
+    pub changed_ns: i64,
+}
+
+impl Stat {
+    fn new(stat: &rustix::fs::Stat) -> Self {
+        let nanoseconds = |s: i64, ns: u64| {
+            s.saturating_mul(1_000_000_000).saturating_add(i64::try_from(ns).unwrap_or(0))
+        };
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            mode: stat.st_mode,
+            #[allow(clippy::useless_conversion, reason = "32 bits on some architectures")]
+            links: u64::from(stat.st_nlink),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// A regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+
+    /// A folder.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+
+    /// A symbolic link.
+    #[must_use]
+    pub fn is_link(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFLNK
+    }
+}
+
+/// What stands at a path, a link at its end not followed. Errors are those of lstat(2).
+pub fn lstat(path: &[u8]) -> io::Result<Stat> {
+    Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// What an open descriptor is. Errors are those of fstat(2).
+pub fn fstat(file: &impl AsFd) -> io::Result<Stat> {
+    Ok(Stat::new(&rustix::fs::fstat(file)?))
+}
+
+/// The text of a symbolic link. Errors are those of readlink(2).
+pub fn read_link(path: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())
+}
+
+/// Whether a file system is one of the local kinds whose every change inotify tells (the list is
+/// of statfs(2)'s f_type); network file systems, FUSE and the unknown are not. Errors are those
+/// of statfs(2).
+pub fn is_local(path: &[u8]) -> io::Result<bool> {
+    const LOCAL: [u64; 17] = [
+        0xEF53,      // ext2, ext3, ext4
+        0x5846_5342, // xfs
+        0x9123_683E, // btrfs
+        0x0102_1994, // tmpfs
+        0x8584_58F6, // ramfs
+        0x794C_7630, // overlay
+        0xF2F5_2010, // f2fs
+        0x2FC1_2FC1, // zfs
+        0xCA45_1A4E, // bcachefs
+        0x7371_7368, // squashfs
+        0xE0F5_E1E2, // erofs
+        0x3153_464A, // jfs
+        0x5265_4973, // reiserfs
+        0x9660,      // iso9660
+        0x4D44,      // vfat
+        0x2011_BAB0, // exfat
+        0x7366_746E, // ntfs3
+    ];
+    let kind = rustix::fs::statfs(path)?.f_type;
+    // The field's sign differs between architectures; the magic numbers have 32 bits.
+    #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "see above")]
+    let kind = (kind as u64) & 0xFFFF_FFFF;
+    Ok(LOCAL.contains(&kind))
+}
+
+/// Opens a file for reading; no component of the path, which must be absolute, may be a symbolic
+/// link. It never waits for the writer of a pipe. Errors: ELOOP where a link was met, and others
+/// of openat2(2).
+pub fn open_without_links(path: &[u8]) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(CWD, path, READING, Mode::empty(), resolve) {
+        Ok(file) => Ok(file),
+        // A kernel or a container's filter that does not know the call.
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => open_step_by_step(path),
+        Err(error) => Err(error.into()),
+    }
+}
+
+const READING: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+/// What [`open_without_links`] does, one component at a time.
+fn open_step_by_step(path: &[u8]) -> io::Result<OwnedFd> {
+    let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = rustix::fs::open("/", way, Mode::empty())?;
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+    while let Some(name) = names.next() {
+        let flags = if names.peek().is_some() { way } else { READING };
+        folder = match rustix::fs::openat(&folder, name, flags, Mode::empty()) {
+            // With O_PATH and O_DIRECTORY a link is told as ENOTDIR.
+            Err(rustix::io::Errno::NOTDIR) if flags == way => {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
+            other => other?,
+        };
+    }
+    Ok(folder)
+}
+
+/// Whether no process has the file open for writing, tried by taking a read lease and giving it
+/// back at once; unknown (`None`) where the kernel grants us no leases on it (it is not ours, or
+/// its file system has none).
+#[must_use]
+pub fn has_no_writer(file: BorrowedFd<'_>) -> Option<bool> {
+    // F_SETLEASE of Linux's <fcntl.h>.
+    const F_SETLEASE: libc::c_int = 1024;
+    // SAFETY: commands on a descriptor that is open, with plain numbers.
+    unsafe {
+        if libc::fcntl(file.as_raw_fd(), F_SETLEASE, libc::F_RDLCK) == 0 {
+            libc::fcntl(file.as_raw_fd(), F_SETLEASE, libc::F_UNLCK);
+            return Some(true);
+        }
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::EAGAIN) => Some(false),
+        _ => None,
+    }
+}
+
+/// Fills `buffer` from `offset` on, as far as the file reaches; says how much. Errors are those
+/// of pread(2).
+pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, offset.saturating_add(filled as u64)) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn links_are_refused_wherever_they_stand() {
+        let base = std::env::temp_dir().join(format!("evenkeel-open-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("real")).unwrap();
+        std::fs::write(base.join("real/file"), "text").unwrap();
+        std::os::unix::fs::symlink("real", base.join("folder")).unwrap();
+        std::os::unix::fs::symlink("file", base.join("real/link")).unwrap();
+        let base = std::fs::canonicalize(base).unwrap();
+        let path = |name: &str| base.join(name).as_os_str().as_bytes().to_vec();
+        for open in [open_without_links, open_step_by_step] {
+            let mut buffer = [0; 8];
+            let file = open(&path("real/file")).unwrap();
+            assert_eq!(read_at(&file, &mut buffer, 1).unwrap(), 3);
+            assert_eq!(&buffer[..3], b"ext");
+            for name in ["folder/file", "real/link"] {
+                let error = open(&path(name)).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(libc::ELOOP), "{name}");
+            }
+        }
+        assert!(lstat(&path("folder")).unwrap().is_link());
+        assert_eq!(read_link(&path("folder")).unwrap(), b"real");
+        std::fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn a_writer_is_noticed() {
+        let path = std::env::temp_dir().join(format!("evenkeel-lease-{}", std::process::id()));
+        std::fs::write(&path, "text").unwrap();
+        let file = open_without_links(std::fs::canonicalize(&path).unwrap().as_os_str().as_bytes())
+            .unwrap();
+        // A test that starts a process meanwhile may hold the descriptor of `write` for a moment.
+        while has_no_writer(file.as_fd()) == Some(false) {
+            std::thread::yield_now();
+        }
+        assert_eq!(has_no_writer(file.as_fd()), Some(true));
+        let writer = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(has_no_writer(file.as_fd()), Some(false));
+        drop(writer);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
