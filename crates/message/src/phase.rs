@@ -4,13 +4,24 @@
 use crate::{Fields, Request, Response, Status};
 use std::sync::Arc;
 
-/// A request whose virtual host is known.
-pub struct Received(pub Box<Request>);
+/// A request whose virtual host is known, with the settings that hold before its path is
+/// translated: the server's, with those of `<Location>` over them.
+pub struct Received<P> {
+    /// The request.
+    pub request: Box<Request>,
+    /// The settings.
+    pub plan: Arc<P>,
+}
 
 /// A request whose path has been translated to a file name (Apache: translate_name).
-pub struct Translated(pub Box<Request>);
+pub struct Translated<P> {
+    /// The request.
+    pub request: Box<Request>,
+    /// The settings that hold so far.
+    pub plan: Arc<P>,
+}
 
-/// A request with the merged settings of its sections (Apache: map_to_storage).
+/// A request with the merged settings of all its sections (Apache: map_to_storage).
 pub struct Mapped<P> {
     /// The request.
     pub request: Box<Request>,
@@ -35,9 +46,11 @@ pub struct Prepared<P> {
 }
 
 /// An early exit: why the phases after this one do not run.
-pub struct Stopped {
+pub struct Stopped<P> {
     /// The request so far.
     pub request: Box<Request>,
+    /// The settings that hold so far: they say which ErrorDocument is sent.
+    pub plan: Arc<P>,
     /// What to answer.
     pub answer: Answer,
 }

@@ -1,6 +1,6 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
-use crate::{BodyLength, Fields, Method, Notice, Peer, Source, Variables};
+use crate::{BodyLength, Fields, Method, Notice, Peer, Source, Status, Variables};
 use std::path::PathBuf;
 use std::pin::Pin;
 
@@ -161,6 +161,11 @@ pub struct Request {
     pub user: Option<Box<[u8]>>,
     /// `Basic` or `Digest`, with `user`.
     pub auth_type: Option<Box<[u8]>>,
+    /// 200, or the error whose ErrorDocument this request fetches.
+    pub status: Status,
+    /// Fields that every response to this request gets, errors and those to the requests that
+    /// it is redirected to included (Apache: err_headers_out).
+    pub always: Fields,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
     /// What the phases want to have logged, in order; written by `conn` after each phase run.
@@ -175,7 +180,7 @@ pub struct Previous {
     /// Its query string.
     pub query: Option<Vec<u8>>,
     /// The status that led here (REDIRECT_STATUS); 200 where no error did.
-    pub status: crate::Status,
+    pub status: Status,
     /// Its environment, which reappears with `REDIRECT_` in front.
     pub env: Variables,
     /// The method as it came: an ErrorDocument is fetched with GET.
@@ -206,6 +211,8 @@ impl Request {
             content: Content::default(),
             user: None,
             auth_type: None,
+            status: Status::OK,
+            always: Fields::new(),
             previous: None,
             notices: Vec::new(),
         }
@@ -227,6 +234,8 @@ impl Request {
         self.notes.clear();
         self.content = Content::default();
         (self.user, self.auth_type, self.previous) = (None, None, None);
+        self.status = Status::OK;
+        self.always.clear();
         self.notices.clear();
     }
 
