@@ -109,7 +109,7 @@ impl Files {
     /// loads of memory and a clock reading where the kernel tells of changes. Call it as
     /// [`Files::look_up`].
     #[must_use]
-    pub fn is_current(&self, found: &Found) -> bool {
+    pub fn holds(&self, found: &Found) -> bool {
         let now_ms = (self.clock)();
         if Inotify::raised() {
             self.state.borrow_mut().heed_changes();

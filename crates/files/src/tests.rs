@@ -226,7 +226,7 @@ fn access_files_are_seen_when_they_come_change_and_go() {
         let _ = site.files.access_file(page.folder(), b".htaccess").unwrap();
         for round in 0..100 {
             site.write("d/.htaccess", &format!("{round:03}"));
-            assert!(!site.files.is_current(&page) || round > 0);
+            assert!(!site.files.holds(&page) || round > 0);
             assert_eq!(site.access("d").unwrap().1, format!("{round:03}"));
         }
         let (second, _) = site.access("d").unwrap();
@@ -280,10 +280,10 @@ fn one_change_leaves_the_rest_alone() {
     for round in 0..50 {
         site.write("uploads/log", &round.to_string());
         site.write(&format!("uploads/{round}"), "new");
-        assert!(site.files.is_current(&page) && site.files.is_current(&upload));
+        assert!(site.files.holds(&page) && site.files.holds(&upload));
     }
     site.write("uploads/a", "b");
-    assert!(site.files.is_current(&page) && !site.files.is_current(&upload));
+    assert!(site.files.holds(&page) && !site.files.holds(&upload));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn everything_is_looked_at_again_after_a_second() {
     assert!(page.is_fresh(NOW_MS.get()));
     NOW_MS.set(1001);
     assert!(!page.is_fresh(NOW_MS.get()));
-    assert!(site.files.is_current(&page));
+    assert!(site.files.holds(&page));
     assert!(page.is_fresh(NOW_MS.get()));
 }
 
@@ -357,9 +357,9 @@ fn an_entry_that_was_pushed_out_no_longer_counts_as_current() {
     site.write("a", "a");
     site.write("b", "b");
     let first = site.files.look_up(bytes(&site.path("a"))).found;
-    assert!(site.files.is_current(&first));
+    assert!(site.files.holds(&first));
     assert_eq!(site.serve("b"), "b");
-    assert!(!site.files.is_current(&first));
+    assert!(!site.files.holds(&first));
 }
 
 #[test]
