@@ -86,6 +86,8 @@ pub struct Notice {
     pub level: Level,
     /// Apache's message number (AHnnnnn); none where Apache has no such message.
     pub number: Option<u16>,
+    /// The system's error number that is behind it (`(13)Permission denied: ` in the log).
+    pub cause: Option<i32>,
     /// What happened, without a line end. Client data in it is escaped when it is written.
     pub text: Cow<'static, str>,
 }
@@ -99,12 +101,18 @@ impl Notice {
         number: u16,
         text: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { module, level, number: Some(number), text: text.into() }
+        Self { module, level, number: Some(number), cause: None, text: text.into() }
     }
 
     /// A notice of our own, which has no number of Apache's.
     #[must_use]
     pub fn own(module: &'static str, level: Level, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { module, level, number: None, text: text.into() }
+        Self { module, level, number: None, cause: None, text: text.into() }
+    }
+
+    /// The same notice with the system's error behind it, where the error is the system's.
+    #[must_use]
+    pub fn because(self, error: &std::io::Error) -> Self {
+        Self { cause: error.raw_os_error(), ..self }
     }
 }

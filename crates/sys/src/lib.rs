@@ -14,6 +14,7 @@ pub mod inotify;
 pub mod listen;
 pub mod memory;
 pub mod open;
+pub mod pipe;
 pub mod process;
 pub mod shelf;
 pub mod signal;

@@ -1,0 +1,584 @@
+//! The access logs of a site: finished exchanges come in, whole lines in files and programs go
+//! out. Each serving thread has a recorder of its own; its lines wait in memory that outlives
+//! the process and are written in batches. It never waits for a disk or a program.
+
+use crate::error_log::ErrorLogs;
+use crate::exchange::Exchange;
+use crate::format::LineFormat;
+use crate::program::Programs;
+use crate::sink::{Queue, Sink};
+use crate::target::Target;
+use evenkeel_message::{Level, Notice};
+use evenkeel_scoreboard::LineWriter;
+use evenkeel_sys::pipe::WHOLE_WRITE;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of the shared buffer that keeps the unwritten lines of one serving thread.
+pub const BUFFER_BYTES: usize = 64 * 1024;
+
+/// So many bytes are written at once, before the buffer is full.
+const BATCH_BYTES: usize = 32 * 1024;
+
+/// The most bytes of one line; what is beyond is cut off.
+const MOST_LINE_BYTES: usize = 32 * 1024;
+
+/// The most bytes that wait for a disk to have room; lines beyond are counted and lost.
+const MOST_WAITING_BYTES: usize = 1024 * 1024;
+
+/// Failures and losses are told to the error log at most this often.
+const TELL_EVERY_US: u64 = 1_000_000;
+
+/// A log that could not be written is offered its lines again after this time.
+const RETRY_EVERY_US: u64 = 50_000;
+
+/// One access log of a site.
+#[derive(Clone)]
+pub struct AccessLog {
+    /// Where its lines go.
+    pub target: Target,
+    /// What stands in them.
+    pub format: LineFormat,
+    /// Which exchanges have one.
+    pub condition: Condition,
+}
+
+/// Which exchanges a log is for.
+#[derive(Clone, Default)]
+pub enum Condition {
+    /// All.
+    #[default]
+    Always,
+    /// `env=NAME`: those with this variable in their environment.
+    Set(Box<[u8]>),
+    /// `env=!NAME`: those without it.
+    Unset(Box<[u8]>),
+    /// `expr=EXPRESSION`: those for which it holds.
+    Holds(Arc<Test>),
+}
+
+/// An expression, compiled by who knows how to ask an exchange.
+pub type Test = dyn Fn(&Exchange<'_>) -> bool + Send + Sync;
+
+impl Condition {
+    /// `env=NAME` or `env=!NAME` without the word before the equals sign.
+    #[must_use]
+    pub fn of_variable(name: &str) -> Condition {
+        match name.strip_prefix('!') {
+            Some(name) => Condition::Unset(name.as_bytes().into()),
+            None => Condition::Set(name.as_bytes().into()),
+        }
+    }
+
+    fn holds(&self, exchange: &Exchange<'_>) -> bool {
+        match self {
+            Condition::Always => true,
+            Condition::Set(name) => exchange.request.env.contains(name),
+            Condition::Unset(name) => !exchange.request.env.contains(name),
+            Condition::Holds(test) => test(exchange),
+        }
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Condition::Always => f.write_str("Always"),
+            Condition::Set(name) => write!(f, "Set({})", String::from_utf8_lossy(name)),
+            Condition::Unset(name) => write!(f, "Unset({})", String::from_utf8_lossy(name)),
+            Condition::Holds(_) => f.write_str("Holds"),
+        }
+    }
+}
+
+/// The open access logs of a site, made by the parent before its children.
+pub struct AccessLogs {
+    sinks: Vec<Sink>,
+    logs: Vec<(usize, AccessLog)>,
+    /// The logs of each virtual host.
+    servers: Vec<Vec<usize>>,
+    buffered: bool,
+    /// Lines of dead children that a program has not taken yet.
+    salvaged: Mutex<Vec<Queue>>,
+}
+
+impl AccessLogs {
+    /// Opens every file and starts every program. `servers` names for each virtual host the
+    /// logs that it writes, by index. The error is the notice for the administrator.
+    pub fn open(
+        logs: Vec<AccessLog>,
+        servers: Vec<Vec<usize>>,
+        buffered: bool,
+        programs: &mut Programs,
+    ) -> Result<AccessLogs, Notice> {
+        let mut targets: Vec<Target> = Vec::new();
+        let mut sinks = Vec::new();
+        let mut open = Vec::with_capacity(logs.len());
+        for log in logs {
+            let known = targets.iter().position(|target| *target == log.target);
+            let sink = match known {
+                Some(sink) => sink,
+                None => {
+                    sinks.push(open_sink(&log.target, programs)?);
+                    targets.push(log.target.clone());
+                    sinks.len() - 1
+                }
+            };
+            open.push((sink, log));
+        }
+        let salvaged = Mutex::new(sinks.iter().map(|_| Queue::default()).collect());
+        Ok(AccessLogs { sinks, logs: open, servers, buffered, salvaged })
+    }
+
+    /// Writes out what a dead child left in its buffer (the parent). Nothing in it is trusted:
+    /// what is not a record ends the reading.
+    pub fn salvage(&self, left: &[u8]) {
+        let mut waiting = self.salvaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rest = left;
+        while let Some((sink, lines, after)) = read_record(rest) {
+            // Whole lines only, however the writer died.
+            if let Some(queue) = waiting.get_mut(sink)
+                && lines.ends_with(b"\n")
+            {
+                queue.lines.extend_from_slice(lines);
+            }
+            rest = after;
+        }
+        self.write_waiting(&mut waiting);
+    }
+
+    /// Offers again what a program or a disk did not take of a dead child's lines (the parent,
+    /// about once a second).
+    pub fn retry(&self) {
+        let mut waiting = self.salvaged.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write_waiting(&mut waiting);
+    }
+
+    fn write_waiting(&self, waiting: &mut [Queue]) {
+        for (sink, queue) in self.sinks.iter().zip(waiting) {
+            // What is left is offered again; a disk that stays full bounds it by dead children.
+            let _later = sink.drain(queue);
+        }
+    }
+}
+
+fn open_sink(target: &Target, programs: &mut Programs) -> Result<Sink, Notice> {
+    let name = target.describe();
+    match Sink::open(target, programs) {
+        Some(Ok(sink)) => Ok(sink),
+        Some(Err(error)) if matches!(target, Target::Program(_)) => {
+            let text = format!("unable to start piped log program '{name}'");
+            Err(Notice::new("core", Level::Error, 104, text).because(&error))
+        }
+        Some(Err(error)) => {
+            let text = format!("could not open transfer log file {name}.");
+            Err(Notice::new("log_config", Level::Error, 649, text).because(&error))
+        }
+        None => {
+            let text = format!("invalid transfer log path {name}.");
+            Err(Notice::new("log_config", Level::Error, 648, text))
+        }
+    }
+}
+
+/// A record of the shared buffer: which sink, how many bytes, the lines.
+const RECORD_HEAD: usize = 8;
+
+/// Keeps lines in the shared buffer where it has room: it is larger than a batch, so only lines
+/// that a stalled program or a full disk holds back can find none.
+fn append_record(safe: &mut LineWriter, sink: usize, lines: &[u8]) {
+    let room = safe.capacity().saturating_sub(safe.len());
+    if lines.is_empty() || room < RECORD_HEAD + lines.len() {
+        return;
+    }
+    let word = (sink as u64) << 32 | (lines.len() as u64 & u64::from(u32::MAX));
+    // A death between the two leaves a head without lines, which ends the parent's reading.
+    let _fits = safe.append(&word.to_le_bytes()) && safe.append(lines);
+}
+
+fn read_record(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<RECORD_HEAD>()?;
+    let word = u64::from_le_bytes(*head);
+    let length = (word & u64::from(u32::MAX)) as usize;
+    let lines = rest.get(..length)?;
+    Some(((word >> 32) as usize, lines, rest.get(length..)?))
+}
+
+/// What one serving thread records.
+pub struct Recorder {
+    logs: Arc<AccessLogs>,
+    errors: Arc<ErrorLogs>,
+    /// The copy of the queues that the parent finds should this process die.
+    safe: Option<LineWriter>,
+    queues: Vec<Queue>,
+    waiting: usize,
+    blocked: bool,
+    failing: bool,
+    lost: u64,
+    told_us: u64,
+    flushed_us: u64,
+}
+
+impl Recorder {
+    /// A recorder of one thread. Without a buffer, lines are lost with the process until they
+    /// are written.
+    #[must_use]
+    pub fn new(
+        logs: Arc<AccessLogs>,
+        errors: Arc<ErrorLogs>,
+        safe: Option<LineWriter>,
+    ) -> Recorder {
+        let queues = logs.sinks.iter().map(|_| Queue::default()).collect();
+        Recorder {
+            logs,
+            errors,
+            safe,
+            queues,
+            waiting: 0,
+            blocked: false,
+            failing: false,
+            lost: 0,
+            told_us: 0,
+            flushed_us: 0,
+        }
+    }
+
+    /// Records one exchange in each log of its virtual host whose condition holds.
+    pub fn record(&mut self, exchange: &Exchange<'_>) {
+        let logs = Arc::clone(&self.logs);
+        let Some(server) = logs.servers.get(exchange.request.server) else { return };
+        for index in server {
+            if let Some((sink, log)) = logs.logs.get(*index)
+                && log.condition.holds(exchange)
+            {
+                self.append(*sink, &log.format, exchange);
+            }
+        }
+        if !logs.buffered || self.waiting >= BATCH_BYTES {
+            let end_us = exchange.request.time_us.saturating_add(exchange.transfer.duration_us);
+            // What could not be written a moment ago is not offered with every request.
+            let held_back = self.blocked || self.failing;
+            if !held_back || end_us.abs_diff(self.flushed_us) >= RETRY_EVERY_US {
+                self.flush(end_us);
+            }
+        }
+    }
+
+    /// Writes out what is waiting. To be called at least once a second while something is, and
+    /// when the thread has nothing to do; `now_us` is the time since 1970.
+    pub fn flush(&mut self, now_us: u64) {
+        if self.waiting == 0 {
+            return;
+        }
+        let mut problem = None;
+        self.flushed_us = now_us;
+        self.blocked = false;
+        self.waiting = 0;
+        for (sink, queue) in self.logs.sinks.iter().zip(&mut self.queues) {
+            match sink.drain(queue) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) => problem = Some((sink.name.clone(), error)),
+            }
+            self.waiting += queue.lines.len();
+        }
+        self.copy_queues();
+        self.tell(problem, now_us);
+    }
+
+    /// Whether lines wait to be written: [`Recorder::flush`] is due within a second.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Whether a program has stopped reading and its lines fill the buffer: then no request may
+    /// be begun until [`Recorder::flush`], called now and then, has emptied it. Lines of those
+    /// that are in progress still find room.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked && self.waiting >= BATCH_BYTES
+    }
+
+    fn append(&mut self, sink: usize, format: &LineFormat, exchange: &Exchange<'_>) {
+        let (Some(queue), Some(place)) = (self.queues.get_mut(sink), self.logs.sinks.get(sink))
+        else {
+            return;
+        };
+        let start = queue.lines.len();
+        if self.failing && start >= MOST_WAITING_BYTES {
+            self.lost += 1;
+            return;
+        }
+        format.write(exchange, &mut queue.lines);
+        let most = if place.piped { WHOLE_WRITE } else { MOST_LINE_BYTES };
+        if queue.lines.len() - start > most {
+            queue.lines.truncate(start + most - 1);
+            queue.lines.push(b'\n');
+        }
+        let line = queue.lines.get(start..).unwrap_or_default();
+        self.waiting += line.len();
+        if let Some(safe) = &mut self.safe {
+            append_record(safe, sink, line);
+        }
+    }
+
+    /// Makes the shared copy that of the queues, once something was written.
+    fn copy_queues(&mut self) {
+        let Some(safe) = &mut self.safe else { return };
+        safe.clear();
+        for (sink, queue) in self.queues.iter().enumerate() {
+            let mut lines = &*queue.lines;
+            // As many whole lines as there is room for.
+            let room = safe.capacity().saturating_sub(safe.len() + RECORD_HEAD);
+            if let Some(first) = lines.get(..room) {
+                let end = first.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                lines = first.get(..end).unwrap_or_default();
+            }
+            append_record(safe, sink, lines);
+        }
+    }
+
+    /// Tells the error log that a log cannot be written, or that it can be again.
+    fn tell(&mut self, problem: Option<(String, io::Error)>, now_us: u64) {
+        match problem {
+            Some((name, error)) => {
+                self.failing = true;
+                if now_us.saturating_sub(self.told_us) >= TELL_EVERY_US {
+                    self.told_us = now_us;
+                    let text = format!("Error writing to {name}");
+                    let notice = Notice::new("log_config", Level::Warn, 646, text);
+                    self.errors.write_plain(&notice.because(&error));
+                }
+            }
+            None if self.failing => {
+                let text = format!("access logs are written again, {} lines were lost", self.lost);
+                self.errors.write_plain(&Notice::own("log_config", Level::Notice, text));
+                (self.failing, self.lost) = (false, 0);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Drop for Recorder {
+    /// A thread that ends writes out what it has; a program that does not read is given up on,
+    /// the shared copy goes to the parent.
+    fn drop(&mut self) {
+        self.flush(evenkeel_sys::clock::realtime_us());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Transfer};
+    use evenkeel_scoreboard::LineBuffers;
+    use std::path::Path;
+
+    struct Case {
+        request: Request,
+        response: Response,
+        transfer: Transfer,
+    }
+
+    impl Case {
+        fn new(server: usize) -> Case {
+            let peer = Peer {
+                client: "192.0.2.1:4000".parse().unwrap(),
+                local: "192.0.2.2:80".parse().unwrap(),
+            };
+            let mut request = Request::new(RequestHead::default(), peer, 1_000_000);
+            request.server = server;
+            request.path = b"/x".to_vec();
+            let response = Response::new(Status::OK);
+            Case { request, response, transfer: Transfer::default() }
+        }
+
+        fn exchange(&self) -> Exchange<'_> {
+            Exchange {
+                request: &self.request,
+                response: &self.response,
+                transfer: &self.transfer,
+                server_name: b"",
+                used_name: b"",
+                server_port: 80,
+                remote_host: None,
+                keep_alive: false,
+                track_first_byte: false,
+                told: crate::Told::default(),
+            }
+        }
+    }
+
+    fn log(folder: &Path, name: &str, format: &str, condition: Condition) -> AccessLog {
+        let target = Target::of_access_log(name, folder);
+        AccessLog { target, format: LineFormat::compile(format).unwrap(), condition }
+    }
+
+    fn open(logs: Vec<AccessLog>, servers: Vec<Vec<usize>>, buffered: bool) -> Arc<AccessLogs> {
+        Arc::new(AccessLogs::open(logs, servers, buffered, &mut Programs::default()).unwrap())
+    }
+
+    fn recorder(logs: &Arc<AccessLogs>, safe: Option<LineWriter>) -> Recorder {
+        Recorder::new(Arc::clone(logs), Arc::new(ErrorLogs::standard_error()), safe)
+    }
+
+    fn read(folder: &Path, name: &str) -> String {
+        std::fs::read_to_string(folder.join(name)).unwrap()
+    }
+
+    #[test]
+    fn each_host_writes_its_logs_where_the_condition_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = vec![
+            log(folder.path(), "a", "a %U", Condition::Always),
+            log(folder.path(), "b", "set %U", Condition::of_variable("mark")),
+            log(folder.path(), "b", "unset %U", Condition::of_variable("!mark")),
+            log(folder.path(), "c", "c", Condition::Holds(Arc::new(|e| e.request.server == 1))),
+        ];
+        let logs = open(logs, vec![vec![0, 3], vec![1, 2, 3]], false);
+        let mut recorder = recorder(&logs, None);
+        recorder.record(&Case::new(0).exchange());
+        let mut case = Case::new(1);
+        recorder.record(&case.exchange());
+        case.request.env.set("mark", "");
+        recorder.record(&case.exchange());
+        // A host that is not there has no log.
+        recorder.record(&Case::new(2).exchange());
+        assert_eq!(read(folder.path(), "a"), "a /x\n");
+        assert_eq!(read(folder.path(), "b"), "unset /x\nset /x\n");
+        assert_eq!(read(folder.path(), "c"), "c\nc\n");
+        assert!(!recorder.is_waiting());
+    }
+
+    #[test]
+    fn buffered_lines_are_written_at_the_flush_and_outlive_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = vec![
+            log(folder.path(), "a", "a %U", Condition::Always),
+            log(folder.path(), "b", "b", Condition::Always),
+        ];
+        let logs = open(logs, vec![vec![0, 1]], true);
+        let buffers = LineBuffers::new(1, BUFFER_BYTES).unwrap();
+        let mut recorder = recorder(&logs, buffers.writer(0));
+        recorder.record(&Case::new(0).exchange());
+        assert!(recorder.is_waiting());
+        assert_eq!(read(folder.path(), "a"), "");
+        // A process that is killed does not even run its destructors.
+        std::mem::forget(recorder);
+        logs.salvage(&buffers.leftover(0));
+        assert_eq!(
+            (read(folder.path(), "a"), read(folder.path(), "b")),
+            ("a /x\n".into(), "b\n".into())
+        );
+
+        let mut recorder = self::recorder(&logs, buffers.writer(0));
+        recorder.record(&Case::new(0).exchange());
+        recorder.flush(2_000_000);
+        assert_eq!(read(folder.path(), "a"), "a /x\na /x\n");
+        assert!(buffers.leftover(0).is_empty() && !recorder.is_waiting());
+        recorder.record(&Case::new(0).exchange());
+        drop(recorder);
+        assert_eq!(read(folder.path(), "a").lines().count(), 3);
+    }
+
+    #[test]
+    fn a_forged_buffer_writes_nothing_that_is_no_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = open(vec![log(folder.path(), "a", "a", Condition::Always)], vec![vec![0]], true);
+        logs.salvage(&[0xff; 64]);
+        let record = |sink: u64, text: &[u8]| {
+            let mut bytes = (sink << 32 | text.len() as u64).to_le_bytes().to_vec();
+            bytes.extend_from_slice(text);
+            bytes
+        };
+        logs.salvage(&[record(9, b"x\n"), record(0, b"cut"), record(0, b"ok\n")].concat());
+        logs.salvage(&record(0, b"short\n")[..10]);
+        assert_eq!(read(folder.path(), "a"), "ok\n");
+    }
+
+    #[test]
+    fn a_batch_is_written_before_the_buffer_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "x".repeat(99);
+        let logs =
+            open(vec![log(folder.path(), "a", &line, Condition::Always)], vec![vec![0]], true);
+        let buffers = LineBuffers::new(1, BUFFER_BYTES).unwrap();
+        let mut recorder = recorder(&logs, buffers.writer(0));
+        let case = Case::new(0);
+        for _ in 0..1000 {
+            recorder.record(&case.exchange());
+            assert!(buffers.leftover(0).len() >= recorder.waiting);
+        }
+        assert!(recorder.waiting < BATCH_BYTES);
+        assert!(read(folder.path(), "a").lines().count() >= 1000 - BATCH_BYTES / 100);
+    }
+
+    #[test]
+    fn a_full_disk_loses_only_what_finds_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "x".repeat(9_999);
+        let full = log(folder.path(), "/dev/full", &line, Condition::Always);
+        let logs = open(vec![full], vec![vec![0]], true);
+        let mut recorder = recorder(&logs, None);
+        let case = Case::new(0);
+        for _ in 0..200 {
+            recorder.record(&case.exchange());
+        }
+        assert!(recorder.failing && !recorder.is_blocked());
+        let kept = recorder.waiting as u64 / 10_000;
+        assert_eq!((kept, recorder.lost), (105, 95));
+    }
+
+    #[test]
+    fn a_program_that_does_not_read_blocks_and_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "y".repeat(999);
+        let gate = folder.path().join("gate");
+        let out = folder.path().join("out");
+        let command = format!(
+            "|$while [ ! -e '{}' ]; do sleep 0.02; done; exec cat > '{}'",
+            gate.display(),
+            out.display()
+        );
+        let mut programs = Programs::default();
+        let logs = vec![log(folder.path(), &command, &line, Condition::Always)];
+        let logs = AccessLogs::open(logs, vec![vec![0]], true, &mut programs).unwrap();
+        let logs = Arc::new(logs);
+        let mut recorder = recorder(&logs, None);
+        let mut case = Case::new(0);
+        let mut count = 0;
+        while !recorder.is_blocked() {
+            recorder.record(&case.exchange());
+            case.request.time_us += RETRY_EVERY_US;
+            count += 1;
+        }
+        // Those in progress still find room.
+        recorder.record(&case.exchange());
+        std::fs::write(&gate, "").unwrap();
+        while recorder.is_waiting() {
+            recorder.flush(0);
+            std::thread::yield_now();
+        }
+        assert!(!recorder.is_blocked());
+        drop((recorder, logs));
+        let pid = i32::try_from(programs.pids()[0]).unwrap();
+        drop(programs.turn());
+        let pid = evenkeel_sys::process::Pid::from_raw(pid).unwrap();
+        evenkeel_sys::process::wait(pid).unwrap();
+        assert_eq!(read(folder.path(), "out"), format!("{line}\n").repeat(count + 1));
+    }
+
+    #[test]
+    fn long_lines_are_cut_to_one_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "z".repeat(50_000);
+        let logs =
+            open(vec![log(folder.path(), "a", &line, Condition::Always)], vec![vec![0]], false);
+        recorder(&logs, None).record(&Case::new(0).exchange());
+        let text = read(folder.path(), "a");
+        assert_eq!((text.len(), text.lines().count()), (MOST_LINE_BYTES, 1));
+    }
+}

@@ -1,0 +1,284 @@
+//! The error logs of a site: notices come in, lines in files, programs and syslog go out, at
+//! once. What is worth a line was decided by LogLevel before; a log that cannot be written never
+//! stops the server.
+
+use crate::error_format::ErrorFormat;
+use crate::error_line::{MOST_BYTES, Origin, write_default, write_startup};
+use crate::exchange::Told;
+use crate::program::Programs;
+use crate::sink::{Queue, Sink};
+use crate::syslog::Syslog;
+use crate::target::Target;
+use evenkeel_message::{Level, Notice};
+use evenkeel_sys::clock::realtime_us;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// The most bytes that wait for a disk or a program; lines beyond are counted and lost.
+const MOST_WAITING_BYTES: usize = 64 * 1024;
+
+/// One error log of a site.
+#[derive(Clone, Debug)]
+pub struct ErrorLog {
+    /// Where its lines go.
+    pub target: Target,
+    /// The shape of its lines; none for Apache's default.
+    pub format: Option<ErrorFormat>,
+    /// Lines before the first one of a connection.
+    pub connection: Vec<ErrorFormat>,
+    /// Lines before the first one of a request.
+    pub request: Vec<ErrorFormat>,
+}
+
+/// The open error logs of a site, made by the parent before its children.
+pub struct ErrorLogs {
+    places: Vec<Place>,
+    logs: Vec<(usize, ErrorLog)>,
+    /// The log of each virtual host.
+    servers: Vec<usize>,
+}
+
+enum Place {
+    Sink(Sink, Mutex<Waiting>),
+    Syslog(Syslog),
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: Queue,
+    lost: u64,
+}
+
+impl ErrorLogs {
+    /// Opens every file and starts every program; the first log is the main server's, and
+    /// `servers` names the log of each virtual host. `name` is the name under which the server
+    /// was started, for messages and syslog. The error is the notice for the administrator.
+    pub fn open(
+        logs: Vec<ErrorLog>,
+        servers: Vec<usize>,
+        name: &str,
+        programs: &mut Programs,
+    ) -> Result<ErrorLogs, Notice> {
+        let mut targets: Vec<Target> = Vec::new();
+        let mut places = Vec::new();
+        let mut open = Vec::with_capacity(logs.len());
+        for log in logs {
+            let known = targets.iter().position(|target| *target == log.target);
+            let place = match known {
+                Some(place) => place,
+                None => {
+                    places.push(open_place(&log.target, name, programs)?);
+                    targets.push(log.target.clone());
+                    places.len() - 1
+                }
+            };
+            open.push((place, log));
+        }
+        Ok(ErrorLogs { places, logs: open, servers })
+    }
+
+    /// The log before any other is open: standard error.
+    #[must_use]
+    pub fn standard_error() -> ErrorLogs {
+        let place = Sink::standard_error().map(|sink| Place::Sink(sink, Mutex::default()));
+        let target = Target::File("/dev/stderr".into());
+        let log = ErrorLog { target, format: None, connection: Vec::new(), request: Vec::new() };
+        ErrorLogs { places: place.into_iter().collect(), logs: vec![(0, log)], servers: Vec::new() }
+    }
+
+    /// Writes a notice to the log of a virtual host, preceded by the lines of its connection and
+    /// its request where it is their first; `told` remembers that.
+    pub fn write(&self, server: usize, notice: &Notice, origin: &Origin<'_>, told: &mut Told) {
+        let index = self.servers.get(server).copied().unwrap_or_default();
+        let Some((place, log)) = self.logs.get(index).or(self.logs.first()) else { return };
+        let Some(place) = self.places.get(*place) else { return };
+        let now_us = realtime_us();
+        let mut lines = Vec::with_capacity(256);
+        if origin.peer.is_some() && !told.connection {
+            told.connection = true;
+            let connection = Origin { request: None, ..*origin };
+            for format in &log.connection {
+                format.write(None, &connection, now_us, &mut lines);
+            }
+        }
+        if origin.request.is_some() && !told.request {
+            told.request = true;
+            for format in &log.request {
+                format.write(None, origin, now_us, &mut lines);
+            }
+        }
+        let timed = !matches!(place, Place::Syslog(_));
+        match &log.format {
+            Some(format) => format.write(Some(notice), origin, now_us, &mut lines),
+            None => write_default(notice, origin, now_us, timed, &mut lines),
+        }
+        place.write(notice.level, now_us, &lines);
+    }
+
+    /// Writes a notice that concerns no connection to the main server's log.
+    pub fn write_plain(&self, notice: &Notice) {
+        self.write(0, notice, &Origin::default(), &mut Told::default());
+    }
+
+    /// Offers again what a program or a disk has not taken; to be called about once a second.
+    pub fn retry(&self) {
+        for place in &self.places {
+            place.write(Level::Notice, 0, b"");
+        }
+    }
+}
+
+/// The text of a notice as it goes to the terminal while the server starts, its line end
+/// included (Apache: APLOG_STARTUP).
+#[must_use]
+pub fn startup_text(notice: &Notice) -> String {
+    let mut line = Vec::with_capacity(MOST_BYTES);
+    write_startup(notice, &mut line);
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+fn open_place(target: &Target, name: &str, programs: &mut Programs) -> Result<Place, Notice> {
+    let failure = |number, text: String| Notice::new("core", Level::Error, number, text);
+    if let Target::Syslog { facility, tag } = target {
+        let tag = tag.as_deref().unwrap_or(name);
+        let open = Syslog::open(facility.as_deref(), tag).map(Place::Syslog);
+        return open.ok_or_else(|| {
+            let facility = facility.as_deref().unwrap_or_default();
+            failure(10036, format!("{name}: could not open syslog error log {facility}."))
+        });
+    }
+    let path = target.describe();
+    match Sink::open(target, programs) {
+        Some(Ok(sink)) => Ok(Place::Sink(sink, Mutex::default())),
+        Some(Err(error)) if matches!(target, Target::Program(_)) => {
+            Err(failure(89, format!("Couldn't start ErrorLog process '{path}'.")).because(&error))
+        }
+        Some(Err(error)) => {
+            Err(failure(91, format!("{name}: could not open error log file {path}."))
+                .because(&error))
+        }
+        None => Err(failure(91, format!("{name}: could not open error log file {path}."))),
+    }
+}
+
+impl Place {
+    fn write(&self, level: Level, now_us: u64, lines: &[u8]) {
+        match self {
+            Place::Syslog(syslog) => {
+                for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                    syslog.send(level, now_us, line);
+                }
+            }
+            Place::Sink(sink, waiting) => {
+                let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.write(sink, lines);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn write(&mut self, sink: &Sink, lines: &[u8]) {
+        if self.queue.lines.len() + lines.len() > MOST_WAITING_BYTES {
+            self.lost += 1;
+        } else {
+            self.queue.lines.extend_from_slice(lines);
+        }
+        let drained: io::Result<()> = sink.drain(&mut self.queue);
+        if drained.is_ok() && self.lost > 0 {
+            let text = format!("{} lines of this log were lost", self.lost);
+            self.lost = 0;
+            let notice = Notice::own("core", Level::Warn, text);
+            write_default(&notice, &Origin::default(), realtime_us(), true, &mut self.queue.lines);
+            // What is not taken now is with the next line.
+            let _later = sink.drain(&mut self.queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error_format::ErrorFormatKind;
+    use evenkeel_message::{Peer, Request, RequestHead};
+
+    fn open(folder: &std::path::Path, names: &[&str], connection: &str) -> ErrorLogs {
+        let log = |name: &&str| ErrorLog {
+            target: Target::File(folder.join(name)),
+            format: Some(ErrorFormat::compile(ErrorFormatKind::Main, "[%l] %M").unwrap()),
+            connection: vec![
+                ErrorFormat::compile(ErrorFormatKind::Connection, connection).unwrap(),
+            ],
+            request: vec![ErrorFormat::compile(ErrorFormatKind::Request, "R %P").unwrap()],
+        };
+        let logs = names.iter().map(log).collect();
+        ErrorLogs::open(logs, vec![0, 1], "evenkeel", &mut Programs::default()).unwrap()
+    }
+
+    #[test]
+    fn each_host_has_its_log_and_connections_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = open(folder.path(), &["main", "host"], "C %a");
+        let peer = Peer {
+            client: "192.0.2.1:4000".parse().unwrap(),
+            local: "192.0.2.2:80".parse().unwrap(),
+        };
+        let request = Request::new(RequestHead::default(), peer, 1);
+        let mut told = Told::default();
+        let notice = Notice::new("core", Level::Info, 128, "File does not exist: /x");
+        logs.write(1, &notice, &Origin::of_request(&request), &mut told);
+        logs.write(1, &notice, &Origin::of_request(&request), &mut told);
+        assert!(told.connection && told.request);
+        logs.write_plain(&notice);
+        let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let line = "[info] AH00128: File does not exist: /x\n";
+        let pid = std::process::id();
+        assert_eq!(read("host"), format!("C 192.0.2.1:4000\nR {pid}\n{line}{line}"));
+        assert_eq!(read("main"), line);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_opened_has_apaches_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ErrorLog {
+            target: Target::File(folder.path().to_owned()),
+            format: None,
+            connection: Vec::new(),
+            request: Vec::new(),
+        };
+        let open = |log| ErrorLogs::open(vec![log], vec![0], "apache2", &mut Programs::default());
+        let notice = open(log.clone()).err().unwrap();
+        assert_eq!(
+            startup_text(&notice),
+            format!(
+                "(21)Is a directory: AH00091: apache2: could not open error log file {}.\n",
+                folder.path().display()
+            )
+        );
+        let syslog = Target::Syslog { facility: Some("nofac".into()), tag: None };
+        let notice = open(ErrorLog { target: syslog, ..log }).err().unwrap();
+        assert_eq!(notice.number, Some(10036));
+    }
+
+    #[test]
+    fn lines_beyond_a_stalled_program_are_counted_and_told() {
+        let (reader, writer) = evenkeel_sys::pipe::log_pipe().unwrap();
+        let sink = Sink::of_pipe(writer.into());
+        let mut waiting = Waiting::default();
+        let line = format!("{}\n", "x".repeat(4000));
+        for _ in 0..200 {
+            waiting.write(&sink, line.as_bytes());
+        }
+        assert!(waiting.lost > 0 && waiting.queue.lines.len() <= MOST_WAITING_BYTES);
+        let lost = waiting.lost;
+        let reading = std::thread::spawn(move || io::read_to_string(std::fs::File::from(reader)));
+        while waiting.lost > 0 || !waiting.queue.lines.is_empty() {
+            waiting.write(&sink, b"");
+            std::thread::yield_now();
+        }
+        drop(sink);
+        let text = reading.join().unwrap().unwrap();
+        assert!(text.ends_with(&format!("{lost} lines of this log were lost\n")), "{lost}");
+        assert_eq!(text.matches(&line).count() as u64, 200 - lost);
+    }
+}

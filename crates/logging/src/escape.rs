@@ -1,0 +1,143 @@
+//! Client data on its way into a log: bytes in, printable ASCII out, so that no request can
+//! forge a line or send an escape sequence to a terminal. Nothing is ever decoded here.
+
+/// Which of the two logs the text is for; they differ in the quotation mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// The access log, where fields stand in quotation marks (Apache: ap_escape_logitem).
+    Access,
+    /// The error log (Apache: ap_escape_errorlog_item).
+    Error,
+}
+
+/// Appends `bytes` as Apache writes them: `\n`, `\t` and the like by name, the backslash
+/// doubled, every other byte outside printable ASCII as `\xhh`.
+pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| must_escape(log, *byte)) {
+        let (plain, special) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let Some((byte, after)) = special.split_first() else { break };
+        escape_byte(*byte, out);
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+}
+
+const fn must_escape(log: For, byte: u8) -> bool {
+    match byte {
+        b'\\' => true,
+        b'"' => matches!(log, For::Access),
+        0x20..=0x7e => false,
+        _ => true,
+    }
+}
+
+fn escape_byte(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let name = match byte {
+        0x08 => b'b',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x0b => b'v',
+        b'\\' | b'"' => byte,
+        _ => {
+            let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+            out.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', name]);
+}
+
+/// Appends a whole number in decimal.
+pub(crate) fn number(value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut value = value;
+    loop {
+        at -= 1;
+        if let Some(digit) = digits.get_mut(at) {
+            *digit = b'0' + (value % 10) as u8;
+        }
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// Appends a number in decimal with leading zeros up to `width` digits, 20 at most.
+pub(crate) fn padded(value: u64, width: usize, out: &mut Vec<u8>) {
+    let mut power = 10u64;
+    for _ in 1..width.min(20) {
+        if value < power {
+            out.push(b'0');
+        }
+        power = power.saturating_mul(10);
+    }
+    // A number of n digits is below every power of ten from the n-th on: one zero for each.
+    number(value, out);
+}
+
+/// Appends an address; IPv4 is written without the formatting machinery, for it stands in
+/// nearly every line.
+pub(crate) fn address(address: std::net::IpAddr, out: &mut Vec<u8>) {
+    match address.to_canonical() {
+        std::net::IpAddr::V4(v4) => {
+            let mut first = true;
+            for octet in v4.octets() {
+                if !first {
+                    out.push(b'.');
+                }
+                first = false;
+                number(u64::from(octet), out);
+            }
+        }
+        std::net::IpAddr::V6(v6) => out.extend_from_slice(v6.to_string().as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(log: For, bytes: &[u8]) -> String {
+        let mut out = Vec::new();
+        escape(log, bytes, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn control_bytes_quotes_and_high_bytes_are_escaped() {
+        let raw = b"a\"b\\c\nd\x1b[0m\xe4\x7f\x08\x0b\x0c";
+        assert_eq!(escaped(For::Access, raw), r#"a\"b\\c\nd\x1b[0m\xe4\x7f\b\v\x0c"#);
+        assert_eq!(escaped(For::Error, raw), r#"a"b\\c\nd\x1b[0m\xe4\x7f\b\v\x0c"#);
+        assert_eq!(escaped(For::Access, b""), "");
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for (value, width, text) in
+            [(0, 1, "0"), (7, 3, "007"), (42, 2, "42"), (123, 2, "123"), (0, 6, "000000")]
+        {
+            let mut out = Vec::new();
+            padded(value, width, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+        let mut out = Vec::new();
+        number(u64::MAX, &mut out);
+        assert_eq!(out, u64::MAX.to_string().as_bytes());
+    }
+
+    #[test]
+    fn mapped_addresses_are_written_as_ipv4() {
+        let mut out = Vec::new();
+        address("::ffff:192.0.2.10".parse().unwrap(), &mut out);
+        out.push(b' ');
+        address("2001:db8::1".parse().unwrap(), &mut out);
+        assert_eq!(out, b"192.0.2.10 2001:db8::1");
+    }
+}

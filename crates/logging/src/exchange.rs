@@ -1,0 +1,67 @@
+//! One exchange as the logs see it: the request, what was answered and what moved over the
+//! wire. `conn` puts it together from what it holds anyway; nothing is copied.
+
+use evenkeel_message::{Previous, Request, Response, Status, Transfer};
+
+/// A finished exchange, borrowed for the time of writing its lines.
+#[derive(Clone, Copy)]
+pub struct Exchange<'a> {
+    /// The request, with everything that the phases found out.
+    pub request: &'a Request,
+    /// The response; its body may have been taken out already.
+    pub response: &'a Response,
+    /// What moved over the wire.
+    pub transfer: &'a Transfer,
+    /// The virtual host's ServerName (%v).
+    pub server_name: &'a [u8],
+    /// The name under which the server answers, as UseCanonicalName says (%V).
+    pub used_name: &'a [u8],
+    /// The canonical port of the virtual host (%p).
+    pub server_port: u16,
+    /// The client's host name where HostnameLookups found one (%h).
+    pub remote_host: Option<&'a [u8]>,
+    /// Whether the connection stays open for another request (%X).
+    pub keep_alive: bool,
+    /// Whether LogIOTrackTTFB is on, without which %^FB has nothing to say.
+    pub track_first_byte: bool,
+    /// What the error log has of it (%L, %{c}L).
+    pub told: Told,
+}
+
+/// What the error log has told so far of a connection and of the request on it: the first
+/// line of each is where ErrorLogFormat's `connection` and `request` lines go, and only what
+/// stands in the error log has an id in the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Whether there is a line of the connection.
+    pub connection: bool,
+    /// Whether there is a line of the request.
+    pub request: bool,
+}
+
+impl Exchange<'_> {
+    /// The status that was sent (%>s).
+    #[must_use]
+    pub fn final_status(&self) -> Status {
+        self.response.status
+    }
+
+    /// The status of the request as it first came (%s): that which led to an ErrorDocument, and
+    /// the final one where no redirect was made.
+    #[must_use]
+    pub fn original_status(&self) -> Status {
+        self.first().map_or(self.response.status, |first| first.status)
+    }
+
+    /// The path of the request as it first came (%U).
+    #[must_use]
+    pub fn original_path(&self) -> &[u8] {
+        self.first().map_or(&self.request.path, |first| &first.path)
+    }
+
+    /// The request that the client made, where internal redirects led away from it.
+    pub(crate) fn first(&self) -> Option<&Previous> {
+        let newest = self.request.previous.as_deref();
+        std::iter::successors(newest, |previous| previous.previous.as_deref()).last()
+    }
+}

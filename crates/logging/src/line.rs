@@ -1,0 +1,400 @@
+//! A compiled format and an exchange come in, a log line goes out. This runs for every request:
+//! it allocates nothing beyond the line, looks nothing up by name and asks no clock but for
+//! what the format names.
+
+use crate::clock;
+use crate::escape::{For, address, escape, number, padded};
+use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
+use crate::format::{Statuses, TimeShape};
+use crate::{Exchange, log_id};
+use evenkeel_message::{Fields, eq_ignore_case, trim};
+use evenkeel_sys::process::own_tid;
+use std::os::unix::ffi::OsStrExt;
+
+impl LineFormat {
+    /// Appends the line of one exchange, with its line end.
+    pub fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+        for segment in &self.segments {
+            segment.write(exchange, out);
+        }
+    }
+}
+
+impl Segment {
+    fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+        if self.statuses.as_ref().is_some_and(|list| !list.allow(exchange)) {
+            out.push(b'-');
+            return;
+        }
+        let before = out.len();
+        write_item(&self.item, self.original, exchange, out);
+        // A value that is not there is a hyphen; one that is empty stays empty.
+        if out.len() == before && !present(&self.item, exchange) {
+            out.push(b'-');
+        }
+    }
+}
+
+impl Statuses {
+    fn allow(&self, exchange: &Exchange<'_>) -> bool {
+        let status = u32::from(exchange.final_status().code());
+        self.codes.contains(&status) != self.negated
+    }
+}
+
+/// Whether an item that wrote nothing has a value all the same, an empty one.
+fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
+    let request = exchange.request;
+    match item {
+        Item::Text(_) | Item::Query | Item::ServerName | Item::UsedName => true,
+        Item::RequestField(name) => request.head.fields.contains(name),
+        Item::ResponseField(name) => {
+            exchange.response.fields.contains(name) || exchange.response.always.contains(name)
+        }
+        Item::RequestTrailer(name) => request.head.trailers.contains(name),
+        Item::ResponseTrailer(name) => exchange.response.trailers.contains(name),
+        Item::Environment(name) => request.env.contains(name),
+        Item::Note(name) => request.notes.contains(name),
+        Item::Cookie(name) => cookie(&request.head.fields, name).is_some(),
+        Item::RequestLine => true,
+        _ => false,
+    }
+}
+
+fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let request = exchange.request;
+    let transfer = exchange.transfer;
+    let quote = |bytes: &[u8], out: &mut Vec<u8>| escape(For::Access, bytes, out);
+    match item {
+        Item::Text(text) => out.extend_from_slice(text),
+        Item::RemoteHost => match exchange.remote_host {
+            Some(name) => quote(name, out),
+            None => address(request.peer.client.ip(), out),
+        },
+        Item::ClientAddress | Item::PeerAddress => address(request.peer.client.ip(), out),
+        Item::LocalAddress => address(request.peer.local.ip(), out),
+        // identd is not asked: mod_ident is not part of this server.
+        Item::RemoteLogname => {}
+        Item::User => match request.user.as_deref() {
+            Some(b"") => out.extend_from_slice(b"\"\""),
+            Some(user) => quote(user, out),
+            None => {}
+        },
+        Item::Time(shape, moment) => write_time(shape, *moment, exchange, out),
+        Item::RequestLine => write_request_line(exchange, out),
+        Item::Status if original => number(u64::from(exchange.original_status().code()), out),
+        Item::Status => number(u64::from(exchange.final_status().code()), out),
+        Item::BodyBytesOrHyphen if transfer.body_sent == 0 => {}
+        Item::BodyBytesOrHyphen | Item::BodyBytes => number(transfer.body_sent, out),
+        Item::RequestField(name) => write_fields(&request.head.fields, name, out),
+        Item::ResponseField(name) => write_response_field(exchange, name, out),
+        Item::RequestTrailer(name) => write_fields(&request.head.trailers, name, out),
+        Item::ResponseTrailer(name) => write_fields(&exchange.response.trailers, name, out),
+        Item::Cookie(name) => {
+            if let Some(value) = cookie(&request.head.fields, name) {
+                quote(value, out);
+            }
+        }
+        Item::Environment(name) => quote(request.env.value(name).unwrap_or_default(), out),
+        Item::Note(name) => quote(request.notes.value(name).unwrap_or_default(), out),
+        Item::File => quote(request.file.as_os_str().as_bytes(), out),
+        Item::Protocol => out.extend_from_slice(request.head.version.text().as_bytes()),
+        Item::Method => write_method(original, exchange, out),
+        Item::Query => write_query(original, exchange, out),
+        Item::Path if original => quote(exchange.original_path(), out),
+        Item::Path => quote(&request.path, out),
+        Item::ServerName => quote(exchange.server_name, out),
+        Item::UsedName => quote(exchange.used_name, out),
+        Item::Port(kind) => number(u64::from(port(kind, exchange)), out),
+        Item::Process(kind) => write_process(kind, out),
+        Item::KeepAlives => number(u64::from(request.keepalives), out),
+        Item::LogId { connection } => write_id(*connection, exchange, out),
+        Item::Handler => quote(request.content.handler.as_deref().unwrap_or_default(), out),
+        Item::ConnectionStatus => out.push(match (transfer.aborted, exchange.keep_alive) {
+            (true, _) => b'X',
+            (false, true) => b'+',
+            (false, false) => b'-',
+        }),
+        Item::Duration(unit) => number(transfer.duration_us / unit.micros(), out),
+        Item::BytesReceived => number(transfer.received, out),
+        Item::BytesSent => number(transfer.sent, out),
+        Item::BytesMoved => number(transfer.received.saturating_add(transfer.sent), out),
+        Item::FirstByte => {
+            if let (true, Some(micros)) = (exchange.track_first_byte, transfer.first_byte_us) {
+                number(micros, out);
+            }
+        }
+    }
+}
+
+impl DurationUnit {
+    const fn micros(self) -> u64 {
+        match self {
+            DurationUnit::Seconds => 1_000_000,
+            DurationUnit::Millis => 1_000,
+            DurationUnit::Micros => 1,
+        }
+    }
+}
+
+fn write_time(shape: &TimeShape, moment: Moment, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let begin = exchange.request.time_us;
+    let time_us = match moment {
+        Moment::Begin => begin,
+        Moment::End => begin.saturating_add(exchange.transfer.duration_us),
+    };
+    match shape {
+        TimeShape::Common => clock::write_access_time(time_us, out),
+        TimeShape::Seconds => number(time_us / 1_000_000, out),
+        TimeShape::Millis => number(time_us / 1_000, out),
+        TimeShape::Micros => number(time_us, out),
+        TimeShape::MillisOfSecond => padded(time_us / 1_000 % 1_000, 3, out),
+        TimeShape::MicrosOfSecond => padded(time_us % 1_000_000, 6, out),
+        TimeShape::Custom(format) => format.write(time_us, out),
+    }
+}
+
+/// %r: the request line as it came, but for a password in an absolute-form target, which no
+/// log may keep (mod_log_config.c: log_request_line).
+fn write_request_line(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let line = &exchange.request.head.line;
+    match password(exchange.request.head.target()) {
+        Some(secret) => {
+            let start = exchange.request.head.target.0;
+            let (before, rest) = line.split_at(line.len().min(start + secret.start));
+            escape(For::Access, before, out);
+            out.extend_from_slice(b"XXXXXXXX");
+            escape(For::Access, rest.get(secret.len()..).unwrap_or_default(), out);
+        }
+        None => escape(For::Access, line, out),
+    }
+}
+
+/// Where the password stands in `http://user:password@host/`.
+fn password(target: &[u8]) -> Option<std::ops::Range<usize>> {
+    if target.first() == Some(&b'/') {
+        return None;
+    }
+    let authority = target.windows(3).position(|window| window == b"://")? + 3;
+    let after = target.get(authority..)?;
+    let end = after.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
+    let after = after.get(..end.unwrap_or(after.len()))?;
+    let at = after.iter().rposition(|byte| *byte == b'@')?;
+    let colon = after.get(..at)?.iter().position(|byte| *byte == b':')?;
+    Some(authority + colon + 1..authority + at)
+}
+
+/// Writes all values of a field as one list; Apache joins repeated request fields as they come.
+fn write_fields(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
+    let mut first = true;
+    for (field, value) in fields.iter() {
+        if eq_ignore_case(field, name) {
+            if !first {
+                out.extend_from_slice(b", ");
+            }
+            first = false;
+            escape(For::Access, value, out);
+        }
+    }
+}
+
+/// %o: the media type stands without its parameters (mod_log_config.c: log_header_out).
+fn write_response_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) {
+    let response = exchange.response;
+    let fields = if response.fields.contains(name) { &response.fields } else { &response.always };
+    if eq_ignore_case(name, b"content-type") {
+        let value = fields.first(name).unwrap_or_default();
+        let bare = value.split(|byte| *byte == b';').next().unwrap_or_default();
+        escape(For::Access, trim(bare), out);
+    } else {
+        write_fields(fields, name, out);
+    }
+}
+
+fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let method = match exchange.first() {
+        Some(first) if original => &*first.method,
+        _ => exchange.request.head.method_text(),
+    };
+    escape(For::Access, method, out);
+}
+
+fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let query = match exchange.first() {
+        Some(first) if original => first.query.as_deref(),
+        _ => exchange.request.query.as_deref(),
+    };
+    if let Some(query) = query {
+        out.push(b'?');
+        escape(For::Access, query, out);
+    }
+}
+
+fn port(kind: &PortKind, exchange: &Exchange<'_>) -> u16 {
+    match kind {
+        PortKind::Canonical => exchange.server_port,
+        PortKind::Local => exchange.request.peer.local.port(),
+        PortKind::Remote => exchange.request.peer.client.port(),
+    }
+}
+
+fn write_process(kind: &ProcessKind, out: &mut Vec<u8>) {
+    match kind {
+        ProcessKind::Process => number(u64::from(std::process::id()), out),
+        ProcessKind::Thread => number(u64::from(own_tid().unsigned_abs()), out),
+        ProcessKind::HexThread => {
+            out.extend_from_slice(format!("{:x}", own_tid()).as_bytes());
+        }
+    }
+}
+
+/// %L: only an id that stands in the error log too helps to find something there.
+fn write_id(connection: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    if connection && exchange.told.connection {
+        out.extend_from_slice(&log_id::of_connection(&exchange.request.peer));
+    } else if !connection && exchange.told.request {
+        out.extend_from_slice(&log_id::of_request(exchange.request));
+    }
+}
+
+/// The value of a cookie of that name, compared without case as mod_log_config does.
+fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
+    fields.all(b"cookie").flat_map(|value| value.split(|byte| *byte == b';')).find_map(|pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let (key, value) = pair.split_at(equals);
+        let value = value.get(1..).unwrap_or_default();
+        eq_ignore_case(trim(key), name).then(|| trim(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Told;
+    use evenkeel_message::{Peer, Previous, Request, RequestHead, Response, Status, Transfer};
+    use std::path::PathBuf;
+
+    /// An exchange with something in every place that a format can name.
+    struct Case {
+        request: Request,
+        response: Response,
+        transfer: Transfer,
+    }
+
+    impl Case {
+        fn new(line: &str) -> Case {
+            let peer = Peer {
+                client: "[::ffff:192.0.2.1]:4000".parse().unwrap(),
+                local: "198.51.100.2:8080".parse().unwrap(),
+            };
+            let mut head = RequestHead { line: line.into(), ..RequestHead::default() };
+            head.method_end = line.find(' ').unwrap();
+            let end = line.rfind(' ').unwrap();
+            head.target = (head.method_end + 1, end);
+            head.fields.add("Cookie", "a=1; B = two ;c=");
+            head.fields.add("X-Twice", "one");
+            head.fields.add("x-twice", "two");
+            head.fields.add("Empty", "");
+            let mut request = Request::new(head, peer, 971_211_336_012_345);
+            request.path = b"/final".to_vec();
+            request.query = Some(b"q=\xff".to_vec());
+            request.file = PathBuf::from("/srv/www/final");
+            request.keepalives = 3;
+            request.env.set("VAR", "value");
+            request.notes.set("note", "said");
+            let mut response = Response::new(Status::NOT_FOUND);
+            response.fields.add("Content-Type", "text/html; charset=utf-8");
+            response.always.add("Set-Cookie", "x=1");
+            response.always.add("Set-Cookie", "y=2");
+            response.trailers.add("Sum", "abc");
+            let transfer = Transfer {
+                received: 100,
+                sent: 900,
+                body_sent: 700,
+                duration_us: 1_234_567,
+                first_byte_us: Some(77),
+                aborted: false,
+            };
+            Case { request, response, transfer }
+        }
+
+        fn line(&self, format: &str) -> String {
+            let exchange = Exchange {
+                request: &self.request,
+                response: &self.response,
+                transfer: &self.transfer,
+                server_name: b"example.org",
+                used_name: b"used.example.org",
+                server_port: 80,
+                remote_host: None,
+                keep_alive: true,
+                track_first_byte: true,
+                told: Told::default(),
+            };
+            let mut out = Vec::new();
+            LineFormat::compile(format).unwrap().write(&exchange, &mut out);
+            let line = String::from_utf8(out).unwrap();
+            line.strip_suffix('\n').unwrap().to_owned()
+        }
+    }
+
+    #[test]
+    fn every_directive_writes_its_value() {
+        let case = Case::new("GET /first?q HTTP/1.1");
+        let pid = std::process::id();
+        for (format, expected) in [
+            ("%h %a %{c}a %A %l %u", "192.0.2.1 192.0.2.1 192.0.2.1 198.51.100.2 - -"),
+            ("\"%r\" %s %>s %b %B", "\"GET /first?q HTTP/1.1\" 404 404 700 700"),
+            ("%{X-Twice}i|%{Empty}i|%{None}i", "one, two||-"),
+            ("%{Content-Type}o|%{Set-Cookie}o|%{None}o", "text/html|x=1, y=2|-"),
+            ("%{Sum}^to %{Sum}^ti", "abc -"),
+            ("%{A}C|%{b}C|%{c}C|%{d}C", "1|two||-"),
+            ("%{VAR}e %{var}e %{note}n", "value - said"),
+            ("%f %H %m %U%q %U", "/srv/www/final HTTP/1.1 GET /final?q=\\xff /final"),
+            ("%v %V %p %{local}p %{remote}p", "example.org used.example.org 80 8080 4000"),
+            ("%D %T %{ms}T %{us}T", "1234567 1 1234 1234567"),
+            ("%I %O %S %^FB %k %X %R", "100 900 1000 77 3 + -"),
+            ("%{sec}t %{msec}t %{usec_frac}t", "971211336 971211336012 012345"),
+            ("%{end:msec_frac}t %{msec_frac}t", "246 012"),
+            ("%404r %!404r %200,404s", "GET /first?q HTTP/1.1 - 404"),
+            ("%L 100%%", "- 100%"),
+            ("%P", pid.to_string().as_str()),
+        ] {
+            assert_eq!(case.line(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn the_original_request_is_told_from_the_final_one() {
+        let mut case = Case::new("POST /first HTTP/1.1");
+        let first = Previous {
+            path: b"/first".to_vec(),
+            query: Some(b"one".to_vec()),
+            status: Status::FORBIDDEN,
+            env: evenkeel_message::Variables::new(),
+            method: b"POST".to_vec(),
+            previous: None,
+        };
+        let second = Previous { status: Status::OK, ..first.clone() };
+        case.request.previous = Some(Box::new(Previous { previous: Some(first.into()), ..second }));
+        assert_eq!(case.line("%s %>s %U %>U %<m %<q"), "403 404 /first /final POST ?one");
+        assert_eq!(case.line("%404s %403s"), "403 -");
+    }
+
+    #[test]
+    fn nothing_sent_is_a_hyphen_and_an_abort_a_cross() {
+        let mut case = Case::new("HEAD / HTTP/1.0");
+        case.transfer = Transfer { aborted: true, ..Transfer::default() };
+        assert_eq!(case.line("%b %B %X %^FB"), "- 0 X -");
+        case.request.user = Some(Box::from(&b""[..]));
+        assert_eq!(case.line("%u"), "\"\"");
+    }
+
+    #[test]
+    fn passwords_are_not_logged() {
+        let case = Case::new("GET http://me:secret@host/a:b@c HTTP/1.1");
+        assert_eq!(case.line("%r"), "GET http://me:XXXXXXXX@host/a:b@c HTTP/1.1");
+        let case = Case::new("GET /http://me:kept@host HTTP/1.1");
+        assert_eq!(case.line("%r"), "GET /http://me:kept@host HTTP/1.1");
+    }
+}

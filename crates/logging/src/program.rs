@@ -1,0 +1,162 @@
+//! The programs that logs are piped to, kept by the parent: commands come in, pipes go out. A
+//! program that ends is started again on the same pipe, so that what it had not read yet reaches
+//! its successor. A pipe that no site uses any more is closed, which tells the program to end.
+
+use crate::sink::Start;
+use crate::target::Program;
+use evenkeel_message::{Level, Notice};
+use evenkeel_sys::pipe::log_pipe;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// The running programs. Their processes are the parent's children: it reaps them and says so.
+#[derive(Debug, Default)]
+pub struct Programs {
+    running: Vec<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    program: Program,
+    reader: OwnedFd,
+    writer: Arc<File>,
+    /// None while it is dead.
+    pid: Option<u32>,
+    started_us: u64,
+}
+
+/// A program that ends sooner than this after its start is started again only then.
+const SHORTEST_LIFE_US: u64 = 1_000_000;
+
+impl Start for Programs {
+    fn start(&mut self, program: &Program) -> io::Result<Arc<File>> {
+        let (reader, writer) = log_pipe()?;
+        let writer = Arc::new(File::from(writer));
+        let pid = spawn(program, &reader)?;
+        self.running.push(Running {
+            program: program.clone(),
+            reader,
+            writer: Arc::clone(&writer),
+            pid: Some(pid),
+            started_us: evenkeel_sys::clock::monotonic_us(),
+        });
+        Ok(writer)
+    }
+}
+
+impl Programs {
+    /// Hears of the end of a process. The notice is for the error log, where it was a program
+    /// of ours that is still needed.
+    pub fn ended(&mut self, pid: u32) -> Option<Notice> {
+        let ended = self.running.iter_mut().find(|running| running.pid == Some(pid))?;
+        ended.pid = None;
+        if Arc::strong_count(&ended.writer) == 1 {
+            return None;
+        }
+        let text = format!("piped log program '{}' failed unexpectedly", ended.program.command);
+        Some(Notice::new("core", Level::Error, 106, text))
+    }
+
+    /// Starts again what has ended and is due, and closes what no site uses. To be called about
+    /// once a second and after each end; the notices are for the error log.
+    pub fn turn(&mut self) -> Vec<Notice> {
+        self.running.retain(|running| Arc::strong_count(&running.writer) > 1);
+        let now_us = evenkeel_sys::clock::monotonic_us();
+        let mut notices = Vec::new();
+        for running in &mut self.running {
+            let due = running.started_us.saturating_add(SHORTEST_LIFE_US) <= now_us;
+            if running.pid.is_some() || !due {
+                continue;
+            }
+            running.started_us = now_us;
+            match spawn(&running.program, &running.reader) {
+                Ok(pid) => running.pid = Some(pid),
+                Err(error) => {
+                    let command = &running.program.command;
+                    let text = format!("unable to start piped log program '{command}'");
+                    notices.push(Notice::new("core", Level::Error, 104, text).because(&error));
+                }
+            }
+        }
+        notices
+    }
+
+    /// The processes that run now.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.running.iter().filter_map(|running| running.pid).collect()
+    }
+}
+
+/// Starts the program with the pipe as its standard input. The standard library does it with
+/// posix_spawn and closes every descriptor but the first three.
+fn spawn(program: &Program, reader: &OwnedFd) -> io::Result<u32> {
+    let words = program.words();
+    let Some((name, arguments)) = words.split_first() else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let child =
+        Command::new(name).args(arguments).stdin(Stdio::from(reader.try_clone()?)).spawn()?;
+    Ok(child.id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn shell(command: String) -> Program {
+        Program { command, shell: true }
+    }
+
+    #[test]
+    fn a_successor_reads_on_where_the_program_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut programs = Programs::default();
+        // Reads one line, writes it down and ends.
+        let command = format!("read line; echo \"$line\" >> '{}'", path.display());
+        let pipe = programs.start(&shell(command)).unwrap();
+        (&*pipe).write_all(b"one\n").unwrap();
+        let pid = programs.pids()[0];
+        assert!(wait(pid));
+        let notice = programs.ended(pid).unwrap();
+        assert_eq!(notice.number, Some(106));
+        (&*pipe).write_all(b"two\n").unwrap();
+        // It is not started before it would have lived long enough.
+        programs.running[0].started_us = evenkeel_sys::clock::monotonic_us();
+        assert!(programs.turn().is_empty() && programs.pids().is_empty());
+        programs.running[0].started_us = 0;
+        assert!(programs.turn().is_empty());
+        assert!(wait(programs.pids()[0]));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_uses_is_closed() {
+        let mut programs = Programs::default();
+        let pipe = programs.start(&shell("cat > /dev/null".into())).unwrap();
+        let pid = programs.pids()[0];
+        drop(pipe);
+        assert!(programs.turn().is_empty() && programs.pids().is_empty());
+        // The end of its input ends it.
+        assert!(wait(pid));
+        assert_eq!(programs.ended(pid), None);
+    }
+
+    #[test]
+    fn a_command_that_does_not_exist_is_an_error() {
+        let program = Program { command: "/nonexistent/logger x".into(), shell: false };
+        let error = Programs::default().start(&program).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    /// Waits for the end of a child.
+    fn wait(pid: u32) -> bool {
+        let pid = evenkeel_sys::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        evenkeel_sys::process::wait(pid).is_ok()
+    }
+}

@@ -1,0 +1,183 @@
+//! The place where lines end: queued whole lines come in, writes to a file or to a program's
+//! pipe go out, each of whole lines. What cannot be written stays in the queue, from the
+//! beginning of the line that was cut; nothing is ever dropped here.
+
+use crate::target::{Program, Target};
+use evenkeel_sys::pipe::WHOLE_WRITE;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Opens a file for appending, with the mode that Apache gives to logs.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o644).open(path)
+}
+
+/// What starts the programs that logs are piped to; the parent has one.
+pub(crate) trait Start {
+    /// Starts a program; what is written to the pipe reaches it, and its successors.
+    fn start(&mut self, program: &Program) -> io::Result<Arc<File>>;
+}
+
+/// An open file or pipe.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    file: Arc<File>,
+    /// The path or the command.
+    pub name: String,
+    /// Whether it is a pipe: then a write holds at most as much as goes in as a whole.
+    pub piped: bool,
+}
+
+/// Lines that wait to be written to one sink.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Whole lines.
+    pub lines: Vec<u8>,
+    /// Whether the last write ended within a line, which is then written anew on a line of its
+    /// own.
+    torn: bool,
+}
+
+impl Sink {
+    /// Opens the file or starts the program. Syslog is no sink of lines: `None`.
+    pub(crate) fn open(target: &Target, programs: &mut dyn Start) -> Option<io::Result<Sink>> {
+        let opened = match target {
+            Target::File(path) => open_file(path).map(|file| (Arc::new(file), false)),
+            Target::Program(program) => programs.start(program).map(|pipe| (pipe, true)),
+            Target::Syslog { .. } => return None,
+        };
+        Some(opened.map(|(file, piped)| Sink { file, name: target.describe(), piped }))
+    }
+
+    /// Another name for the process's standard error.
+    pub(crate) fn standard_error() -> io::Result<Sink> {
+        use std::os::fd::AsFd;
+        let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        Ok(Sink { file: Arc::new(file), name: "standard error".into(), piped: false })
+    }
+
+    /// A pipe whose reader is at hand.
+    #[cfg(test)]
+    pub(crate) fn of_pipe(writer: File) -> Sink {
+        Sink { file: Arc::new(writer), name: "pipe".into(), piped: true }
+    }
+
+    /// Writes as much of the queue as the sink takes. `WouldBlock` says that a program does not
+    /// keep up; other errors are the disk's.
+    pub(crate) fn drain(&self, queue: &mut Queue) -> io::Result<()> {
+        let mut done = 0;
+        let result = loop {
+            let rest = queue.lines.get(done..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(());
+            }
+            if queue.torn {
+                match self.write(b"\n") {
+                    Ok(_) => queue.torn = false,
+                    Err(error) => break Err(error),
+                }
+            }
+            let lines = if self.piped { whole_lines(rest, WHOLE_WRITE) } else { rest };
+            match self.write(lines) {
+                Ok(count) if count == lines.len() => done += count,
+                Ok(count) => {
+                    let kept = lines.get(..count).map_or(0, end_of_last_line);
+                    queue.torn = kept != count;
+                    done += kept;
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        queue.lines.drain(..done);
+        result
+    }
+
+    /// One write, begun again where a signal came first. Nothing written is an error: a loop
+    /// over it would not end.
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match (&*self.file).write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+/// The whole lines of `bytes` that fit into `most`; a single longer line is cut there, for its
+/// writer has bounded it.
+fn whole_lines(bytes: &[u8], most: usize) -> &[u8] {
+    let Some(first) = bytes.get(..most) else { return bytes };
+    let end = end_of_last_line(first);
+    first.get(..end).filter(|lines| !lines.is_empty()).unwrap_or(first)
+}
+
+/// Where the last whole line ends.
+fn end_of_last_line(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn queue(text: &str) -> Queue {
+        Queue { lines: text.as_bytes().to_vec(), torn: false }
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_queue() {
+        let file = Arc::new(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let sink = Sink { file, name: "full".into(), piped: false };
+        let mut lines = queue("one\ntwo\n");
+        let error = sink.drain(&mut lines).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(lines.lines, b"one\ntwo\n");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_is_written_again_on_a_line_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = Arc::new(open_file(&path).unwrap());
+        (&*file).write_all(b"one\ntw").unwrap();
+        let sink = Sink { file, name: "log".into(), piped: false };
+        let mut lines = queue("two\n");
+        lines.torn = true;
+        sink.drain(&mut lines).unwrap();
+        assert!(!lines.torn && lines.lines.is_empty());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntw\ntwo\n");
+    }
+
+    #[test]
+    fn a_program_gets_whole_lines_and_the_rest_when_it_has_read() {
+        let (reader, writer) = evenkeel_sys::pipe::log_pipe().unwrap();
+        let sink = Sink { file: Arc::new(writer.into()), name: "p".into(), piped: true };
+        let line = format!("{}\n", "x".repeat(999));
+        let mut lines = queue(&line.repeat(1000));
+        let error = sink.drain(&mut lines).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(!lines.lines.is_empty() && lines.lines.len().is_multiple_of(1000));
+        let mut reader = File::from(reader);
+        let mut read = 0;
+        let mut page = vec![0; 1 << 20];
+        while sink.drain(&mut lines).is_err() {
+            read += reader.read(&mut page).unwrap();
+        }
+        drop(sink);
+        read += reader.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(read, 1_000_000);
+    }
+
+    #[test]
+    fn writes_to_a_pipe_end_at_lines() {
+        assert_eq!(whole_lines(b"one\ntwo\nthree\n", 9), b"one\ntwo\n");
+        assert_eq!(whole_lines(b"one\n", 9), b"one\n");
+        assert_eq!(whole_lines(b"a line that is too long\n", 9), b"a line th");
+    }
+}

@@ -1,0 +1,44 @@
+//! The pipe to a program that reads log lines. Nothing comes in, two ends go out: one that
+//! waits, for the program's standard input, and one that never makes its writer wait.
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The most bytes that one write puts into a pipe as a whole (PIPE_BUF of limits.h): more may
+/// be mixed with what others write.
+pub const WHOLE_WRITE: usize = 4096;
+
+/// A pipe as (reading end, writing end), both closed in programs that are started. The writing
+/// end answers `WouldBlock` while the reader does not keep up. Errors are pipe2(2)'s.
+pub fn log_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&writer, OFlags::NONBLOCK)?;
+    // A pipe of the usual 64 KiB serves as well, only with more turns: a refusal does not matter.
+    let _size = fcntl_setpipe_size(&writer, 256 * 1024);
+    Ok((reader, writer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_full_pipe_refuses_and_takes_whole_writes_only() {
+        let (reader, writer) = log_pipe().unwrap();
+        let mut writer = std::fs::File::from(writer);
+        let line = [b'x'; WHOLE_WRITE];
+        let mut written = 0;
+        while let Ok(count) = writer.write(&line) {
+            assert_eq!(count, WHOLE_WRITE);
+            written += count;
+        }
+        assert!(written >= 64 * 1024);
+        let mut reader = std::fs::File::from(reader);
+        let mut page = [0; WHOLE_WRITE];
+        reader.read_exact(&mut page).unwrap();
+        assert_eq!(writer.write(&line).unwrap(), WHOLE_WRITE);
+    }
+}
