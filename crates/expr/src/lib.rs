@@ -1,1 +1,116 @@
-//! The room `expr`.
+//! The room `expr`: the text of an expression (`ap_expr`) comes in, a compiled [`Condition`] or
+//! [`Text`] goes out, and an [`Evaluation`] asks it of one request through a [`Context`]. The
+//! patterns, wildcards and subnets of the whole server are here too. Nothing here knows what a
+//! request is, nothing is unbounded in time, depth or length, and nothing panics.
+//!
+//! ```
+//! use evenkeel_expr::{Condition, Place};
+//!
+//! let condition = Condition::compile("%{REQUEST_URI} =~ m#^/old/#", Place::Server);
+//! assert!(condition.is_ok());
+//! let refused = Condition::compile("%{REQUEST_URL} == '/'", Place::Server).unwrap_err();
+//! assert_eq!(refused.to_string(), "Variable 'REQUEST_URL' does not exist");
+//! ```
+
+mod anchor;
+mod captures;
+mod context;
+mod evaluation;
+mod function;
+mod glob;
+mod lexer;
+mod parser;
+mod pattern;
+mod subnet;
+mod tree;
+mod variable;
+
+pub use captures::{Captures, GROUPS};
+pub use context::{Context, FILE_MOST};
+pub use evaluation::{Evaluation, EvaluationError};
+pub use glob::{GlobStyle, glob};
+pub use pattern::{MatchError, Pattern, PatternError, PatternOptions};
+pub use subnet::Subnet;
+pub use variable::Variable;
+
+use std::fmt;
+
+/// Where an expression stands, which decides what it may use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// The server's own configuration, whose author may read what the server reads.
+    Server,
+    /// An .htaccess file, whose author may not: `file()` and `filesize()` are refused.
+    Htaccess,
+}
+
+/// An expression that is true or false, as in `<If>` and `Require expr`.
+#[derive(Debug)]
+pub struct Condition(tree::Test);
+
+impl Condition {
+    /// Compiles a condition.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is to blame; the message is the one that Apache gives.
+    pub fn compile(text: &str, place: Place) -> Result<Self, SyntaxError> {
+        parser::condition(text, place).map(Self)
+    }
+
+    /// Whether the condition holds for the request. Callers that want the captures or the headers
+    /// for `Vary` use an [`Evaluation`].
+    ///
+    /// # Errors
+    ///
+    /// The condition has no answer for this request.
+    pub fn holds(&self, context: &dyn Context) -> Result<bool, EvaluationError> {
+        Evaluation::new(context).holds(self)
+    }
+}
+
+/// An expression that stands for bytes, as in `Header set NAME expr=...`.
+#[derive(Debug)]
+pub struct Text(tree::Word);
+
+impl Text {
+    /// Compiles a text with variables in it.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is to blame; the message is the one that Apache gives.
+    pub fn compile(text: &str, place: Place) -> Result<Self, SyntaxError> {
+        parser::text(text, place).map(Self)
+    }
+
+    /// The bytes that the text stands for in the request.
+    ///
+    /// # Errors
+    ///
+    /// The text has no value for this request.
+    pub fn value(&self, context: &dyn Context) -> Result<Vec<u8>, EvaluationError> {
+        Evaluation::new(context).text(self)
+    }
+
+    /// The value where it is the same for every request, because nothing in it varies.
+    #[must_use]
+    pub fn constant(&self) -> Option<&[u8]> {
+        match &self.0 {
+            tree::Word::Literal(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+/// The text is no expression. Display gives the message without the directive's own words before
+/// it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SyntaxError(String);
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SyntaxError {}

@@ -74,6 +74,33 @@ impl Fields {
         self.entries.push(entry);
     }
 
+    /// Adds a field that comes as a whole line, `Name: value CRLF`, its name `name` bytes long:
+    /// one copy of memory. A line of another shape is added by its parts, or not at all.
+    pub fn add_line(&mut self, line: &[u8], name: usize) {
+        let Some((head, rest)) = line.split_at_checked(name) else { return };
+        let start = self.text.len() as u32;
+        if let Some(value) = rest.strip_prefix(b": ").and_then(|r| r.strip_suffix(b"\r\n")) {
+            self.text.extend_from_slice(line);
+            self.entries.push(Entry { start, name: name as u32, value: value.len() as u32 });
+        } else if let Some(value) = rest.strip_prefix(b":") {
+            self.add(head, trim(value.strip_suffix(b"\r\n").unwrap_or(value)));
+        }
+    }
+
+    /// Continues the value of the field that was added last, with a space between
+    /// (obs-fold of RFC 9112, section 5.2).
+    pub fn fold(&mut self, more: &[u8]) {
+        let Some(last) = self.entries.last_mut() else { return };
+        self.text.truncate((last.start + last.name + 2 + last.value) as usize);
+        if last.value > 0 {
+            self.text.push(b' ');
+            last.value += 1;
+        }
+        self.text.extend_from_slice(more);
+        self.text.extend_from_slice(b"\r\n");
+        last.value += more.len() as u32;
+    }
+
     /// Replaces all fields of that name by one, at the place of the first.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.set_parts(name.as_ref(), &[value.as_ref()]);
@@ -197,6 +224,14 @@ impl Fields {
         }
     }
 
+    /// Name and whole line (`Name: value CRLF`) of each field in order.
+    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.entries.iter().map(|entry| {
+            let line = slice(&self.text, entry.start, entry.name + entry.value + 4);
+            (slice(&self.text, entry.start, entry.name), line)
+        })
+    }
+
     fn name_of(&self, entry: Entry) -> &[u8] {
         slice(&self.text, entry.start, entry.name)
     }
@@ -251,6 +286,18 @@ mod tests {
         assert!(fields.remove("B"));
         assert!(!fields.remove("B"));
         assert_eq!(fields.len(), 1);
+    }
+
+    #[test]
+    fn lines_are_taken_whole_and_folded() {
+        let mut fields = Fields::new();
+        fields.add_line(b"A: 1\r\n", 1);
+        fields.fold(b"2");
+        fields.add_line(b"B:3 \r\n", 1);
+        fields.add_line(b"C", 4);
+        assert_eq!(written(&fields), "A: 1 2\r\nB: 3\r\n");
+        assert_eq!(fields.first("A"), Some(&b"1 2"[..]));
+        assert_eq!(fields.lines().last(), Some((&b"B"[..], &b"B: 3\r\n"[..])));
     }
 
     #[test]

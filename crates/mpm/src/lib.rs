@@ -1,1 +1,15 @@
-//! The room `mpm`.
+//! The parent: it owns the listening sockets, the scoreboard and the children, and serves nothing
+//! itself. A [`Server`] comes in, an exit status goes out when the server has ended. How a child
+//! serves is an argument; this room knows no HTTP.
+
+mod child;
+mod limits;
+mod listeners;
+mod pidfile;
+mod settings;
+
+pub use child::{Child, Command, Control, Listener};
+pub use limits::{Configured, Limits, Model, Moment, check as check_limits};
+pub use listeners::Listen;
+pub use pidfile::{Running, running};
+pub use settings::{Loaded, Mode, Server, Settings, Start};

@@ -1,1 +1,31 @@
-//! The room `proto`.
+//! Bytes to HTTP/1.1 events and back, without I/O: the server and the load lab share it.
+//! Bytes come in as slices of a receive buffer and go out as appended bytes; nothing here reads
+//! a socket, a file or a clock, and nothing here allocates once its buffers are warm.
+
+mod chunked;
+mod date;
+mod encode;
+mod escape;
+mod field;
+mod framing;
+mod head;
+mod host;
+mod line;
+mod options;
+mod refusal;
+mod state;
+mod target;
+mod uri;
+
+pub use chunked::{ChunkedDecoder, Step};
+pub use date::{http_date, parse_http_date};
+pub use encode::{CONTINUE, Head, Transfer, encode_chunk, encode_end, encode_head, transfer};
+pub use escape::{escape_html, escape_path, escape_uri};
+pub use framing::body_length;
+pub use head::{HeadParser, Parsed};
+pub use host::address;
+pub use options::{HttpProtocolOptions, Limits};
+pub use refusal::Refusal;
+pub use state::{Ask, Exchange, KeepAlive, Next, Persistence, persistence};
+pub use target::{Form, Target};
+pub use uri::{AllowEncodedSlashes, UriOptions, normalise};

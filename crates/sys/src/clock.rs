@@ -1,5 +1,5 @@
 //! The kernel's clocks as microseconds. Nothing comes in, a number goes out; none of these
-//! functions can fail and none but the CPU clocks enters the kernel.
+//! functions can fail and none but those of CPU time enter the kernel.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,6 +31,23 @@ pub fn thread_cpu_us() -> u64 {
 #[must_use]
 pub fn process_cpu_us() -> u64 {
     read(ClockId::ProcessCPUTime)
+}
+
+/// User and system CPU time of all children that have been reaped, in microseconds
+/// (getrusage(2)).
+#[must_use]
+pub fn reaped_children_cpu_us() -> (u64, u64) {
+    // SAFETY: a zeroed rusage is valid, and the call fills it or leaves it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let sum = |time: libc::timeval| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        seconds.saturating_mul(1_000_000) + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    (sum(usage.ru_utime), sum(usage.ru_stime))
 }
 
 fn read(clock: ClockId) -> u64 {

@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::path::Path;
 use std::ptr;
 
 use rustix::process::DumpableBehavior;
@@ -136,6 +137,13 @@ pub fn give_up_capabilities(dumpable: bool) -> io::Result<()> {
         if dumpable { DumpableBehavior::Dumpable } else { DumpableBehavior::NotDumpable };
     rustix::process::set_dumpable_behavior(behavior)?;
     Ok(())
+}
+
+/// Locks the process into a folder (chroot(2)); only root may.
+pub fn lock_into(folder: &Path) -> io::Result<()> {
+    std::env::set_current_dir(folder)?;
+    rustix::process::chroot(folder)?;
+    std::env::set_current_dir("/")
 }
 
 fn drop_bounding_set() {

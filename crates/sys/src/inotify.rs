@@ -64,7 +64,7 @@ impl Inotify {
     }
 
     /// Watches a folder, which must not be reached by a symbolic link at its end. The same folder
-    /// gives the same number, and the last breadth holds. Errors: ENOSPC at the user's limit of
+    /// gives the same number, and the widest breadth holds. Errors: ENOSPC at the user's limit of
     /// watches, EACCES where the folder cannot be read, and others of inotify_add_watch(2).
     pub fn watch_folder(&self, path: &[u8], breadth: Breadth) -> io::Result<i32> {
         let names = WatchFlags::CREATE
@@ -77,7 +77,7 @@ impl Inotify {
             Breadth::Names => names,
             Breadth::Contents => names | WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE,
         };
-        let mask = mask | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
+        let mask = mask | WatchFlags::MASK_ADD | WatchFlags::ONLYDIR | WatchFlags::DONT_FOLLOW;
         Ok(kernel::add_watch(&self.descriptor, path, mask)?)
     }
 

@@ -84,11 +84,11 @@ pub fn somaxconn() -> u32 {
         .unwrap_or(4096)
 }
 
-/// Whether the system can open IPv6 sockets at all.
+/// Whether the system can listen on IPv6 at all: the protocol can be built in and yet switched
+/// off, so the question is put by binding (server/listen.c, find_default_family).
 #[must_use]
 pub fn has_ipv6() -> bool {
-    rustix::net::socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .is_ok()
+    bind(SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0)), Options::default()).is_ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Signals, for the parent as messages that it reads when it is ready, for a child as a byte that
 //! its handler writes. A set of signals comes in, `Caught` values go out. No handler of this
-//! module does more than one write(2).
+//! module does more than one send(2).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -141,7 +141,7 @@ pub fn serve_signals(
     for &signal in ignored {
         act(signal, libc::SIG_IGN)?;
     }
-    let handler: extern "C" fn(libc::c_int) = write_wake_byte;
+    let handler: extern "C" fn(libc::c_int) = send_wake_byte;
     for &signal in woken {
         act(signal, handler as libc::sighandler_t)?;
     }
@@ -158,19 +158,20 @@ pub fn unblock_all() -> io::Result<()> {
     }
 }
 
-extern "C" fn write_wake_byte(_signal: libc::c_int) {
+extern "C" fn send_wake_byte(_signal: libc::c_int) {
     let byte = WAKE_BYTE.load(Ordering::Relaxed);
-    // SAFETY: write(2) and errno are all that is touched, both allowed in a handler; errno is put
+    let wake = WAKE_DESCRIPTOR.load(Ordering::Relaxed);
+    // SAFETY: send(2) and errno are all that is touched, both allowed in a handler; errno is put
     // back for the code that was interrupted. A closed descriptor is an error, not a fault.
     unsafe {
         let errno = *libc::__errno_location();
-        libc::write(WAKE_DESCRIPTOR.load(Ordering::Relaxed), (&raw const byte).cast(), 1);
+        libc::send(wake, (&raw const byte).cast(), 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
         *libc::__errno_location() = errno;
     }
 }
 
 fn act(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
-    // SAFETY: a zeroed sigaction is valid; the handler is SIG_IGN or `write_wake_byte`, which is
+    // SAFETY: a zeroed sigaction is valid; the handler is SIG_IGN or `send_wake_byte`, which is
     // async-signal-safe.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

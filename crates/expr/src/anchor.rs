@@ -1,0 +1,213 @@
+//! In comes a pattern as the administrator wrote it, out goes one in which every `$` that does
+//! not stand for line ends is `\z`. PCRE2 has an option for that, DOLLAR_ENDONLY, which Apache
+//! sets by default and which the crate `pcre2` does not offer; without it `\.php$` would match
+//! the name `x.php` with a line feed behind it. Nothing is compiled here.
+
+/// Splits the items that PCRE2 accepts at the very start of a pattern, as `(*UTF)`, from the rest.
+pub(crate) fn split_start_items(pattern: &str) -> (&str, &str) {
+    const ITEMS: &[&str] = &[
+        "UTF",
+        "UCP",
+        "NOTEMPTY",
+        "NOTEMPTY_ATSTART",
+        "NO_AUTO_POSSESS",
+        "NO_DOTSTAR_ANCHOR",
+        "NO_JIT",
+        "NO_START_OPT",
+        "CR",
+        "LF",
+        "CRLF",
+        "ANYCRLF",
+        "ANY",
+        "NUL",
+        "BSR_ANYCRLF",
+        "BSR_UNICODE",
+    ];
+    let mut rest = pattern;
+    while let Some((item, after)) = rest.strip_prefix("(*").and_then(|r| r.split_once(')')) {
+        if !ITEMS.contains(&item) && !item.starts_with("LIMIT_") {
+            break;
+        }
+        rest = after;
+    }
+    pattern.split_at(pattern.len() - rest.len())
+}
+
+/// The options of a group that change what a `$` or a `#` in it means.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    multi_line: bool,
+    extended: bool,
+}
+
+/// Writes `\z` for every `$` that means the end of the subject.
+pub(crate) fn pin_dollars(pattern: &str, extended: bool) -> String {
+    let start = Flags { multi_line: false, extended };
+    let mut walk = Walk { rest: pattern, done: String::with_capacity(pattern.len() + 8) };
+    let mut flags = start;
+    let mut outer: Vec<Flags> = Vec::new();
+    while let Some(head) = walk.rest.chars().next() {
+        match head {
+            '\\' => walk.pass_escape(),
+            '[' => walk.pass_class(),
+            '#' if flags.extended => walk.pass_through("\n"),
+            '(' if walk.rest.starts_with("(?#") || walk.rest.starts_with("(*") => {
+                walk.pass_through(")");
+            }
+            '(' => {
+                let options = walk.rest.strip_prefix("(?").and_then(read_options);
+                match options {
+                    // Options of the rest of the group, without a group of their own.
+                    Some((length, ')', change)) => {
+                        walk.pass(length + 2);
+                        flags = change(flags);
+                    }
+                    Some((length, _, change)) => {
+                        walk.pass(length + 2);
+                        outer.push(flags);
+                        flags = change(flags);
+                    }
+                    None => {
+                        walk.pass(1);
+                        outer.push(flags);
+                    }
+                }
+            }
+            ')' => {
+                walk.pass(1);
+                flags = outer.pop().unwrap_or(start);
+            }
+            '$' if !flags.multi_line => {
+                walk.rest = walk.rest.get(1..).unwrap_or_default();
+                walk.done.push_str("\\z");
+            }
+            other => walk.pass(other.len_utf8()),
+        }
+    }
+    walk.done
+}
+
+/// Reads option letters up to `)` or `:`; returns the length with that end, the end, and what
+/// the letters change.
+fn read_options(text: &str) -> Option<(usize, char, impl Fn(Flags) -> Flags)> {
+    let length = text.find([')', ':'])?;
+    let letters = text.get(..length)?;
+    if !letters.chars().all(|letter| "imsxnJUaDPSTWr^-".contains(letter)) {
+        return None;
+    }
+    let end = text.get(length..)?.chars().next()?;
+    let (on, off) = letters.split_once('-').unwrap_or((letters, ""));
+    let (on, off) = (on.to_owned(), off.to_owned());
+    let change = move |before: Flags| {
+        let reset = on.starts_with('^');
+        let decide = |letter: char, before: bool| {
+            (before && !reset || on.contains(letter)) && !off.contains(letter)
+        };
+        Flags { multi_line: decide('m', before.multi_line), extended: decide('x', before.extended) }
+    };
+    Some((length + 1, end, change))
+}
+
+/// The pattern still to be read and the one written so far.
+struct Walk<'p> {
+    rest: &'p str,
+    done: String,
+}
+
+impl Walk<'_> {
+    /// Takes the next bytes over as they are.
+    fn pass(&mut self, length: usize) {
+        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        self.done.push_str(taken);
+        self.rest = rest;
+    }
+
+    /// Takes everything over up to and with the mark, or to the end.
+    fn pass_through(&mut self, mark: &str) {
+        let length = self.rest.find(mark).map_or(self.rest.len(), |at| at + mark.len());
+        self.pass(length);
+    }
+
+    /// Takes over a backslash and what it escapes, `\Q` up to its `\E`.
+    fn pass_escape(&mut self) {
+        if self.rest.starts_with("\\Q") {
+            return self.pass_through("\\E");
+        }
+        let escaped = self.rest.chars().nth(1).map_or(0, char::len_utf8);
+        self.pass(1 + escaped);
+    }
+
+    /// Takes over a class in brackets, within which `$` is a letter like any other.
+    fn pass_class(&mut self) {
+        self.pass(1);
+        if self.rest.starts_with('^') {
+            self.pass(1);
+        }
+        // A bracket that comes first is a member of the class.
+        if self.rest.starts_with(']') {
+            self.pass(1);
+        }
+        while let Some(head) = self.rest.chars().next() {
+            match head {
+                '\\' => self.pass_escape(),
+                '[' if is_named_class(self.rest) => self.pass_through(":]"),
+                ']' => return self.pass(1),
+                other => self.pass(other.len_utf8()),
+            }
+        }
+    }
+}
+
+/// Whether the text starts with a class by name, as `[:alpha:]`.
+fn is_named_class(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix("[:") else { return false };
+    let name = inner.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '^');
+    name.starts_with(":]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_become_ends_of_subject_where_they_mean_it() {
+        let table = [
+            (r"\.php$", r"\.php\z"),
+            (r"a$|b$", r"a\z|b\z"),
+            (r"\$", r"\$"),
+            (r"[$]", "[$]"),
+            (r"[]$]$", r"[]$]\z"),
+            (r"[^]$]", "[^]$]"),
+            (r"[[:alpha:]$]$", r"[[:alpha:]$]\z"),
+            (r"[[$]$", r"[[$]\z"),
+            (r"[\]$]$", r"[\]$]\z"),
+            (r"\Qa$\E$", r"\Qa$\E\z"),
+            (r"(?#$)$", r"(?#$)\z"),
+            (r"(?m)a$", "(?m)a$"),
+            (r"(?m:a$)b$", r"(?m:a$)b\z"),
+            (r"((?m)a$)b$", r"((?m)a$)b\z"),
+            (r"(?im-m)a$", r"(?im-m)a\z"),
+            (r"(?m)(?^)a$", r"(?m)(?^)a\z"),
+            (r"(?<n>a$)", r"(?<n>a\z)"),
+            (r"(?=a$)", r"(?=a\z)"),
+            ("(?x)a # $\n$", "(?x)a # $\n\\z"),
+            ("a # $", "a # \\z"),
+            ("é$", "é\\z"),
+            ("\\é$", "\\é\\z"),
+            ("[$", "[$"),
+            ("a)$", "a)\\z"),
+            ("\\", "\\"),
+        ];
+        for (written, expected) in table {
+            assert_eq!(pin_dollars(written, false), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn start_items_are_told_from_verbs() {
+        assert_eq!(split_start_items("(*UTF)(*LIMIT_MATCH=5)a"), ("(*UTF)(*LIMIT_MATCH=5)", "a"));
+        assert_eq!(split_start_items("(*FAIL)a"), ("", "(*FAIL)a"));
+        assert_eq!(split_start_items("a(*UTF)"), ("", "a(*UTF)"));
+        assert_eq!(split_start_items("(*"), ("", "(*"));
+    }
+}

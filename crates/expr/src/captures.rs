@@ -1,0 +1,82 @@
+//! In comes what a pattern matched, out go the groups `$0` to `$9` and templates with the groups
+//! filled in. The matched subject is copied, so that captures outlive the request's buffers.
+
+/// How many groups Apache keeps of a match: the whole and nine more (`AP_MAX_REG_MATCH`).
+pub const GROUPS: usize = 10;
+
+/// The groups of the last match; all of them are empty before the first.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    subject: Vec<u8>,
+    spans: [Option<(usize, usize)>; GROUPS],
+}
+
+impl Captures {
+    /// The bytes of a group; empty where the group took no part or does not exist.
+    #[must_use]
+    pub fn group(&self, number: usize) -> &[u8] {
+        let span = self.spans.get(number).copied().flatten();
+        span.and_then(|(from, to)| self.subject.get(from..to)).unwrap_or_default()
+    }
+
+    /// Where a group begins and ends in the subject; None where the group took no part.
+    #[must_use]
+    pub fn span(&self, number: usize) -> Option<(usize, usize)> {
+        self.spans.get(number).copied().flatten()
+    }
+
+    /// Forgets the match.
+    pub fn clear(&mut self) {
+        self.subject.clear();
+        self.spans = [None; GROUPS];
+    }
+
+    /// Keeps a match of the subject; groups beyond the ninth are dropped.
+    pub(crate) fn keep(
+        &mut self,
+        subject: &[u8],
+        spans: impl Iterator<Item = Option<(usize, usize)>>,
+    ) {
+        self.clear();
+        self.subject.extend_from_slice(subject);
+        for (place, span) in self.spans.iter_mut().zip(spans) {
+            *place = span;
+        }
+    }
+
+    /// Appends the template with `$0` to `$9` filled in; a backslash makes the byte after it
+    /// stand for itself. The rules are those of `ap_pregsub` (server/util.c).
+    pub fn substitute(&self, template: &[u8], out: &mut Vec<u8>) {
+        let mut bytes = template.iter().copied().peekable();
+        while let Some(byte) = bytes.next() {
+            match (byte, bytes.peek().copied()) {
+                (b'$', Some(digit @ b'0'..=b'9')) => {
+                    bytes.next();
+                    out.extend_from_slice(self.group(usize::from(digit - b'0')));
+                }
+                (b'\\', Some(literal)) => {
+                    bytes.next();
+                    out.push(literal);
+                }
+                _ => out.push(byte),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_are_filled_as_ap_pregsub_does() {
+        let mut captures = Captures::default();
+        captures.keep(b"/rabc", [Some((0, 5)), Some((2, 5)), None].into_iter());
+        let mut out = Vec::new();
+        captures.substitute(br"http://x/&\$1$1\&\q$12$2$9$a$\", &mut out);
+        assert_eq!(out, br"http://x/&$1abc&qabc2$a$\");
+        captures.clear();
+        assert_eq!(captures.group(0), b"");
+        assert_eq!(captures.group(10), b"");
+    }
+}

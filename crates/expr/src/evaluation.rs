@@ -1,0 +1,424 @@
+//! In come a compiled expression and the request that it is asked of, out goes whether it holds,
+//! or its text. Along the way the evaluation keeps what later steps may refer to: the groups of
+//! the last match, and the request headers on which the answer depended.
+
+use crate::captures::Captures;
+use crate::context::Context;
+use crate::function::{self, Function};
+use crate::glob::glob;
+use crate::lexer::Relation;
+use crate::pattern::{MatchError, Pattern};
+use crate::tree::{FileQuestion, Test, Word};
+use crate::{Condition, Text};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+
+/// The longest value that a word may have, in bytes. It is more than any file that `file()`
+/// reads; without it nested escapes could grow without bound.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// One evaluation, or several in a row that share their captures.
+pub struct Evaluation<'c> {
+    context: &'c dyn Context,
+    captures: Captures,
+    vary: Vec<Vec<u8>>,
+}
+
+impl<'c> Evaluation<'c> {
+    /// Starts without captures.
+    #[must_use]
+    pub fn new(context: &'c dyn Context) -> Self {
+        Self { context, captures: Captures::default(), vary: Vec::new() }
+    }
+
+    /// Starts with the captures of an earlier match, so that `$1` means its groups.
+    #[must_use]
+    pub fn with_captures(context: &'c dyn Context, captures: Captures) -> Self {
+        Self { context, captures, vary: Vec::new() }
+    }
+
+    /// Whether the condition holds.
+    ///
+    /// # Errors
+    ///
+    /// The condition has no answer for this request; Apache logs that and takes it for false.
+    pub fn holds(&mut self, condition: &Condition) -> Result<bool, EvaluationError> {
+        self.test(&condition.0)
+    }
+
+    /// The bytes that the text stands for.
+    ///
+    /// # Errors
+    ///
+    /// The text has no value for this request; Apache logs that and goes on without it.
+    pub fn text(&mut self, text: &Text) -> Result<Vec<u8>, EvaluationError> {
+        self.word(&text.0).map(Cow::into_owned)
+    }
+
+    /// The groups of the last match that captured any.
+    #[must_use]
+    pub fn captures(&self) -> &Captures {
+        &self.captures
+    }
+
+    /// The request headers that were asked for, each once, for the response's `Vary`.
+    #[must_use]
+    pub fn vary(&self) -> &[Vec<u8>] {
+        &self.vary
+    }
+
+    fn test(&mut self, test: &Test) -> Result<bool, EvaluationError> {
+        match test {
+            Test::Constant(value) => Ok(*value),
+            Test::Not(test) => self.test(test).map(|holds| !holds),
+            Test::All(tests) => self.until(tests, false),
+            Test::Any(tests) => self.until(tests, true),
+            Test::Integers(relation, left, right) => {
+                let left = integer(&self.word(left)?);
+                let right = integer(&self.word(right)?);
+                Ok(relates(*relation, left.cmp(&right)))
+            }
+            Test::Strings(relation, left, right) => {
+                let left = self.word(left)?;
+                let right = self.word(right)?;
+                Ok(relates(*relation, left.cmp(&right)))
+            }
+            Test::In(word, list) => {
+                let wanted = self.word(word)?;
+                for word in list {
+                    if self.word(word)? == wanted {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Test::Match { subject, pattern, negated } => {
+                let subject = self.word(subject)?;
+                self.matches(pattern, &subject).map(|found| found != *negated)
+            }
+            Test::Glob { subject, pattern, style } => {
+                let subject = self.word(subject)?;
+                let pattern = self.word(pattern)?;
+                Ok(glob(&pattern, &subject, *style))
+            }
+            Test::AddressIn(word, subnet) => {
+                let address = address(&self.word(word)?);
+                Ok(address.is_some_and(|address| subnet.contains(address)))
+            }
+            Test::ClientIn(subnet) => {
+                Ok(self.context.client_address().is_some_and(|client| subnet.contains(client)))
+            }
+            Test::File(question, word) => {
+                let path = self.word(word)?;
+                Ok(self.ask_file(*question, &path))
+            }
+            Test::FileAllowed(word) => {
+                let path = self.word(word)?;
+                Ok(self.context.file_allowed(&path))
+            }
+            Test::UrlAllowed(word) => {
+                let url = self.word(word)?;
+                Ok(self.context.url_allowed(&url))
+            }
+            Test::Empty(word) => self.word(word).map(|value| value.is_empty()),
+            Test::Filled(word) => self.word(word).map(|value| !value.is_empty()),
+            Test::Truthy(word) => self.word(word).map(|value| truthy(&value)),
+        }
+    }
+
+    /// Goes through the tests until one gives the wanted answer.
+    fn until(&mut self, tests: &[Test], wanted: bool) -> Result<bool, EvaluationError> {
+        for test in tests {
+            if self.test(test)? == wanted {
+                return Ok(wanted);
+            }
+        }
+        Ok(!wanted)
+    }
+
+    /// Matches; a pattern without groups leaves the captures of an earlier one alone, and one
+    /// with groups that does not match forgets them (server/util_expr_eval.c).
+    fn matches(&mut self, pattern: &Pattern, subject: &[u8]) -> Result<bool, EvaluationError> {
+        if pattern.groups() == 0 {
+            return Ok(pattern.matches(subject)?);
+        }
+        let found = pattern.capture(subject, &mut self.captures)?;
+        if !found {
+            self.captures.clear();
+        }
+        Ok(found)
+    }
+
+    fn ask_file(&self, question: FileQuestion, path: &[u8]) -> bool {
+        let follow = question != FileQuestion::Symlink;
+        let Some(facts) = self.context.metadata(path, follow) else { return false };
+        match question {
+            FileQuestion::Directory => facts.is_dir(),
+            FileQuestion::Exists => true,
+            FileQuestion::Regular => facts.is_file(),
+            FileQuestion::Filled => facts.is_file() && facts.len() > 0,
+            FileQuestion::Symlink => facts.is_symlink(),
+            FileQuestion::Executable => facts.mode() & 0o111 != 0,
+        }
+    }
+
+    fn word<'a>(&mut self, word: &'a Word) -> Result<Cow<'a, [u8]>, EvaluationError>
+    where
+        'c: 'a,
+    {
+        match word {
+            Word::Literal(bytes) | Word::Digits(bytes) => Ok(Cow::Borrowed(bytes)),
+            Word::Variable(variable) => bounded(self.context.variable(*variable)),
+            Word::Header(name) => {
+                self.depend_on(name.as_bytes());
+                bounded(self.context.request_header(name.as_bytes()).unwrap_or_default())
+            }
+            Word::Group(number) => Ok(Cow::Owned(self.captures.group(*number).to_vec())),
+            Word::Call(function, argument) => {
+                let argument = self.word(argument)?;
+                bounded(self.call(*function, argument)?)
+            }
+            Word::Concat(words) => {
+                let mut joined = Vec::new();
+                for word in words {
+                    joined.extend_from_slice(&self.word(word)?);
+                    if joined.len() > LONGEST {
+                        return Err(EvaluationError::TooLong);
+                    }
+                }
+                Ok(Cow::Owned(joined))
+            }
+        }
+    }
+
+    /// Calls the function; those that look something up are empty where nothing is found.
+    fn call(
+        &mut self,
+        function: Function,
+        argument: Cow<'_, [u8]>,
+    ) -> Result<Cow<'c, [u8]>, EvaluationError> {
+        let context = self.context;
+        let computed = match function {
+            Function::RequestHeader => {
+                self.depend_on(&argument);
+                return Ok(context.request_header(&argument).unwrap_or_default());
+            }
+            Function::RequestHeaderWithoutVary => {
+                return Ok(context.request_header(&argument).unwrap_or_default());
+            }
+            Function::ResponseHeader => {
+                return Ok(context.response_header(&argument).unwrap_or_default());
+            }
+            Function::Note => return Ok(context.note(&argument).unwrap_or_default()),
+            Function::RequestEnvironment => {
+                return Ok(context.request_environment(&argument).unwrap_or_default());
+            }
+            Function::ProcessEnvironment => {
+                return Ok(context.process_environment(&argument).unwrap_or_default());
+            }
+            Function::AnyEnvironment => {
+                let found = context.note(&argument);
+                let found = found.or_else(|| context.request_environment(&argument));
+                let found = found.or_else(|| context.process_environment(&argument));
+                return Ok(found.unwrap_or_default());
+            }
+            Function::ToLower => argument.to_ascii_lowercase(),
+            Function::ToUpper => argument.to_ascii_uppercase(),
+            Function::Escape => function::escape(&argument),
+            Function::Unescape => function::unescape(&argument),
+            Function::Base64 => function::base64(&argument),
+            Function::Unbase64 => function::unbase64(&argument),
+            Function::Md5 => function::md5(&argument),
+            Function::Sha1 => function::sha1(&argument),
+            Function::Ldap => function::ldap(&argument),
+            Function::File => context.file_contents(&argument).map_err(EvaluationError::File)?,
+            Function::FileSize => {
+                let facts = context.metadata(&argument, true);
+                let size = facts.filter(|facts| facts.is_file()).map_or(0, |facts| facts.len());
+                size.to_string().into_bytes()
+            }
+        };
+        Ok(Cow::Owned(computed))
+    }
+
+    /// Notes a request header on which the answer depends.
+    fn depend_on(&mut self, name: &[u8]) {
+        if !self.vary.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            self.vary.push(name.to_vec());
+        }
+    }
+}
+
+fn bounded(value: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, EvaluationError> {
+    match value.len() > LONGEST {
+        true => Err(EvaluationError::TooLong),
+        false => Ok(value),
+    }
+}
+
+fn relates(relation: Relation, order: Ordering) -> bool {
+    match relation {
+        Relation::Equal => order.is_eq(),
+        Relation::NotEqual => order.is_ne(),
+        Relation::Less => order.is_lt(),
+        Relation::LessOrEqual => order.is_le(),
+        Relation::Greater => order.is_gt(),
+        Relation::GreaterOrEqual => order.is_ge(),
+    }
+}
+
+/// The number that a text begins with, as `apr_atoi64` reads it: white space, a sign, decimal
+/// digits; 0 where there are none; the nearest number where it is out of range.
+fn integer(text: &[u8]) -> i64 {
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    let start = text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len());
+    let text = text.get(start..).unwrap_or_default();
+    let (negative, digits) = match text.split_first() {
+        Some((b'-', digits)) => (true, digits),
+        Some((b'+', digits)) => (false, digits),
+        _ => (false, text),
+    };
+    let mut value = 0_i64;
+    for digit in digits.iter().take_while(|byte| byte.is_ascii_digit()) {
+        let digit = i64::from(digit - b'0');
+        let signed = if negative { -digit } else { digit };
+        value = value.saturating_mul(10).saturating_add(signed);
+    }
+    value
+}
+
+fn address(text: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Whether the text means yes: everything does but nothing, 0, off, false and no.
+fn truthy(text: &[u8]) -> bool {
+    let no: [&[u8]; 5] = [b"", b"0", b"off", b"false", b"no"];
+    !no.iter().any(|no| text.eq_ignore_ascii_case(no))
+}
+
+/// Why an expression has no answer for a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum EvaluationError {
+    /// A pattern passed its bounds on the request's bytes.
+    Match(MatchError),
+    /// A value grew past what an expression may hold.
+    TooLong,
+    /// A file cannot be read.
+    File(String),
+}
+
+impl From<MatchError> for EvaluationError {
+    fn from(error: MatchError) -> Self {
+        Self::Match(error)
+    }
+}
+
+impl fmt::Display for EvaluationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Match(error) => error.fmt(f),
+            Self::TooLong => write!(f, "a value is longer than {LONGEST} bytes"),
+            Self::File(cause) => f.write_str(cause),
+        }
+    }
+}
+
+impl std::error::Error for EvaluationError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Place, Variable};
+
+    /// A request with one header, `A: aaa...!`.
+    struct Request;
+
+    impl Context for Request {
+        fn variable(&self, _variable: Variable) -> Cow<'_, [u8]> {
+            Cow::Borrowed(b"value")
+        }
+
+        fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+            let value = [b"a".repeat(60), b"!".to_vec()].concat();
+            name.eq_ignore_ascii_case(b"A").then_some(Cow::Owned(value))
+        }
+
+        fn response_header(&self, _name: &[u8]) -> Option<Cow<'_, [u8]>> {
+            None
+        }
+
+        fn request_environment(&self, _name: &[u8]) -> Option<Cow<'_, [u8]>> {
+            None
+        }
+
+        fn note(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+            (name == b"long").then(|| Cow::Owned(vec![b' '; LONGEST / 2]))
+        }
+
+        fn client_address(&self) -> Option<IpAddr> {
+            None
+        }
+
+        fn file_allowed(&self, path: &[u8]) -> bool {
+            path == b"/file"
+        }
+
+        fn url_allowed(&self, url: &[u8]) -> bool {
+            url == b"/url"
+        }
+    }
+
+    fn condition(text: &str) -> Condition {
+        Condition::compile(text, Place::Server).unwrap()
+    }
+
+    #[test]
+    fn headers_that_were_asked_for_are_reported_once() {
+        let mut evaluation = Evaluation::new(&Request);
+        let text = "-n req('b') || %{HTTP:A} == 'x' || http('a') == '' || \
+                    req_novary('C') == 'x' || %{HTTP_USER_AGENT} == '' || %{HTTP:D} == 'x'";
+        assert_eq!(evaluation.holds(&condition(text)), Ok(true));
+        assert_eq!(evaluation.vary(), [b"b".to_vec(), b"A".to_vec(), b"User-Agent".to_vec()]);
+    }
+
+    #[test]
+    fn captures_go_in_and_come_out() {
+        let mut evaluation = Evaluation::new(&Request);
+        assert_eq!(evaluation.holds(&condition("'abc' =~ /(b)(c)/")), Ok(true));
+        let text = Text::compile("<$2$1$0>", Place::Server).unwrap();
+        assert_eq!(evaluation.text(&text), Ok(b"<cbbc>".to_vec()));
+        let captures = evaluation.captures().clone();
+        let mut later = Evaluation::with_captures(&Request, captures);
+        assert_eq!(later.text(&text), Ok(b"<cbbc>".to_vec()));
+        assert_eq!(later.holds(&condition("'abc' =~ /(x)/")), Ok(false));
+        assert_eq!(later.text(&text), Ok(b"<>".to_vec()));
+    }
+
+    #[test]
+    fn what_goes_past_its_bounds_has_no_answer_either_way() {
+        for text in ["%{HTTP:A} =~ /^(a+)+$/", "%{HTTP:A} !~ /^(a+)+$/", "! %{HTTP:A} =~ /^(a+)+$/"]
+        {
+            let answer = condition(text).holds(&Request);
+            assert!(matches!(answer, Err(EvaluationError::Match(_))), "{text}: {answer:?}");
+        }
+        for text in ["%{escape:%{note:long}}", "%{note:long}%{note:long}x"] {
+            let text = Text::compile(text, Place::Server).unwrap();
+            assert_eq!(text.value(&Request), Err(EvaluationError::TooLong));
+        }
+    }
+
+    #[test]
+    fn the_server_is_asked_what_it_alone_knows() {
+        assert_eq!(condition("-F '/file' && -U '/url' && -A '/url'").holds(&Request), Ok(true));
+        assert_eq!(condition("-F '/url' || -U '/file' || -R '1'").holds(&Request), Ok(false));
+        let text = Text::compile("%{file:/dev/null}", Place::Server).unwrap();
+        let error = EvaluationError::File("Cannot open file /dev/null".to_owned());
+        assert_eq!(text.value(&Request), Err(error));
+        assert_eq!(Text::compile("a", Place::Server).unwrap().constant(), Some(&b"a"[..]));
+        assert_eq!(text.constant(), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! The compiled form of an expression: tests that are true or false, words that are bytes. The
+//! parser makes it, the evaluation walks it; names are resolved and patterns compiled by then.
+
+use crate::function::Function;
+use crate::glob::GlobStyle;
+use crate::lexer::Relation;
+use crate::pattern::Pattern;
+use crate::subnet::Subnet;
+use crate::variable::Variable;
+
+/// What is true or false of a request.
+#[derive(Debug)]
+pub(crate) enum Test {
+    Constant(bool),
+    Not(Box<Test>),
+    All(Vec<Test>),
+    Any(Vec<Test>),
+    Integers(Relation, Word, Word),
+    Strings(Relation, Word, Word),
+    In(Word, Vec<Word>),
+    Match { subject: Word, pattern: Box<Pattern>, negated: bool },
+    Glob { subject: Word, pattern: Word, style: GlobStyle },
+    AddressIn(Word, Subnet),
+    ClientIn(Subnet),
+    File(FileQuestion, Word),
+    FileAllowed(Word),
+    UrlAllowed(Word),
+    Empty(Word),
+    Filled(Word),
+    Truthy(Word),
+}
+
+/// What is asked of a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum FileQuestion {
+    Directory,
+    Exists,
+    Regular,
+    Filled,
+    Symlink,
+    Executable,
+}
+
+/// What stands for bytes.
+#[derive(Debug)]
+pub(crate) enum Word {
+    Literal(Box<[u8]>),
+    /// A number without quotes, which no operator takes for an address.
+    Digits(Box<[u8]>),
+    Variable(Variable),
+    Header(&'static str),
+    Group(usize),
+    Call(Function, Box<Word>),
+    Concat(Vec<Word>),
+}
+
+impl Word {
+    pub(crate) fn empty() -> Word {
+        Word::Literal(Box::default())
+    }
+
+    /// Joins words to one; a chain of joins stays flat, so that its length costs no depth.
+    pub(crate) fn join(mut words: Vec<Word>) -> Word {
+        match (words.len(), words.pop()) {
+            (_, None) => Word::empty(),
+            (1, Some(only)) => only,
+            (_, Some(last)) => {
+                words.push(last);
+                Word::Concat(words)
+            }
+        }
+    }
+}

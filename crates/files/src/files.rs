@@ -1,0 +1,163 @@
+//! The cache as the rest of the server sees it: look up, ask whether an answer still holds, read.
+//! It belongs to one serving thread; every verb heeds the changes that were told before it.
+
+use crate::folder::{AccessFile, Folder};
+use crate::found::{Contents, Found, Looked};
+use crate::state::State;
+use evenkeel_message::{Level, Notice};
+use evenkeel_sys::inotify::Inotify;
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+/// How long an answer stands without lstat, in milliseconds: the bound on what the kernel does
+/// not tell (a file system mounted over a folder, writes through a memory map).
+pub(crate) const FRESH_MS: u64 = 1000;
+
+/// How the cache learns of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// By inotify and a signal; where that cannot be had, as `PerRequest`.
+    Told,
+    /// By lstat for each request: for processes of one thread each, of which there may be more
+    /// than the kernel grants inotify instances to a user (128).
+    PerRequest,
+}
+
+/// The bounds of a cache, which each serving thread has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Files and folders that are remembered.
+    pub entries: usize,
+    /// Paths where nothing is that are remembered; apart, so that a search for absent files
+    /// pushes no file out.
+    pub absent: usize,
+    /// Folders in the tree of folders; beyond it the cache starts anew.
+    pub folders: usize,
+    /// Access files whose text is remembered.
+    pub access_files: usize,
+    /// The largest file that is held in memory, in bytes; larger ones are held open.
+    pub file_bytes: u64,
+    /// Contents in memory altogether, in bytes.
+    pub total_bytes: u64,
+    /// Files held open.
+    pub descriptors: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            entries: 131_072,
+            absent: 4096,
+            folders: 65_536,
+            access_files: 4096,
+            file_bytes: 128 << 10,
+            total_bytes: 128 << 20,
+            descriptors: 256,
+        }
+    }
+}
+
+/// The cache of one serving thread. Only one may live on a thread at a time.
+#[derive(Debug)]
+pub struct Files {
+    state: RefCell<State>,
+    clock: fn() -> u64,
+}
+
+impl Files {
+    /// An empty cache for the calling thread, and what the administrator should know where
+    /// inotify cannot be had.
+    #[must_use]
+    pub fn new(limits: Limits, policy: Policy) -> (Self, Option<Notice>) {
+        Self::with_clock(limits, policy, || evenkeel_sys::clock::monotonic_coarse_us() / 1000)
+    }
+
+    /// As [`Files::new`], with a clock in milliseconds that never goes back.
+    #[must_use]
+    pub fn with_clock(
+        limits: Limits,
+        policy: Policy,
+        clock: fn() -> u64,
+    ) -> (Self, Option<Notice>) {
+        let (inotify, notice) = match policy {
+            Policy::PerRequest => (None, None),
+            Policy::Told => match Inotify::new() {
+                Ok(inotify) => (Some(inotify), None),
+                Err(error) => (None, Some(no_inotify(&error))),
+            },
+        };
+        (Self { state: RefCell::new(State::new(limits, inotify)), clock }, notice)
+    }
+
+    /// What stands at an absolute path, and how much of the path that is. Call it after the recv
+    /// that completed the request. Nothing that it finds is an error: see [`crate::Kind`].
+    #[must_use]
+    pub fn look_up(&self, path: &[u8]) -> Looked {
+        let now_ms = (self.clock)();
+        let mut state = self.state.borrow_mut();
+        if Inotify::raised() {
+            state.heed_changes();
+        }
+        if let Some(found) = state.fresh(path, now_ms) {
+            return Looked { found, rest: path.len() };
+        }
+        state.walk(path, now_ms)
+    }
+
+    /// Whether an earlier answer still holds, so that what was derived from it does. It costs two
+    /// loads of memory and a clock reading where the kernel tells of changes. Call it as
+    /// [`Files::look_up`].
+    #[must_use]
+    pub fn holds(&self, found: &Found) -> bool {
+        let now_ms = (self.clock)();
+        if Inotify::raised() {
+            self.state.borrow_mut().heed_changes();
+        }
+        found.is_fresh(now_ms) || self.state.borrow_mut().is_current(found, now_ms)
+    }
+
+    /// The bytes of a file. Errors: those of open(2) and read(2); PermissionDenied also where
+    /// another owner's file took the place of one that a link had led to.
+    pub fn contents(&self, found: &Found) -> io::Result<Rc<Contents>> {
+        if let Some(held) = &*found.held.borrow() {
+            return Ok(Rc::clone(held));
+        }
+        self.state.borrow_mut().read_contents(found)
+    }
+
+    /// The access file of that name in a folder, if there is one. Errors: those of open(2) and
+    /// read(2) other than its absence; FileTooLarge above 1 MiB.
+    pub fn access_file(
+        &self,
+        folder: &Rc<Folder>,
+        name: &[u8],
+    ) -> io::Result<Option<Rc<AccessFile>>> {
+        self.state.borrow_mut().access_file(folder, name)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.state.borrow_mut().drop_all();
+    }
+
+    /// Bytes of contents in memory and files held open, at the moment.
+    #[must_use]
+    pub fn held(&self) -> (u64, usize) {
+        self.state.borrow().held()
+    }
+
+    /// How many entries, folders and watches there are.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        self.state.borrow().counts()
+    }
+}
+
+fn no_inotify(error: &io::Error) -> Notice {
+    let text = format!(
+        "No word of changed files can be had from the kernel ({error}): every request asks for \
+         the file's times instead; raising fs.inotify.max_user_instances may help"
+    );
+    Notice::own("core", Level::Warn, text)
+}

@@ -1,0 +1,221 @@
+//! What stands at a path: the answer of a look-up. It holds facts alone; whether they still hold
+//! is asked of [`crate::Files`], and what they permit is the caller's affair.
+
+use crate::folder::Folder;
+use crate::resolve::Passed;
+use evenkeel_message::{Fields, Piece};
+use evenkeel_sys::open::Stat;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// What kind of thing stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Directory,
+    /// A pipe, a socket or a device, which is never served.
+    Other,
+    /// Nothing.
+    Absent,
+    /// The kernel refused to say, with this errno: EACCES where a folder on the way may not be
+    /// searched, ENAMETOOLONG, ELOOP and the like.
+    Denied(i32),
+}
+
+/// What is known of a symbolic link (Apache: resolve_symlink in request.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Whether the link and what it finally leads to have the same owner.
+    pub owner_matches: bool,
+    /// Whether it leads nowhere, or where we may not look.
+    pub broken: bool,
+}
+
+/// What `Options` says of symbolic links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SymlinkRule {
+    /// No link is followed.
+    #[default]
+    Refuse,
+    /// SymLinksIfOwnerMatch.
+    IfOwnerMatch,
+    /// FollowSymLinks, which wins over the other.
+    Follow,
+}
+
+impl SymlinkRule {
+    /// Whether a component may be passed; one that is no link always may.
+    #[must_use]
+    pub fn admits(self, link: Option<Link>) -> bool {
+        match link {
+            None => true,
+            Some(link) if link.broken => false,
+            Some(link) => match self {
+                SymlinkRule::Refuse => false,
+                SymlinkRule::IfOwnerMatch => link.owner_matches,
+                SymlinkRule::Follow => true,
+            },
+        }
+    }
+}
+
+/// A look-up's answer: what was found, and where in the path it ends.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// What stands at the longest part of the path that exists, or at the first that does not.
+    pub found: Rc<Found>,
+    /// Index in the path behind the part that was found. What follows is `/` for a folder that
+    /// was named with its slash, and PATH_INFO behind anything else.
+    pub rest: usize,
+}
+
+/// What stands at a path.
+#[derive(Debug)]
+pub struct Found {
+    pub(crate) path: Box<[u8]>,
+    pub(crate) kind: Kind,
+    pub(crate) folder: Rc<Folder>,
+    /// What lstat said of the last component itself; its errno where it failed.
+    pub(crate) own: Result<Stat, i32>,
+    /// What it leads to; as `own` where it is no link, zeros where nothing is there.
+    pub(crate) stat: Stat,
+    pub(crate) link: Option<Link>,
+    pub(crate) passed: Box<[Passed]>,
+    /// Where the file really is, where that differs from `path`.
+    pub(crate) real: Option<Box<[u8]>>,
+    pub(crate) file_watch: Cell<Option<i32>>,
+    pub(crate) trusted: bool,
+    pub(crate) valid: Cell<bool>,
+    pub(crate) used: Cell<bool>,
+    pub(crate) checked_ms: Cell<u64>,
+    pub(crate) slot: Cell<Option<usize>>,
+    pub(crate) held: RefCell<Option<Rc<Contents>>>,
+}
+
+impl Found {
+    /// The path that was found, without PATH_INFO, doubled slashes and a slash at its end.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Type, owner, size and times of the file or folder, links followed; `None` where nothing
+    /// is there.
+    #[must_use]
+    pub fn stat(&self) -> Option<&Stat> {
+        match self.kind {
+            Kind::File | Kind::Directory | Kind::Other => Some(&self.stat),
+            Kind::Absent | Kind::Denied(_) => None,
+        }
+    }
+
+    /// The link that its last component is. That of a folder is found in [`Folder::link`].
+    #[must_use]
+    pub fn link(&self) -> Option<Link> {
+        self.link
+    }
+
+    /// The innermost folder: a directory's own, else that in which the last component stands.
+    #[must_use]
+    pub fn folder(&self) -> &Rc<Folder> {
+        &self.folder
+    }
+
+    /// The folders on the way from the root, outermost first: where `<Directory>` sections and
+    /// .htaccess files apply.
+    #[must_use]
+    pub fn folders(&self) -> Vec<Rc<Folder>> {
+        let mut way = vec![Rc::clone(&self.folder)];
+        let mut parent = self.folder.parent.as_ref();
+        while let Some(folder) = parent {
+            way.push(Rc::clone(folder));
+            parent = folder.parent.as_ref();
+        }
+        way.reverse();
+        way
+    }
+
+    /// Whether it needs no check at this time: nothing was told of a change, and the last check
+    /// is at most [`crate::files::FRESH_MS`] old.
+    pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
+        self.trusted
+            && self.valid.get()
+            && self.folder.valid.get()
+            && now_ms.saturating_sub(self.checked_ms.get()) <= crate::files::FRESH_MS
+    }
+
+    /// Where the file really is.
+    pub(crate) fn real_path(&self) -> Vec<u8> {
+        match (&self.real, self.kind) {
+            (Some(real), _) => real.to_vec(),
+            (None, Kind::Directory) => self.folder.real.to_vec(),
+            (None, _) => self.folder.member(self.name()),
+        }
+    }
+
+    /// Its last component.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Whether a symbolic link led here, at any component.
+    #[must_use]
+    pub fn through_link(&self) -> bool {
+        let links = |folder: &Folder| folder.link.is_some();
+        let way = || std::iter::successors(Some(&*self.folder), |folder| folder.parent.as_deref());
+        self.link.is_some() || way().any(links)
+    }
+}
+
+/// The bytes of a file, with what the kernel said of the descriptor they were read from.
+#[derive(Debug)]
+pub struct Contents {
+    /// Size and times to make validators from: those of these very bytes.
+    pub stat: Stat,
+    /// The bytes, in memory or as an open file.
+    pub piece: Piece,
+    /// The header fields of the last response that sent them, under the caller's mark.
+    pub(crate) head: RefCell<Option<(u64, Rc<Fields>)>>,
+}
+
+impl Contents {
+    /// The fields that were kept under that mark.
+    #[must_use]
+    pub fn head(&self, mark: u64) -> Option<Rc<Fields>> {
+        match &*self.head.borrow() {
+            Some((kept, fields)) if *kept == mark => Some(Rc::clone(fields)),
+            _ => None,
+        }
+    }
+
+    /// Keeps header fields for the next response. The mark stands for all that they depend on
+    /// besides the contents.
+    pub fn keep_head(&self, mark: u64, fields: Rc<Fields>) {
+        *self.head.borrow_mut() = Some((mark, fields));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_admitted_as_the_options_say() {
+        let link = |owner_matches, broken| Some(Link { owner_matches, broken });
+        for rule in [SymlinkRule::Refuse, SymlinkRule::IfOwnerMatch, SymlinkRule::Follow] {
+            assert!(rule.admits(None));
+            assert!(!rule.admits(link(true, true)));
+            assert_eq!(rule.admits(link(false, false)), rule == SymlinkRule::Follow);
+            assert_eq!(rule.admits(link(true, false)), rule != SymlinkRule::Refuse);
+        }
+    }
+}

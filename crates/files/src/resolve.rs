@@ -1,0 +1,129 @@
+//! Where a symbolic link leads, step by step, each step watched before it is looked at. A folder
+//! and the text of a link come in; the real path, what stands there and every step on the way go
+//! out. Nothing is opened.
+
+use crate::folder::join;
+use crate::watches::Watches;
+use evenkeel_sys::inotify::Breadth;
+use evenkeel_sys::open::{self, Stat};
+use std::io;
+
+/// The kernel's own bound on links in one path (path_resolution(7)).
+const MOST_LINKS: usize = 40;
+
+/// One component that a link's target passes.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    /// The watch of the folder in which it stands.
+    pub(crate) watch: Option<i32>,
+    /// Its path without links.
+    pub(crate) path: Box<[u8]>,
+    /// What lstat said of it.
+    pub(crate) own: Result<Stat, i32>,
+}
+
+impl Passed {
+    /// Its last component.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+}
+
+/// Where a link leads.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// The path without links.
+    pub(crate) real: Vec<u8>,
+    /// What stands there, or the errno of the first step that failed.
+    pub(crate) target: Result<Stat, i32>,
+    /// Every component on the way.
+    pub(crate) passed: Vec<Passed>,
+    /// Whether each is watched.
+    pub(crate) watched: bool,
+}
+
+/// Follows a link that stands in the folder at `real` and has that text.
+pub(crate) fn resolve(watches: &mut Watches, real: &[u8], text: &[u8]) -> Resolved {
+    let mut at = real.to_vec();
+    let mut passed = Vec::new();
+    let mut watched = true;
+    let mut links = 1;
+    // Components still to go, the next one last.
+    let mut ahead: Vec<Vec<u8>> = Vec::new();
+    push(&mut ahead, &mut at, text);
+    let mut last = None;
+    while let Some(name) = ahead.pop() {
+        if name == b".." {
+            // `at` holds no link, so its parent is the one that its text names.
+            let end = at.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            at.truncate(end.max(1));
+            last = None;
+            continue;
+        }
+        let watch = watches.watch_folder(&at, Breadth::Contents).ok();
+        watched &= watch.is_some();
+        let path = join(&at, &name);
+        let own = open::lstat(&path).map_err(errno);
+        passed.push(Passed { watch, path: path.clone().into(), own });
+        match own {
+            Err(error) => return Resolved { real: path, target: Err(error), passed, watched },
+            Ok(stat) if stat.is_link() => {
+                links += 1;
+                let text = open::read_link(&path).map_err(errno);
+                match text {
+                    Ok(text) if links <= MOST_LINKS => push(&mut ahead, &mut at, &text),
+                    Ok(_) => {
+                        let target = Err(ELOOP);
+                        return Resolved { real: path, target, passed, watched };
+                    }
+                    Err(error) => {
+                        return Resolved { real: path, target: Err(error), passed, watched };
+                    }
+                }
+                last = None;
+            }
+            Ok(stat) => {
+                at = path;
+                last = Some(stat);
+            }
+        }
+    }
+    let target = last.map_or_else(|| open::lstat(&at).map_err(errno), Ok);
+    Resolved { real: at, target, passed, watched }
+}
+
+/// Puts the components of a link's text before those that are still to go.
+fn push(ahead: &mut Vec<Vec<u8>>, at: &mut Vec<u8>, text: &[u8]) {
+    if text.first() == Some(&b'/') {
+        at.clear();
+        at.push(b'/');
+    }
+    let names = text.split(|byte| *byte == b'/').rev();
+    ahead.extend(names.filter(|name| !matches!(*name, b"" | b".")).map(<[u8]>::to_vec));
+}
+
+/// Too many links (errno(3)).
+const ELOOP: i32 = 40;
+
+/// The errno of an error, EIO where it has none.
+pub(crate) fn errno(error: io::Error) -> i32 {
+    const EIO: i32 = 5;
+    error.raw_os_error().unwrap_or(EIO)
+}
+
+/// Whether a component is what it was: all of it for files and links, only what makes a folder
+/// the same folder for folders, whose times change with their contents.
+pub(crate) fn is_same(old: &Result<Stat, i32>, new: &Result<Stat, i32>) -> bool {
+    match (old, new) {
+        (Ok(old), Ok(new)) if old.is_folder() => {
+            (old.device, old.inode, old.mode, old.uid, old.gid)
+                == (new.device, new.inode, new.mode, new.uid, new.gid)
+        }
+        _ => old == new,
+    }
+}
+
+/// Whether every component that a link passed is what it was.
+pub(crate) fn all_same(passed: &[Passed]) -> bool {
+    passed.iter().all(|step| is_same(&step.own, &open::lstat(&step.path).map_err(errno)))
+}

@@ -1,0 +1,282 @@
+//! What the cache holds, its bounds, and what becomes void by a change. Events of the kernel come
+//! in; entries that no longer hold are marked and let go. It never looks at a file.
+
+use crate::files::Limits;
+use crate::folder::{AccessFile, Folder, join};
+use crate::found::{Contents, Found, Kind};
+use crate::ring::Ring;
+use crate::watches::{Dependent, Watches};
+use evenkeel_message::Piece;
+use evenkeel_sys::inotify::{Event, Inotify};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Paths longer than this are looked up each time, so that entries are small.
+pub(crate) const LONGEST_KEY: usize = 1024;
+
+/// How many entries are asked to give up their contents for those of one more file.
+const LONGEST_SEARCH: usize = 256;
+
+/// A table by path. Clients choose paths, so its hashing is seeded and of the stronger kind.
+type ByPath<T> = HashMap<Box<[u8]>, T, foldhash::quality::RandomState>;
+
+/// The cache.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) watches: Watches,
+    pub(crate) limits: Limits,
+    pub(crate) folders: ByPath<Rc<Folder>>,
+    pub(crate) founds: ByPath<Rc<Found>>,
+    /// Whether a device holds a local file system.
+    pub(crate) local: HashMap<u64, bool>,
+    /// Access files by path, so that one whose text is the same keeps its serial.
+    pub(crate) access_files: ByPath<Rc<AccessFile>>,
+    pub(crate) serial: u64,
+    kept: Ring,
+    absent: Ring,
+    bytes: u64,
+    descriptors: usize,
+}
+
+impl State {
+    pub(crate) fn new(limits: Limits, inotify: Option<Inotify>) -> Self {
+        Self {
+            watches: Watches::new(inotify),
+            limits,
+            folders: ByPath::default(),
+            founds: ByPath::default(),
+            local: HashMap::new(),
+            access_files: ByPath::default(),
+            serial: 0,
+            kept: Ring::new(limits.entries),
+            absent: Ring::new(limits.absent),
+            bytes: 0,
+            descriptors: 0,
+        }
+    }
+
+    /// The entry of exactly that path, if it needs no check.
+    pub(crate) fn fresh(&self, path: &[u8], now_ms: u64) -> Option<Rc<Found>> {
+        let found = self.founds.get(path)?;
+        found.used.set(true);
+        found.is_fresh(now_ms).then(|| Rc::clone(found))
+    }
+
+    /// Applies every change that the kernel has told of.
+    pub(crate) fn heed_changes(&mut self) {
+        let Some(inotify) = &self.watches.inotify else { return };
+        let mut names: Vec<(i32, Box<[u8]>)> = Vec::new();
+        let mut bare = Vec::new();
+        let mut lost = false;
+        let drained = inotify.drain(|event| match event {
+            Event::Name(watch, name) => {
+                // A write and the close after it come as a pair.
+                if names.last().is_none_or(|(w, n)| (*w, &**n) != (watch, name)) {
+                    names.push((watch, name.into()));
+                }
+            }
+            Event::Itself(watch) => bare.push((watch, false)),
+            Event::Ended(watch) => bare.push((watch, true)),
+            Event::Lost => lost = true,
+        });
+        if lost || drained.is_err() {
+            return self.drop_all();
+        }
+        for (watch, name) in names {
+            self.name_changed(watch, &name);
+        }
+        for (watch, ended) in bare {
+            self.itself_changed(watch, ended);
+        }
+    }
+
+    /// Something happened to a name in a watched folder.
+    fn name_changed(&mut self, watch: i32, name: &[u8]) {
+        for folder in self.watches.folders(watch) {
+            if folder.access.borrow().iter().any(|access| *access.name == *name) {
+                self.drop_folder(&folder);
+                continue;
+            }
+            let path = join(&folder.path, name);
+            if let Some(found) = self.founds.get(&*path).cloned() {
+                self.forget(&found);
+            }
+            if let Some(inner) = self.folders.get(&*path).cloned() {
+                self.drop_folder(&inner);
+            }
+        }
+        let dependents = self.watches.dependents(watch, Some(name));
+        self.drop_dependents(dependents);
+    }
+
+    /// Something happened to a watched folder or file, or its watch has ended.
+    fn itself_changed(&mut self, watch: i32, ended: bool) {
+        for folder in self.watches.folders(watch) {
+            self.drop_folder(&folder);
+        }
+        for found in self.watches.files(watch) {
+            self.forget(&found);
+        }
+        if ended {
+            let dependents = self.watches.dependents(watch, None);
+            self.watches.ended(watch);
+            self.drop_dependents(dependents);
+        }
+    }
+
+    fn drop_dependents(&mut self, dependents: Vec<Dependent>) {
+        for dependent in dependents {
+            match dependent {
+                Dependent::Folder(folder) => {
+                    if let Some(folder) = folder.upgrade() {
+                        self.drop_folder(&folder);
+                    }
+                }
+                Dependent::Found(found) => {
+                    if let Some(found) = found.upgrade() {
+                        self.forget(&found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Voids a folder with all that was found below it. The entries go when their turn comes.
+    pub(crate) fn drop_folder(&mut self, folder: &Rc<Folder>) {
+        if !folder.valid.replace(false) {
+            return;
+        }
+        if self.folders.get(&folder.path).is_some_and(|one| Rc::ptr_eq(one, folder)) {
+            self.folders.remove(&folder.path);
+        }
+        self.watches.detach_folder(folder);
+        for child in folder.children.take() {
+            if let Some(child) = child.upgrade() {
+                self.drop_folder(&child);
+            }
+        }
+    }
+
+    /// Forgets everything: too much has changed, or too much is held.
+    pub(crate) fn drop_all(&mut self) {
+        for folder in self.folders.values().cloned().collect::<Vec<_>>() {
+            self.drop_folder(&folder);
+        }
+        for found in self.founds.values().cloned().collect::<Vec<_>>() {
+            self.forget(&found);
+        }
+        self.local.clear();
+        self.access_files.clear();
+    }
+
+    /// Voids an entry and lets it go.
+    pub(crate) fn forget(&mut self, found: &Found) {
+        found.valid.set(false);
+        if self.founds.get(&found.path).is_some_and(|one| std::ptr::eq(&**one, found)) {
+            self.founds.remove(&found.path);
+        }
+        self.ring_of(found.kind).take(found);
+        self.let_go(found);
+    }
+
+    /// Puts an entry in the tables; others may have to go.
+    pub(crate) fn keep(&mut self, found: &Rc<Found>) {
+        if let Some(old) = self.founds.get(&found.path).cloned() {
+            self.forget(&old);
+        }
+        self.founds.insert(found.path.clone(), Rc::clone(found));
+        if let Some(evicted) = self.ring_of(found.kind).put(Rc::clone(found)) {
+            evicted.slot.set(None);
+            self.forget(&evicted);
+        }
+    }
+
+    /// Puts a folder in the tables.
+    pub(crate) fn keep_folder(&mut self, folder: &Rc<Folder>) {
+        self.folders.insert(folder.path.clone(), Rc::clone(folder));
+        if let Some(parent) = &folder.parent {
+            let mut children = parent.children.borrow_mut();
+            if children.len() == children.capacity() {
+                children.retain(|child| child.strong_count() > 0);
+            }
+            children.push(Rc::downgrade(folder));
+        }
+    }
+
+    /// Holds contents with their entry, if there is room or others can make it.
+    pub(crate) fn hold(&mut self, found: &Found, contents: &Rc<Contents>) {
+        let (bytes, descriptors) = weight(contents);
+        for _ in 0..LONGEST_SEARCH {
+            if self.has_room(bytes, descriptors) {
+                break;
+            }
+            let Some(other) = self.kept.turn().cloned() else { continue };
+            // Memory makes no room for descriptors, nor the other way round.
+            let alike = |held: &Rc<Contents>| (weight(held).1 > 0) == (descriptors > 0);
+            if other.held.borrow().as_ref().is_some_and(alike)
+                && (!other.used.replace(false) || !other.folder.valid.get())
+            {
+                self.let_go_contents(&other);
+            }
+        }
+        if self.has_room(bytes, descriptors) && found.held.borrow().is_none() {
+            *found.held.borrow_mut() = Some(Rc::clone(contents));
+            self.bytes += bytes;
+            self.descriptors += descriptors;
+        }
+    }
+
+    /// Closes the files that are held open, as far as no response sends them.
+    pub(crate) fn let_go_descriptors(&mut self) {
+        for found in self.founds.values().cloned().collect::<Vec<_>>() {
+            let open = |contents: &Rc<Contents>| weight(contents).1 > 0;
+            if found.held.borrow().as_ref().is_some_and(open) {
+                self.let_go_contents(&found);
+            }
+        }
+    }
+
+    /// Bytes in memory and files held open.
+    pub(crate) fn held(&self) -> (u64, usize) {
+        (self.bytes, self.descriptors)
+    }
+
+    fn has_room(&self, bytes: u64, descriptors: usize) -> bool {
+        self.bytes + bytes <= self.limits.total_bytes
+            && self.descriptors + descriptors <= self.limits.descriptors
+    }
+
+    fn let_go(&mut self, found: &Found) {
+        self.watches.detach_found(found);
+        self.let_go_contents(found);
+    }
+
+    fn let_go_contents(&mut self, found: &Found) {
+        if let Some(contents) = found.held.take() {
+            let (bytes, descriptors) = weight(&contents);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.descriptors = self.descriptors.saturating_sub(descriptors);
+        }
+    }
+
+    fn ring_of(&mut self, kind: Kind) -> &mut Ring {
+        match kind {
+            Kind::File | Kind::Directory | Kind::Other => &mut self.kept,
+            Kind::Absent | Kind::Denied(_) => &mut self.absent,
+        }
+    }
+
+    /// How many entries, folders and watches there are.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        (self.kept.len() + self.absent.len(), self.folders.len(), self.watches.len())
+    }
+}
+
+/// What contents take of the bounds.
+fn weight(contents: &Contents) -> (u64, usize) {
+    match &contents.piece {
+        Piece::Bytes(bytes) => (bytes.len() as u64, 0),
+        Piece::File { .. } => (0, 1),
+    }
+}

@@ -1,0 +1,373 @@
+//! The cache against a real folder: after any change, the next look-up shows the new state, both
+//! where the kernel tells of changes and where each request asks.
+
+use crate::{Files, Kind, Limits, Policy, SymlinkRule};
+use evenkeel_message::Piece;
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+thread_local! {
+    static NOW_MS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Site {
+    files: Files,
+    root: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn new(policy: Policy, limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        let (files, notice) = Files::with_clock(limits, policy, || NOW_MS.get());
+        assert_eq!(notice, None);
+        Self { files, root, _folder: folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// What a request for the path is served: the text, or what stands in its way.
+    fn serve(&self, name: &str) -> String {
+        let looked = self.files.look_up(bytes(&self.path(name)));
+        match looked.found.kind() {
+            Kind::File => match self.files.contents(&looked.found) {
+                Ok(contents) => {
+                    assert_eq!(contents.stat.size, contents.piece.len());
+                    match &contents.piece {
+                        Piece::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                        Piece::File { file, length, .. } => {
+                            let mut text = vec![0; *length as usize];
+                            evenkeel_sys::open::read_at(file, &mut text, 0).unwrap();
+                            String::from_utf8(text).unwrap()
+                        }
+                    }
+                }
+                Err(error) => error.kind().to_string(),
+            },
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn access(&self, folder: &str) -> Option<(u64, String)> {
+        let looked = self.files.look_up(bytes(&self.path(folder)));
+        assert_eq!(looked.found.kind(), Kind::Directory);
+        let file = self.files.access_file(looked.found.folder(), b".htaccess").unwrap()?;
+        Some((file.serial, String::from_utf8(file.text.to_vec()).unwrap()))
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// Runs a test under both policies.
+fn both(test: impl Fn(Site)) {
+    for policy in [Policy::Told, Policy::PerRequest] {
+        test(Site::new(policy, Limits::default()));
+    }
+}
+
+#[test]
+fn a_rewritten_file_is_never_served_old() {
+    both(|site| {
+        // Many rounds within one tick of the file system's clock, and of the same length.
+        for round in 0..200 {
+            site.write("a.txt", &format!("{round:04}"));
+            assert_eq!(site.serve("a.txt"), format!("{round:04}"));
+            assert_eq!(site.serve("a.txt"), format!("{round:04}"));
+        }
+        fs::OpenOptions::new().write(true).open(site.path("a.txt")).unwrap().set_len(2).unwrap();
+        assert_eq!(site.serve("a.txt"), "01");
+        site.write("b.txt", "renamed");
+        fs::rename(site.path("b.txt"), site.path("a.txt")).unwrap();
+        assert_eq!(site.serve("a.txt"), "renamed");
+        assert_eq!(site.serve("b.txt"), "Absent");
+        fs::remove_file(site.path("a.txt")).unwrap();
+        assert_eq!(site.serve("a.txt"), "Absent");
+        site.write("a.txt", "back");
+        assert_eq!(site.serve("a.txt"), "back");
+    });
+}
+
+#[test]
+fn large_files_are_held_open_and_exchanged_too() {
+    for policy in [Policy::Told, Policy::PerRequest] {
+        let site = Site::new(policy, Limits { file_bytes: 8, ..Limits::default() });
+        site.write("large", "0123456789");
+        assert_eq!(site.serve("large"), "0123456789");
+        site.write("new", "9876543210");
+        fs::rename(site.path("new"), site.path("large")).unwrap();
+        assert_eq!(site.serve("large"), "9876543210");
+        site.write("large", "0123456789abc");
+        assert_eq!(site.serve("large"), "0123456789abc");
+        if policy == Policy::Told {
+            assert_eq!(site.files.held().1, 1);
+        }
+    }
+}
+
+#[test]
+fn a_retargeted_link_and_a_change_of_its_target_are_seen() {
+    both(|site| {
+        site.write("one/f", "one");
+        site.write("two/f", "two");
+        site.write("three/f", "three");
+        symlink("one", site.path("current")).unwrap();
+        symlink(site.path("current/f"), site.path("file")).unwrap();
+        assert_eq!((site.serve("current/f"), site.serve("file")), ("one".into(), "one".into()));
+        symlink("two", site.path("next")).unwrap();
+        fs::rename(site.path("next"), site.path("current")).unwrap();
+        assert_eq!((site.serve("current/f"), site.serve("file")), ("two".into(), "two".into()));
+        site.write("two/f", "TWO");
+        assert_eq!((site.serve("file"), site.serve("current/f")), ("TWO".into(), "TWO".into()));
+        fs::rename(site.path("two"), site.path("gone")).unwrap();
+        assert_eq!(site.serve("file"), "Absent");
+        fs::rename(site.path("three"), site.path("two")).unwrap();
+        assert_eq!((site.serve("file"), site.serve("current/f")), ("three".into(), "three".into()));
+    });
+}
+
+#[test]
+fn a_change_through_another_hard_link_is_seen() {
+    both(|site| {
+        site.write("site/a", "old");
+        fs::create_dir(site.path("other")).unwrap();
+        fs::hard_link(site.path("site/a"), site.path("other/b")).unwrap();
+        assert_eq!(site.serve("site/a"), "old");
+        site.write("other/b", "new");
+        assert_eq!(site.serve("site/a"), "new");
+        fs::remove_file(site.path("other/b")).unwrap();
+        assert_eq!(site.serve("site/a"), "new");
+    });
+}
+
+#[test]
+fn an_exchanged_ancestor_is_seen() {
+    both(|site| {
+        site.write("a/b/c/f", "old");
+        site.write("z/b/c/f", "new");
+        assert_eq!(site.serve("a/b/c/f"), "old");
+        fs::rename(site.path("a"), site.path("y")).unwrap();
+        assert_eq!(site.serve("a/b/c/f"), "Absent");
+        fs::rename(site.path("z"), site.path("a")).unwrap();
+        assert_eq!(site.serve("a/b/c/f"), "new");
+        fs::remove_dir_all(site.path("a")).unwrap();
+        assert_eq!(site.serve("a/b/c/f"), "Absent");
+        site.write("a", "a file now");
+        assert_eq!(site.serve("a"), "a file now");
+    });
+}
+
+#[test]
+fn changed_permissions_are_seen() {
+    both(|site| {
+        site.write("d/f", "text");
+        let uid = || {
+            let looked = site.files.look_up(bytes(&site.path("d/f")));
+            looked.found.stat().unwrap().mode & 0o777
+        };
+        fs::set_permissions(site.path("d/f"), fs::Permissions::from_mode(0o640)).unwrap();
+        assert_eq!(uid(), 0o640);
+        fs::set_permissions(site.path("d/f"), fs::Permissions::from_mode(0o604)).unwrap();
+        assert_eq!(uid(), 0o604);
+    });
+}
+
+#[test]
+fn what_stands_behind_a_file_is_path_info() {
+    both(|site| {
+        site.write("d/f", "text");
+        let look = |name: &str| {
+            let path = site.root.to_str().unwrap().to_owned() + name;
+            let looked = site.files.look_up(path.as_bytes());
+            (looked.found.kind(), path[looked.rest..].to_owned())
+        };
+        for _ in 0..2 {
+            assert_eq!(look("/d/f"), (Kind::File, String::new()));
+            assert_eq!(look("/d/f/"), (Kind::File, "/".into()));
+            assert_eq!(look("/d/f/x/y"), (Kind::File, "/x/y".into()));
+            assert_eq!(look("/d"), (Kind::Directory, String::new()));
+            assert_eq!(look("/d/"), (Kind::Directory, "/".into()));
+            assert_eq!(look("//d//f//x"), (Kind::File, "//x".into()));
+            assert_eq!(look("/d/none/x"), (Kind::Absent, "/x".into()));
+            assert!(matches!(look("/d/../d/f"), (Kind::Denied(13), _)));
+        }
+        let looked = site.files.look_up(bytes(&site.path("d/f")));
+        let folders: Vec<_> = looked.found.folders().iter().map(|f| f.path().to_vec()).collect();
+        assert_eq!(folders.first().unwrap(), b"/");
+        assert_eq!(folders.last().unwrap(), bytes(&site.path("d")));
+        assert_eq!(looked.found.name(), b"f");
+    });
+}
+
+#[test]
+fn access_files_are_seen_when_they_come_change_and_go() {
+    both(|site| {
+        fs::create_dir(site.path("d")).unwrap();
+        assert_eq!(site.access("d"), None);
+        site.write("d/.htaccess", "Deny");
+        let (first, text) = site.access("d").unwrap();
+        assert_eq!(text, "Deny");
+        // The page's answer is void with the file above it.
+        site.write("d/f", "text");
+        let page = site.files.look_up(bytes(&site.path("d/f"))).found;
+        let _ = site.files.access_file(page.folder(), b".htaccess").unwrap();
+        for round in 0..100 {
+            site.write("d/.htaccess", &format!("{round:03}"));
+            assert!(!site.files.holds(&page) || round > 0);
+            assert_eq!(site.access("d").unwrap().1, format!("{round:03}"));
+        }
+        let (second, _) = site.access("d").unwrap();
+        assert!(second > first);
+        site.write("d/.htaccess", "099");
+        assert_eq!(site.access("d").unwrap(), (second, "099".into()));
+        site.write("d/text", "linked");
+        fs::remove_file(site.path("d/.htaccess")).unwrap();
+        assert_eq!(site.access("d"), None);
+        symlink("text", site.path("d/.htaccess")).unwrap();
+        assert_eq!(site.access("d").unwrap().1, "linked");
+        site.write("d/text", "through");
+        assert_eq!(site.access("d").unwrap().1, "through");
+    });
+}
+
+#[test]
+fn links_tell_whether_their_owner_matches() {
+    both(|site| {
+        site.write("mine", "mine");
+        symlink("mine", site.path("same")).unwrap();
+        symlink("/etc", site.path("folder")).unwrap();
+        symlink("nowhere", site.path("broken")).unwrap();
+        symlink("loop", site.path("loop")).unwrap();
+        let link = |name: &str| site.files.look_up(bytes(&site.path(name))).found.link();
+        assert!(SymlinkRule::IfOwnerMatch.admits(link("same")));
+        assert!(!SymlinkRule::Refuse.admits(link("same")));
+        assert!(!SymlinkRule::Follow.admits(link("broken")));
+        assert!(!SymlinkRule::Follow.admits(link("loop")));
+        assert_eq!(site.serve("loop"), "Denied(40)");
+        let found = site.files.look_up(bytes(&site.path("folder/passwd"))).found;
+        assert_eq!((found.kind(), found.link()), (Kind::File, None));
+        assert!(found.through_link());
+        let links = found.folders().iter().filter(|folder| folder.link().is_some()).count();
+        assert_eq!(links, 1);
+        // Only root may give files away; elsewhere the first half of the test has to do.
+        if std::os::unix::fs::lchown(site.path("same"), Some(65534), None).is_ok() {
+            assert!(!SymlinkRule::IfOwnerMatch.admits(link("same")));
+            assert!(SymlinkRule::Follow.admits(link("same")));
+        }
+    });
+}
+
+#[test]
+fn one_change_leaves_the_rest_alone() {
+    let site = Site::new(Policy::Told, Limits::default());
+    site.write("page", "text");
+    site.write("uploads/a", "a");
+    let page = site.files.look_up(bytes(&site.path("page"))).found;
+    let upload = site.files.look_up(bytes(&site.path("uploads/a"))).found;
+    for round in 0..50 {
+        site.write("uploads/log", &round.to_string());
+        site.write(&format!("uploads/{round}"), "new");
+        assert!(site.files.holds(&page) && site.files.holds(&upload));
+    }
+    site.write("uploads/a", "b");
+    assert!(site.files.holds(&page) && !site.files.holds(&upload));
+}
+
+#[test]
+fn everything_is_looked_at_again_after_a_second() {
+    let site = Site::new(Policy::Told, Limits::default());
+    site.write("d/page", "text");
+    let page = site.files.look_up(bytes(&site.path("d/page"))).found;
+    NOW_MS.set(999);
+    assert!(page.is_fresh(NOW_MS.get()));
+    NOW_MS.set(1001);
+    assert!(!page.is_fresh(NOW_MS.get()));
+    assert!(site.files.holds(&page));
+    assert!(page.is_fresh(NOW_MS.get()));
+}
+
+#[test]
+fn a_file_that_is_being_written_is_not_kept() {
+    let site = Site::new(Policy::Told, Limits::default());
+    site.write("page", "text");
+    let writer = fs::OpenOptions::new().append(true).open(site.path("page")).unwrap();
+    assert_eq!(site.serve("page"), "text");
+    assert_eq!(site.files.held(), (0, 0));
+    drop(writer);
+    // A test that starts a process meanwhile may hold the descriptor for a moment.
+    while site.files.held() == (0, 0) {
+        assert_eq!(site.serve("page"), "text");
+    }
+    assert_eq!(site.files.held(), (4, 0));
+}
+
+#[test]
+fn everything_is_bounded() {
+    let limits = Limits {
+        entries: 10,
+        absent: 5,
+        folders: 50,
+        access_files: 4,
+        file_bytes: 100,
+        total_bytes: 300,
+        descriptors: 2,
+    };
+    for policy in [Policy::Told, Policy::PerRequest] {
+        let site = Site::new(policy, limits);
+        for round in 0..40 {
+            site.write(&format!("d{round}/small"), &"s".repeat(60));
+            site.write(&format!("d{round}/large"), &"l".repeat(200));
+        }
+        let mut held = (0, 0);
+        for round in 0..200 {
+            let folder = round % 40;
+            assert_eq!(site.serve(&format!("d{folder}/small")).len(), 60);
+            assert_eq!(site.serve(&format!("d{folder}/large")).len(), 200);
+            assert_eq!(site.serve(&format!("d{folder}/none{round}")), "Absent");
+            let (bytes, descriptors) = site.files.held();
+            held = (held.0.max(bytes), held.1.max(descriptors));
+            let (entries, folders, watches) = site.files.counts();
+            assert!(entries <= 15 && folders <= 50 && watches <= 50, "{entries} {folders}");
+        }
+        assert!(held.0 <= 300 && held.1 <= 2);
+        if policy == Policy::Told {
+            assert!(held.0 >= 240 && held.1 == 2, "{held:?}");
+        }
+        site.files.clear();
+        assert_eq!((site.files.held(), site.files.counts()), ((0, 0), (0, 0, 0)));
+    }
+}
+
+#[test]
+fn an_entry_that_was_pushed_out_no_longer_counts_as_current() {
+    let site = Site::new(Policy::Told, Limits { entries: 1, ..Limits::default() });
+    site.write("a", "a");
+    site.write("b", "b");
+    let first = site.files.look_up(bytes(&site.path("a"))).found;
+    assert!(site.files.holds(&first));
+    assert_eq!(site.serve("b"), "b");
+    assert!(!site.files.holds(&first));
+}
+
+#[test]
+fn pipes_are_found_and_never_opened() {
+    let site = Site::new(Policy::Told, Limits::default());
+    let path = site.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert_eq!(site.serve("pipe"), "Other");
+    let found = site.files.look_up(bytes(&path)).found;
+    assert!(site.files.contents(&found).is_err());
+}

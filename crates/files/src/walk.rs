@@ -1,0 +1,401 @@
+//! The way from the root to a path, component by component, and the check whether an earlier walk
+//! would go the same way again (Apache: ap_directory_walk in request.c). A path comes in, what
+//! stands at its longest existing part goes out. No file is opened here.
+
+use crate::files::FRESH_MS;
+use crate::folder::{Folder, join};
+use crate::found::{Found, Kind, Link, Looked};
+use crate::resolve::{Passed, all_same, errno, is_same, resolve};
+use crate::state::{LONGEST_KEY, State};
+use crate::watches::Dependent;
+use evenkeel_sys::inotify::Breadth;
+use evenkeel_sys::open::{self, Stat};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const ENOTDIR: i32 = 20;
+
+/// What stands where nothing is.
+const NOTHING: Stat = Stat {
+    device: 0,
+    inode: 0,
+    mode: 0,
+    links: 0,
+    uid: 0,
+    gid: 0,
+    size: 0,
+    modified_ns: 0,
+    changed_ns: 0,
+};
+
+/// One component of the way.
+enum Step {
+    Folder(Rc<Folder>),
+    Leaf(Rc<Found>),
+}
+
+/// What a link led to, or that there was none.
+struct Target {
+    stat: Result<Stat, i32>,
+    link: Option<Link>,
+    passed: Box<[Passed]>,
+    real: Option<Box<[u8]>>,
+    watched: bool,
+}
+
+impl State {
+    /// Walks to a path, over what is known and still holds where it can.
+    pub(crate) fn walk(&mut self, path: &[u8], now_ms: u64) -> Looked {
+        if let Some(found) = self.founds.get(path).cloned()
+            && self.is_current(&found, now_ms)
+        {
+            return Looked { found, rest: path.len() };
+        }
+        let mut folder = self.root(now_ms);
+        let mut key: Vec<u8> = Vec::with_capacity(path.len());
+        let mut at = 0;
+        while let Some((start, end)) = next_component(path, at) {
+            let name = path.get(start..end).unwrap_or_default();
+            if name != b"." {
+                key.push(b'/');
+                key.extend_from_slice(name);
+                match self.step(&folder, &key, name, now_ms) {
+                    Step::Folder(inner) => folder = inner,
+                    Step::Leaf(found) => return Looked { found, rest: end },
+                }
+            }
+            at = end;
+        }
+        Looked { found: self.directory(&folder, now_ms), rest: at }
+    }
+
+    /// Whether what was found would be found again. Trusted entries are checked once a second,
+    /// others each time.
+    pub(crate) fn is_current(&mut self, found: &Found, now_ms: u64) -> bool {
+        if found.is_fresh(now_ms) {
+            return true;
+        }
+        if !found.valid.get() || !self.is_same_way(&found.folder, now_ms) {
+            return false;
+        }
+        let holds = match found.kind {
+            Kind::Directory => found.trusted || self.is_same_folder(&found.folder, now_ms, true),
+            _ => {
+                let own = open::lstat(&found.folder.member(found.name())).map_err(errno);
+                is_same(&found.own, &own)
+                    && all_same(&found.passed)
+                    && (found.link.is_none() || self.is_same_target(found))
+            }
+        };
+        if !holds {
+            self.forget(found);
+            return false;
+        }
+        let way = std::iter::successors(Some(&*found.folder), |one| one.parent.as_deref());
+        let oldest = way.map(|folder| folder.checked_ms.get()).min().unwrap_or(now_ms);
+        found.checked_ms.set(oldest.min(now_ms));
+        true
+    }
+
+    fn is_same_target(&self, found: &Found) -> bool {
+        match &found.real {
+            Some(real) => open::lstat(real).map_err(errno).ok() == found.stat().copied(),
+            None => true,
+        }
+    }
+
+    /// Whether a folder and all around it are what they were.
+    fn is_same_way(&mut self, folder: &Rc<Folder>, now_ms: u64) -> bool {
+        folder.parent.as_ref().is_none_or(|parent| self.is_same_way(parent, now_ms))
+            && self.is_same_folder(folder, now_ms, false)
+    }
+
+    /// Whether a folder is what it was, where those around it are. `always` has it looked at
+    /// whenever nothing would have told of a change.
+    fn is_same_folder(&mut self, folder: &Rc<Folder>, now_ms: u64, always: bool) -> bool {
+        if !folder.valid.get() {
+            return false;
+        }
+        let due = now_ms.saturating_sub(folder.checked_ms.get()) > FRESH_MS;
+        // What can be exchanged without the file below being another: a link on the way, and the
+        // .htaccess files. A folder that was exchanged shows by the file's inode.
+        let exchangeable = || folder.link.is_some() || !folder.access.borrow().is_empty();
+        let each_time = !folder.trusted && (always || exchangeable());
+        if !due && !each_time {
+            return true;
+        }
+        let own_path = match &folder.parent {
+            Some(parent) => parent.member(folder.name()),
+            None => folder.path.to_vec(),
+        };
+        let same = |old: Stat, path: &[u8]| is_same(&Ok(old), &open::lstat(path).map_err(errno));
+        let holds = same(folder.own, &own_path)
+            && (folder.link.is_none() || same(folder.stat, &folder.real))
+            && all_same(&folder.passed)
+            && folder.access.borrow().iter().all(|access| access.is_same(folder));
+        if holds {
+            folder.checked_ms.set(now_ms);
+        } else {
+            self.drop_folder(folder);
+        }
+        holds
+    }
+
+    fn root(&mut self, now_ms: u64) -> Rc<Folder> {
+        if let Some(root) = self.folders.get(&b"/"[..]).cloned()
+            && self.is_same_folder(&root, now_ms, true)
+        {
+            return root;
+        }
+        let own = open::lstat(b"/").unwrap_or(NOTHING);
+        let target =
+            Target { stat: Ok(own), link: None, passed: Box::new([]), real: None, watched: true };
+        self.enter(None, b"/", b"/", own, own, target, now_ms)
+    }
+
+    /// One step of the walk: from the tables, or from the file system.
+    fn step(&mut self, folder: &Rc<Folder>, key: &[u8], name: &[u8], now_ms: u64) -> Step {
+        if let Some(inner) = self.folders.get(key).cloned()
+            && self.is_same_folder(&inner, now_ms, true)
+        {
+            return Step::Folder(inner);
+        }
+        if let Some(found) = self.founds.get(key).cloned()
+            && found.kind != Kind::Directory
+            && self.is_current(&found, now_ms)
+        {
+            found.used.set(true);
+            return Step::Leaf(found);
+        }
+        if name == b".." {
+            // Paths come here normalised; what stands above a folder is never served by its name.
+            let target = Target::absent(EACCES);
+            return Step::Leaf(self.leaf(folder, key, Err(EACCES), target, now_ms));
+        }
+        self.examine(folder, key, name, now_ms)
+    }
+
+    /// Looks at a component that is not known.
+    fn examine(&mut self, folder: &Rc<Folder>, key: &[u8], name: &[u8], now_ms: u64) -> Step {
+        let path = folder.member(name);
+        let mut own = open::lstat(&path).map_err(errno);
+        let is_folder = |own: &Result<Stat, i32>| own.is_ok_and(|stat| stat.is_folder());
+        if !is_folder(&own)
+            && let Some(watch) = folder.watch.get()
+        {
+            match self.watches.widen(watch, &folder.real) {
+                // A change of the contents between lstat and the wider watch was not told.
+                Ok(true) => own = open::lstat(&path).map_err(errno),
+                Ok(false) => {}
+                Err(_) => self.drop_folder(folder),
+            }
+        }
+        let target = match own {
+            Ok(stat) if stat.is_link() => self.follow(folder, &path, stat),
+            _ => Target { stat: own, link: None, passed: Box::new([]), real: None, watched: true },
+        };
+        match (own, target.stat) {
+            (Ok(own), Ok(stat)) if stat.is_folder() => {
+                let real = target.real.clone().unwrap_or_else(|| path.into());
+                Step::Folder(self.enter(Some(folder), key, &real, own, stat, target, now_ms))
+            }
+            _ => Step::Leaf(self.leaf(folder, key, own, target, now_ms)),
+        }
+    }
+
+    /// Follows a link at `path` in a folder.
+    fn follow(&mut self, folder: &Rc<Folder>, path: &[u8], own: Stat) -> Target {
+        let text = match open::read_link(path) {
+            Ok(text) => text,
+            Err(error) => return Target::absent(errno(error)),
+        };
+        let resolved = resolve(&mut self.watches, &folder.real, &text);
+        let owner_matches = resolved.target.is_ok_and(|stat| stat.uid == own.uid);
+        Target {
+            stat: resolved.target,
+            link: Some(Link { owner_matches, broken: resolved.target.is_err() }),
+            passed: resolved.passed.into(),
+            real: Some(resolved.real.into()),
+            watched: resolved.watched,
+        }
+    }
+
+    /// Makes a folder of the tree, watched before anything in it is looked at.
+    #[expect(clippy::too_many_arguments, reason = "the facts of one folder, each of its own type")]
+    fn enter(
+        &mut self,
+        parent: Option<&Rc<Folder>>,
+        key: &[u8],
+        real: &[u8],
+        own: Stat,
+        stat: Stat,
+        target: Target,
+        now_ms: u64,
+    ) -> Rc<Folder> {
+        if self.folders.len() >= self.limits.folders {
+            self.drop_all();
+        }
+        let may_trust = parent.is_none_or(|parent| parent.trusted)
+            && target.watched
+            && self.is_local(stat.device, real);
+        let watch = match may_trust {
+            true => self.watches.watch_folder(real, Breadth::Names).ok(),
+            false => None,
+        };
+        // The folder that is watched must be the one that was looked at.
+        let same = is_same(&Ok(stat), &open::lstat(real).map_err(errno));
+        let alive = parent.is_none_or(|parent| parent.valid.get()) && same;
+        let folder = Rc::new(Folder {
+            path: key.into(),
+            real: real.into(),
+            parent: parent.cloned(),
+            children: RefCell::default(),
+            own,
+            stat,
+            link: target.link,
+            passed: target.passed,
+            watch: Cell::new(watch),
+            trusted: watch.is_some(),
+            valid: Cell::new(alive),
+            checked_ms: Cell::new(now_ms),
+            access: RefCell::default(),
+        });
+        if let Some(watch) = watch {
+            self.watches.attach_folder(watch, &folder);
+        }
+        self.watches.depend(&folder.passed, &Dependent::Folder(Rc::downgrade(&folder)));
+        if alive && key.len() <= LONGEST_KEY {
+            if let Some(old) = self.folders.get(key).cloned() {
+                self.drop_folder(&old);
+            }
+            self.keep_folder(&folder);
+        } else {
+            folder.valid.set(false);
+            self.watches.detach_folder(&folder);
+        }
+        folder
+    }
+
+    /// Makes an entry for the last component of a walk.
+    fn leaf(
+        &mut self,
+        folder: &Rc<Folder>,
+        key: &[u8],
+        own: Result<Stat, i32>,
+        target: Target,
+        now_ms: u64,
+    ) -> Rc<Found> {
+        let kind = match target.stat {
+            Ok(stat) if stat.is_file() => Kind::File,
+            Ok(_) => Kind::Other,
+            Err(ENOENT | ENOTDIR) => Kind::Absent,
+            Err(error) => Kind::Denied(error),
+        };
+        let stat = target.stat.unwrap_or(NOTHING);
+        // A link may lead to a file system that another machine writes to.
+        let local = stat.device == folder.stat.device
+            || target.stat.is_err()
+            || target.real.as_ref().is_none_or(|real| self.is_local(stat.device, real));
+        let mut found = Found {
+            path: key.into(),
+            kind,
+            folder: Rc::clone(folder),
+            own,
+            stat,
+            link: target.link,
+            passed: target.passed,
+            real: target.real,
+            file_watch: Cell::new(None),
+            trusted: folder.trusted && target.watched && local,
+            valid: Cell::new(true),
+            used: Cell::new(false),
+            checked_ms: Cell::new(folder.checked_ms.get().min(now_ms)),
+            slot: Cell::new(None),
+            held: RefCell::default(),
+        };
+        if kind == Kind::File && stat.links > 1 && found.trusted {
+            found = self.watch_inode(found);
+        }
+        self.register(found)
+    }
+
+    /// Watches the inode of a file with several names; without a watch it is not trusted.
+    fn watch_inode(&mut self, found: Found) -> Found {
+        let real = found.real_path();
+        let watch = self.watches.watch_file(&real).ok();
+        // What changed between lstat and the watch was not told.
+        let same = open::lstat(&real).is_ok_and(|stat| stat == found.stat);
+        found.file_watch.set(watch);
+        Found { trusted: watch.is_some() && same, ..found }
+    }
+
+    /// The entry of a folder itself.
+    fn directory(&mut self, folder: &Rc<Folder>, now_ms: u64) -> Rc<Found> {
+        if let Some(found) = self.founds.get(&folder.path).cloned()
+            && Rc::ptr_eq(&found.folder, folder)
+            && self.is_current(&found, now_ms)
+        {
+            found.used.set(true);
+            return found;
+        }
+        self.register(Found {
+            path: folder.path.clone(),
+            kind: Kind::Directory,
+            folder: Rc::clone(folder),
+            own: Ok(folder.own),
+            stat: folder.stat,
+            link: None,
+            passed: Box::new([]),
+            real: None,
+            file_watch: Cell::new(None),
+            trusted: folder.trusted,
+            valid: Cell::new(true),
+            used: Cell::new(false),
+            checked_ms: Cell::new(folder.checked_ms.get().min(now_ms)),
+            slot: Cell::new(None),
+            held: RefCell::default(),
+        })
+    }
+
+    /// Keeps an entry, unless its folder is void already or its path too long.
+    fn register(&mut self, found: Found) -> Rc<Found> {
+        let found = Rc::new(found);
+        self.watches.attach_found(&found);
+        if found.folder.valid.get() && found.path.len() <= LONGEST_KEY {
+            self.keep(&found);
+        } else {
+            self.forget(&found);
+        }
+        found
+    }
+
+    fn is_local(&mut self, device: u64, real: &[u8]) -> bool {
+        *self.local.entry(device).or_insert_with(|| open::is_local(real).unwrap_or(false))
+    }
+}
+
+impl Target {
+    fn absent(error: i32) -> Self {
+        let passed = Box::new([]);
+        Self { stat: Err(error), link: None, passed, real: None, watched: true }
+    }
+}
+
+impl crate::folder::Access {
+    /// Whether the file of that name in the folder is what it was.
+    fn is_same(&self, folder: &Folder) -> bool {
+        !self.racy
+            && is_same(&self.own, &open::lstat(&join(&folder.real, &self.name)).map_err(errno))
+            && all_same(&self.passed)
+    }
+}
+
+/// Where the next component of a path begins and ends, slashes skipped.
+fn next_component(path: &[u8], at: usize) -> Option<(usize, usize)> {
+    let rest = path.get(at..)?;
+    let start = at + rest.iter().position(|byte| *byte != b'/')?;
+    let length = path.get(start..)?.iter().position(|byte| *byte == b'/');
+    Some((start, length.map_or(path.len(), |length| start + length)))
+}

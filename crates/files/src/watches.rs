@@ -1,0 +1,187 @@
+//! Which watch of the kernel stands for which folders and files of the cache. Folders come in
+//! before they are read, numbers of watches go out; it never looks at a file itself.
+//!
+//! A folder's watch tells of the names in it, so an entry needs no watch of its own: its folder
+//! and its name lead to it. Two cases need more: what a symbolic link passed on its way, and
+//! files with several hard links, whose inode is watched.
+
+use crate::folder::Folder;
+use crate::found::Found;
+use crate::resolve::Passed;
+use evenkeel_sys::inotify::{Breadth, Inotify};
+use std::collections::HashMap;
+use std::io;
+use std::rc::{Rc, Weak};
+
+/// What is void when something changes that a link led through.
+#[derive(Clone, Debug)]
+pub(crate) enum Dependent {
+    Folder(Weak<Folder>),
+    Found(Weak<Found>),
+}
+
+impl Dependent {
+    fn is(&self, address: *const ()) -> bool {
+        match self {
+            Dependent::Folder(folder) => folder.as_ptr().cast() == address,
+            Dependent::Found(found) => found.as_ptr().cast() == address,
+        }
+    }
+}
+
+/// One watch and what hangs on it.
+#[derive(Debug, Default)]
+struct Watch {
+    folders: Vec<Weak<Folder>>,
+    files: Vec<Weak<Found>>,
+    through: HashMap<Box<[u8]>, Vec<Dependent>>,
+    contents: bool,
+}
+
+/// All watches of a thread; none where the kernel cannot tell of changes.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    pub(crate) inotify: Option<Inotify>,
+    table: HashMap<i32, Watch, foldhash::fast::RandomState>,
+}
+
+impl Watches {
+    pub(crate) fn new(inotify: Option<Inotify>) -> Self {
+        Self { inotify, table: HashMap::default() }
+    }
+
+    /// Watches a folder before it is read. Errors: see [`Inotify::watch_folder`]; Unsupported
+    /// without inotify.
+    pub(crate) fn watch_folder(&mut self, real: &[u8], breadth: Breadth) -> io::Result<i32> {
+        let inotify = self.inotify.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let number = inotify.watch_folder(real, breadth)?;
+        self.table.entry(number).or_default().contents |= breadth == Breadth::Contents;
+        Ok(number)
+    }
+
+    /// Has changed contents told too; says whether that is new. Errors as before.
+    pub(crate) fn widen(&mut self, number: i32, real: &[u8]) -> io::Result<bool> {
+        if self.table.get(&number).is_some_and(|watch| watch.contents) {
+            return Ok(false);
+        }
+        // Another number means that another folder stands at the path by now.
+        match self.watch_folder(real, Breadth::Contents)? {
+            same if same == number => Ok(true),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Hangs a folder on its watch.
+    pub(crate) fn attach_folder(&mut self, number: i32, folder: &Rc<Folder>) {
+        self.table.entry(number).or_default().folders.push(Rc::downgrade(folder));
+    }
+
+    /// Watches the inode of a file that has several names. Errors as before.
+    pub(crate) fn watch_file(&mut self, real: &[u8]) -> io::Result<i32> {
+        let inotify = self.inotify.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let number = inotify.watch_file(real)?;
+        self.table.entry(number).or_default();
+        Ok(number)
+    }
+
+    /// Hangs an entry on its watches.
+    pub(crate) fn attach_found(&mut self, found: &Rc<Found>) {
+        self.depend(&found.passed, &Dependent::Found(Rc::downgrade(found)));
+        if let Some(number) = found.file_watch.get() {
+            self.table.entry(number).or_default().files.push(Rc::downgrade(found));
+        }
+    }
+
+    /// Has `dependent` told of changes to what a link passed.
+    pub(crate) fn depend(&mut self, passed: &[Passed], dependent: &Dependent) {
+        for step in passed {
+            let Some(number) = step.watch else { continue };
+            let watch = self.table.entry(number).or_default();
+            watch.through.entry(step.name().into()).or_default().push(dependent.clone());
+        }
+    }
+
+    /// Takes a folder off its watch.
+    pub(crate) fn detach_folder(&mut self, folder: &Folder) {
+        let address = std::ptr::from_ref(folder);
+        self.release(&folder.passed, address.cast());
+        for access in folder.access.take() {
+            self.release(&access.passed, address.cast());
+        }
+        let Some(number) = folder.watch.take() else { return };
+        if let Some(watch) = self.table.get_mut(&number) {
+            watch.folders.retain(|one| one.as_ptr() != address);
+        }
+        self.end_if_idle(number);
+    }
+
+    /// Takes an entry off its watches.
+    pub(crate) fn detach_found(&mut self, found: &Found) {
+        let address = std::ptr::from_ref(found);
+        self.release(&found.passed, address.cast());
+        let Some(number) = found.file_watch.take() else { return };
+        if let Some(watch) = self.table.get_mut(&number) {
+            watch.files.retain(|one| one.as_ptr() != address);
+        }
+        self.end_if_idle(number);
+    }
+
+    fn release(&mut self, passed: &[Passed], address: *const ()) {
+        for step in passed {
+            let Some(number) = step.watch else { continue };
+            if let Some(watch) = self.table.get_mut(&number)
+                && let Some(list) = watch.through.get_mut(step.name())
+            {
+                list.retain(|one| !one.is(address));
+                if list.is_empty() {
+                    watch.through.remove(step.name());
+                }
+            }
+            self.end_if_idle(number);
+        }
+    }
+
+    fn end_if_idle(&mut self, number: i32) {
+        let idle = |watch: &Watch| {
+            watch.folders.is_empty() && watch.files.is_empty() && watch.through.is_empty()
+        };
+        if self.table.get(&number).is_some_and(idle) {
+            self.table.remove(&number);
+            if let Some(inotify) = &self.inotify {
+                inotify.unwatch(number);
+            }
+        }
+    }
+
+    /// The folders that hang on a watch.
+    pub(crate) fn folders(&self, number: i32) -> Vec<Rc<Folder>> {
+        let list = self.table.get(&number).map(|watch| watch.folders.as_slice());
+        list.unwrap_or_default().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The entries that hang on the watch of an inode.
+    pub(crate) fn files(&self, number: i32) -> Vec<Rc<Found>> {
+        let list = self.table.get(&number).map(|watch| watch.files.as_slice());
+        list.unwrap_or_default().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What hangs on that name through links; on every name where none is given.
+    pub(crate) fn dependents(&self, number: i32, name: Option<&[u8]>) -> Vec<Dependent> {
+        let Some(watch) = self.table.get(&number) else { return Vec::new() };
+        match name {
+            Some(name) => watch.through.get(name).cloned().unwrap_or_default(),
+            None => watch.through.values().flatten().cloned().collect(),
+        }
+    }
+
+    /// Forgets a watch that the kernel has ended.
+    pub(crate) fn ended(&mut self, number: i32) {
+        self.table.remove(&number);
+    }
+
+    /// How many watches there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+}

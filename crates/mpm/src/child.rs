@@ -1,0 +1,192 @@
+//! What a child is given when it starts to serve: its listening sockets, its lines of the
+//! scoreboard, its log buffers and the channel on which the parent commands it. The parent makes
+//! it, the serving function owns it; it is the whole of what the two share.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_scoreboard::{ChildLine, Counter, LineBuffers, Scoreboard, Slots};
+use evenkeel_sys::channel::{Channel, Received};
+
+use crate::limits::Limits;
+use crate::settings::Settings;
+
+/// A serving process, from its own point of view.
+pub struct Child {
+    /// The index of its lines in the scoreboard.
+    pub index: usize,
+    /// The number of the configuration that it serves, 0 for the first.
+    pub generation: u32,
+    /// How many requests it may work on at once.
+    pub credits: usize,
+    /// The sockets to accept from. Dropping them leaves the sockets listening as long as the
+    /// parent or a sibling holds them.
+    pub listeners: Vec<Listener>,
+    /// Commands from the parent, and its end.
+    pub control: Control,
+    /// The scoreboard as a whole, for whoever shows it.
+    pub board: Scoreboard,
+    /// The counters that this child writes.
+    pub line: ChildLine,
+    /// A line for each request in progress.
+    pub slots: Slots,
+    /// The log buffers, as many as the settings ask for.
+    pub buffers: LineBuffers,
+    /// What was configured.
+    pub settings: Arc<Settings>,
+    /// What the limits come to.
+    pub limits: Limits,
+}
+
+/// One listening socket.
+pub struct Listener {
+    /// The socket: non-blocking, listening.
+    pub socket: OwnedFd,
+    /// The address that it is bound to.
+    pub address: SocketAddr,
+    /// The protocol of the Listen line, in lower case: `http` or `https` where none was given.
+    pub protocol: Arc<str>,
+    /// Whether connections wait in the kernel until they have sent something.
+    pub deferred: bool,
+}
+
+/// What the parent tells a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Accept (again).
+    Run,
+    /// Accept nothing until told otherwise, and close connections as they are answered.
+    Park,
+    /// Leave the listening sockets; answer what is in progress and the next request of each open
+    /// connection with `Connection: close`; then return from the serving function.
+    Drain,
+    /// Leave the listening sockets, finish the requests in progress, close idle connections, then
+    /// return. What is not done in time is ended by the parent.
+    Exit,
+    /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays
+    /// readable for ever: stop watching it.
+    Orphaned,
+}
+
+/// What a child tells the parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// It serves.
+    Ready,
+    /// Someone sent it SIGTERM: it wants to be told to drain.
+    EndAsked,
+}
+
+/// The child's end of the channel to its parent.
+pub struct Control {
+    channel: Channel,
+    line: ChildLine,
+    orphaned: AtomicBool,
+    // In one-process mode there is no parent; the handler of signals writes commands here.
+    _other_end: Option<Channel>,
+}
+
+impl Command {
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Self::Run => b'r',
+            Self::Park => b'p',
+            Self::Drain => b'd',
+            Self::Exit => b'x',
+            Self::Orphaned => b'o',
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Run, Self::Park, Self::Drain, Self::Exit]
+            .into_iter()
+            .find(|command| command.byte() == byte)
+    }
+}
+
+impl Report {
+    pub(crate) fn byte(self) -> u8 {
+        match self {
+            Self::Ready => b'R',
+            Self::EndAsked => b'E',
+        }
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Ready, Self::EndAsked].into_iter().find(|report| report.byte() == byte)
+    }
+}
+
+impl Control {
+    pub(crate) fn new(channel: Channel, line: ChildLine, other_end: Option<Channel>) -> Self {
+        Self { channel, line, orphaned: AtomicBool::new(false), _other_end: other_end }
+    }
+
+    /// The next command, without waiting; the descriptor is readable when there is one. The death
+    /// of the parent is told once.
+    #[must_use]
+    pub fn next(&self) -> Option<Command> {
+        loop {
+            match self.channel.receive() {
+                Received::Byte(byte) => {
+                    if let Some(command) = Command::from_byte(byte) {
+                        return Some(command);
+                    }
+                }
+                Received::Empty => return None,
+                Received::Closed => {
+                    let told = self.orphaned.swap(true, Ordering::Relaxed);
+                    return (!told).then_some(Command::Orphaned);
+                }
+            }
+        }
+    }
+
+    /// Tells the parent that this child serves. To be called once, when its threads accept: a
+    /// reload waits for it.
+    pub fn ready(&self) {
+        self.line.set(Counter::Ready, 1);
+        // A parent that is gone is noticed as the end of the channel.
+        let _ = self.channel.send(Report::Ready.byte());
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl AsRawFd for Control {
+    fn as_raw_fd(&self) -> RawFd {
+        self.channel.as_fd().as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_scoreboard::Layout;
+
+    #[test]
+    fn commands_arrive_in_order_and_the_parents_death_once() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        let (parent, child) = Channel::pair().unwrap();
+        let control = Control::new(child, line, None);
+        for command in [Command::Park, Command::Run, Command::Drain, Command::Exit] {
+            parent.send(command.byte()).unwrap();
+        }
+        parent.send(b'?').unwrap();
+        let got: Vec<Command> = std::iter::from_fn(|| control.next()).collect();
+        assert_eq!(got, [Command::Park, Command::Run, Command::Drain, Command::Exit]);
+        control.ready();
+        assert_eq!(parent.receive(), Received::Byte(Report::Ready.byte()));
+        assert_eq!(line.read(Counter::Ready), 1);
+        drop(parent);
+        assert_eq!(control.next(), Some(Command::Orphaned));
+        assert_eq!(control.next(), None);
+    }
+}

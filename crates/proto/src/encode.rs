@@ -1,0 +1,359 @@
+//! The head of a response and the framing of its body: a response and what was decided about the
+//! connection come in, bytes are appended to a buffer (Apache: http_filters.c,
+//! `ap_http_header_filter`, whose order of the lines this keeps). It sends nothing.
+
+use crate::state::Persistence;
+use evenkeel_message::{Body, Fields, Response, Status, Version, trim};
+use memchr::memchr2;
+use std::io::Write as _;
+
+/// The interim response that asks for the body (RFC 9110, section 15.2.1).
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How the end of a response's body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// There is no body, and nothing says how long one would be.
+    Nothing,
+    /// Content-Length. For HEAD it is that of the body that GET would send.
+    Exact(u64),
+    /// Transfer-Encoding: chunked.
+    Chunked,
+    /// By the end of the connection.
+    UntilClose,
+}
+
+/// Chooses how the end of the body is told to a client of that version.
+#[must_use]
+pub fn transfer(response: &Response, version: Version, is_head: bool) -> Transfer {
+    if response.status.is_bodiless() {
+        return Transfer::Nothing;
+    }
+    match (response.body.length(), version) {
+        // What answers HEAD need not make the body: a length that it gives is taken, and none is
+        // told for an empty one, as in Apache (HttpContentLengthHeadZero Off).
+        (Some(0), _) if is_head => {
+            stated_length(response).map_or(Transfer::Nothing, Transfer::Exact)
+        }
+        (Some(length), _) => Transfer::Exact(length),
+        (None, _) if is_head => Transfer::Nothing,
+        (None, Version::Http11) => Transfer::Chunked,
+        (None, _) => Transfer::UntilClose,
+    }
+}
+
+fn stated_length(response: &Response) -> Option<u64> {
+    if !matches!(response.body, Body::Empty) {
+        return None;
+    }
+    let text = response.fields.first("Content-Length")?;
+    std::str::from_utf8(trim(text)).ok()?.parse().ok().filter(|length| *length > 0)
+}
+
+/// What the head of a response tells beside the response's own fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The date, see [`crate::http_date`].
+    pub date: &'a [u8; 29],
+    /// The Server field's value; empty for no such field.
+    pub server: &'a [u8],
+    /// How the body's end is told.
+    pub transfer: Transfer,
+    /// What is told about the connection.
+    pub persistence: Persistence,
+    /// Whether Date and Server of the response stand, because another server made it.
+    pub proxied: bool,
+}
+
+/// Where a field belongs in the order of lines.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Among the others, in their order.
+    Middle,
+    /// Date or Server: written by us, or first.
+    Origin,
+    /// Written by us: framing and Keep-Alive.
+    Ours,
+    Connection,
+    Type,
+    Language,
+}
+
+fn place(name: &[u8]) -> Place {
+    let is = |text: &[u8]| name.eq_ignore_ascii_case(text);
+    match name.len() {
+        4 if is(b"Date") => Place::Origin,
+        6 if is(b"Server") => Place::Origin,
+        10 if is(b"Connection") => Place::Connection,
+        10 if is(b"Keep-Alive") => Place::Ours,
+        12 if is(b"Content-Type") => Place::Type,
+        14 if is(b"Content-Length") => Place::Ours,
+        16 if is(b"Content-Language") => Place::Language,
+        17 if is(b"Transfer-Encoding") => Place::Ours,
+        _ => Place::Middle,
+    }
+}
+
+/// Appends the head: status line, Date, Server, the response's fields, framing, what is told
+/// about the connection, and the type of the content. A field that holds a line end is left out,
+/// so that no value can split the response.
+pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    write_status(out, response);
+    write_origin(out, response, head);
+    let has_content = !response.status.is_bodiless();
+    let (mut media_type, mut language, mut connection) = (None, None, false);
+    for (name, line) in response.always.lines().chain(response.fields.lines()) {
+        let inner = line.strip_suffix(b"\r\n").unwrap_or(line);
+        if memchr2(b'\r', b'\n', inner).is_some() {
+            continue;
+        }
+        match place(name) {
+            Place::Middle => out.extend_from_slice(line),
+            Place::Connection => connection = true,
+            Place::Type if has_content => media_type = Some(line),
+            Place::Language if has_content => language = Some(line),
+            Place::Origin | Place::Ours | Place::Type | Place::Language => {}
+        }
+    }
+    if let Transfer::Exact(length) = head.transfer {
+        out.extend_from_slice(b"Content-Length: ");
+        write_decimal(out, length);
+        out.extend_from_slice(b"\r\n");
+    }
+    let others = if connection { connection_values(response) } else { Vec::new() };
+    write_connection(out, &others, head.persistence);
+    if head.transfer == Transfer::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    for line in [media_type, language].into_iter().flatten() {
+        out.extend_from_slice(line);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The status with its phrase, or the response's own line if it is one for that status.
+fn write_status(out: &mut Vec<u8>, response: &Response) {
+    let status = response.status;
+    let start = out.len();
+    write_decimal(out, u64::from(status.code()));
+    let own = response.status_line.as_deref().map(str::as_bytes).filter(|line| {
+        let code = out.get(start..).unwrap_or_default();
+        line.strip_prefix(code).is_some_and(|rest| matches!(rest, [] | [b' ', ..]))
+            && !line.iter().any(u8::is_ascii_control)
+    });
+    match (own, status.reason()) {
+        (Some(line), _) => out.extend_from_slice(line.get(3..).unwrap_or_default()),
+        (None, Some(reason)) => {
+            out.push(b' ');
+            out.extend_from_slice(reason.as_bytes());
+        }
+        (None, None) => {
+            out.truncate(start);
+            out.extend_from_slice(Status::line(status).as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_origin(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
+    let own = |name: &str| if head.proxied { response.fields.first(name) } else { None };
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(own("Date").unwrap_or(head.date));
+    out.extend_from_slice(b"\r\n");
+    let server = own("Server").unwrap_or(head.server);
+    if !server.is_empty() {
+        out.extend_from_slice(b"Server: ");
+        out.extend_from_slice(server);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The options that modules put into Connection, such as `Upgrade`.
+fn connection_values(response: &Response) -> Vec<u8> {
+    let mut values = Vec::new();
+    for fields in [&response.always, &response.fields] {
+        for token in fields.tokens(b"Connection") {
+            let ours = token.eq_ignore_ascii_case(b"close")
+                || token.eq_ignore_ascii_case(b"keep-alive")
+                || memchr2(b'\r', b'\n', token).is_some();
+            if !ours {
+                values.extend_from_slice(token);
+                values.extend_from_slice(b", ");
+            }
+        }
+    }
+    values
+}
+
+/// Keep-Alive and Connection; `others` are options with a comma and space behind each.
+fn write_connection(out: &mut Vec<u8>, others: &[u8], persistence: Persistence) {
+    let option: &[u8] = match persistence {
+        Persistence::Close => b"close",
+        Persistence::Keep => b"",
+        Persistence::KeepTold { timeout_s, max } => {
+            out.extend_from_slice(b"Keep-Alive: timeout=");
+            write_decimal(out, timeout_s);
+            if let Some(max) = max {
+                out.extend_from_slice(b", max=");
+                write_decimal(out, u64::from(max));
+            }
+            out.extend_from_slice(b"\r\n");
+            b"Keep-Alive"
+        }
+    };
+    let others =
+        if option.is_empty() { others.strip_suffix(b", ").unwrap_or(others) } else { others };
+    if option.is_empty() && others.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b"Connection: ");
+    out.extend_from_slice(others);
+    out.extend_from_slice(option);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a number without allocating.
+fn write_decimal(out: &mut Vec<u8>, number: u64) {
+    let (mut digits, mut at, mut rest) = ([0_u8; 20], 20, number);
+    loop {
+        at -= 1;
+        if let Some(digit) = digits.get_mut(at) {
+            *digit = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
+        if rest == 0 || at == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+}
+
+/// Appends the line before a chunk of so many bytes; the data and a line end follow it. A chunk
+/// of no bytes would end the body: it is not to be written.
+pub fn encode_chunk(out: &mut Vec<u8>, length: usize) {
+    // Writing into a vector cannot fail.
+    let _ = write!(out, "{length:x}\r\n");
+}
+
+/// Appends the end of a body in chunks, with trailer fields.
+pub fn encode_end(out: &mut Vec<u8>, trailers: &Fields) {
+    out.extend_from_slice(b"0\r\n");
+    for (_, line) in trailers.lines() {
+        let inner = line.strip_suffix(b"\r\n").unwrap_or(line);
+        if memchr2(b'\r', b'\n', inner).is_none() {
+            out.extend_from_slice(line);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn encoded(response: &Response, transfer: Transfer, persistence: Persistence) -> String {
+        let mut out = Vec::new();
+        let head = Head { date: DATE, server: b"Apache", transfer, persistence, proxied: false };
+        encode_head(&mut out, response, &head);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lines_stand_in_apaches_order() {
+        let mut response = Response::new(Status::OK);
+        response.fields.add("Content-Type", "text/html");
+        response.fields.add("Content-Language", "en");
+        response.fields.add("ETag", "\"6\"");
+        response.fields.add("Content-Length", "9");
+        response.fields.add("Server", "other");
+        response.always.add("X-Always", "1");
+        let told = Persistence::KeepTold { timeout_s: 5, max: Some(100) };
+        assert_eq!(
+            encoded(&response, Transfer::Exact(6), told),
+            "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: Apache\r\n\
+             X-Always: 1\r\nETag: \"6\"\r\nContent-Length: 6\r\n\
+             Keep-Alive: timeout=5, max=100\r\nConnection: Keep-Alive\r\n\
+             Content-Type: text/html\r\nContent-Language: en\r\n\r\n"
+        );
+        let chunked = encoded(&response, Transfer::Chunked, Persistence::Close);
+        assert!(chunked.contains(
+            "ETag: \"6\"\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nContent-Type"
+        ));
+    }
+
+    #[test]
+    fn a_response_without_content_says_nothing_of_it() {
+        let mut response = Response::new(Status::NOT_MODIFIED);
+        response.fields.add("Content-Type", "text/html");
+        response.fields.add("Content-Length", "9");
+        response.fields.add("ETag", "\"6\"");
+        let transfer = transfer(&response, Version::Http11, false);
+        let text = encoded(&response, transfer, Persistence::Keep);
+        assert!(text.ends_with("Server: Apache\r\nETag: \"6\"\r\n\r\n"), "{text}");
+    }
+
+    #[test]
+    fn no_value_splits_the_response() {
+        let mut response = Response::new(Status::OK);
+        response.fields.add("A", "b\r\nX: y");
+        response.fields.add("Connection", "Upgrade, x\ny");
+        response.status_line = Some("200 OK\r\nX: y".into());
+        let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
+        assert!(!text.contains("X: y") && text.starts_with("HTTP/1.1 200 OK\r\nDate"), "{text}");
+    }
+
+    #[test]
+    fn status_lines_and_connection_options() {
+        let mut response = Response::new(Status::new(299).unwrap());
+        response.fields.add("Connection", "Upgrade, close");
+        let text = encoded(&response, Transfer::Exact(0), Persistence::Keep);
+        assert!(text.starts_with("HTTP/1.1 299 Status 299\r\n"), "{text}");
+        assert!(text.contains("\r\nConnection: Upgrade\r\n"), "{text}");
+        response.status_line = Some("299 Foo".into());
+        let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
+        assert!(text.starts_with("HTTP/1.1 299 Foo\r\n"), "{text}");
+        assert!(text.contains("\r\nConnection: Upgrade, close\r\n"), "{text}");
+        response.status_line = Some("404 Foo".into());
+        let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
+        assert!(text.starts_with("HTTP/1.1 299 Status 299\r\n"), "{text}");
+    }
+
+    #[test]
+    fn the_end_of_the_body_is_told_as_the_client_understands_it() {
+        let mut response = Response::new(Status::OK);
+        assert_eq!(transfer(&response, Version::Http10, false), Transfer::Exact(0));
+        assert_eq!(transfer(&response, Version::Http11, true), Transfer::Nothing);
+        response.fields.set("Content-Length", "7");
+        assert_eq!(transfer(&response, Version::Http11, true), Transfer::Exact(7));
+        response.body = Body::Stream(Box::pin(Never), None);
+        assert_eq!(transfer(&response, Version::Http11, false), Transfer::Chunked);
+        assert_eq!(transfer(&response, Version::Http11, true), Transfer::Nothing);
+        assert_eq!(transfer(&response, Version::Http10, false), Transfer::UntilClose);
+        response.status = Status::NO_CONTENT;
+        assert_eq!(transfer(&response, Version::Http11, false), Transfer::Nothing);
+    }
+
+    #[test]
+    fn chunks_are_framed() {
+        let mut out = Vec::new();
+        encode_chunk(&mut out, 31);
+        let mut trailers = Fields::new();
+        trailers.add("A", "b");
+        encode_end(&mut out, &trailers);
+        assert_eq!(out, b"1f\r\n0\r\nA: b\r\n\r\n");
+    }
+
+    struct Never;
+
+    impl evenkeel_message::Source for Never {
+        fn poll_chunk(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<evenkeel_message::Chunk> {
+            std::task::Poll::Ready(None)
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Escaping of what goes out: paths into URLs, text into HTML. The bytes come in as they are and
+//! are appended to a buffer (Apache: util.c, `ap_escape_path_segment`, `ap_os_escape_path`,
+//! `ap_escape_html`).
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Bytes beside letters and digits that Apache leaves as they are in a path.
+const PATH: &[u8] = b"$-_.+!*'(),:;@&=/~";
+
+fn append_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        if byte.is_ascii_alphanumeric() || PATH.contains(byte) {
+            out.push(*byte);
+        } else {
+            let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or(b'0');
+            out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+/// Escapes a decoded path for a URL whose path it begins or continues, as in Location
+/// (`ap_escape_uri`).
+pub fn escape_uri(out: &mut Vec<u8>, path: &[u8]) {
+    append_escaped(out, path);
+}
+
+/// Escapes a decoded path that may be taken for a relative reference: `./` goes before a first
+/// segment with a colon, which would read as a scheme (`ap_os_escape_path`; RFC 3986, 4.2).
+pub fn escape_path(out: &mut Vec<u8>, path: &[u8]) {
+    let segment = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+    if segment.contains(&b':') {
+        out.extend_from_slice(b"./");
+    }
+    append_escaped(out, path);
+}
+
+/// Escapes text for an HTML page.
+pub fn escape_html(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'"' => out.extend_from_slice(b"&quot;"),
+            byte => out.push(*byte),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(escape: fn(&mut Vec<u8>, &[u8]), text: &[u8]) -> String {
+        let mut out = Vec::new();
+        escape(&mut out, text);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn paths_and_html() {
+        assert_eq!(escaped(escape_uri, b"/a b%?#\xc3\xa4;x=1"), "/a%20b%25%3f%23%c3%a4;x=1");
+        assert_eq!(escaped(escape_path, b"a:b/c"), "./a:b/c");
+        assert_eq!(escaped(escape_path, b"a/b:c"), "a/b:c");
+        assert_eq!(escaped(escape_html, b"<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+}

@@ -1,0 +1,293 @@
+//! The head of a request: the receive buffer comes in, as often as bytes are added to it, and a
+//! filled request head goes out. Each byte is looked at once, however the bytes arrive; what
+//! follows the head in the buffer is left alone.
+
+use crate::field::{self, Line};
+use crate::refusal::Refusal;
+use crate::{HttpProtocolOptions, Limits, framing, line};
+use evenkeel_message::{BodyLength, Level, RequestHead, Status, Version};
+use memchr::memchr;
+
+/// How many empty lines may stand before a request line (RFC 9112, section 2.2 asks for one;
+/// Apache allows ten).
+const EMPTY_LINES: u8 = 10;
+
+/// What became of the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// The head is whole and took so many bytes from the front of the buffer.
+    Complete(usize),
+    /// More bytes are needed.
+    Partial,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    RequestLine,
+    Fields,
+}
+
+/// Reads one head; it remembers where it stopped, so that the same buffer with more bytes behind
+/// continues there. After `Complete` it is new again.
+#[derive(Clone, Debug, Default)]
+pub struct HeadParser {
+    stage: Stage,
+    /// Where the line begins that is not yet whole.
+    start: usize,
+    /// Up to where that line was searched for its end.
+    searched: usize,
+    empty_lines: u8,
+    /// Whether a field says something about the body's length.
+    framed: bool,
+}
+
+impl HeadParser {
+    /// A parser before the first byte.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether anything but empty lines has come: what follows is a request that was begun.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.stage == Stage::Fields || self.searched > self.start
+    }
+
+    /// Whether the request line is whole, so that an answer has something to refer to.
+    #[must_use]
+    pub fn has_line(&self) -> bool {
+        self.stage == Stage::Fields
+    }
+
+    /// Reads on. `head` must be cleared before the first call for a request; on an error it holds
+    /// what was read, for the access log. The buffer must begin where it began on the last call.
+    ///
+    /// # Errors
+    /// The request is refused: its form is wrong or a limit is exceeded.
+    pub fn parse(
+        &mut self,
+        head: &mut RequestHead,
+        buffer: &[u8],
+        limits: &Limits,
+        options: &HttpProtocolOptions,
+    ) -> Result<Parsed, Refusal> {
+        if self.stage == Stage::RequestLine && !self.take_line(head, buffer, limits, options)? {
+            return Ok(Parsed::Partial);
+        }
+        if head.version == Version::Http09 {
+            return Ok(self.complete(head));
+        }
+        while let Some(text) = self.next_line(buffer) {
+            let end = self.start + text.len();
+            match field::take(&mut head.fields, text, limits, options)? {
+                Line::Field(name) => self.framed |= matches!(name, 14 | 17),
+                Line::Folded => {}
+                Line::End => {
+                    (self.start, self.searched) = (end, end);
+                    head.length = match self.framed {
+                        true => framing::body_length(head)?,
+                        false => BodyLength::None,
+                    };
+                    return Ok(self.complete(head));
+                }
+            }
+            (self.start, self.searched) = (end, end);
+        }
+        let rest = buffer.get(self.start..).unwrap_or_default();
+        // A line of the limit and one byte more still passes, and its line end is two.
+        if rest.len() > limits.field_size.saturating_add(3) {
+            return Err(field::too_long(rest));
+        }
+        Ok(Parsed::Partial)
+    }
+
+    /// What the end of the connection in the middle of a head means: a refusal where the request
+    /// line had come (Apache answers 400), else nothing that could be answered.
+    #[must_use]
+    pub fn end(&self) -> Option<Refusal> {
+        self.has_line().then(field::unreadable)
+    }
+
+    /// Reads the request line, empty lines before it skipped; false while it is not whole.
+    fn take_line(
+        &mut self,
+        head: &mut RequestHead,
+        buffer: &[u8],
+        limits: &Limits,
+        options: &HttpProtocolOptions,
+    ) -> Result<bool, Refusal> {
+        while let Some(text) = self.next_line(buffer) {
+            let end = self.start + text.len();
+            let content = text.strip_suffix(b"\n").unwrap_or(text);
+            let whole = content.strip_suffix(b"\r");
+            let content = whole.unwrap_or(content);
+            if content.len() > limits.line.saturating_add(1) {
+                return Err(line_too_long(head, content, limits));
+            }
+            if (whole.is_none() && options.strict) || memchr(0, content).is_some() {
+                head.line.extend_from_slice(content);
+                return Err(Refusal::bad(566, "request failed: malformed request line"));
+            }
+            (self.start, self.searched) = (end, end);
+            if content.is_empty() && self.empty_lines < EMPTY_LINES {
+                self.empty_lines += 1;
+                continue;
+            }
+            line::parse(head, content, options)?;
+            self.stage = Stage::Fields;
+            return Ok(true);
+        }
+        let rest = buffer.get(self.start..).unwrap_or_default();
+        if rest.len() > limits.line.saturating_add(3) {
+            return Err(line_too_long(head, rest, limits));
+        }
+        Ok(false)
+    }
+
+    /// The next line with its line feed, if it is whole.
+    fn next_line<'a>(&mut self, buffer: &'a [u8]) -> Option<&'a [u8]> {
+        match memchr(b'\n', buffer.get(self.searched..)?) {
+            Some(at) => buffer.get(self.start..self.searched + at + 1),
+            None => {
+                self.searched = buffer.len();
+                None
+            }
+        }
+    }
+
+    fn complete(&mut self, head: &mut RequestHead) -> Parsed {
+        let used = self.start;
+        head.wire_bytes = used;
+        *self = Self::default();
+        Parsed::Complete(used)
+    }
+}
+
+fn line_too_long(head: &mut RequestHead, content: &[u8], limits: &Limits) -> Refusal {
+    head.line.clear();
+    head.line.extend_from_slice(content.get(..limits.line).unwrap_or(content));
+    Refusal::new(
+        Status::URI_TOO_LONG,
+        Level::Info,
+        565,
+        format!(
+            "request failed: client's request-line exceeds LimitRequestLine (longer than {})",
+            limits.line
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn whole(bytes: &[u8]) -> (Result<Parsed, Refusal>, RequestHead) {
+        let mut head = RequestHead::default();
+        let result = HeadParser::new().parse(
+            &mut head,
+            bytes,
+            &Limits::default(),
+            &HttpProtocolOptions::default(),
+        );
+        (result, head)
+    }
+
+    /// The same bytes, shown to the parser one more at a time.
+    fn dribbled(bytes: &[u8]) -> (Result<Parsed, Refusal>, RequestHead) {
+        let (mut head, mut parser) = (RequestHead::default(), HeadParser::new());
+        for end in 0..=bytes.len() {
+            let result = parser.parse(
+                &mut head,
+                &bytes[..end],
+                &Limits::default(),
+                &HttpProtocolOptions::default(),
+            );
+            if result != Ok(Parsed::Partial) {
+                return (result, head);
+            }
+        }
+        (Ok(Parsed::Partial), head)
+    }
+
+    #[test]
+    fn a_head_is_read_and_what_follows_is_left() {
+        let text = b"\r\nPOST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET";
+        let (result, head) = whole(text);
+        assert_eq!(result, Ok(Parsed::Complete(text.len() - 6)));
+        assert_eq!(head.target(), b"/a");
+        assert_eq!(head.length, BodyLength::Exact(3));
+        assert_eq!(head.fields.first("host"), Some(&b"x"[..]));
+        assert_eq!(head.wire_bytes, text.len() - 6);
+    }
+
+    #[test]
+    fn http09_ends_with_its_line() {
+        let (result, head) = whole(b"GET /\r\nHost: a\r\n\r\n");
+        assert_eq!(result, Ok(Parsed::Complete(7)));
+        assert!(head.fields.is_empty());
+    }
+
+    #[test]
+    fn limits_hold_before_the_line_end_comes() {
+        let number = |bytes: &[u8]| whole(bytes).0.unwrap_err().notice.number;
+        assert_eq!(number(&[b'a'; 8194]), Some(565));
+        let fields = [b"GET / HTTP/1.1\r\nA: ".as_slice(), &[b'a'; 8191]].concat();
+        assert_eq!(number(&fields), Some(561));
+        let line = [b"GET /".as_slice(), &[b'a'; 8178], b" HTTP/1.1\r\n"].concat();
+        assert_eq!(number(&line), Some(565));
+        assert_eq!(whole(&line).1.line.len(), 8190);
+        assert_eq!(whole(&b"\r\n".repeat(10)).0, Ok(Parsed::Partial));
+        assert_eq!(number(&b"\r\n".repeat(11)), Some(3445));
+    }
+
+    #[test]
+    fn bare_line_feeds_and_nul_are_refused() {
+        let number = |bytes: &[u8]| whole(bytes).0.unwrap_err().notice.number;
+        assert_eq!(number(b"GET / HTTP/1.1\nHost: a\r\n\r\n"), Some(566));
+        assert_eq!(number(b"\nGET / HTTP/1.1\r\n\r\n"), Some(566));
+        assert_eq!(number(b"GET /\0 HTTP/1.1\r\n\r\n"), Some(566));
+        assert_eq!(number(b"GET / HTTP/1.1\r\nHost: a\n\r\n"), Some(567));
+        assert_eq!(number(b"GET / HTTP/1.1\r\nHost: a\r\n\n"), Some(567));
+    }
+
+    #[test]
+    fn the_end_of_the_connection_is_answered_after_the_line() {
+        let mut parser = HeadParser::new();
+        let mut head = RequestHead::default();
+        let (limits, options) = (Limits::default(), HttpProtocolOptions::default());
+        parser.parse(&mut head, b"\r\n", &limits, &options).unwrap();
+        assert!(!parser.is_started());
+        parser.parse(&mut head, b"\r\nGET", &limits, &options).unwrap();
+        assert!(parser.is_started() && parser.end().is_none());
+        parser.parse(&mut head, b"\r\nGET / HTTP/1.1\r\nHo", &limits, &options).unwrap();
+        assert_eq!(parser.end().map(|refusal| refusal.status), Some(Status::BAD_REQUEST));
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_changes_nothing(bytes in head_text()) {
+            let (one, many) = (whole(&bytes), dribbled(&bytes));
+            prop_assert_eq!(&one.0, &many.0);
+            prop_assert_eq!(one.1.line, many.1.line);
+            prop_assert_eq!(format!("{:?}", one.1.fields), format!("{:?}", many.1.fields));
+        }
+    }
+
+    /// Text near to a head: pieces that matter, in any order, and some noise.
+    fn head_text() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            Just(b"GET / HTTP/1.1\r\n".to_vec()),
+            Just(b"Host: a\r\n".to_vec()),
+            Just(b"Content-Length: 5\r\n".to_vec()),
+            Just(b"Transfer-Encoding: chunked\r\n".to_vec()),
+            Just(b" folded\r\n".to_vec()),
+            Just(b"\r\n".to_vec()),
+            Just(b"\n".to_vec()),
+            prop::collection::vec(any::<u8>(), 0..6),
+        ];
+        prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+}

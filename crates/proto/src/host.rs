@@ -1,0 +1,246 @@
+//! Whom a request is addressed to: head and target come in; host, port, raw path and query go
+//! into the request (RFC 9112, section 3.3; Apache: vhost.c, `fix_hostname` and
+//! `ap_update_vhost_from_headers`). It chooses no virtual host.
+
+use crate::HttpProtocolOptions;
+use crate::refusal::{Refusal, excerpt};
+use crate::target::{Form, Target};
+use evenkeel_message::{Request, Version};
+use memchr::memchr2;
+use std::net::Ipv6Addr;
+
+/// Fills host, port, path (as it came) and query of a request whose head is whole. A host in the
+/// target wins over the field Host and replaces it.
+///
+/// # Errors
+/// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
+pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
+    let Request { head, host, port, path, query, .. } = request;
+    host.clear();
+    *port = None;
+    let Some(target) = Target::parse(head.method, head.target()) else {
+        return Err(malformed(head.target()));
+    };
+    path.clear();
+    path.extend_from_slice(target.path);
+    *query = target.query.map(<[u8]>::to_vec);
+    let (field, second) = {
+        let mut hosts = head.fields.all(b"Host");
+        (hosts.next(), hosts.next())
+    };
+    if head.version == Version::Http11 && field.is_none_or(<[u8]>::is_empty) {
+        let text = "client sent HTTP/1.1 request without hostname (see RFC2616 section 14.23): ";
+        return Err(Refusal::bad(569, format!("{text}{}", excerpt(target.path))));
+    }
+    match target.form {
+        Form::Absolute | Form::Authority => {
+            let authority = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
+            let authority = authority.strip_suffix(b":").unwrap_or(authority);
+            // An empty host is no http URI (RFC 9110, section 4.2.1), though Apache takes it.
+            *port = split(authority, host, options.strict)?;
+            if host.is_empty() {
+                return Err(malformed(authority));
+            }
+            let authority = authority.to_vec();
+            head.fields.set("Host", authority);
+        }
+        Form::Origin | Form::Asterisk => match (field, second) {
+            (_, Some(_)) => {
+                return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
+            }
+            (Some(field), None) => *port = split(field, host, options.strict)?,
+            (None, None) => {}
+        },
+    }
+    Ok(())
+}
+
+/// Puts the name in lower case into `host`, without a dot at its end; gives the port.
+fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if text.iter().all(u8::is_ascii_digit) {
+        if strict {
+            let text = excerpt(text);
+            let text = format!("[strict] purely numeric host names not allowed: {text}");
+            return Err(Refusal::bad(2416, text));
+        }
+        host.extend_from_slice(text);
+        return Ok(None);
+    }
+    let (name, port) = port(text).ok_or_else(|| malformed(text))?;
+    host.extend(name.iter().map(u8::to_ascii_lowercase));
+    if let Some(literal) = name.strip_prefix(b"[") {
+        let literal = literal.strip_suffix(b"]").and_then(|text| std::str::from_utf8(text).ok());
+        return match literal.map(str::parse::<Ipv6Addr>) {
+            Some(Ok(_)) => Ok(port),
+            _ => Err(malformed(text)),
+        };
+    }
+    let dotted_twice = host.windows(2).any(|pair| pair == b"..");
+    if dotted_twice || memchr2(b'/', b'\\', host).is_some() {
+        return Err(malformed(text));
+    }
+    if host.last() == Some(&b'.') {
+        host.pop();
+    }
+    if strict && !is_strict_name(host) {
+        return Err(malformed(text));
+    }
+    Ok(port)
+}
+
+/// Name and port; the port is cut off only where it is a number (APR: `apr_parse_addr_port`).
+fn port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = text.split_at_checked(text.len() - digits)?;
+    let name = match before.strip_suffix(b":") {
+        Some(name) if digits > 0 => name,
+        _ => return Some((text, None)),
+    };
+    let number = number.iter().try_fold(0_u16, |port, digit| {
+        port.checked_mul(10)?.checked_add(u16::from(digit.checked_sub(b'0')?))
+    })?;
+    (number > 0 && !name.is_empty()).then_some((name, Some(number)))
+}
+
+/// A dotted quad without leading zeros, or letters, digits, `-` and `_` in labels of which the
+/// last begins with a letter (RFC 1123, section 2.1; Apache: `strict_hostname_check`).
+fn is_strict_name(name: &[u8]) -> bool {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.is_empty() || !name.iter().all(allowed) {
+        return false;
+    }
+    let mut labels = name.split(|byte| *byte == b'.');
+    if name.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') {
+        return labels.clone().count() == 4
+            && labels
+                .all(|label| !label.is_empty() && (label.len() == 1 || !label.starts_with(b"0")));
+    }
+    match labels.next_back() {
+        Some(last) if last.len() < name.len() => last.first().is_some_and(u8::is_ascii_alphabetic),
+        _ => true,
+    }
+}
+
+fn malformed(text: &[u8]) -> Refusal {
+    Refusal::bad(550, format!("Client sent malformed Host header: {}", excerpt(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HeadParser, Limits, Parsed};
+    use evenkeel_message::{Peer, RequestHead};
+
+    fn addressed(text: &str, strict: bool) -> Result<Request, Option<u16>> {
+        let options = HttpProtocolOptions { strict, ..HttpProtocolOptions::default() };
+        let mut head = RequestHead::default();
+        let parsed =
+            HeadParser::new().parse(&mut head, text.as_bytes(), &Limits::default(), &options);
+        assert!(matches!(parsed, Ok(Parsed::Complete(_))), "{text}: {parsed:?}");
+        let end = "127.0.0.1:80".parse().unwrap();
+        let mut request = Request::new(head, Peer { client: end, local: end }, 0);
+        address(&mut request, &options).map_err(|refusal| refusal.notice.number)?;
+        Ok(request)
+    }
+
+    fn host(value: &str, strict: bool) -> Result<(String, Option<u16>), Option<u16>> {
+        let request = addressed(&format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n"), strict)?;
+        Ok((String::from_utf8(request.host).unwrap(), request.port))
+    }
+
+    /// Outcomes of Apache 2.4.71 under Strict.
+    #[test]
+    fn strict_host_names() {
+        for good in [
+            "a",
+            "a_b",
+            "-a",
+            ".a",
+            "[::1]",
+            "[::ffff:1.2.3.4]",
+            "1.2.3.4",
+            "1.2.3.4.",
+            "256.1.1.1",
+            "a1",
+            "1a",
+            "a.b1",
+            "-1",
+            "_1",
+        ] {
+            assert!(host(good, true).is_ok(), "{good}");
+        }
+        assert_eq!(host("A.B.:080", true), Ok(("a.b".into(), Some(80))));
+        assert_eq!(host("[::1]:80", true), Ok(("[::1]".into(), Some(80))));
+        for bad in [
+            "a:",
+            "a:x",
+            "a:0",
+            "a:65536",
+            "a b",
+            "a/b",
+            "a%20",
+            "a..b",
+            "[::1]x",
+            "::1",
+            "[gg]",
+            "u@a",
+            "a,b",
+            "1.2.3",
+            "a:-1",
+            "[fe80::1%25eth0]",
+            "a*",
+            "~",
+            ".",
+            "..",
+            "a:80:80",
+            "0x7f.1",
+            "a.1b",
+            "a.-b",
+            "80:80",
+            ":80",
+            ":",
+            "1.2.3.04",
+            ".1.2.3",
+            "[::1",
+            "[]",
+            "[:]",
+            "[1:2]",
+            "[::1]:",
+            "\u{e4}",
+        ] {
+            assert_eq!(host(bad, true), Err(Some(550)), "{bad}");
+        }
+        assert_eq!(host("80", true), Err(Some(2416)));
+        assert_eq!(host("", true), Err(Some(569)));
+    }
+
+    #[test]
+    fn unsafe_host_names() {
+        for good in ["a b", "a*", "u@a", "80", "a:", "1.2.3", "a.1b", "."] {
+            assert!(host(good, false).is_ok(), "{good}");
+        }
+        for bad in ["a/b", "a..b", "a:0", "a\\b", "[::1", ":80"] {
+            assert_eq!(host(bad, false), Err(Some(550)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_target_wins_over_the_field() {
+        let request =
+            addressed("GET http://B:8080/x?q HTTP/1.1\r\nHost: a b\r\n\r\n", true).unwrap();
+        assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(8080)));
+        assert_eq!(request.head.fields.first("host"), Some(&b"B:8080"[..]));
+        assert_eq!((&request.path[..], request.query.as_deref()), (&b"/x"[..], Some(&b"q"[..])));
+        assert_eq!(addressed("GET http://a/ HTTP/1.1\r\n\r\n", true).err(), Some(Some(569)));
+        assert_eq!(
+            addressed("GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", true).err(),
+            Some(Some(550))
+        );
+        assert!(addressed("GET / HTTP/1.0\r\n\r\n", true).unwrap().host.is_empty());
+        let two = "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n";
+        assert_eq!(addressed(two, true).err(), Some(Some(550)));
+    }
+}

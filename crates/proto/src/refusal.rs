@@ -1,0 +1,43 @@
+//! Why a request is not served: the status for the client, the notice for the administrator,
+//! and the sentence that Apache adds to the error page (its note `error-notes`).
+
+use evenkeel_message::{Level, Notice, Status};
+use std::borrow::Cow;
+
+/// A request refused for its form. After it nothing on the connection can be trusted unless the
+/// status leaves the connection open ([`Status::drops_connection`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What to answer.
+    pub status: Status,
+    /// What to log.
+    pub notice: Notice,
+    /// A sentence of HTML for the error page; empty for most.
+    pub detail: &'static str,
+}
+
+impl Refusal {
+    /// A 400 with a notice of Apache's core at level debug, as most of them are.
+    pub(crate) fn bad(number: u16, text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Status::BAD_REQUEST, Level::Debug, number, text)
+    }
+
+    pub(crate) fn new(
+        status: Status,
+        level: Level,
+        number: u16,
+        text: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { status, notice: Notice::new("core", level, number, text), detail: "" }
+    }
+
+    pub(crate) fn with_detail(mut self, detail: &'static str) -> Self {
+        self.detail = detail;
+        self
+    }
+}
+
+/// As much of a client's bytes as a notice quotes: 80 (Apache: `LOG_NAME_MAX_LEN`).
+pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes.get(..80).unwrap_or(bytes))
+}

@@ -1,0 +1,179 @@
+//! The request target: its text comes in, host, port, path and query go out, borrowed from it
+//! (RFC 9112, section 3.2). Nothing is decoded here; that is `uri`'s task.
+
+use crate::refusal::{Refusal, excerpt};
+use evenkeel_message::Method;
+use memchr::{memchr, memchr2};
+
+/// The four forms of a request target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `/path?query`.
+    Origin,
+    /// `http://host:port/path?query`.
+    Absolute,
+    /// `host:port`, for CONNECT.
+    Authority,
+    /// `*`, for OPTIONS.
+    Asterisk,
+}
+
+/// A request target taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its form.
+    pub form: Form,
+    /// Scheme of the absolute form.
+    pub scheme: &'a [u8],
+    /// Host and port as they came, for the absolute and the authority form.
+    pub authority: &'a [u8],
+    /// Path as it came, not decoded; `/` where there is none.
+    pub path: &'a [u8],
+    /// Query without its question mark.
+    pub query: Option<&'a [u8]>,
+}
+
+impl<'a> Target<'a> {
+    /// Takes a target apart; none where it has none of the four forms.
+    #[must_use]
+    pub fn parse(method: Method, text: &'a [u8]) -> Option<Self> {
+        let empty =
+            Target { form: Form::Origin, scheme: b"", authority: b"", path: b"", query: None };
+        if method == Method::Connect {
+            let authority = authority_form(text)?;
+            return Some(Target { form: Form::Authority, authority, ..empty });
+        }
+        match text {
+            [b'/' | b'?', ..] => {
+                let (path, query) = split(text);
+                Some(Target { path, query, ..empty })
+            }
+            b"*" if method == Method::Options => {
+                Some(Target { form: Form::Asterisk, path: text, ..empty })
+            }
+            _ => absolute_form(text),
+        }
+    }
+}
+
+/// Path and query; what a fragment adds is left off (only Unsafe lets one come here).
+fn split(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let text = match memchr(b'#', text) {
+        Some(end) => text.get(..end).unwrap_or_default(),
+        None => text,
+    };
+    let (path, query) = match memchr(b'?', text) {
+        Some(mark) => (text.get(..mark).unwrap_or_default(), text.get(mark + 1..)),
+        None => (text, None),
+    };
+    (if path.is_empty() { b"/" } else { path }, query)
+}
+
+fn absolute_form(text: &[u8]) -> Option<Target<'_>> {
+    let colon = memchr(b':', text)?;
+    let (scheme, rest) = text.split_at_checked(colon)?;
+    let valid = scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'));
+    let rest = rest.strip_prefix(b"://").filter(|_| valid)?;
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at_checked(end)?;
+    let host_and_port = authority.rsplit(|byte| *byte == b'@').next().unwrap_or_default();
+    if !has_valid_port(host_and_port) {
+        return None;
+    }
+    let (path, query) = split(rest);
+    Some(Target { form: Form::Absolute, scheme, authority, path, query })
+}
+
+/// `host:port`, the port required (RFC 9110, section 9.3.6).
+fn authority_form(text: &[u8]) -> Option<&[u8]> {
+    let colon = text.iter().rposition(|byte| *byte == b':')?;
+    let port = text.get(colon + 1..)?;
+    let digits = !port.is_empty() && port.iter().all(u8::is_ascii_digit);
+    (digits && memchr2(b'/', b'@', text).is_none()).then_some(text)
+}
+
+/// Whether what stands behind the host's colon is a number or nothing.
+fn has_valid_port(text: &[u8]) -> bool {
+    let after_host = match text {
+        [b'[', rest @ ..] => match memchr(b']', rest) {
+            Some(end) => rest.get(end + 1..).unwrap_or_default(),
+            None => return false,
+        },
+        _ => match memchr(b':', text) {
+            Some(colon) => text.get(colon..).unwrap_or_default(),
+            None => return true,
+        },
+    };
+    match after_host {
+        [] => true,
+        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
+/// Refuses a target that cannot be taken apart, as soon as the request line is there (Apache:
+/// protocol.c's checks behind `ap_parse_uri`).
+pub(crate) fn check(method: Method, text: &[u8], strict: bool) -> Result<(), Refusal> {
+    let Some(target) = Target::parse(method, text) else {
+        return Err(Refusal::bad(
+            3450,
+            format!("HTTP Request Line; Unable to parse URI: '{}'", excerpt(text)),
+        ));
+    };
+    if strict && memchr(b'#', text).is_some() {
+        return Err(Refusal::bad(2421, "HTTP Request Line; URI must not contain a fragment"));
+    }
+    if strict && memchr(b'@', target.authority).is_some() {
+        return Err(Refusal::bad(
+            2422,
+            "HTTP Request Line; URI must not contain a username/password",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(text: &str) -> Option<(&str, &str, Option<&str>)> {
+        let text_of = |bytes| std::str::from_utf8(bytes).unwrap();
+        let target = Target::parse(Method::Get, text.as_bytes())?;
+        Some((text_of(target.authority), text_of(target.path), target.query.map(text_of)))
+    }
+
+    #[test]
+    fn forms_are_taken_apart() {
+        assert_eq!(parts("/a?b?c"), Some(("", "/a", Some("b?c"))));
+        assert_eq!(parts("?x"), Some(("", "/", Some("x"))));
+        assert_eq!(parts("http://a"), Some(("a", "/", None)));
+        assert_eq!(parts("http://u@a:1?x"), Some(("u@a:1", "/", Some("x"))));
+        assert_eq!(parts("http://[::1]:80/"), Some(("[::1]:80", "/", None)));
+        assert_eq!(parts("http://a:/"), Some(("a:", "/", None)));
+        for bad in ["foo", "*", "a:80", "http:a", "http://a:x/", "http://[::1/", "1a://b/", ""] {
+            assert_eq!(parts(bad), None, "{bad}");
+        }
+        assert_eq!(Target::parse(Method::Options, b"*").unwrap().form, Form::Asterisk);
+    }
+
+    #[test]
+    fn connect_takes_an_authority_only() {
+        for (text, good) in
+            [("a:80", true), ("[::1]:80", true), ("a", false), ("/", false), ("a:80/x", false)]
+        {
+            assert_eq!(Target::parse(Method::Connect, text.as_bytes()).is_some(), good, "{text}");
+        }
+    }
+
+    #[test]
+    fn strict_refuses_fragment_and_user() {
+        let number = |text: &[u8], strict| {
+            check(Method::Get, text, strict).err().and_then(|refusal| refusal.notice.number)
+        };
+        assert_eq!(number(b"/a#b", true), Some(2421));
+        assert_eq!(number(b"http://u@a/", true), Some(2422));
+        assert_eq!(number(b"/a#b", false), None);
+        assert_eq!(number(b"/a@b", true), None);
+    }
+}
