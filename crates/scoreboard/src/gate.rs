@@ -1,0 +1,256 @@
+//! The gate of a child: its budget of credits. A request in progress holds one; whoever finds
+//! none waits in line and is handed the next that comes back, first come, first served. While
+//! credits are left, taking and giving back are two atomic steps and no lock.
+
+use crate::child::{ChildLine, Counter};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// The credits of one child, shared by its serving threads.
+pub struct Gate {
+    free: AtomicU32,
+    /// How many stand in line, so that giving back need not look into the line.
+    waiting: AtomicUsize,
+    line: Mutex<VecDeque<Arc<Place>>>,
+    published: ChildLine,
+}
+
+/// The right to work on one request; dropping it gives it back.
+pub struct Credit(Arc<Gate>);
+
+/// A place in the line.
+struct Place(Mutex<State>);
+
+enum State {
+    Waits(Waker),
+    Granted,
+    Gone,
+}
+
+impl Gate {
+    /// A gate with `credits` credits, at least one; what is in use is published in the child's
+    /// line.
+    #[must_use]
+    pub fn new(credits: u32, published: ChildLine) -> Arc<Self> {
+        Arc::new(Self {
+            free: AtomicU32::new(credits.max(1)),
+            waiting: AtomicUsize::new(0),
+            line: Mutex::new(VecDeque::new()),
+            published,
+        })
+    }
+
+    /// A credit, if one is free and nobody waits for it.
+    #[must_use]
+    pub fn take(self: &Arc<Self>) -> Option<Credit> {
+        if self.waiting.load(SeqCst) > 0 {
+            return None;
+        }
+        self.grab()
+    }
+
+    /// A credit as soon as it is this caller's turn.
+    #[must_use]
+    pub fn wait(self: &Arc<Self>) -> Waiting {
+        Waiting { gate: Arc::clone(self), place: None }
+    }
+
+    /// How many stand in line for a credit.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(SeqCst)
+    }
+
+    fn grab(self: &Arc<Self>) -> Option<Credit> {
+        self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).ok()?;
+        self.published.add(Counter::Busy, 1);
+        Some(Credit(Arc::clone(self)))
+    }
+
+    /// A credit came back: it is free first and looked for in the line afterwards. One who
+    /// gets into line counts himself first and looks for a free credit afterwards, so that at
+    /// least one of the two sees the other.
+    fn give_back(self: &Arc<Self>) {
+        self.published.subtract(Counter::Busy, 1);
+        self.free.fetch_add(1, SeqCst);
+        if self.waiting.load(SeqCst) > 0 {
+            self.hand_out();
+        }
+    }
+
+    /// Gives free credits to those who stand at the head of the line.
+    fn hand_out(&self) {
+        let mut line = lock(&self.line);
+        while let Some(place) = line.front() {
+            let mut state = lock(&place.0);
+            if matches!(*state, State::Waits(_)) {
+                if self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_err() {
+                    return;
+                }
+                self.published.add(Counter::Busy, 1);
+                if let State::Waits(waker) = std::mem::replace(&mut *state, State::Granted) {
+                    waker.wake();
+                }
+            }
+            drop(state);
+            line.pop_front();
+            self.waiting.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+impl Drop for Credit {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+/// Waits in line for a credit. Dropping it leaves the line.
+pub struct Waiting {
+    gate: Arc<Gate>,
+    place: Option<Arc<Place>>,
+}
+
+impl Future for Waiting {
+    type Output = Credit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Credit> {
+        if self.place.is_none() {
+            if let Some(credit) = self.gate.take() {
+                return Poll::Ready(credit);
+            }
+            let place = Arc::new(Place(Mutex::new(State::Waits(context.waker().clone()))));
+            self.gate.waiting.fetch_add(1, SeqCst);
+            lock(&self.gate.line).push_back(Arc::clone(&place));
+            self.place = Some(place);
+            self.gate.hand_out();
+        }
+        let Some(place) = &self.place else { return Poll::Pending };
+        let mut state = lock(&place.0);
+        match &mut *state {
+            State::Waits(waker) => {
+                waker.clone_from(context.waker());
+                Poll::Pending
+            }
+            State::Granted | State::Gone => {
+                drop(state);
+                self.place = None;
+                Poll::Ready(Credit(Arc::clone(&self.gate)))
+            }
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let old = std::mem::replace(&mut *lock(&place.0), State::Gone);
+        match old {
+            // The credit came and nobody took it: it goes back.
+            State::Granted => drop(Credit(Arc::clone(&self.gate))),
+            // The place stays in line until it comes to the front, then it is passed over.
+            State::Waits(_) | State::Gone => self.gate.hand_out(),
+        }
+    }
+}
+
+/// A poisoned lock is as good as another here: no state is left half changed by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, Scoreboard};
+    use std::sync::atomic::{AtomicU32 as Count, Ordering};
+    use std::task::Wake;
+
+    struct Woken(Count);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn gate(credits: u32) -> Arc<Gate> {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
+        Gate::new(credits, board.child_line(0).unwrap())
+    }
+
+    fn poll(waiting: &mut Waiting, woken: &Arc<Woken>) -> Poll<Credit> {
+        let waker = Waker::from(Arc::clone(woken));
+        Pin::new(waiting).poll(&mut Context::from_waker(&waker))
+    }
+
+    #[test]
+    fn credits_end_and_come_back_in_order() {
+        let gate = gate(2);
+        let (one, two) = (gate.take().unwrap(), gate.take().unwrap());
+        assert!(gate.take().is_none());
+        let woken = Arc::new(Woken(Count::new(0)));
+        let (mut first, mut second) = (gate.wait(), gate.wait());
+        assert!(poll(&mut first, &woken).is_pending());
+        assert!(poll(&mut second, &woken).is_pending());
+        drop(one);
+        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
+        assert!(gate.take().is_none(), "nobody overtakes the line");
+        assert!(poll(&mut second, &woken).is_pending());
+        assert!(poll(&mut first, &woken).is_ready());
+        assert!(poll(&mut second, &woken).is_ready());
+        drop(two);
+        assert_eq!(gate.published.read(Counter::Busy), 0);
+        assert_eq!(gate.waiting(), 0);
+    }
+
+    #[test]
+    fn one_who_leaves_the_line_keeps_nothing() {
+        let gate = gate(1);
+        let held = gate.take().unwrap();
+        let woken = Arc::new(Woken(Count::new(0)));
+        let (mut gone, mut granted, mut last) = (gate.wait(), gate.wait(), gate.wait());
+        assert!(poll(&mut gone, &woken).is_pending());
+        assert!(poll(&mut granted, &woken).is_pending());
+        assert!(poll(&mut last, &woken).is_pending());
+        drop(gone);
+        drop(held);
+        drop(granted);
+        assert!(poll(&mut last, &woken).is_ready());
+        assert!(gate.take().is_some());
+    }
+
+    #[test]
+    fn threads_never_lose_a_credit() {
+        let gate = gate(3);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        let mut waiting = gate.wait();
+                        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+                        let mut context = Context::from_waker(&waker);
+                        while Pin::new(&mut waiting).poll(&mut context).is_pending() {
+                            std::thread::park();
+                        }
+                    }
+                });
+            }
+        });
+        let all: Vec<_> = std::iter::from_fn(|| gate.take()).collect();
+        assert_eq!(all.len(), 3);
+    }
+
+    struct Unpark(std::thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+}
