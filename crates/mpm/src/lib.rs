@@ -3,9 +3,11 @@
 //! serves is an argument; this room knows no HTTP.
 
 mod child;
+pub mod event;
 mod limits;
 mod listeners;
 mod pidfile;
+pub mod service;
 mod settings;
 
 pub use child::{Child, Command, Control, Listener};

@@ -8,6 +8,7 @@
 
 mod board;
 mod child;
+mod gate;
 mod lines;
 mod slots;
 mod snapshot;
@@ -15,6 +16,7 @@ mod state;
 
 pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
+pub use gate::{Credit, Gate, Waiting};
 pub use lines::{LineBuffers, LineWriter};
 pub use slots::{Request, SlotGuard, Slots};
 pub use snapshot::{ChildRecord, Snapshot, WorkerRecord};

@@ -19,3 +19,4 @@ pub mod process;
 pub mod shelf;
 pub mod signal;
 pub mod socket;
+pub mod watch;

@@ -160,6 +160,15 @@ impl Shelf {
         Some(Taken { socket, class: (state >> CLASS_SHIFT) as u8, memo })
     }
 
+    /// Whether the socket of a token lies and its deadline has passed at `now_ms`.
+    #[must_use]
+    pub fn is_over(&self, token: u64, now_ms: u32) -> bool {
+        let Some(slot) = self.slot(token as u32) else { return false };
+        let state = slot.state.load(Ordering::Acquire);
+        let left = slot.deadline_ms.load(Ordering::Relaxed).wrapping_sub(now_ms).cast_signed();
+        state & OCCUPIED != 0 && state >> GENERATION_SHIFT == token >> GENERATION_SHIFT && left <= 0
+    }
+
     /// Gives every lying socket of `owner` to `visit`: token, class, and the milliseconds left
     /// of its deadline at `now_ms`, negative where it is over.
     pub fn sweep(&self, owner: u8, now_ms: u32, mut visit: impl FnMut(u64, u8, i32)) {

@@ -1,0 +1,266 @@
+//! The event model: a child of a fixed number of serving threads that share its listening
+//! sockets, its shelf of idle connections and its gate. What comes in are the child's sockets
+//! and a maker of services; the threads end when the child has been told to go and its last
+//! connection has been closed. It knows no protocol.
+
+mod park;
+mod ports;
+mod thread;
+
+use crate::service::{Seat, Service};
+use crate::{Child, Command};
+use evenkeel_scoreboard::{ChildLine, Counter, Gate};
+use evenkeel_sys::epoll::Epoll;
+use evenkeel_sys::process;
+use evenkeel_sys::shelf::Shelf;
+use park::Bench;
+use ports::Ports;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+use thread::Thread;
+use tokio::runtime::{Builder, LocalOptions};
+
+/// How a child stands to its listening sockets and connections, each state further out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+enum Mode {
+    /// It accepts.
+    Run,
+    /// It accepts none and closes each connection with its next response.
+    Park,
+    /// The same, and it ends when the last connection is closed.
+    Drain,
+    /// The same, and idle connections are closed now.
+    Exit,
+}
+
+impl From<Command> for Mode {
+    fn from(command: Command) -> Self {
+        match command {
+            Command::Run => Mode::Run,
+            Command::Park => Mode::Park,
+            Command::Drain | Command::Orphaned => Mode::Drain,
+            Command::Exit => Mode::Exit,
+        }
+    }
+}
+
+/// The child's end of the channel from its parent.
+pub trait Control: AsFd {
+    /// The next command, if one is there; the end of the channel is told once.
+    fn next(&mut self) -> Option<Command>;
+
+    /// Tells the parent that the child accepts.
+    fn ready(&self);
+}
+
+impl Control for crate::Control {
+    fn next(&mut self) -> Option<Command> {
+        crate::Control::next(self)
+    }
+
+    fn ready(&self) {
+        crate::Control::ready(self);
+    }
+}
+
+/// What a child of the event model is made of.
+pub struct Setup {
+    /// Its listening sockets, non-blocking.
+    pub ports: Vec<Arc<OwnedFd>>,
+    /// The channel from the parent.
+    pub control: Box<dyn Control + Send>,
+    /// How many requests may be in progress at once.
+    pub credits: u32,
+    /// How many serving threads there are.
+    pub threads: usize,
+    /// How many connections are accepted before the child ends by itself; 0 for no bound
+    /// (MaxConnectionsPerChild).
+    pub most_connections: u64,
+    /// How many descriptors the process may have.
+    pub descriptors: usize,
+    /// How many threads a serving thread may have for work that blocks or burns.
+    pub blocking_threads: usize,
+    /// The child's line in the scoreboard.
+    pub line: ChildLine,
+}
+
+/// The most descriptors that a shelf has room for, whatever the limit of the process says.
+const MOST: usize = 1 << 22;
+
+/// What the threads of a child share.
+struct Shared {
+    mode: AtomicU8,
+    /// Open connections, resting or not.
+    connections: AtomicU32,
+    accepted: AtomicU64,
+    most_connections: u64,
+    line: ChildLine,
+    gate: Arc<Gate>,
+    shelf: Shelf,
+    sets: Vec<Set>,
+    ports: Vec<Arc<OwnedFd>>,
+}
+
+/// What the other threads see of one.
+struct Set {
+    epoll: Epoll,
+    /// Connections that are registered here, give or take a closed one that was not counted yet.
+    registered: AtomicU32,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Shared {
+    fn mode(&self) -> Mode {
+        match self.mode.load(Acquire) {
+            0 => Mode::Run,
+            1 => Mode::Park,
+            2 => Mode::Drain,
+            _ => Mode::Exit,
+        }
+    }
+
+    /// Takes up a command, unless the child is further on its way out already.
+    fn heed(&self, mode: Mode) {
+        let change = |now: u8| {
+            let leaving = now >= Mode::Drain as u8;
+            (!leaving || mode as u8 > now).then_some(mode as u8)
+        };
+        if self.mode.fetch_update(SeqCst, SeqCst, change).is_ok() {
+            self.wake_all();
+        }
+    }
+
+    fn wake_all(&self) {
+        for set in &self.sets {
+            let waker = set.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn count_accepted(&self) {
+        self.connections.fetch_add(1, Relaxed);
+        self.line.add(Counter::Connections, 1);
+        if self.most_connections == 0 {
+            return;
+        }
+        if self.accepted.fetch_add(1, Relaxed) + 1 >= self.most_connections {
+            self.heed(Mode::Drain);
+        }
+    }
+
+    fn count_closed(&self) {
+        self.line.subtract(Counter::Connections, 1);
+        let last = self.connections.fetch_sub(1, SeqCst) == 1;
+        if last && self.mode() >= Mode::Drain {
+            self.wake_all();
+        }
+    }
+
+    /// Whether the child has nothing more to do.
+    fn is_over(&self) -> bool {
+        self.mode() >= Mode::Drain && self.connections.load(SeqCst) == 0
+    }
+}
+
+/// Serves a child of the parent until it is told to go and nothing is left to do. `make` makes
+/// the service of each thread, on that thread.
+///
+/// # Errors
+/// The system's, where it denies a set, a runtime or a thread before anything is served.
+pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
+where
+    S: Service + Unpin,
+    M: Fn(Seat) -> S + Send + Sync,
+{
+    let limits = &child.limits;
+    let cores = process::usable_cores();
+    let most_children = limits.max_request_workers.div_ceil(limits.threads_per_child.max(1));
+    let setup = Setup {
+        ports: child.listeners.into_iter().map(|listener| Arc::new(listener.socket)).collect(),
+        control: Box::new(child.control),
+        credits: u32::try_from(child.credits).unwrap_or(u32::MAX),
+        threads: cores / most_children.max(1),
+        most_connections: limits.max_connections_per_child.unwrap_or(0),
+        descriptors: usize::try_from(process::raise_descriptor_limit())
+            .map_or(MOST, |n| n.min(MOST)),
+        blocking_threads: cores,
+        line: child.line,
+    };
+    serve_with(setup, make)
+}
+
+/// As [`serve`], of parts.
+///
+/// # Errors
+/// The system's, where it denies a set, a runtime or a thread before anything is served.
+pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
+where
+    S: Service + Unpin,
+    M: Fn(Seat) -> S + Send + Sync,
+{
+    let threads = setup.threads.clamp(1, usize::from(u8::MAX));
+    let sets = (0..threads).map(|_| Set::new()).collect::<io::Result<Vec<_>>>()?;
+    let shared = Arc::new(Shared {
+        mode: AtomicU8::new(Mode::Run as u8),
+        connections: AtomicU32::new(0),
+        accepted: AtomicU64::new(0),
+        most_connections: setup.most_connections,
+        line: setup.line,
+        gate: Gate::new(setup.credits, setup.line),
+        shelf: Shelf::new(setup.descriptors),
+        sets,
+        ports: setup.ports,
+    });
+    let (control, blocking) = (setup.control, setup.blocking_threads.max(1));
+    std::thread::scope(|scope| {
+        for number in 1..threads {
+            let (shared, make) = (Arc::clone(&shared), &make);
+            std::thread::Builder::new()
+                .name(format!("serve-{number}"))
+                .spawn_scoped(scope, move || run(&shared, number, None, blocking, make))?;
+        }
+        run(&shared, 0, Some(control), blocking, &make)
+    })
+}
+
+/// One serving thread from its runtime's beginning to its end.
+fn run<S, M>(
+    shared: &Arc<Shared>,
+    number: usize,
+    control: Option<Box<dyn Control + Send>>,
+    blocking: usize,
+    make: &M,
+) -> io::Result<()>
+where
+    S: Service + Unpin,
+    M: Fn(Seat) -> S,
+{
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(blocking)
+        .build_local(LocalOptions::default())?;
+    let service = make(Seat { thread: number, gate: Arc::clone(&shared.gate) });
+    let ended = runtime.block_on(async {
+        let ports = Ports::new(shared.ports.clone());
+        let bench = Bench::new(Arc::clone(shared), number);
+        Thread::new(bench, ports, control, service)?.await;
+        Ok(())
+    });
+    // Work that still blocks a pool thread must not hold the process back.
+    runtime.shutdown_background();
+    ended
+}
+
+impl Set {
+    fn new() -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        Ok(Self { epoll, registered: AtomicU32::new(0), waker: Mutex::new(None) })
+    }
+}

@@ -1,0 +1,135 @@
+//! The listening sockets as one serving thread sees them: which of them has connections
+//! waiting, and the next of these. A thread that leaves them is woken no more. Where the system
+//! is out of descriptors, accepting pauses for a moment instead of trying for ever.
+
+use super::park::{ahead_ms, now_ms};
+use evenkeel_sys::socket::{self, Socket};
+use evenkeel_sys::watch::Watch;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// How long accepting pauses where there are no descriptors.
+const PAUSE_MS: u32 = 100;
+
+/// The listening sockets of a child.
+pub(super) struct Ports {
+    ports: Vec<Port>,
+    /// Which is asked first next time.
+    turn: usize,
+    paused_until_ms: Option<u32>,
+}
+
+struct Port {
+    socket: Arc<OwnedFd>,
+    watch: Option<Watch>,
+    /// How many connections were waiting when we last looked, less those taken since.
+    expected: u32,
+}
+
+/// What accepting gave.
+pub(super) enum Accepted {
+    Connection(Socket, SocketAddr),
+    /// Somebody else was faster, or the client has gone.
+    Nothing,
+    /// The system denies it: out of descriptors or memory.
+    Denied(io::Error),
+}
+
+impl Ports {
+    pub(super) fn new(sockets: Vec<Arc<OwnedFd>>) -> Self {
+        let port = |socket| Port { socket, watch: None, expected: 0 };
+        Self { ports: sockets.into_iter().map(port).collect(), turn: 0, paused_until_ms: None }
+    }
+
+    /// Begins to watch. What waits already makes itself known at once.
+    pub(super) fn enter(&mut self) -> io::Result<()> {
+        for port in &mut self.ports {
+            if port.watch.is_none() {
+                port.watch = Some(Watch::new(&port.socket)?);
+                port.expected = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops watching; what waits is left to others.
+    pub(super) fn leave(&mut self) {
+        for port in &mut self.ports {
+            port.watch = None;
+        }
+    }
+
+    /// When accepting goes on, while it pauses.
+    pub(super) fn paused_until_ms(&self) -> Option<u32> {
+        self.paused_until_ms
+    }
+
+    /// The next port at which a connection waits; where there is none, the thread is woken as
+    /// soon as there is.
+    pub(super) fn ready(&mut self, context: &mut Context<'_>) -> Option<usize> {
+        if let Some(until) = self.paused_until_ms {
+            if ahead_ms(now_ms(), until) > 0 {
+                return None;
+            }
+            self.paused_until_ms = None;
+        }
+        let count = self.ports.len();
+        for step in 0..count {
+            let index = (self.turn + step) % count;
+            if self.ports.get_mut(index)?.is_ready(context) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Takes a connection from a port that is ready.
+    pub(super) fn accept(&mut self, index: usize) -> Accepted {
+        self.turn = index + 1;
+        let Some(port) = self.ports.get_mut(index) else { return Accepted::Nothing };
+        match socket::accept(&port.socket) {
+            Ok((socket, client)) => {
+                port.expected = port.expected.saturating_sub(1);
+                Accepted::Connection(socket, client)
+            }
+            Err(error) if is_shortage(&error) => {
+                self.paused_until_ms = Some(now_ms().wrapping_add(PAUSE_MS));
+                Accepted::Denied(error)
+            }
+            // WouldBlock: others have taken all. The rest are errors of a connection that broke
+            // while it waited (accept(2), "Error handling"): look anew.
+            Err(_) => {
+                port.expected = 0;
+                Accepted::Nothing
+            }
+        }
+    }
+}
+
+impl Port {
+    /// Whether a connection waits. The queue's length costs a tenth of an accept that fails.
+    fn is_ready(&mut self, context: &mut Context<'_>) -> bool {
+        if self.expected > 0 {
+            return self.watch.is_some();
+        }
+        let Some(watch) = &self.watch else { return false };
+        while let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) {
+            self.expected =
+                socket::accept_queue(self.socket.as_fd()).map_or(1, |queue| queue.length);
+            if self.expected > 0 {
+                return true;
+            }
+            guard.clear_ready();
+        }
+        false
+    }
+}
+
+/// Whether the system is short of something that it may have again in a moment.
+fn is_shortage(error: &io::Error) -> bool {
+    // EMFILE and ENFILE have no kind of their own; 24 and 23 on Linux, ENOBUFS 105, ENOMEM 12.
+    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
+}

@@ -1,0 +1,311 @@
+//! The event model with an echo service, on threads of the test: accepting, resting, credits,
+//! draining, expiry. The clients are blocking sockets; what can be awaited is awaited by reading.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+use evenkeel_message::Notice;
+use evenkeel_mpm::Command;
+use evenkeel_mpm::event::{self, Control, Setup};
+use evenkeel_mpm::service::{Class, Pause, Service, Turn, Verdict};
+use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate, Layout, Scoreboard};
+use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::listen;
+use evenkeel_sys::socket::Socket;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Answers a line with the number of lines before it on the connection and the line itself.
+/// `bye` closes, `block` waits in a task until the test lets it go.
+struct Echo {
+    retiring: bool,
+    pause_ms: u32,
+    blocks: mpsc::Sender<tokio::sync::oneshot::Sender<()>>,
+    gate: Arc<Gate>,
+}
+
+impl Echo {
+    fn rest(socket: Socket, count: u64, pause_ms: u32) -> Verdict {
+        let memo = [count, 0, 0, 0];
+        Verdict::Rest(socket, Pause { class: Class::KeepAlive, timeout_ms: pause_ms, memo })
+    }
+}
+
+impl Service for Echo {
+    fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Verdict {
+        assert!(hand.is_some());
+        let (mut count, hangup) = match turn {
+            Turn::Accepted { .. } => (0, false),
+            Turn::Readable { memo: [count, ..], hangup, .. } => (count, hangup),
+            Turn::Expired { memo: [count, ..], .. } => (count, false),
+        };
+        let mut buffer = [0; 1024];
+        let read = match socket.receive(&mut buffer) {
+            Ok(0) => return Verdict::Closed,
+            Ok(read) => read,
+            Err(_) if matches!(turn, Turn::Expired { .. }) => return Verdict::Closed,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Self::rest(socket, count, self.pause_ms);
+            }
+            Err(_) => return Verdict::Closed,
+        };
+        let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
+        let closing = self.retiring || text == "bye\n";
+        let answer = format!("{count} {}{text}", if closing { "last " } else { "" });
+        count += 1;
+        if text == "block\n" {
+            let (free, freed) = tokio::sync::oneshot::channel();
+            self.blocks.send(free).unwrap();
+            let (credit, pause_ms) = (hand.take(), self.pause_ms);
+            return Verdict::Work(Box::pin(async move {
+                freed.await.unwrap();
+                socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
+                drop(credit);
+                Self::rest(socket, count, pause_ms)
+            }));
+        }
+        socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
+        if closing || hangup {
+            return Verdict::Closed;
+        }
+        Self::rest(socket, count, self.pause_ms)
+    }
+
+    fn retire(&mut self, retiring: bool) {
+        self.retiring = retiring;
+    }
+
+    fn tick(&mut self) {
+        let _ = self.gate.waiting();
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        panic!("{notice:?}");
+    }
+}
+
+struct Wire(Channel);
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Control for Wire {
+    fn next(&mut self) -> Option<Command> {
+        match self.0.receive() {
+            Received::Byte(b'r') => Some(Command::Run),
+            Received::Byte(b'p') => Some(Command::Park),
+            Received::Byte(b'x') => Some(Command::Exit),
+            Received::Byte(_) => Some(Command::Drain),
+            Received::Empty | Received::Closed => None,
+        }
+    }
+
+    fn ready(&self) {}
+}
+
+struct Running {
+    address: SocketAddr,
+    wire: Channel,
+    line: ChildLine,
+    blocks: mpsc::Receiver<tokio::sync::oneshot::Sender<()>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    fn start(credits: u32, threads: usize, pause_ms: u32, most_connections: u64) -> Self {
+        let socket =
+            listen::bind("127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
+        listen::listen(&socket, 128).unwrap();
+        let address = listen::local_address(&socket).unwrap();
+        let (wire, control) = Channel::pair().unwrap();
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        let setup = Setup {
+            ports: vec![Arc::new(socket)],
+            control: Box::new(Wire(control)),
+            credits,
+            threads,
+            most_connections,
+            descriptors: 20_000,
+            blocking_threads: 1,
+            line,
+        };
+        let (sender, blocks) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let sender = std::sync::Mutex::new(sender);
+            event::serve_with(setup, |seat| Echo {
+                retiring: false,
+                pause_ms,
+                blocks: sender.lock().unwrap().clone(),
+                gate: seat.gate,
+            })
+        });
+        Self { address, wire, line, blocks, thread }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn command(&self, byte: u8) {
+        assert!(self.wire.send(byte).unwrap());
+    }
+
+    fn end(self) {
+        self.thread.join().unwrap().unwrap();
+        assert_eq!(self.line.read(Counter::Connections), 0);
+        assert_eq!(self.line.read(Counter::KeepAlive), 0);
+        assert_eq!(self.line.read(Counter::Busy), 0);
+        assert_eq!(self.line.read(Counter::Runnable), 0);
+    }
+}
+
+fn ask(stream: &mut TcpStream, text: &str) -> String {
+    stream.write_all(text.as_bytes()).unwrap();
+    hear(stream)
+}
+
+fn hear(stream: &mut TcpStream) -> String {
+    let mut buffer = [0; 1024];
+    let read = stream.read(&mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..read]).into_owned()
+}
+
+#[test]
+fn connections_rest_and_keep_their_memo() {
+    for threads in [1, 3] {
+        let running = Running::start(4, threads, 60_000, 0);
+        let mut clients: Vec<_> = (0..20).map(|_| running.connect()).collect();
+        for round in 0..5 {
+            for client in &mut clients {
+                assert_eq!(ask(client, "hi\n"), format!("{round} hi\n"));
+            }
+        }
+        assert_eq!(running.line.read(Counter::Connections), 20);
+        assert_eq!(ask(&mut clients[0], "bye\n"), "5 last bye\n");
+        assert_eq!(hear(&mut clients[0]), "");
+        drop(clients);
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn requests_beyond_the_credits_wait_in_order_and_none_is_lost() {
+    for threads in [1, 2] {
+        let running = Running::start(2, threads, 60_000, 0);
+        let mut idle: Vec<_> = (0..8).map(|_| running.connect()).collect();
+        for client in &mut idle {
+            assert_eq!(ask(client, "hi\n"), "0 hi\n");
+        }
+        let mut blocked: Vec<_> = (0..2).map(|_| running.connect()).collect();
+        let mut frees = Vec::new();
+        for client in &mut blocked {
+            client.write_all(b"block\n").unwrap();
+            frees.push(running.blocks.recv().unwrap());
+        }
+        // Every credit is taken: neither a resting connection nor a new one is served.
+        for client in &mut idle {
+            client.write_all(b"later\n").unwrap();
+        }
+        let mut fresh = running.connect();
+        fresh.write_all(b"new\n").unwrap();
+        fresh.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        assert!(fresh.read(&mut [0; 8]).is_err());
+        fresh.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        frees.pop().unwrap().send(()).unwrap();
+        for client in &mut idle {
+            assert_eq!(hear(client), "1 later\n");
+        }
+        assert_eq!(hear(&mut fresh), "0 new\n");
+        frees.pop().unwrap().send(()).unwrap();
+        for client in &mut blocked {
+            assert_eq!(hear(client), "0 block\n");
+            assert_eq!(ask(client, "on\n"), "1 on\n");
+        }
+        drop((idle, blocked, fresh));
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn what_comes_while_a_task_has_the_socket_is_not_lost() {
+    let running = Running::start(2, 2, 60_000, 0);
+    let mut client = running.connect();
+    assert_eq!(ask(&mut client, "hi\n"), "0 hi\n");
+    client.write_all(b"block\n").unwrap();
+    let free = running.blocks.recv().unwrap();
+    client.write_all(b"meanwhile\n").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    free.send(()).unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "1 block\n2 meanwhile\n");
+    running.command(b'd');
+    running.end();
+}
+
+#[test]
+fn a_draining_child_answers_once_more_and_ends() {
+    let running = Running::start(2, 2, 60_000, 0);
+    let mut clients: Vec<_> = (0..4).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    running.command(b'p');
+    for client in &mut clients[..2] {
+        let answer = ask(client, "hi\n");
+        // The command and the request may cross on the way.
+        if answer == "1 hi\n" {
+            continue;
+        }
+        assert_eq!(answer, "1 last hi\n");
+    }
+    running.command(b'r');
+    let mut late = running.connect();
+    assert_eq!(ask(&mut late, "bye\n"), "0 last bye\n");
+    running.command(b'd');
+    running.command(b'x');
+    for client in &mut clients {
+        assert_eq!(hear(client), "", "idle connections are closed at once");
+    }
+    running.end();
+}
+
+#[test]
+fn idle_connections_expire() {
+    let running = Running::start(2, 2, 100, 0);
+    let mut clients: Vec<_> = (0..10).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    for client in &mut clients {
+        assert_eq!(hear(client), "");
+    }
+    running.command(b'd');
+    running.end();
+}
+
+#[test]
+fn a_child_ends_after_its_most_connections() {
+    let running = Running::start(2, 1, 60_000, 3);
+    let mut clients: Vec<_> = (0..3).map(|_| running.connect()).collect();
+    let firsts: Vec<_> = clients.iter_mut().map(|client| ask(client, "hi\n")).collect();
+    for (client, first) in clients.iter_mut().zip(firsts) {
+        // The request of the last one may come before or after the child has taken notice.
+        if first == "0 hi\n" {
+            assert_eq!(ask(client, "hi\n"), "1 last hi\n");
+        } else {
+            assert_eq!(first, "0 last hi\n");
+        }
+    }
+    running.end();
+}
