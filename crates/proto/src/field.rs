@@ -3,6 +3,7 @@
 
 use crate::line::is_token;
 use crate::refusal::{Refusal, excerpt};
+use crate::scan::has_control;
 use crate::{HttpProtocolOptions, Limits};
 use evenkeel_message::{Fields, Level, Status, trim};
 use memchr::memchr;
@@ -100,11 +101,8 @@ fn unsafe_name(content: &[u8]) -> Result<usize, Refusal> {
 /// Strict lets no control byte but the tab into a value (RFC 9110, section 5.5); Unsafe refuses
 /// those that could end a line or a string elsewhere.
 fn check_value(content: &[u8], value: &[u8], strict: bool) -> Result<(), Refusal> {
-    // Written without an early end, so that it compiles to vector instructions.
-    let bad = value
-        .iter()
-        .fold(false, |bad, byte| bad | ((*byte < b' ') & (*byte != b'\t')) | (*byte == 0x7f));
-    if !bad {
+    // The name has been looked at; together with it the line is long enough for whole words.
+    if !has_control(content) {
         return Ok(());
     }
     if memchr(0, content).is_some() {

@@ -82,7 +82,7 @@ impl HeadParser {
         while let Some(text) = self.next_line(buffer) {
             let end = self.start + text.len();
             match field::take(&mut head.fields, text, limits, options)? {
-                Line::Field(name) => self.framed |= matches!(name, 14 | 17),
+                Line::Field(name) => self.framed |= tells_length(text, name),
                 Line::Folded => {}
                 Line::End => {
                     (self.start, self.searched) = (end, end);
@@ -126,16 +126,19 @@ impl HeadParser {
             if content.len() > limits.line.saturating_add(1) {
                 return Err(line_too_long(head, content, limits));
             }
-            if (whole.is_none() && options.strict) || memchr(0, content).is_some() {
+            if whole.is_none() && options.strict {
                 head.line.extend_from_slice(content);
-                return Err(Refusal::bad(566, "request failed: malformed request line"));
+                return Err(malformed_line());
             }
             (self.start, self.searched) = (end, end);
             if content.is_empty() && self.empty_lines < EMPTY_LINES {
                 self.empty_lines += 1;
                 continue;
             }
-            line::parse(head, content, options)?;
+            line::parse(head, content, options).map_err(|refusal| {
+                // No line with NUL passes, and Apache has one notice for all of them.
+                if memchr(0, content).is_some() { malformed_line() } else { refusal }
+            })?;
             self.stage = Stage::Fields;
             return Ok(true);
         }
@@ -163,6 +166,20 @@ impl HeadParser {
         *self = Self::default();
         Parsed::Complete(used)
     }
+}
+
+/// Whether a field line, its name so long, bears on the length of the body.
+fn tells_length(line: &[u8], name: usize) -> bool {
+    let named = |text: &[u8]| line.get(..name).is_some_and(|n| n.eq_ignore_ascii_case(text));
+    match name {
+        14 => named(b"Content-Length"),
+        17 => named(b"Transfer-Encoding"),
+        _ => false,
+    }
+}
+
+fn malformed_line() -> Refusal {
+    Refusal::bad(566, "request failed: malformed request line")
 }
 
 fn line_too_long(head: &mut RequestHead, content: &[u8], limits: &Limits) -> Refusal {

@@ -5,8 +5,7 @@
 use crate::HttpProtocolOptions;
 use crate::refusal::{Refusal, excerpt};
 use crate::target::{Form, Target};
-use evenkeel_message::{Request, Version};
-use memchr::memchr2;
+use evenkeel_message::{Fields, Request, Version};
 use std::net::Ipv6Addr;
 
 /// Fills host, port, path (as it came) and query of a request whose head is whole. A host in the
@@ -24,10 +23,7 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
     path.clear();
     path.extend_from_slice(target.path);
     *query = target.query.map(<[u8]>::to_vec);
-    let (field, second) = {
-        let mut hosts = head.fields.all(b"Host");
-        (hosts.next(), hosts.next())
-    };
+    let (field, twice) = host_field(&head.fields);
     if head.version == Version::Http11 && field.is_none_or(<[u8]>::is_empty) {
         let text = "client sent HTTP/1.1 request without hostname (see RFC2616 section 14.23): ";
         return Err(Refusal::bad(569, format!("{text}{}", excerpt(target.path))));
@@ -44,15 +40,30 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
             let authority = authority.to_vec();
             head.fields.set("Host", authority);
         }
-        Form::Origin | Form::Asterisk => match (field, second) {
-            (_, Some(_)) => {
-                return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
+        Form::Origin | Form::Asterisk if twice => {
+            return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
+        }
+        Form::Origin | Form::Asterisk => {
+            if let Some(field) = field {
+                *port = split(field, host, options.strict)?;
             }
-            (Some(field), None) => *port = split(field, host, options.strict)?,
-            (None, None) => {}
-        },
+        }
     }
     Ok(())
+}
+
+/// The field Host, and whether it is there more than once.
+fn host_field(fields: &Fields) -> (Option<&[u8]>, bool) {
+    let mut found = None;
+    for (name, value) in fields.iter() {
+        if name.len() == 4 && name.eq_ignore_ascii_case(b"Host") {
+            if found.is_some() {
+                return (found, true);
+            }
+            found = Some(value);
+        }
+    }
+    (found, false)
 }
 
 /// Puts the name in lower case into `host`, without a dot at its end; gives the port.
@@ -70,7 +81,8 @@ fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, R
         return Ok(None);
     }
     let (name, port) = port(text).ok_or_else(|| malformed(text))?;
-    host.extend(name.iter().map(u8::to_ascii_lowercase));
+    host.extend_from_slice(name);
+    host.make_ascii_lowercase();
     if let Some(literal) = name.strip_prefix(b"[") {
         let literal = literal.strip_suffix(b"]").and_then(|text| std::str::from_utf8(text).ok());
         return match literal.map(str::parse::<Ipv6Addr>) {
@@ -78,14 +90,14 @@ fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, R
             _ => Err(malformed(text)),
         };
     }
-    let dotted_twice = host.windows(2).any(|pair| pair == b"..");
-    if dotted_twice || memchr2(b'/', b'\\', host).is_some() {
+    let shape = Shape::of(host);
+    if shape.barred {
         return Err(malformed(text));
     }
     if host.last() == Some(&b'.') {
         host.pop();
     }
-    if strict && !is_strict_name(host) {
+    if strict && !shape.is_strict_name(host) {
         return Err(malformed(text));
     }
     Ok(port)
@@ -105,22 +117,50 @@ fn port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     (number > 0 && !name.is_empty()).then_some((name, Some(number)))
 }
 
-/// A dotted quad without leading zeros, or letters, digits, `-` and `_` in labels of which the
-/// last begins with a letter (RFC 1123, section 2.1; Apache: `strict_hostname_check`).
-fn is_strict_name(name: &[u8]) -> bool {
-    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    if name.is_empty() || !name.iter().all(allowed) {
-        return false;
+/// What one look at a host name shows.
+#[derive(Default)]
+struct Shape {
+    /// Two dots in a row or a slash: refused always.
+    barred: bool,
+    /// A byte that no host name holds.
+    foreign: bool,
+    /// A letter, `-` or `_`.
+    lettered: bool,
+    /// Where the last label begins, a dot at the name's end not counted.
+    last: usize,
+}
+
+impl Shape {
+    fn of(name: &[u8]) -> Self {
+        let mut shape = Shape::default();
+        let mut previous = 0;
+        for (at, byte) in name.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => {}
+                b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => shape.lettered = true,
+                b'.' if previous == b'.' => shape.barred = true,
+                b'.' if at + 1 < name.len() => shape.last = at + 1,
+                b'.' => {}
+                b'/' | b'\\' => shape.barred = true,
+                _ => shape.foreign = true,
+            }
+            previous = *byte;
+        }
+        shape
     }
-    let mut labels = name.split(|byte| *byte == b'.');
-    if name.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') {
-        return labels.clone().count() == 4
-            && labels
-                .all(|label| !label.is_empty() && (label.len() == 1 || !label.starts_with(b"0")));
-    }
-    match labels.next_back() {
-        Some(last) if last.len() < name.len() => last.first().is_some_and(u8::is_ascii_alphabetic),
-        _ => true,
+
+    /// A dotted quad without leading zeros, or letters, digits, `-` and `_` in labels of which
+    /// the last begins with a letter (RFC 1123, section 2.1; Apache: `strict_hostname_check`).
+    fn is_strict_name(&self, name: &[u8]) -> bool {
+        if self.foreign || name.is_empty() {
+            return false;
+        }
+        if self.lettered {
+            let last = name.get(self.last);
+            return self.last == 0 || last.is_some_and(u8::is_ascii_alphabetic);
+        }
+        let whole = |label: &[u8]| label.len() == 1 || !matches!(label, [] | [b'0', ..]);
+        name.split(|byte| *byte == b'.').count() == 4 && name.split(|byte| *byte == b'.').all(whole)
     }
 }
 

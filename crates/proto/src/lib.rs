@@ -13,6 +13,7 @@ mod host;
 mod line;
 mod options;
 mod refusal;
+mod scan;
 mod state;
 mod target;
 mod uri;

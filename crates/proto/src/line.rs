@@ -2,9 +2,9 @@
 //! out into the request head. It never looks at the fields behind it.
 
 use crate::refusal::{Refusal, excerpt};
+use crate::scan::first_space_or_control;
 use crate::{HttpProtocolOptions, target};
 use evenkeel_message::{Level, Method, RequestHead, Status, Version};
-use memchr::memchr;
 
 /// Bytes of a token (RFC 9110, section 5.6.2).
 pub(crate) static TOKEN: [bool; 256] = token_table();
@@ -25,12 +25,6 @@ const fn token_table() -> [bool; 256] {
 /// Whether a byte may stand in a token.
 pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
-}
-
-/// Whether all bytes are visible or above ASCII: no control, no space. Written without an early
-/// end, so that it compiles to vector instructions.
-fn is_visible(bytes: &[u8]) -> bool {
-    !bytes.iter().fold(false, |bad, byte| bad | (*byte <= b' ') | (*byte == 0x7f))
 }
 
 fn is_space(byte: u8) -> bool {
@@ -100,18 +94,16 @@ fn target_and_protocol<'a>(
         start += spaces(line, start);
     }
     let rest = line.get(start..).unwrap_or_default();
-    let (uri, protocol) = match memchr(b' ', rest) {
-        Some(end) => (rest.get(..end).unwrap_or_default(), rest.get(end + 1..)),
-        None => (rest, None),
+    let end = first_space_or_control(rest).unwrap_or(rest.len());
+    let uri = rest.get(..end).unwrap_or_default();
+    let mut protocol = match rest.get(end) {
+        None if uri.is_empty() => return Err(bad_uri(b"")),
+        None => return Ok((uri, start, b"")),
+        Some(b' ') if uri.is_empty() => return Err(excess_whitespace()),
+        Some(b' ') => rest.get(end + 1..).unwrap_or_default(),
+        Some(byte) if is_space(*byte) => return Err(invalid_whitespace()),
+        Some(_) => return Err(bad_uri(rest)),
     };
-    if uri.is_empty() {
-        return Err(if rest.is_empty() { bad_uri(b"") } else { excess_whitespace() });
-    }
-    if !is_visible(uri) {
-        let space = uri.iter().any(|byte| is_space(*byte));
-        return Err(if space { invalid_whitespace() } else { bad_uri(uri) });
-    }
-    let Some(mut protocol) = protocol else { return Ok((uri, start, b"")) };
     if !options.strict {
         protocol = protocol.trim_ascii_end();
         protocol = protocol.get(spaces(protocol, 0)..).unwrap_or_default();

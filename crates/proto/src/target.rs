@@ -58,12 +58,12 @@ impl<'a> Target<'a> {
 
 /// Path and query; what a fragment adds is left off (only Unsafe lets one come here).
 fn split(text: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let text = match memchr(b'#', text) {
-        Some(end) => text.get(..end).unwrap_or_default(),
-        None => text,
-    };
-    let (path, query) = match memchr(b'?', text) {
-        Some(mark) => (text.get(..mark).unwrap_or_default(), text.get(mark + 1..)),
+    let (path, query) = match memchr2(b'?', b'#', text) {
+        Some(mark) => {
+            let query = text.get(mark..).and_then(|rest| rest.strip_prefix(b"?"));
+            let query = query.and_then(|query| query.split(|byte| *byte == b'#').next());
+            (text.get(..mark).unwrap_or_default(), query)
+        }
         None => (text, None),
     };
     (if path.is_empty() { b"/" } else { path }, query)
@@ -115,13 +115,17 @@ fn has_valid_port(text: &[u8]) -> bool {
 /// Refuses a target that cannot be taken apart, as soon as the request line is there (Apache:
 /// protocol.c's checks behind `ap_parse_uri`).
 pub(crate) fn check(method: Method, text: &[u8], strict: bool) -> Result<(), Refusal> {
+    let fragment = strict && memchr(b'#', text).is_some();
+    if text.starts_with(b"/") && !fragment && method != Method::Connect {
+        return Ok(());
+    }
     let Some(target) = Target::parse(method, text) else {
         return Err(Refusal::bad(
             3450,
             format!("HTTP Request Line; Unable to parse URI: '{}'", excerpt(text)),
         ));
     };
-    if strict && memchr(b'#', text).is_some() {
+    if fragment {
         return Err(Refusal::bad(2421, "HTTP Request Line; URI must not contain a fragment"));
     }
     if strict && memchr(b'@', target.authority).is_some() {
