@@ -4,10 +4,13 @@
 
 mod address;
 mod body;
+mod conditional;
+mod date;
 mod fields;
 mod method;
 mod notice;
 mod phase;
+mod range;
 mod request;
 mod response;
 mod status;
@@ -15,10 +18,13 @@ mod variables;
 
 pub use address::Peer;
 pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
+pub use conditional::{Validators, Verdict, evaluate, range_holds};
+pub use date::{http_date, parse_http_date};
 pub use fields::{Fields, eq_ignore_case, trim};
 pub use method::{Method, MethodSet};
 pub use notice::{Level, Notice};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
+pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{Content, Previous, Request, RequestHead, Version};
 pub use response::Response;
 pub use status::Status;

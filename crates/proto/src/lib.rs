@@ -3,7 +3,6 @@
 //! a socket, a file or a clock, and nothing here allocates once its buffers are warm.
 
 mod chunked;
-mod date;
 mod encode;
 mod escape;
 mod field;
@@ -19,9 +18,9 @@ mod target;
 mod uri;
 
 pub use chunked::{ChunkedDecoder, Step};
-pub use date::{http_date, parse_http_date};
 pub use encode::{CONTINUE, Head, Transfer, encode_chunk, encode_end, encode_head, transfer};
 pub use escape::{escape_html, escape_path, escape_uri};
+pub use evenkeel_message::{http_date, parse_http_date};
 pub use framing::body_length;
 pub use head::{HeadParser, Parsed};
 pub use host::address;

@@ -1,0 +1,242 @@
+//! Conditional requests: the fields of a request and the validators of what would be sent come
+//! in, what to do goes out (RFC 9110, section 13). It reads no clock and no file.
+//!
+//! Where Apache's order differs from RFC 9110's (it lets a date overrule an entity tag, and
+//! compares tags strongly when a range is asked for), the RFC is followed.
+
+use crate::date::parse_http_date;
+use crate::{Fields, Method, trim};
+
+/// What tells one state of a resource from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validators<'a> {
+    /// The entity tag as it is sent, with quotes and `W/`.
+    pub etag: Option<&'a [u8]>,
+    /// Last-Modified as it is sent, in seconds since 1970.
+    pub modified: Option<i64>,
+}
+
+/// What becomes of a conditional request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is carried out.
+    Proceed,
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// Evaluates If-Match, If-Unmodified-Since, If-None-Match and If-Modified-Since in the order of
+/// RFC 9110, section 13.2.2, for a resource that exists. `now` is in seconds since 1970.
+#[must_use]
+pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, now: i64) -> Verdict {
+    let reads = matches!(method, Method::Get | Method::Head);
+    let date = |name: &str| fields.first(name).and_then(|text| parse_http_date(text, now));
+    if fields.contains("If-Match") {
+        if !matches_any(fields, b"If-Match", validators.etag, strongly_equal) {
+            return Verdict::Failed;
+        }
+    } else if let (Some(date), Some(modified)) = (date("If-Unmodified-Since"), validators.modified)
+        && modified > date
+    {
+        return Verdict::Failed;
+    }
+    if fields.contains("If-None-Match") {
+        return match matches_any(fields, b"If-None-Match", validators.etag, weakly_equal) {
+            false => Verdict::Proceed,
+            true if reads => Verdict::NotModified,
+            true => Verdict::Failed,
+        };
+    }
+    if reads
+        && let (Some(date), Some(modified)) = (date("If-Modified-Since"), validators.modified)
+        // A date in the future is no time at which the client can have seen anything.
+        && date <= now
+        && modified <= date
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Whether a Range field is to be heeded, as far as If-Range says (RFC 9110, section 13.1.5).
+#[must_use]
+pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bool {
+    let Some(condition) = fields.first("If-Range").map(trim) else { return true };
+    if condition.ends_with(b"\"") {
+        return validators.etag.is_some_and(|etag| strongly_equal(etag, condition));
+    }
+    let (Some(date), Some(modified)) = (parse_http_date(condition, now), validators.modified)
+    else {
+        return false;
+    };
+    // A date tells two states apart only when it is a minute old (as Apache has it: http_protocol.c,
+    // ap_condition_if_range).
+    date == modified && now >= modified.saturating_add(60)
+}
+
+/// Whether a list of entity tags holds `*` or one that compares equal.
+fn matches_any(
+    fields: &Fields,
+    name: &[u8],
+    etag: Option<&[u8]>,
+    equal: fn(&[u8], &[u8]) -> bool,
+) -> bool {
+    fields.all(name).any(|list| {
+        trim(list) == b"*"
+            || etag.is_some_and(|etag| Tags { rest: list }.any(|tag| equal(tag, etag)))
+    })
+}
+
+/// The strong comparison of RFC 9110, section 8.8.3.2.
+fn strongly_equal(a: &[u8], b: &[u8]) -> bool {
+    a == b && !a.starts_with(b"W/")
+}
+
+/// The weak comparison.
+fn weakly_equal(a: &[u8], b: &[u8]) -> bool {
+    let opaque = |tag: &[u8]| -> usize { if tag.starts_with(b"W/") { 2 } else { 0 } };
+    a.get(opaque(a)..) == b.get(opaque(b)..)
+}
+
+/// The well-formed entity tags of a list; what is none is passed over to the next comma.
+struct Tags<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            while let [b' ' | b'\t' | b',', rest @ ..] = self.rest {
+                self.rest = rest;
+            }
+            if self.rest.is_empty() {
+                return None;
+            }
+            let (tag, rest) = split_tag(self.rest);
+            self.rest = rest;
+            if tag.is_some() {
+                return tag;
+            }
+        }
+    }
+}
+
+/// The entity tag at the front, if what stands up to the next comma is one, and what follows.
+fn split_tag(text: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let quote = if text.starts_with(b"W/") { 2 } else { 0 };
+    let closing = match text.get(quote) {
+        Some(b'"') => text
+            .iter()
+            .skip(quote + 1)
+            .position(|byte| *byte == b'"')
+            .map(|length| quote + 1 + length),
+        _ => None,
+    };
+    let searched = closing.map_or(0, |at| at + 1);
+    let behind = text.get(searched..).unwrap_or_default();
+    let comma = behind.iter().position(|byte| *byte == b',').unwrap_or(behind.len());
+    let clean = closing.is_some() && behind.iter().take(comma).all(|b| matches!(b, b' ' | b'\t'));
+    let tag = if clean { text.get(..searched) } else { None };
+    (tag, behind.get(comma..).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http_date;
+
+    const NOW: i64 = 1_800_000_000;
+    const MODIFIED: i64 = 1_704_164_645;
+
+    fn verdict(method: Method, pairs: &[(&str, &str)]) -> Verdict {
+        let mut fields = Fields::new();
+        for (name, value) in pairs {
+            fields.add(name, value);
+        }
+        let validators = Validators { etag: Some(b"\"64-60d\""), modified: Some(MODIFIED) };
+        evaluate(method, &fields, &validators, NOW)
+    }
+
+    fn date(seconds: i64) -> String {
+        String::from_utf8(http_date(seconds).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn tags_match_weakly_for_reading_and_strongly_for_changing() {
+        use Verdict::{Failed, NotModified, Proceed};
+        for (list, verdict_none, verdict_match) in [
+            ("\"64-60d\"", NotModified, Proceed),
+            ("W/\"64-60d\"", NotModified, Failed),
+            ("\"x\", \"64-60d\"", NotModified, Proceed),
+            ("\"64-60d\" , \"unfinished", NotModified, Proceed),
+            ("\"a,b\",\"64-60d\"", NotModified, Proceed),
+            ("*", NotModified, Proceed),
+            ("\"x\"", Proceed, Failed),
+            ("64-60d", Proceed, Failed),
+            ("\"64-60d\" more", Proceed, Failed),
+            ("w/\"64-60d\"", Proceed, Failed),
+            ("", Proceed, Failed),
+        ] {
+            assert_eq!(verdict(Method::Get, &[("If-None-Match", list)]), verdict_none, "{list}");
+            assert_eq!(verdict(Method::Get, &[("If-Match", list)]), verdict_match, "{list}");
+        }
+        assert_eq!(verdict(Method::Post, &[("If-None-Match", "*")]), Failed);
+        assert_eq!(verdict(Method::Head, &[("If-None-Match", "*")]), NotModified);
+        assert_eq!(
+            verdict(Method::Get, &[("If-None-Match", "\"x\""), ("If-None-Match", "\"64-60d\"")]),
+            NotModified
+        );
+    }
+
+    #[test]
+    fn dates_decide_where_no_tag_does() {
+        use Verdict::{Failed, NotModified, Proceed};
+        let (same, before) = (date(MODIFIED), date(MODIFIED - 1));
+        let since = |date: &str| verdict(Method::Get, &[("If-Modified-Since", date)]);
+        assert_eq!((since(&same), since(&before)), (NotModified, Proceed));
+        assert_eq!((since(&date(NOW)), since(&date(NOW + 1))), (NotModified, Proceed));
+        assert_eq!(since("yesterday"), Proceed);
+        assert_eq!(verdict(Method::Post, &[("If-Modified-Since", &same)]), Proceed);
+        let unless = |date: &str| verdict(Method::Get, &[("If-Unmodified-Since", date)]);
+        assert_eq!((unless(&same), unless(&before), unless("x")), (Proceed, Failed, Proceed));
+        // RFC 9110, 13.1.3 and 13.1.4: a tag's field makes the date's be ignored.
+        let both = [("If-None-Match", "\"64-60d\""), ("If-Modified-Since", &*before)];
+        assert_eq!(verdict(Method::Get, &both), NotModified);
+        let both = [("If-None-Match", "\"x\""), ("If-Modified-Since", &*same)];
+        assert_eq!(verdict(Method::Get, &both), Proceed);
+        let both = [("If-Match", "\"64-60d\""), ("If-Unmodified-Since", &*before)];
+        assert_eq!(verdict(Method::Get, &both), Proceed);
+    }
+
+    #[test]
+    fn without_validators_only_the_star_matches() {
+        let mut fields = Fields::new();
+        fields.add("If-None-Match", "\"x\"");
+        fields.add("If-Modified-Since", date(NOW));
+        let nothing = Validators::default();
+        assert_eq!(evaluate(Method::Get, &fields, &nothing, NOW), Verdict::Proceed);
+        fields.set("If-None-Match", "*");
+        assert_eq!(evaluate(Method::Get, &fields, &nothing, NOW), Verdict::NotModified);
+        fields.set("If-Match", "\"x\"");
+        assert_eq!(evaluate(Method::Get, &fields, &nothing, NOW), Verdict::Failed);
+    }
+
+    #[test]
+    fn a_range_is_heeded_only_for_the_very_same_bytes() {
+        let holds = |condition: &str, etag: &'static [u8], now: i64| {
+            let mut fields = Fields::new();
+            fields.add("If-Range", condition);
+            range_holds(&fields, &Validators { etag: Some(etag), modified: Some(MODIFIED) }, now)
+        };
+        assert!(holds("\"a\"", b"\"a\"", NOW) && !holds("\"b\"", b"\"a\"", NOW));
+        assert!(!holds("W/\"a\"", b"W/\"a\"", NOW));
+        assert!(holds(&date(MODIFIED), b"", MODIFIED + 60));
+        assert!(!holds(&date(MODIFIED), b"", MODIFIED + 59));
+        assert!(!holds(&date(MODIFIED + 1), b"", NOW) && !holds("garbage", b"", NOW));
+        assert!(range_holds(&Fields::new(), &Validators::default(), NOW));
+    }
+}
