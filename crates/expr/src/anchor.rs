@@ -51,9 +51,7 @@ pub(crate) fn pin_dollars(pattern: &str, extended: bool) -> String {
             '\\' => walk.pass_escape(),
             '[' => walk.pass_class(),
             '#' if flags.extended => walk.pass_through("\n"),
-            '(' if walk.rest.starts_with("(?#") || walk.rest.starts_with("(*") => {
-                walk.pass_through(")");
-            }
+            '(' if walk.rest.starts_with("(?#") || is_verb(walk.rest) => walk.pass_through(")"),
             '(' => {
                 let options = walk.rest.strip_prefix("(?").and_then(read_options);
                 match options {
@@ -133,7 +131,9 @@ impl Walk<'_> {
         if self.rest.starts_with("\\Q") {
             return self.pass_through("\\E");
         }
-        let escaped = self.rest.chars().nth(1).map_or(0, char::len_utf8);
+        // A control character takes the letter after the c with it, be it a dollar.
+        let letters = if self.rest.starts_with("\\c") { 2 } else { 1 };
+        let escaped: usize = self.rest.chars().skip(1).take(letters).map(char::len_utf8).sum();
         self.pass(1 + escaped);
     }
 
@@ -156,6 +156,12 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Whether the text starts with a verb, as `(*FAIL)`; `(*pla:` and its like are groups.
+fn is_verb(text: &str) -> bool {
+    let name = text.strip_prefix("(*").and_then(|name| name.chars().next());
+    name.is_some_and(|letter| letter.is_ascii_uppercase() || letter == ':')
 }
 
 /// Whether the text starts with a class by name, as `[:alpha:]`.
@@ -190,6 +196,9 @@ mod tests {
             (r"(?m)(?^)a$", r"(?m)(?^)a\z"),
             (r"(?<n>a$)", r"(?<n>a\z)"),
             (r"(?=a$)", r"(?=a\z)"),
+            (r"(*pla:a$)$", r"(*pla:a\z)\z"),
+            (r"(*MARK:$)$", r"(*MARK:$)\z"),
+            (r"\c$$", r"\c$\z"),
             ("(?x)a # $\n$", "(?x)a # $\n\\z"),
             ("a # $", "a # \\z"),
             ("é$", "é\\z"),
