@@ -1,1 +1,46 @@
-//! The room `config`.
+//! The room `config`: httpd.conf text comes in, a tree of directives with file and line goes out,
+//! and applying that tree calls the functions which the tables of directives name. It never knows
+//! what a directive means: modules hand their tables in, and what else must be known while the
+//! text is read (which modules there are, say) is asked of a [`Vocabulary`].
+//!
+//! Reading has Apache's two passes. [`read`] acts at once on what shapes the text (Include,
+//! Define, the If sections, Macro, LoadModule, ServerRoot) and builds the tree, so an error in the
+//! structure wins over any error in an argument; [`apply`] then walks the tree in order.
+
+mod apply;
+mod condition;
+mod directive;
+mod fault;
+mod include;
+mod keyword;
+mod known;
+mod lines;
+mod macros;
+mod modules;
+mod node;
+mod path;
+mod pattern;
+mod place;
+mod read;
+mod shape;
+mod variables;
+mod version;
+mod vocabulary;
+mod words;
+
+pub use apply::{Block, Call, Grant, apply, apply_htaccess, unknown_directives};
+pub use directive::{
+    Act, Contexts, Directive, Enter, Overrides, Set, Shape, Table, Tables, allowed_text,
+};
+pub use fault::{Fault, Level, Notice, Stage};
+pub use include::Included;
+pub use keyword::{Reserved, reserved};
+pub use known::{Standard, module_of, standard_module};
+pub use modules::{ModuleSet, Offer};
+pub use node::{Node, Position, print_tree};
+pub use path::absolute;
+pub use pattern::{Wildcards, has_wildcards, matches_wildcards};
+pub use read::{Main, Start, Tree, read, read_htaccess};
+pub use variables::Variables;
+pub use vocabulary::Vocabulary;
+pub use words::{next_word, words};

@@ -22,27 +22,33 @@ pub struct Translated<P> {
 }
 
 /// A request with the merged settings of all its sections (Apache: map_to_storage).
-pub struct Mapped<P> {
+pub struct Mapped<P, F> {
     /// The request.
     pub request: Box<Request>,
     /// The merged settings.
     pub plan: Arc<P>,
+    /// What was found at its path.
+    pub found: F,
 }
 
 /// A request that may be answered (Apache: access, check_user_id, auth).
-pub struct Admitted<P> {
+pub struct Admitted<P, F> {
     /// The request.
     pub request: Box<Request>,
     /// The merged settings.
     pub plan: Arc<P>,
+    /// What was found at its path.
+    pub found: F,
 }
 
 /// A request whose content type and handler are known (Apache: type_checker, fixups).
-pub struct Prepared<P> {
+pub struct Prepared<P, F> {
     /// The request.
     pub request: Box<Request>,
     /// The merged settings.
     pub plan: Arc<P>,
+    /// What was found at its path.
+    pub found: F,
 }
 
 /// An early exit: why the phases after this one do not run.

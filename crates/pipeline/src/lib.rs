@@ -1,1 +1,15 @@
-//! The room `pipeline`.
+//! From the tree of directives to a site, and from a request to its response: the phases in
+//! order, each a list of the modules that act in it. It knows no socket and no process.
+
+mod access;
+mod die;
+mod error_page;
+mod hosts;
+mod phases;
+mod serve;
+mod site;
+mod walk;
+
+pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
+pub use serve::{Pending, Pipeline, Served};
+pub use site::{Identity, Language, Plan, Server, Site};

@@ -83,6 +83,23 @@ pub fn group_named(name: &str) -> io::Result<Option<u32>> {
     })
 }
 
+/// The name of the group of that number; `None` where there is none. Errors are getgrgid_r(3)'s.
+pub fn group_numbered(gid: u32) -> io::Result<Option<String>> {
+    with_buffer(|buffer, length| {
+        let mut entry: libc::group = zeroed_group();
+        let mut found = ptr::null_mut();
+        // SAFETY: all pointers are valid for the call, the length is the buffer's.
+        let error =
+            unsafe { libc::getgrgid_r(gid, &raw mut entry, buffer, length, &raw mut found) };
+        let name = (!found.is_null()).then(|| {
+            // SAFETY: the call succeeded, so the name is a C string in the buffer.
+            let name = unsafe { CStr::from_ptr(entry.gr_name) };
+            name.to_string_lossy().into_owned()
+        });
+        (error, name)
+    })
+}
+
 /// Every group of a user, the main one included. Errors are getgrouplist(3)'s.
 pub fn groups_of(user: &str, gid: u32) -> io::Result<Vec<u32>> {
     let user = CString::new(user).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -1,0 +1,481 @@
+//! The second pass: the tree comes in, and each directive's function is called in order on the
+//! target. Here contexts, override classes and counts of arguments are enforced; what a directive
+//! means is its function's affair.
+//!
+//! Source: server/config.c, ap_walk_config, ap_walk_config_sub and invoke_cmd.
+
+use std::cell::RefCell;
+
+use crate::directive::{Act, Contexts, Directive, Overrides, Set, Tables};
+use crate::fault::{Fault, Notice};
+use crate::node::{Node, Position};
+use crate::place::{Parent, Permit, Scope};
+use crate::shape;
+
+/// Applies a server's configuration to `target`. Remarks are added to `notices`, before a fault
+/// as well.
+///
+/// # Errors
+/// The first directive that is unknown, out of place, or refused by its function.
+pub fn apply<T: 'static>(
+    tables: &Tables<T>,
+    nodes: &[Node],
+    target: &mut T,
+    notices: &mut Vec<Notice>,
+) -> Result<(), Fault> {
+    let remarks = RefCell::new(Vec::new());
+    let walker = Walker { tables, remarks: &remarks, grant: None };
+    let result = walker.walk(nodes, target, &Scope::server());
+    notices.append(&mut remarks.take());
+    result
+}
+
+/// Applies a .htaccess file to `target`, as far as `grant` allows.
+///
+/// # Errors
+/// As [`apply`]; the server answers 500 and logs `FILE: TEXT`.
+pub fn apply_htaccess<T: 'static>(
+    tables: &Tables<T>,
+    nodes: &[Node],
+    target: &mut T,
+    grant: &Grant,
+    notices: &mut Vec<Notice>,
+) -> Result<(), Fault> {
+    let remarks = RefCell::new(Vec::new());
+    let walker = Walker { tables, remarks: &remarks, grant: Some(grant) };
+    let result = walker.walk(nodes, target, &Scope::htaccess(grant.overrides));
+    notices.append(&mut remarks.take());
+    result
+}
+
+/// Every directive in the tree that the tables do not know, with the refusal of each: what a
+/// migration must deal with.
+#[must_use]
+pub fn unknown_directives<T: 'static>(tables: &Tables<T>, nodes: &[Node]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for node in nodes {
+        if !tables.has(&node.name) {
+            faults.push(Fault::new(node.position.clone(), tables.refusal(&node.name)));
+        }
+        faults.extend(unknown_directives(tables, node.section.as_deref().unwrap_or_default()));
+    }
+    faults
+}
+
+/// What AllowOverride and AllowOverrideList grant the .htaccess files of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Grant {
+    /// The classes that are granted.
+    pub overrides: Overrides,
+    /// The directives that AllowOverrideList names, case aside.
+    pub directives: Vec<String>,
+    /// A directive that is not granted is remarked on and left out (`Nonfatal=Override`).
+    pub nonfatal_override: bool,
+    /// A directive that does not exist is remarked on and left out (`Nonfatal=Unknown`).
+    pub nonfatal_unknown: bool,
+    /// Which options Options may set, in the module core's own bits.
+    pub options: u32,
+}
+
+impl Grant {
+    /// Whether the directive called `name` is granted.
+    #[must_use]
+    pub fn allows(&self, name: &str, contexts: Contexts, overrides: Overrides) -> bool {
+        Permit::classes(self.overrides).allows(contexts, overrides) || self.lists(name)
+    }
+
+    fn lists(&self, name: &str) -> bool {
+        self.directives.iter().any(|listed| listed.eq_ignore_ascii_case(name))
+    }
+
+    pub(crate) fn forbidden(&self, name: &str) -> Notice {
+        Notice::warn("core", 2295, format!("{name} in .htaccess forbidden by AllowOverride"))
+    }
+}
+
+/// One call of a directive's function: the arguments, and where the directive stands.
+pub struct Call<'a> {
+    /// The directive's name as it is declared.
+    pub name: &'static str,
+    /// The arguments as the declared shape takes them; none for [`crate::Shape::Raw`].
+    pub words: &'a [String],
+    /// All that stands behind the name.
+    pub raw: &'a str,
+    /// What a flag says; false for other shapes.
+    pub flag: bool,
+    /// Where the directive stands.
+    pub position: &'a Position,
+    scope: &'a Scope<'a>,
+    grant: Option<&'a Grant>,
+    remarks: &'a RefCell<Vec<Notice>>,
+}
+
+impl<'a> Call<'a> {
+    /// The first argument, or an empty text.
+    #[must_use]
+    pub fn first(&self) -> &'a str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// The second argument.
+    #[must_use]
+    pub fn second(&self) -> Option<&'a str> {
+        self.words.get(1).map(String::as_str)
+    }
+
+    /// The third argument.
+    #[must_use]
+    pub fn third(&self) -> Option<&'a str> {
+        self.words.get(2).map(String::as_str)
+    }
+
+    /// What .htaccess was granted, if the directive stands in one.
+    #[must_use]
+    pub fn grant(&self) -> Option<&'a Grant> {
+        self.grant
+    }
+
+    /// Whether the directive stands in a .htaccess file.
+    #[must_use]
+    pub fn in_htaccess(&self) -> bool {
+        self.scope.htaccess
+    }
+
+    /// Whether it stands in a virtual host.
+    #[must_use]
+    pub fn in_virtual_host(&self) -> bool {
+        self.scope.virtual_host
+    }
+
+    /// Whether it stands in a section that requests are matched with, or in .htaccess.
+    #[must_use]
+    pub fn in_directory_context(&self) -> bool {
+        self.scope.matched
+    }
+
+    /// Whether it stands in Limit or LimitExcept.
+    #[must_use]
+    pub fn in_limit(&self) -> bool {
+        self.scope.limited
+    }
+
+    /// The sections around it, the innermost first, spelled as they are written: `<Directory`.
+    pub fn parents(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.scope.parents()
+    }
+
+    /// Whether one of the sections around it is `name` (`<Location`), case aside.
+    #[must_use]
+    pub fn is_within(&self, name: &str) -> bool {
+        self.parents().any(|parent| parent.eq_ignore_ascii_case(name))
+    }
+
+    /// Looks at rules of place that hold only for some of the directive's arguments.
+    ///
+    /// # Errors
+    /// Apache's complaint, `X cannot occur within <Location> section`.
+    pub fn check_place(&self, rules: Contexts) -> Result<(), String> {
+        self.scope.check_rules(self.name, rules)
+    }
+
+    /// Remarks on the directive, as a warning of `module` under Apache's `number`.
+    pub fn warn(&self, module: &'static str, number: u32, text: impl Into<String>) {
+        self.notice(Notice::warn(module, number, text));
+    }
+
+    /// Remarks on the directive.
+    pub fn notice(&self, notice: Notice) {
+        self.remarks.borrow_mut().push(notice.at(self.position.clone()));
+    }
+}
+
+/// A section that is entered: its opening line, and its children, which only it may walk.
+pub struct Block<'a, T: 'static> {
+    /// The opening line; [`Call::raw`] ends with the closing bracket.
+    pub call: Call<'a>,
+    node: &'a Node,
+    walker: &'a Walker<'a, T>,
+}
+
+impl<T: 'static> Block<'_, T> {
+    /// The text between the name and the closing bracket.
+    ///
+    /// # Errors
+    /// Apache's complaint if the bracket or the text is missing.
+    ///
+    /// Source: server/core.c, unclosed_directive and missing_container_arg.
+    pub fn argument(&self) -> Result<&str, Fault> {
+        let name = self.call.name;
+        let Some((text, _)) = self.call.raw.rsplit_once('>') else {
+            return Err(self.fault(format!("{name}> directive missing closing '>'")));
+        };
+        if text.is_empty() {
+            return Err(self.fault(format!("{name}> directive requires additional arguments")));
+        }
+        Ok(text)
+    }
+
+    /// The directives within, as they were read.
+    #[must_use]
+    pub fn children(&self) -> &[Node] {
+        self.node.section.as_deref().unwrap_or_default()
+    }
+
+    /// A fault at the opening line.
+    #[must_use]
+    pub fn fault(&self, text: impl Into<String>) -> Fault {
+        Fault::new(self.node.position.clone(), text)
+    }
+
+    /// Applies what stands within to `target`. `inside` says what kind of section it is:
+    /// [`Contexts::VHOST`], [`Contexts::DIRECTORY`], [`Contexts::LIMIT`],
+    /// [`Contexts::AUTHORIZATION`] or [`Contexts::SAME`].
+    ///
+    /// # Errors
+    /// As [`apply`].
+    pub fn walk(&self, target: &mut T, inside: Contexts) -> Result<(), Fault> {
+        let parent = Parent { name: &self.node.name, outer: self.call.scope.parent };
+        let scope = self.call.scope.within(inside, &parent);
+        self.walker.walk(self.children(), target, &scope)
+    }
+}
+
+/// What stays the same during a walk.
+struct Walker<'a, T: 'static> {
+    tables: &'a Tables<T>,
+    remarks: &'a RefCell<Vec<Notice>>,
+    grant: Option<&'a Grant>,
+}
+
+impl<T: 'static> Walker<'_, T> {
+    fn walk(&self, nodes: &[Node], target: &mut T, scope: &Scope<'_>) -> Result<(), Fault> {
+        nodes.iter().try_for_each(|node| self.visit(node, target, scope))
+    }
+
+    fn visit(&self, node: &Node, target: &mut T, scope: &Scope<'_>) -> Result<(), Fault> {
+        let found = self.tables.find(&node.name);
+        if found.is_empty() {
+            return self.visit_other(node);
+        }
+        for (_, directive) in found {
+            if self.is_permitted(node, directive, scope)? {
+                self.invoke(node, directive, target, scope)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A name that no table holds: Error of the language, or a fault.
+    fn visit_other(&self, node: &Node) -> Result<(), Fault> {
+        let at = node.position.clone();
+        if node.name.eq_ignore_ascii_case("Error") {
+            return Err(Fault::new(at, error_text(&node.arguments)));
+        }
+        if self.grant.is_some_and(|grant| grant.nonfatal_unknown) {
+            let text = format!(
+                "Unknown directive {} perhaps misspelled or defined by a module not included in \
+                 the server configuration",
+                node.name
+            );
+            self.remarks.borrow_mut().push(Notice::warn("core", 2296, text).at(at));
+            return Ok(());
+        }
+        Err(Fault::new(at, self.tables.refusal(&node.name)))
+    }
+
+    /// Whether `directive` may stand here; false when it may not but the grant says to go on.
+    fn is_permitted(
+        &self,
+        node: &Node,
+        directive: &Directive<T>,
+        scope: &Scope<'_>,
+    ) -> Result<bool, Fault> {
+        let fault = |text| Fault::new(node.position.clone(), text);
+        let listed = self.grant.is_some_and(|grant| grant.lists(directive.name));
+        if !listed && !scope.permit.allows(directive.contexts, directive.overrides) {
+            if let Some(grant) = self.grant.filter(|grant| grant.nonfatal_override) {
+                let notice = grant.forbidden(directive.name).at(node.position.clone());
+                self.remarks.borrow_mut().push(notice);
+                return Ok(false);
+            }
+            return Err(fault(scope.refusal(directive.name)));
+        }
+        Ok(true)
+    }
+
+    fn invoke(
+        &self,
+        node: &Node,
+        directive: &Directive<T>,
+        target: &mut T,
+        scope: &Scope<'_>,
+    ) -> Result<(), Fault> {
+        let fault = |text| Fault::new(node.position.clone(), text);
+        let call = |words, flag| Call {
+            name: directive.name,
+            words,
+            raw: &node.arguments,
+            flag,
+            position: &node.position,
+            scope,
+            grant: self.grant,
+            remarks: self.remarks,
+        };
+        let set: Set<T> = match directive.act {
+            Act::Section(enter) => {
+                scope.check_rules(directive.name, directive.contexts).map_err(fault)?;
+                return enter(target, &Block { call: call(&[], false), node, walker: self });
+            }
+            Act::Set(set) => set,
+        };
+        let (name, doc) = (directive.name, directive.doc);
+        let calls = shape::split(directive.shape, name, doc, &node.arguments).map_err(fault)?;
+        scope.check_rules(name, directive.contexts).map_err(fault)?;
+        for words in &calls {
+            let flag = directive.shape == crate::Shape::Flag
+                && words.first().is_some_and(|word| word.eq_ignore_ascii_case("on"));
+            set(target, &call(words, flag)).map_err(fault)?;
+        }
+        Ok(())
+    }
+}
+
+/// What Error says: its text, without the quotes if one pair is around all of it.
+///
+/// Source: server/core.c, generate_error.
+fn error_text(text: &str) -> String {
+    if text.is_empty() {
+        return "The Error directive was used with no message.".into();
+    }
+    let inner = |quote| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    inner('"').or_else(|| inner('\'')).unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directive::{Shape, Table};
+
+    type Log = Vec<String>;
+
+    fn log(target: &mut Log, call: &Call<'_>) -> Result<(), String> {
+        if call.first() == "bad" {
+            return Err(format!("{} is bad", call.name));
+        }
+        call.warn("test", 7, "seen");
+        target.push(format!("{}={}/{}", call.name, call.words.join(","), call.flag));
+        Ok(())
+    }
+
+    fn enter(target: &mut Log, block: &Block<'_, Log>) -> Result<(), Fault> {
+        target.push(format!("{} {}", block.call.name, block.argument()?));
+        block.walk(target, Contexts::DIRECTORY)
+    }
+
+    const fn plain(
+        name: &'static str,
+        contexts: Contexts,
+        overrides: Overrides,
+        shape: Shape,
+    ) -> Directive<Log> {
+        Directive { name, contexts, overrides, shape, default: "", doc: "doc", act: Act::Set(log) }
+    }
+
+    const SECTION: Directive<Log> = Directive {
+        act: Act::Section(enter),
+        ..plain("<Area", Contexts::SERVER, Overrides::INDEXES, Shape::Raw)
+    };
+
+    static DIRECTIVES: &[Directive<Log>] = &[
+        plain("Global", Contexts::SERVER.with(Contexts::GLOBAL_ONLY), Overrides::NONE, Shape::Flag),
+        plain("Local", Contexts::DIRECTORY, Overrides::AUTH_CONFIG, Shape::Iterate),
+        plain("Both", Contexts::NONE, Overrides::INDEXES, Shape::OneOrTwo),
+        plain("Loose", Contexts::NONE.with(Contexts::NOT_IN_HTACCESS), Overrides::ALL, Shape::None),
+        SECTION,
+    ];
+
+    fn tables() -> Tables<Log> {
+        let module = "mod_test.c";
+        Tables::new(&[Table { module, identifier: "test_module", directives: DIRECTIVES }], &[])
+    }
+
+    fn node(name: &str, arguments: &str, section: Option<Vec<Node>>) -> Node {
+        let position = Position { file: "t".into(), line: 1 };
+        Node { name: name.into(), arguments: arguments.into(), position, section }
+    }
+
+    fn run(nodes: &[Node]) -> Result<Log, String> {
+        let (mut target, mut notices) = (Log::new(), Vec::new());
+        apply(&tables(), nodes, &mut target, &mut notices).map_err(|fault| fault.text)?;
+        Ok(target)
+    }
+
+    fn htaccess(nodes: &[Node], grant: &Grant) -> (Result<(), String>, Log, Vec<Notice>) {
+        let (mut target, mut notices) = (Log::new(), Vec::new());
+        let result = apply_htaccess(&tables(), nodes, &mut target, grant, &mut notices);
+        (result.map_err(|fault| fault.text), target, notices)
+    }
+
+    #[test]
+    fn directives_act_in_order() {
+        let inner = vec![node("local", "a b", None)];
+        let nodes = [node("GLOBAL", "on", None), node("<area", "/x>", Some(inner))];
+        let want = ["Global=on/true", "<Area /x", "Local=a/false", "Local=b/false"];
+        assert_eq!(run(&nodes).unwrap(), want);
+    }
+
+    #[test]
+    fn what_is_out_of_place_is_refused() {
+        assert_eq!(run(&[node("Local", "a", None)]).unwrap_err(), "Local not allowed here");
+        let nodes = [node("<Area", "/>", Some(vec![node("Global", "on", None)]))];
+        assert_eq!(run(&nodes).unwrap_err(), "Global not allowed in <Area> context");
+        let nodes = [node("<Area", "/", Some(Vec::new()))];
+        assert_eq!(run(&nodes).unwrap_err(), "<Area> directive missing closing '>'");
+        let nodes = [node("<Area", ">", Some(Vec::new()))];
+        assert_eq!(run(&nodes).unwrap_err(), "<Area> directive requires additional arguments");
+    }
+
+    #[test]
+    fn faults_and_remarks_have_their_position() {
+        let (mut target, mut notices) = (Log::new(), Vec::new());
+        let nodes = [node("Both", "x", None), node("Both", "bad", None)];
+        let fault = apply(&tables(), &nodes, &mut target, &mut notices).unwrap_err();
+        assert_eq!(fault.to_string(), "AH00526: Syntax error on line 1 of t:\nBoth is bad");
+        assert_eq!(notices, [Notice::warn("test", 7, "seen").at(nodes[0].position.clone())]);
+    }
+
+    #[test]
+    fn htaccess_gets_what_is_granted() {
+        let nodes = [node("Both", "a", None), node("Local", "b", None)];
+        let mut grant = Grant { overrides: Overrides::INDEXES, ..Grant::default() };
+        assert_eq!(htaccess(&nodes, &grant).0.unwrap_err(), "Local not allowed here");
+        grant.nonfatal_override = true;
+        let (result, target, notices) = htaccess(&nodes, &grant);
+        assert_eq!((result, target.len(), notices.len()), (Ok(()), 1, 2));
+        let want = "AH02295: Local in .htaccess forbidden by AllowOverride";
+        assert_eq!(notices[1].to_string(), want);
+        grant.directives = vec!["LOCAL".into()];
+        assert_eq!(htaccess(&nodes, &grant).1.len(), 2);
+        let text = htaccess(&[node("Loose", "", None)], &grant).0.unwrap_err();
+        assert_eq!(text, "Loose cannot occur within htaccess files");
+    }
+
+    #[test]
+    fn unknown_names_are_refused_or_remarked_on() {
+        let nodes = [node("Foo", "", None), node("<Bar", ">", Some(vec![node("Baz", "", None)]))];
+        assert!(run(&nodes).unwrap_err().starts_with("Invalid command 'Foo', perhaps"));
+        assert_eq!(unknown_directives(&tables(), &nodes).len(), 3);
+        let grant = Grant { nonfatal_unknown: true, ..Grant::default() };
+        let (result, _, notices) = htaccess(&nodes, &grant);
+        assert_eq!((result, notices.len()), (Ok(()), 2));
+        assert!(notices[0].to_string().starts_with("AH02296: Unknown directive Foo perhaps"));
+    }
+
+    #[test]
+    fn error_says_what_it_is_told() {
+        assert_eq!(run(&[node("error", "\"a b\"", None)]).unwrap_err(), "a b");
+        assert_eq!(error_text("'a' \"b\""), "'a' \"b\"");
+        assert_eq!(error_text("\""), "\"");
+        assert!(error_text("").contains("no message"));
+    }
+}

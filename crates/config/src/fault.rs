@@ -1,0 +1,184 @@
+//! What is wrong with a configuration, and what deserves a remark: a fault ends the reading, a
+//! notice does not. Both carry the position and print the text that `apache2 -t` prints; neither
+//! is ever written anywhere from here.
+
+use std::fmt;
+
+use crate::node::Position;
+
+/// The pass that found a fault; it decides the shape of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The text was being read: `apache2: Syntax error on line ...`, all on one line.
+    Read,
+    /// A `-C` or `-c` directive was being read: `apache2: Syntax error in -C/-c directive: ...`.
+    CommandLine,
+    /// The tree was being applied: the line AH00526, then the text on a line of its own.
+    Apply,
+}
+
+/// Why a configuration cannot be used. Its Display is what `apache2 -t` prints, with `apache2` as
+/// the program's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The directive to blame; None when no directive is (the main file cannot be opened).
+    pub position: Option<Position>,
+    /// What is wrong, as the directive put it.
+    pub text: String,
+    /// The Include directives that led to the file, the outermost first.
+    pub trail: Vec<Position>,
+    /// The pass that found it.
+    pub stage: Stage,
+}
+
+impl Fault {
+    /// A fault found while the tree was applied.
+    #[must_use]
+    pub fn new(position: Position, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { position: Some(position), text, trail: Vec::new(), stage: Stage::Apply }
+    }
+
+    /// The message as `apache2 -t` prints it, `program` being the name it was started under.
+    /// Characters that cannot be printed are escaped as in Apache's error log.
+    ///
+    /// Source: server/config.c, ap_process_config_tree and ap_read_config.
+    #[must_use]
+    pub fn report(&self, program: &str) -> String {
+        if self.stage == Stage::Apply {
+            let heading = match &self.position {
+                Some(Position { file, line }) => {
+                    format!("AH00526: Syntax error on line {line} of {}:\n", escape(file))
+                }
+                None => String::new(),
+            };
+            return format!("{heading}{}", escape(&self.text));
+        }
+        let mut message = format!("{program}: ");
+        if self.stage == Stage::CommandLine {
+            message.push_str("Syntax error in -C/-c directive: ");
+        }
+        let own = self.position.iter().filter(|_| self.stage == Stage::Read);
+        for Position { file, line } in self.trail.iter().chain(own) {
+            message.push_str(&format!("Syntax error on line {line} of {file}: "));
+        }
+        message.push_str(&self.text);
+        escape(&message)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.report("apache2"))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// The severity of a notice, as LogLevel names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The server goes on, with something broken.
+    Error,
+    /// Probably not what the administrator meant.
+    Warn,
+    /// Of note, and as it should be.
+    Notice,
+    /// For information.
+    Info,
+    /// For whoever hunts a defect.
+    Debug,
+}
+
+/// A remark on the configuration, to be logged as `[module:level] AHnnnnn: text`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// The module that speaks: `core`, `macro`.
+    pub module: &'static str,
+    /// How severe it is.
+    pub level: Level,
+    /// Apache's number of the message; None for those that Apache does not have.
+    pub number: Option<u32>,
+    /// The message without its number.
+    pub text: String,
+    /// The directive it is about, where there is one.
+    pub position: Option<Position>,
+}
+
+impl Notice {
+    /// A warning of `module` under Apache's `number`.
+    #[must_use]
+    pub fn warn(module: &'static str, number: u32, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { module, level: Level::Warn, number: Some(number), text, position: None }
+    }
+
+    /// The same notice, about the directive at `position`.
+    #[must_use]
+    pub fn at(mut self, position: Position) -> Self {
+        self.position = Some(position);
+        self
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.number {
+            Some(number) => write!(out, "AH{number:05}: {}", escape(&self.text)),
+            None => out.write_str(&escape(&self.text)),
+        }
+    }
+}
+
+/// Escapes as server/util.c, ap_escape_errorlog_item: a backslash before what C escapes by a
+/// letter, `\xhh` for every other byte that is not printable ASCII, the double quote left alone.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'\\' => out.push_str("\\\\"),
+            0x08 => out.push_str("\\b"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x0b => out.push_str("\\v"),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: u32) -> Position {
+        Position { file: "/a.conf".into(), line }
+    }
+
+    #[test]
+    fn an_applied_fault_has_two_lines() {
+        let fault = Fault::new(at(3), "Timeout must be \"x\"\n");
+        let want = "AH00526: Syntax error on line 3 of /a.conf:\nTimeout must be \"x\"\\n";
+        assert_eq!(fault.to_string(), want);
+    }
+
+    #[test]
+    fn a_read_fault_names_the_way_to_it() {
+        let fault = Fault { trail: vec![at(1)], stage: Stage::Read, ..Fault::new(at(2), "é") };
+        let want = "httpd: Syntax error on line 1 of /a.conf: Syntax error on line 2 of /a.conf: ";
+        assert_eq!(fault.report("httpd"), format!("{want}\\xc3\\xa9"));
+    }
+
+    #[test]
+    fn a_command_line_fault_has_no_line() {
+        let fault = Fault { stage: Stage::CommandLine, ..Fault::new(at(2), "bad") };
+        assert_eq!(fault.to_string(), "apache2: Syntax error in -C/-c directive: bad");
+    }
+
+    #[test]
+    fn a_notice_shows_its_number() {
+        assert_eq!(Notice::warn("core", 111, "a\tb").to_string(), "AH00111: a\\tb");
+    }
+}

@@ -1,0 +1,139 @@
+//! The directives that act while the text is read: their table, which the look-up of names and the
+//! manual share. What they do is in `read`; Error, which acts when the tree is applied, is listed
+//! here because no module owns it either.
+
+use crate::directive::{Contexts, Overrides, Shape};
+
+/// A directive that belongs to the language.
+#[derive(Debug)]
+pub struct Reserved {
+    /// As Apache spells it.
+    pub name: &'static str,
+    /// The source file of the module that must be loaded for it.
+    pub module: &'static str,
+    /// Where it may stand.
+    pub contexts: Contexts,
+    /// What AllowOverride must grant for it to stand in .htaccess.
+    pub overrides: Overrides,
+    /// How it takes its arguments.
+    pub shape: Shape,
+    /// What it is for; the complaint about a wrong count of arguments ends with it.
+    pub doc: &'static str,
+    pub(crate) keyword: Keyword,
+}
+
+/// Which directive of the language it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keyword {
+    IfModule,
+    IfDefine,
+    IfFile,
+    IfDirective,
+    IfSection,
+    IfVersion,
+    Include,
+    IncludeOptional,
+    Define,
+    UnDefine,
+    ServerRoot,
+    DefaultRuntimeDir,
+    LoadModule,
+    LoadFile,
+    Macro,
+    Use,
+    UndefMacro,
+    MacroIgnoreEmptyArgs,
+    MacroIgnoreBadNesting,
+    Error,
+}
+
+/// All directives of the language.
+#[must_use]
+pub fn reserved() -> &'static [Reserved] {
+    RESERVED
+}
+
+/// The directive of the language called `name`, case aside.
+pub(crate) fn find(name: &str) -> Option<&'static Reserved> {
+    RESERVED.iter().find(|reserved| reserved.name.eq_ignore_ascii_case(name))
+}
+
+const fn anywhere(
+    name: &'static str,
+    module: &'static str,
+    shape: Shape,
+    doc: &'static str,
+    keyword: Keyword,
+) -> Reserved {
+    let (contexts, overrides) = (Contexts::NONE, Overrides::ALL);
+    Reserved { name, module, contexts, overrides, shape, doc, keyword }
+}
+
+const fn server(
+    name: &'static str,
+    module: &'static str,
+    shape: Shape,
+    doc: &'static str,
+    keyword: Keyword,
+) -> Reserved {
+    let (contexts, overrides) = (Contexts::SERVER, Overrides::NONE);
+    Reserved { name, module, contexts, overrides, shape, doc, keyword }
+}
+
+const fn conf(
+    name: &'static str,
+    module: &'static str,
+    shape: Shape,
+    doc: &'static str,
+    keyword: Keyword,
+) -> Reserved {
+    let contexts = Contexts::SERVER.with(Contexts::DIRECTORY);
+    Reserved { name, module, contexts, overrides: Overrides::NONE, shape, doc, keyword }
+}
+
+#[rustfmt::skip]
+const RESERVED: &[Reserved] = &[
+    anywhere("<IfModule", "core.c", Shape::Raw,
+        "Container for directives based on existence of specified modules", Keyword::IfModule),
+    anywhere("<IfDefine", "core.c", Shape::Raw,
+        "Container for directives based on existence of command line defines", Keyword::IfDefine),
+    anywhere("<IfFile", "core.c", Shape::Raw,
+        "Container for directives based on existence of files on disk", Keyword::IfFile),
+    anywhere("<IfDirective", "core.c", Shape::Raw,
+        "Container for directives based on existence of named directive", Keyword::IfDirective),
+    anywhere("<IfSection", "core.c", Shape::Raw,
+        "Container for directives based on existence of named section", Keyword::IfSection),
+    anywhere("<IfVersion", "mod_version.c", Shape::OneTwoOrThree,
+        "a comparison operator, a version (and a delimiter)", Keyword::IfVersion),
+    conf("Include", "core.c", Shape::One,
+        "Name(s) of the config file(s) to be included; fails if the wildcard does not match at \
+         least one file", Keyword::Include),
+    conf("IncludeOptional", "core.c", Shape::One,
+        "Name or pattern of the config file(s) to be included; ignored if the file does not exist \
+         or the pattern does not match any files", Keyword::IncludeOptional),
+    conf("Define", "core.c", Shape::OneOrTwo,
+        "Define a variable, optionally to a value.  Same as passing -D to the command line.",
+        Keyword::Define),
+    conf("UnDefine", "core.c", Shape::One,
+        "Undefine the existence of a variable. Undo a Define.", Keyword::UnDefine),
+    server("ServerRoot", "core.c", Shape::One,
+        "Common directory of server-related files (logs, confs, etc.)", Keyword::ServerRoot),
+    server("DefaultRuntimeDir", "core.c", Shape::One,
+        "Common directory for run-time files (shared memory, locks, etc.)",
+        Keyword::DefaultRuntimeDir),
+    server("LoadModule", "mod_so.c", Shape::Two,
+        "a module name and the name of a shared object file to load it from", Keyword::LoadModule),
+    server("LoadFile", "mod_so.c", Shape::Iterate,
+        "shared object file or library to load into the server at runtime", Keyword::LoadFile),
+    anywhere("<Macro", "mod_macro.c", Shape::Raw,
+        "Beginning of a macro definition section.", Keyword::Macro),
+    anywhere("Use", "mod_macro.c", Shape::Raw, "Use of a macro.", Keyword::Use),
+    anywhere("UndefMacro", "mod_macro.c", Shape::One,
+        "Remove a macro definition.", Keyword::UndefMacro),
+    anywhere("MacroIgnoreEmptyArgs", "mod_macro.c", Shape::Raw,
+        "Globally ignore warnings about empty arguments.", Keyword::MacroIgnoreEmptyArgs),
+    anywhere("MacroIgnoreBadNesting", "mod_macro.c", Shape::Raw,
+        "Globally ignore warnings about bad nesting.", Keyword::MacroIgnoreBadNesting),
+    anywhere("Error", "core.c", Shape::Raw,
+        "Generate error message from within configuration", Keyword::Error),
+];

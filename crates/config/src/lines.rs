@@ -1,0 +1,124 @@
+//! Bytes of a configuration file come in, logical lines go out: continued lines joined, white
+//! space at both ends trimmed, counted as Apache counts them. It never looks at what a line says.
+
+/// A logical line may have this many bytes, as in Apache (server/config.c, VARBUF_MAX_LEN).
+pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The logical line is longer than the limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// The logical lines of one text.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    text: Vec<u8>,
+    at: usize,
+    /// How many physical lines have been taken, so the number of the line last given out.
+    pub(crate) line: u32,
+}
+
+impl Lines {
+    pub(crate) fn new(text: Vec<u8>) -> Self {
+        Self { text, at: 0, line: 0 }
+    }
+
+    /// The next logical line of at most `limit` bytes, or None at the end.
+    ///
+    /// Source: server/util.c, ap_cfg_getline_core and cfg_trim_line. A backslash before the line's
+    /// end continues it, whatever stands before the backslash; a NUL hides the rest of its line.
+    pub(crate) fn take(&mut self, limit: usize) -> Option<Result<String, TooLong>> {
+        let mut logical: Vec<u8> = Vec::new();
+        let mut continued = false;
+        loop {
+            self.line = self.line.saturating_add(1);
+            let Some((piece, ended)) = self.physical() else {
+                if !continued {
+                    return None;
+                }
+                break;
+            };
+            logical.extend_from_slice(piece);
+            if logical.len() >= limit {
+                return Some(Err(TooLong));
+            }
+            if !ended || logical.last() != Some(&b'\\') {
+                break;
+            }
+            logical.pop();
+            continued = true;
+        }
+        Some(Ok(decode(logical.trim_ascii())))
+    }
+
+    /// The next physical line without its end, and whether it had one.
+    fn physical(&mut self) -> Option<(&[u8], bool)> {
+        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let (mut line, mut ended) = match rest.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (rest.get(..end)?, true),
+            None => (rest, false),
+        };
+        self.at += line.len() + usize::from(ended);
+        if ended {
+            line = line.strip_suffix(b"\r").unwrap_or(line);
+        }
+        if let Some(nul) = line.iter().position(|byte| *byte == 0) {
+            (line, ended) = (line.get(..nul)?, false);
+        }
+        Some((line, ended))
+    }
+}
+
+/// The text of a line: UTF-8, or else ISO-8859-1, which old configurations are written in. Apache
+/// takes bytes; here arguments are text, so that every later step may slice them safely.
+fn decode(line: &[u8]) -> String {
+    match std::str::from_utf8(line) {
+        Ok(text) => text.to_owned(),
+        Err(_) => line.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &[u8]) -> Vec<(u32, String)> {
+        let mut lines = Lines::new(text.to_vec());
+        std::iter::from_fn(|| {
+            let line = lines.take(LINE_LIMIT)?.unwrap();
+            Some((lines.line, line))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn continued_lines_join_and_count() {
+        let want = vec![(3, "a  b c".into()), (4, "d".into())];
+        assert_eq!(all(b"  a \\\n b \\\r\nc\t\r\nd"), want);
+        assert_eq!(all(b"a\\\\\nb"), vec![(2, "a\\b".into())]);
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_of_the_text_continues_nothing() {
+        assert_eq!(all(b"a\\\n"), vec![(2, "a".into())]);
+        assert_eq!(all(b"a\\"), vec![(1, "a\\".into())]);
+        assert_eq!(all(b""), vec![]);
+        assert_eq!(all(b"\n"), vec![(1, String::new())]);
+    }
+
+    #[test]
+    fn a_nul_hides_the_rest_of_its_line() {
+        assert_eq!(all(b"a\0b\\\nc"), vec![(1, "a".into()), (2, "c".into())]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_latin1() {
+        assert_eq!(all(b"caf\xe9\ncaf\xc3\xa9"), vec![(1, "café".into()), (2, "café".into())]);
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        let mut lines = Lines::new(b"12345\n1234\n".to_vec());
+        assert_eq!(lines.take(5), Some(Err(TooLong)));
+        assert_eq!(lines.take(5), Some(Ok("1234".into())));
+    }
+}

@@ -1,0 +1,179 @@
+//! Which modules are active: what the server offers and the LoadModule lines come in, the set of
+//! active modules goes out. Nothing is ever loaded: every module is built into the binary, and
+//! LoadModule only says which of them take part.
+
+use crate::fault::Notice;
+use crate::known::standard_module;
+
+/// A module that the server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Its source file, as `mod_alias.c`.
+    pub file: &'static str,
+    /// Its identifier, as `alias_module`.
+    pub identifier: &'static str,
+    /// Debian's apache2 has it built in (`apache2 -l`): it is always active.
+    pub builtin: bool,
+    /// It is active when no LoadModule line says which modules are.
+    pub default: bool,
+}
+
+/// The active modules. A configuration with a LoadModule line other than for a process model has
+/// exactly those it names besides the built-in ones; any other has the default ones. As conditions
+/// ahead of the first such line depend on it, the text is read with [`ModuleSet::preset`] first,
+/// and if that turns out [`ModuleSet::is_named`], once more with [`ModuleSet::named`].
+#[derive(Debug, Clone)]
+pub struct ModuleSet {
+    offers: &'static [Offer],
+    active: Vec<Offer>,
+    named: bool,
+    from_lines: Vec<&'static str>,
+}
+
+impl ModuleSet {
+    /// The built-in and the default modules.
+    #[must_use]
+    pub fn preset(offers: &'static [Offer]) -> Self {
+        let active =
+            offers.iter().filter(|offer| offer.builtin || offer.default).copied().collect();
+        Self { offers, active, named: false, from_lines: Vec::new() }
+    }
+
+    /// The built-in modules alone; LoadModule adds the others.
+    #[must_use]
+    pub fn named(offers: &'static [Offer]) -> Self {
+        let active = offers.iter().filter(|offer| offer.builtin).copied().collect();
+        Self { offers, active, named: true, from_lines: Vec::new() }
+    }
+
+    /// Whether a LoadModule line says which modules are active.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// Whether the module called `name` is active; `name` is its source file or its identifier.
+    #[must_use]
+    pub fn is_active(&self, name: &str) -> bool {
+        self.active.iter().any(|offer| offer.file == name || offer.identifier == name)
+    }
+
+    /// The active modules: the built-in and the default ones, then the others in the order of
+    /// their LoadModule lines.
+    #[must_use]
+    pub fn active(&self) -> &[Offer] {
+        &self.active
+    }
+
+    /// Whether a LoadModule line named the module (`-M` calls such a module shared).
+    #[must_use]
+    pub fn is_shared(&self, identifier: &str) -> bool {
+        self.from_lines.contains(&identifier)
+    }
+
+    /// Carries out LoadModule. A module of Apache that the server does not have is remarked on:
+    /// stock configurations load dozens that they never use.
+    ///
+    /// # Errors
+    /// The text of the fault: a built-in module, or one that nobody knows.
+    pub fn load(
+        &mut self,
+        identifier: &str,
+        written: &str,
+        path: &str,
+    ) -> Result<Option<Notice>, String> {
+        let Some(offer) = self.offers.iter().find(|offer| offer.identifier == identifier) else {
+            return self.load_unknown(identifier, written, path).map(Some);
+        };
+        if offer.builtin {
+            return Err(format!("module {identifier} is built-in and can't be loaded"));
+        }
+        if self.from_lines.contains(&offer.identifier) {
+            let text = format!("module {identifier} is already loaded, skipping");
+            return Ok(Some(Notice::warn("so", 1574, text)));
+        }
+        self.named |= !is_process_model(identifier);
+        self.from_lines.push(offer.identifier);
+        if !self.is_active(identifier) {
+            self.active.push(*offer);
+        }
+        Ok(None)
+    }
+
+    fn load_unknown(
+        &mut self,
+        identifier: &str,
+        written: &str,
+        path: &str,
+    ) -> Result<Notice, String> {
+        if let Some(standard) = standard_module(identifier) {
+            self.named |= !is_process_model(identifier);
+            let file = standard.file;
+            let text = format!("this server does not have {file}: {identifier} is left out");
+            return Ok(Notice { number: None, ..Notice::warn("so", 0, text) });
+        }
+        let why = if std::fs::metadata(path).is_ok() {
+            format!("no module of Apache httpd is called {identifier}, and others cannot be loaded")
+        } else {
+            format!("{path}: cannot open shared object file: No such file or directory")
+        };
+        Err(format!("Cannot load {written} into server: {why}"))
+    }
+}
+
+fn is_process_model(identifier: &str) -> bool {
+    identifier.starts_with("mpm_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn offer(
+        file: &'static str,
+        identifier: &'static str,
+        builtin: bool,
+        default: bool,
+    ) -> Offer {
+        Offer { file, identifier, builtin, default }
+    }
+
+    static OFFERS: &[Offer] = &[
+        offer("core.c", "core_module", true, true),
+        offer("event.c", "mpm_event_module", false, true),
+        offer("mod_alias.c", "alias_module", false, true),
+        offer("mod_env.c", "env_module", false, false),
+    ];
+
+    #[test]
+    fn lines_replace_the_default_set() {
+        let mut set = ModuleSet::preset(OFFERS);
+        assert!(set.is_active("mod_alias.c") && !set.is_active("env_module"));
+        assert_eq!(set.load("mpm_event_module", "x.so", "/x.so"), Ok(None));
+        assert!(!set.is_named());
+        assert_eq!(set.load("env_module", "x.so", "/x.so"), Ok(None));
+        assert!(set.is_named());
+        let mut set = ModuleSet::named(OFFERS);
+        assert!(set.is_active("core.c") && !set.is_active("alias_module"));
+        assert_eq!(set.load("env_module", "x.so", "/x.so"), Ok(None));
+        assert!(set.is_active("mod_env.c") && set.is_shared("env_module"));
+    }
+
+    #[test]
+    fn odd_lines_are_remarked_on_or_refused() {
+        let mut set = ModuleSet::named(OFFERS);
+        let text = set.load("core_module", "x.so", "/x.so").unwrap_err();
+        assert_eq!(text, "module core_module is built-in and can't be loaded");
+        set.load("env_module", "x.so", "/x.so").unwrap();
+        let notice = set.load("env_module", "x.so", "/x.so").unwrap().unwrap();
+        let want = "AH01574: module env_module is already loaded, skipping";
+        assert_eq!(notice.to_string(), want);
+        let notice = set.load("dav_module", "x.so", "/x.so").unwrap().unwrap();
+        assert!(notice.to_string().starts_with("this server does not have mod_dav.c"));
+        assert!(!set.is_active("mod_dav.c"));
+        let text = set.load("foo_module", "m/foo.so", "/nonexistent/m/foo.so").unwrap_err();
+        let want = "Cannot load m/foo.so into server: /nonexistent/m/foo.so: cannot open shared \
+                    object file: No such file or directory";
+        assert_eq!(text, want);
+    }
+}

@@ -1,0 +1,179 @@
+//! A request as an expression sees it: what `%{VARIABLE}`, `req()` and `-F` of ap_expr ask for is
+//! answered from the request, its settings and, in filters and logs, its response.
+
+use crate::core::{public_name, public_port};
+use crate::{DirectorySettings, ServerSettings};
+use evenkeel_expr::{Context, Variable};
+use evenkeel_message::{Request, Response};
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Asks whether another path of the site could be served, for `-F` and `-U`.
+pub trait Probe {
+    /// Whether a request for that URL path would be answered with success.
+    fn allows_url(&self, url: &[u8]) -> bool;
+    /// Whether that file exists and could be served.
+    fn allows_file(&self, path: &[u8]) -> bool;
+}
+
+/// What an expression may ask of a request.
+#[derive(Clone, Copy)]
+pub struct RequestContext<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// Settings of its server.
+    pub server: &'a ServerSettings,
+    /// Settings of its sections, as far as they are known.
+    pub directory: &'a DirectorySettings,
+    /// The response, once there is one.
+    pub response: Option<&'a Response>,
+    /// Where to ask about other paths; without it they count as not allowed.
+    pub probe: Option<&'a dyn Probe>,
+}
+
+impl<'a> RequestContext<'a> {
+    /// A request without response.
+    #[must_use]
+    pub fn new(
+        request: &'a Request,
+        server: &'a ServerSettings,
+        directory: &'a DirectorySettings,
+    ) -> Self {
+        Self { request, server, directory, response: None, probe: None }
+    }
+
+    /// The same with the response that answers it.
+    #[must_use]
+    pub fn with_response(mut self, response: &'a Response) -> Self {
+        self.response = Some(response);
+        self
+    }
+
+    /// A variable of the connection, the server and the request line.
+    fn plain(&self, variable: Variable) -> Option<Cow<'a, [u8]>> {
+        let request = self.request;
+        let text = |text: String| Some(Cow::Owned(text.into_bytes()));
+        match variable {
+            Variable::RequestMethod => Some(request.head.method_text().into()),
+            Variable::RequestScheme => Some(b"http"[..].into()),
+            Variable::RequestUri | Variable::DocumentUri => Some((&*request.path).into()),
+            Variable::PathInfo => Some((&*request.path_info).into()),
+            Variable::QueryString => Some(request.query.as_deref().unwrap_or_default().into()),
+            Variable::IsSubreq => Some(b"false"[..].into()),
+            Variable::TheRequest => Some((&*request.head.line).into()),
+            Variable::RemoteAddr | Variable::ConnRemoteAddr | Variable::RemoteHost => {
+                text(request.peer.client_ip().to_string())
+            }
+            Variable::RemotePort => text(request.peer.client.port().to_string()),
+            Variable::RemoteUser => Some(request.user.as_deref().unwrap_or_default().into()),
+            Variable::AuthType => Some(request.auth_type.as_deref().unwrap_or_default().into()),
+            Variable::ServerName => {
+                let name = public_name(request, self.server, self.directory);
+                text(name.into_owned())
+            }
+            Variable::ServerPort => {
+                text(public_port(request, self.server, self.directory).to_string())
+            }
+            Variable::ServerAdmin => {
+                Some(self.server.core.admin.as_deref().unwrap_or_default().as_bytes().into())
+            }
+            Variable::ServerProtocol => Some(request.head.version.text().as_bytes().into()),
+            Variable::Https | Variable::Http2 => Some(b"off"[..].into()),
+            Variable::Ipv6 => Some(if request.peer.client_ip().is_ipv6() {
+                b"on"[..].into()
+            } else {
+                b"off"[..].into()
+            }),
+            Variable::ServerSoftware => {
+                text(crate::core::software(crate::core::ServerTokens::Full).into_string())
+            }
+            Variable::ApiVersion => Some(b"20120211:142"[..].into()),
+            _ => None,
+        }
+    }
+
+    /// A variable of what the phases have found out.
+    fn found(&self, variable: Variable) -> Option<Cow<'a, [u8]>> {
+        let request = self.request;
+        let text = |text: String| Some(Cow::Owned(text.into_bytes()));
+        match variable {
+            Variable::RequestFilename | Variable::ScriptFilename => {
+                let file = request.file.as_os_str().as_bytes();
+                Some(if file.is_empty() { (&*request.path).into() } else { file.into() })
+            }
+            Variable::DocumentRoot => {
+                let root = self.server.core.document_root.as_ref();
+                Some(root.map_or(&b""[..], |root| root.as_os_str().as_bytes()).into())
+            }
+            Variable::ContentType => match self.response {
+                Some(response) => {
+                    response.fields.first("Content-Type").map(|value| Cow::Owned(value.to_vec()))
+                }
+                None => request.content.media_type.as_deref().map(Into::into),
+            },
+            Variable::Handler => request.content.handler.as_deref().map(Into::into),
+            Variable::RequestStatus => {
+                let status = self.response.map_or(request.status, |response| response.status);
+                text(status.code().to_string())
+            }
+            Variable::ContextPrefix => request.notes.value("context-prefix").map(Into::into),
+            Variable::ContextDocumentRoot => {
+                request.notes.value("context-document-root").map(Into::into).or_else(|| {
+                    let root = self.server.core.document_root.as_ref()?;
+                    Some(root.as_os_str().as_bytes().into())
+                })
+            }
+            Variable::LastModified | Variable::ScriptUser | Variable::ScriptGroup => {
+                crate::core::file_fact(variable, &request.file).map(Cow::Owned)
+            }
+            Variable::Time
+            | Variable::TimeYear
+            | Variable::TimeMon
+            | Variable::TimeDay
+            | Variable::TimeHour
+            | Variable::TimeMin
+            | Variable::TimeSec
+            | Variable::TimeWday => {
+                crate::core::time_fact(variable, request.time_us).map(Cow::Owned)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Context for RequestContext<'_> {
+    fn variable(&self, variable: Variable) -> Cow<'_, [u8]> {
+        self.plain(variable).or_else(|| self.found(variable)).unwrap_or_default()
+    }
+
+    fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.request.head.fields.joined(name).map(Cow::Owned)
+    }
+
+    fn response_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let response = self.response?;
+        let value = response.fields.joined(name).or_else(|| response.always.joined(name));
+        value.map(Cow::Owned)
+    }
+
+    fn request_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.request.env.value(name).map(Cow::Borrowed)
+    }
+
+    fn note(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.request.notes.value(name).map(Cow::Borrowed)
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
+        Some(self.request.peer.client_ip())
+    }
+
+    fn file_allowed(&self, path: &[u8]) -> bool {
+        self.probe.is_some_and(|probe| probe.allows_file(path))
+    }
+
+    fn url_allowed(&self, url: &[u8]) -> bool {
+        self.probe.is_some_and(|probe| probe.allows_url(url))
+    }
+}

@@ -1,0 +1,43 @@
+//! What is said once for the process: tokens, virtual hosts, filters of accept.
+
+use super::server::ServerTokens;
+use crate::{DirectorySettings, ServerSettings};
+use evenkeel_config::Position;
+
+/// The core's settings of the whole process.
+#[derive(Clone, Default)]
+pub struct Global {
+    /// ServerTokens.
+    pub tokens: Option<ServerTokens>,
+    /// ExtendedStatus.
+    pub extended_status: Option<bool>,
+    /// AcceptFilter by protocol: whether connections are handed over only with data on them.
+    pub accept_filters: Vec<(Box<str>, bool)>,
+    /// SeeRequestTail.
+    pub see_request_tail: bool,
+    /// RegisterHttpMethod.
+    pub methods: Vec<Box<str>>,
+    /// Mutex lines, recorded for DUMP_RUN_CFG.
+    pub mutexes: Vec<Box<str>>,
+    /// DefaultRuntimeDir.
+    pub runtime_dir: Option<Box<str>>,
+    /// FlushMaxThreshold in bytes.
+    pub flush_max_threshold: Option<usize>,
+    /// FlushMaxPipelined.
+    pub flush_max_pipelined: Option<i64>,
+    /// `<VirtualHost>` sections in order.
+    pub virtual_hosts: Vec<VirtualHost>,
+}
+
+/// One `<VirtualHost>`: what it says, not yet merged with the main server.
+#[derive(Clone)]
+pub struct VirtualHost {
+    /// The addresses of its opening line, as written.
+    pub addresses: Vec<Box<str>>,
+    /// Where it begins.
+    pub position: Position,
+    /// Its settings.
+    pub server: ServerSettings,
+    /// What stands in it outside of any section.
+    pub directory: DirectorySettings,
+}

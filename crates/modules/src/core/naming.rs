@@ -1,0 +1,71 @@
+//! How this server is called in URLs that lead back to it: a request and its settings go in, a
+//! name, a port or a whole URL comes out (core.c: ap_get_server_name, ap_get_server_port,
+//! ap_construct_url).
+
+use super::Tristate;
+use crate::{DirectorySettings, ServerSettings};
+use evenkeel_message::Request;
+use std::borrow::Cow;
+
+/// The name of a server: ServerName, or the machine's where none was configured.
+#[must_use]
+pub fn server_name(server: &ServerSettings) -> &str {
+    server.core.name.as_deref().unwrap_or("localhost")
+}
+
+/// The name that URLs to this server hold for this request (UseCanonicalName).
+#[must_use]
+pub fn public_name<'a>(
+    request: &'a Request,
+    server: &'a ServerSettings,
+    directory: &DirectorySettings,
+) -> Cow<'a, str> {
+    match directory.core.canonical_name.unwrap_or_default() {
+        Tristate::Off if !request.host.is_empty() => String::from_utf8_lossy(&request.host),
+        Tristate::Third => request.peer.local_ip().to_string().into(),
+        Tristate::Off | Tristate::On => server_name(server).into(),
+    }
+}
+
+/// The port that goes with the name (UseCanonicalPhysicalPort).
+#[must_use]
+pub fn public_port(
+    request: &Request,
+    server: &ServerSettings,
+    directory: &DirectorySettings,
+) -> u16 {
+    let configured = server.core.port;
+    let physical = request.peer.local.port();
+    let by_socket = directory.core.canonical_port == Some(true);
+    match directory.core.canonical_name.unwrap_or_default() {
+        Tristate::Off | Tristate::Third if !request.host.is_empty() => {
+            // A Host field without a port means the scheme's.
+            request.port.unwrap_or(if by_socket { physical } else { 80 })
+        }
+        _ if by_socket => configured.unwrap_or(physical),
+        _ => configured.unwrap_or(physical),
+    }
+}
+
+/// `http://name[:port]` and the path behind it; the port is left out where it is the scheme's.
+#[must_use]
+pub fn public_url(
+    request: &Request,
+    server: &ServerSettings,
+    directory: &DirectorySettings,
+    path: &[u8],
+) -> Vec<u8> {
+    let name = public_name(request, server, directory);
+    let port = public_port(request, server, directory);
+    let mut url = b"http://".to_vec();
+    if name.contains(':') {
+        url.extend_from_slice(format!("[{name}]").as_bytes());
+    } else {
+        url.extend_from_slice(name.as_bytes());
+    }
+    if port != 80 {
+        url.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    url.extend_from_slice(path);
+    url
+}

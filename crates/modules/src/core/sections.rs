@@ -1,0 +1,280 @@
+//! The sections that hold settings: `<VirtualHost>`, `<Directory>`, `<Location>`, `<Files>`,
+//! `<If>`, `<Limit>` and their Match forms. A section's text becomes settings of its own beside
+//! a condition; which of them hold for a request is `pipeline`'s to find out.
+
+use super::global::VirtualHost;
+use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, section};
+use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, words};
+use evenkeel_expr::{Condition, Pattern, PatternOptions};
+use evenkeel_message::MethodSet;
+use std::sync::Arc;
+
+/// One section: when it holds, and what it says.
+#[derive(Clone)]
+pub struct Section {
+    /// A number that no other section of the site has.
+    pub id: u64,
+    /// When it holds.
+    pub matches: Match,
+    /// What it says.
+    pub settings: DirectorySettings,
+    /// Where it begins.
+    pub position: Position,
+}
+
+impl std::fmt::Debug for Section {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Section {} {:?}", self.id, self.matches)
+    }
+}
+
+/// The condition of a section.
+#[derive(Clone, Debug)]
+pub enum Match {
+    /// A path, or a file's name, that must be equal; a directory's ends with a slash.
+    Exact(Box<str>),
+    /// A path with `*`, `?` and `[ ]`.
+    Wild(Box<str>),
+    /// A regular expression.
+    Pattern(Arc<Pattern>),
+    /// `<If>`.
+    If(Arc<Condition>),
+    /// `<ElseIf>`: holds only if no condition of the chain before it did.
+    ElseIf(Arc<Condition>),
+    /// `<Else>`.
+    Else,
+}
+
+impl Match {
+    /// The number of slashes of a directory's path: shorter ones are merged first.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        match self {
+            Match::Exact(path) | Match::Wild(path) => path.bytes().filter(|b| *b == b'/').count(),
+            _ => usize::MAX,
+        }
+    }
+
+    /// The names of the groups of a pattern, which become MATCH_NAME in the environment.
+    #[must_use]
+    pub fn pattern(&self) -> Option<&Pattern> {
+        match self {
+            Match::Pattern(pattern) => Some(pattern),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a path has characters that make it a wildcard (Apache: apr_fnmatch_test).
+fn is_wild(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+fn plain(path: &str) -> Match {
+    if is_wild(path) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
+}
+
+/// The argument of a section that takes one path, or `~` and a pattern; whether it is a pattern.
+fn path_or_pattern(
+    block: &Block<'_, Scope>,
+    always_pattern: bool,
+    what: &str,
+) -> Result<(bool, String), Fault> {
+    let mut words = words(block.argument()?).into_iter();
+    let name = block.call.name;
+    let (pattern, argument) = match words.next() {
+        Some(word) if word == "~" => (true, words.next()),
+        word => (always_pattern, word),
+    };
+    let Some(argument) = argument.filter(|argument| !argument.is_empty()) else {
+        return Err(block.fault(format!("{name}> block must specify a {what}")));
+    };
+    if words.next().is_some() {
+        let text = format!("Multiple {name}> arguments not (yet) supported.");
+        return Err(block.fault(text));
+    }
+    Ok((pattern, argument))
+}
+
+fn compile_pattern(block: &Block<'_, Scope>, text: &str) -> Result<Match, Fault> {
+    Pattern::compile(text, PatternOptions::default())
+        .map(|pattern| Match::Pattern(Arc::new(pattern)))
+        .map_err(|_| block.fault("Regex could not be compiled"))
+}
+
+/// Walks a section's children with settings of their own and gives those back.
+fn inner_settings(
+    scope: &mut Scope,
+    block: &Block<'_, Scope>,
+    place: Place,
+    inside: Contexts,
+) -> Result<DirectorySettings, Fault> {
+    let outer = std::mem::take(&mut scope.directory);
+    let outer_place = std::mem::replace(&mut scope.place, place);
+    let walked = block.walk(scope, inside);
+    scope.place = outer_place;
+    let inner = std::mem::replace(&mut scope.directory, outer);
+    walked.map(|()| inner)
+}
+
+fn numbered(
+    scope: &mut Scope,
+    block: &Block<'_, Scope>,
+    matches: Match,
+    settings: DirectorySettings,
+) -> Arc<Section> {
+    let position = block.call.position.clone();
+    Arc::new(Section { id: scope.number_section(), matches, settings, position })
+}
+
+fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let by_name = block.call.name == "<DirectoryMatch";
+    let (pattern, argument) = path_or_pattern(block, by_name, "path")?;
+    let (matches, place) = if pattern {
+        (compile_pattern(block, &argument)?, Place::Pattern)
+    } else {
+        let path = directory_path(scope, &argument);
+        (plain(&path), Place::Directory(path.into()))
+    };
+    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let section = numbered(scope, block, matches, settings);
+    scope.server.core.directories.push(section);
+    Ok(())
+}
+
+/// An absolute directory path without `.`, `..` and doubled slashes, with a slash at its end.
+fn directory_path(scope: &Scope, argument: &str) -> String {
+    let full = scope.server_path(argument);
+    let mut path = String::from("/");
+    let mut parts: Vec<&str> = Vec::new();
+    for part in full.to_str().unwrap_or(argument).split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    for part in parts {
+        path.push_str(part);
+        path.push('/');
+    }
+    path
+}
+
+fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let by_name = block.call.name == "<LocationMatch";
+    let (pattern, argument) = path_or_pattern(block, by_name, "path")?;
+    let (matches, place) = if pattern {
+        (compile_pattern(block, &argument)?, Place::Pattern)
+    } else {
+        (plain(&argument), Place::Location(argument.into()))
+    };
+    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let section = numbered(scope, block, matches, settings);
+    scope.server.core.locations.push(section);
+    Ok(())
+}
+
+fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let by_name = block.call.name == "<FilesMatch";
+    let (pattern, argument) = path_or_pattern(block, by_name, "filename")?;
+    let matches = if pattern { compile_pattern(block, &argument)? } else { plain(&argument) };
+    let place = scope.place.clone();
+    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let section = numbered(scope, block, matches, settings);
+    scope.directory.core.files.push(section);
+    Ok(())
+}
+
+/// `<If>`, `<ElseIf>`, `<Else>`.
+fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let name = block.call.name;
+    let matches = if name == "<Else" {
+        if block.call.raw.trim_end_matches('>').trim() != "" {
+            return Err(block.fault("<Else> does not take an argument"));
+        }
+        Match::Else
+    } else {
+        let text = unquoted(block.argument()?.trim());
+        let compiled = scope.compile_condition(&text);
+        let condition = Arc::new(
+            compiled
+                .map_err(|error| block.fault(format!("Cannot parse condition clause: {error}")))?,
+        );
+        if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }
+    };
+    if !matches!(matches, Match::If(_)) && scope.directory.core.conditions.is_empty() {
+        let text = format!("{name}> section without a preceding <If> or <ElseIf> section");
+        return Err(block.fault(text));
+    }
+    let place = scope.place.clone();
+    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let section = numbered(scope, block, matches, settings);
+    scope.directory.core.conditions.push(section);
+    Ok(())
+}
+
+/// A condition may stand in quotes; within them a backslash escapes the quote.
+fn unquoted(text: &str) -> String {
+    for quote in ['"', '\''] {
+        if let Some(inner) = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+            return inner.replace(&format!("\\{quote}"), &quote.to_string());
+        }
+    }
+    text.to_owned()
+}
+
+fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let except = block.call.name == "<LimitExcept";
+    let mut methods = MethodSet::default();
+    for word in words(block.argument()?) {
+        if word == "TRACE" {
+            let text = "TRACE cannot be controlled by <Limit>, see TraceEnable";
+            return Err(block.fault(text));
+        }
+        methods.add(word.as_bytes());
+    }
+    let methods = Arc::new(methods);
+    let access = if except { Access::Except(methods) } else { Access::Only(methods) };
+    let outer = scope.limit.replace(access);
+    let walked = block.walk(scope, Contexts::LIMIT);
+    scope.limit = outer;
+    walked
+}
+
+fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let addresses = words(block.argument()?).into_iter().map(String::into_boxed_str).collect();
+    if scope.in_virtual_host {
+        return Err(block.fault("<VirtualHost> doesn't nest!"));
+    }
+    let main = std::mem::take(&mut scope.server);
+    let outer = std::mem::take(&mut scope.directory);
+    scope.in_virtual_host = true;
+    let walked = block.walk(scope, Contexts::VHOST);
+    scope.in_virtual_host = false;
+    let server = std::mem::replace(&mut scope.server, main);
+    let directory = std::mem::replace(&mut scope.directory, outer);
+    walked?;
+    let position = block.call.position.clone();
+    scope.global.core.virtual_hosts.push(VirtualHost { addresses, position, server, directory });
+    Ok(())
+}
+
+/// The sections as directives of the core.
+#[rustfmt::skip]
+pub(super) const DIRECTIVES: &[Directive] = &[
+    section("<VirtualHost", Where::GLOBAL, "Container to map directives to a particular virtual host, takes one or more host addresses", virtual_host),
+    section("<Directory", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory),
+    section("<DirectoryMatch", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory),
+    section("<Location", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
+    section("<LocationMatch", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
+    section("<Files", Where::ANYWHERE, "Container for directives affecting files matching specified patterns", files),
+    section("<FilesMatch", Where::ANYWHERE, "Container for directives affecting files matching specified patterns", files),
+    section("<If", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
+    section("<ElseIf", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
+    section("<Else", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
+    section("<Limit", Where::LIMIT.or(Overrides::AUTH_CONFIG), "Container for authentication directives when accessed using specified HTTP methods", limit),
+    section("<LimitExcept", Where::LIMIT.or(Overrides::AUTH_CONFIG), "Container for authentication directives to be applied when any HTTP method other than those specified is used to access the resource", limit),
+];

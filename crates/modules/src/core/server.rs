@@ -1,0 +1,212 @@
+//! Settings of a virtual host and of the main server, and the directives that make them.
+
+use super::sections::Section;
+use crate::{Merge, inherit};
+use evenkeel_config::Position;
+use evenkeel_message::Level;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How much the Server field tells (ServerTokens).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ServerTokens {
+    Major,
+    Minor,
+    Minimal,
+    ProductOnly,
+    Os,
+    #[default]
+    Full,
+}
+
+/// What a TRACE request gets (TraceEnable).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TraceEnable {
+    /// 405.
+    Off,
+    /// The request is sent back; a body is refused.
+    #[default]
+    On,
+    /// A body of up to 64 KiB is sent back too.
+    Extended,
+}
+
+/// How strictly requests are read (HttpProtocolOptions).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpProtocol {
+    /// Unsafe in place of Strict.
+    pub lenient: Option<bool>,
+    /// RegisteredMethods in place of LenientMethods.
+    pub registered_methods: Option<bool>,
+    /// Require1.0 in place of Allow0.9.
+    pub require_10: Option<bool>,
+}
+
+impl Merge for HttpProtocol {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(base, over; lenient, registered_methods, require_10)
+    }
+}
+
+/// Where the error log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorLogTarget {
+    /// A file, its path absolute.
+    File(PathBuf),
+    /// A program's standard input; whether a shell starts it.
+    Pipe {
+        /// The command line.
+        command: Box<str>,
+        /// `|$`.
+        shell: bool,
+    },
+    /// `syslog`, with facility and tag where given.
+    Syslog(Box<str>),
+}
+
+/// What one virtual host, or the main server, says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// ServerName without scheme and port.
+    pub name: Option<Box<str>>,
+    /// The scheme of ServerName.
+    pub scheme: Option<Box<str>>,
+    /// The port of ServerName.
+    pub port: Option<u16>,
+    /// ServerAlias names without wildcards, in lower case; not inherited.
+    pub aliases: Vec<Box<str>>,
+    /// ServerAlias names with `*` or `?`.
+    pub wild_aliases: Vec<Box<str>>,
+    /// ServerPath.
+    pub legacy_path: Option<Box<str>>,
+    /// ServerAdmin.
+    pub admin: Option<Box<str>>,
+    /// DocumentRoot, absolute and without a trailing slash.
+    pub document_root: Option<PathBuf>,
+    /// ErrorLog with where it was said.
+    pub error_log: Option<(ErrorLogTarget, Position)>,
+    /// ErrorLogFormat lines: kind (none, connection, request) and format.
+    pub error_log_formats: Vec<(Option<Box<str>>, Box<str>, Position)>,
+    /// Timeout, in microseconds.
+    pub timeout_us: Option<u64>,
+    /// KeepAlive.
+    pub keep_alive: Option<bool>,
+    /// KeepAliveTimeout, in microseconds.
+    pub keep_alive_timeout_us: Option<u64>,
+    /// MaxKeepAliveRequests; 0 is no limit.
+    pub max_keep_alive_requests: Option<u32>,
+    /// LimitRequestLine in bytes.
+    pub limit_request_line: Option<usize>,
+    /// LimitRequestFieldSize in bytes.
+    pub limit_request_field_size: Option<usize>,
+    /// LimitRequestFields; 0 is no limit.
+    pub limit_request_fields: Option<usize>,
+    /// LimitInternalRecursion: internal redirects.
+    pub limit_redirects: Option<usize>,
+    /// AccessFileName.
+    pub access_file_names: Option<Arc<[Box<str>]>>,
+    /// TraceEnable.
+    pub trace_enable: Option<TraceEnable>,
+    /// HttpProtocolOptions.
+    pub protocol: HttpProtocol,
+    /// MergeSlashes.
+    pub merge_slashes: Option<bool>,
+    /// MergeTrailers.
+    pub merge_trailers: Option<bool>,
+    /// StrictHostCheck.
+    pub strict_host_check: Option<bool>,
+    /// Protocols.
+    pub protocols: Option<Arc<[Box<str>]>>,
+    /// LogLevel for all modules.
+    pub log_level: LogLevels,
+    /// Sections by file path, in the order of the configuration.
+    pub directories: Vec<Arc<Section>>,
+    /// Sections by URL path, in the order of the configuration.
+    pub locations: Vec<Arc<Section>>,
+}
+
+/// LogLevel: one level for all and exceptions by module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogLevels {
+    /// For modules that are not named.
+    pub all: Option<Level>,
+    /// By module name (`alias`).
+    pub modules: Vec<(Box<str>, Level)>,
+}
+
+impl LogLevels {
+    /// The level up to which the module's notices are written; `warn` where nothing is said.
+    #[must_use]
+    pub fn of(&self, module: &str) -> Level {
+        let named = self.modules.iter().rev().find(|(name, _)| &**name == module);
+        named.map(|(_, level)| *level).or(self.all).unwrap_or(Level::Warn)
+    }
+}
+
+impl Merge for LogLevels {
+    fn merge(base: &Self, over: &Self) -> Self {
+        // A level for all modules puts an end to the outer section's exceptions, as in Apache
+        // (core.c: set_loglevel resets the module levels).
+        if over.all.is_some() {
+            return over.clone();
+        }
+        let mut modules = base.modules.clone();
+        modules.extend(over.modules.iter().cloned());
+        Self { all: base.all, modules }
+    }
+}
+
+impl Merge for Server {
+    fn merge(base: &Self, over: &Self) -> Self {
+        let joined = |a: &[Arc<Section>], b: &[Arc<Section>]| [a, b].concat();
+        Self {
+            aliases: over.aliases.clone(),
+            wild_aliases: over.wild_aliases.clone(),
+            legacy_path: over.legacy_path.clone(),
+            directories: joined(&base.directories, &over.directories),
+            locations: joined(&base.locations, &over.locations),
+            protocol: Merge::merge(&base.protocol, &over.protocol),
+            log_level: Merge::merge(&base.log_level, &over.log_level),
+            error_log_formats: if over.error_log_formats.is_empty() {
+                base.error_log_formats.clone()
+            } else {
+                over.error_log_formats.clone()
+            },
+            ..Self::inherit(base, over)
+        }
+    }
+}
+
+impl Server {
+    /// The fields that are inherited one by one.
+    fn inherit(base: &Self, over: &Self) -> Self {
+        macro_rules! each {
+            ($($field:ident),+ $(,)?) => {
+                Self { $($field: Merge::merge(&base.$field, &over.$field),)+ ..Self::default() }
+            };
+        }
+        each!(
+            name,
+            scheme,
+            port,
+            admin,
+            document_root,
+            error_log,
+            timeout_us,
+            keep_alive,
+            keep_alive_timeout_us,
+            max_keep_alive_requests,
+            limit_request_line,
+            limit_request_field_size,
+            limit_request_fields,
+            limit_redirects,
+            access_file_names,
+            trace_enable,
+            merge_slashes,
+            merge_trailers,
+            strict_host_check,
+            protocols,
+        )
+    }
+}

@@ -1,0 +1,377 @@
+//! The core's directives of servers: identity, connection, limits. A line goes in, a field of
+//! [`Server`](super::Server) or [`Global`](super::Global) comes out (core.c, http_core.c).
+
+use super::server::{ErrorLogTarget, ServerTokens, TraceEnable};
+use crate::{Directive, Scope, Where, argument, directive};
+use evenkeel_config::{Call, Shape};
+
+type Done = Result<(), String>;
+
+const SERVER: Where = Where::SERVER;
+const GLOBAL: Where = Where::GLOBAL;
+
+#[rustfmt::skip]
+pub(super) const DIRECTIVES: &[Directive] = &[
+    directive("ServerName", SERVER, Shape::One, "", "The hostname and port of the server", server_name),
+    directive("ServerAlias", SERVER, Shape::Iterate, "", "A name or names alternately used to access the server", server_alias),
+    directive("ServerPath", SERVER, Shape::One, "", "The pathname the server can be reached at", server_path),
+    directive("ServerAdmin", SERVER, Shape::One, "", "The email address of the server administrator", server_admin),
+    directive("DocumentRoot", SERVER, Shape::One, "", "Root directory of the document tree", document_root),
+    directive("ErrorLog", SERVER, Shape::One, "logs/error_log", "The filename of the error log", error_log),
+    directive("ErrorLogFormat", SERVER, Shape::OneOrTwo, "", "Format string for the ErrorLog", error_log_format),
+    directive("Timeout", SERVER, Shape::One, "60", "Timeout duration (sec)", timeout),
+    directive("KeepAlive", SERVER, Shape::Flag, "On", "Whether persistent connections should be On or Off", keep_alive),
+    directive("KeepAliveTimeout", SERVER, Shape::One, "5", "Keep-Alive timeout duration (sec)", keep_alive_timeout),
+    directive("MaxKeepAliveRequests", SERVER, Shape::One, "100", "Maximum number of Keep-Alive requests per connection, or 0 for infinite", max_keep_alive_requests),
+    directive("LimitRequestLine", SERVER, Shape::One, "8190", "Limit on maximum size of an HTTP request line", limit_request_line),
+    directive("LimitRequestFieldsize", SERVER, Shape::One, "8190", "Limit on maximum size of an HTTP request header field", limit_request_field_size),
+    directive("LimitRequestFields", SERVER, Shape::One, "100", "Limit (0 = unlimited) on max number of header fields in a request message", limit_request_fields),
+    directive("LimitInternalRecursion", SERVER, Shape::OneOrTwo, "10", "maximum recursion depth of internal redirects and subrequests", limit_internal_recursion),
+    directive("AccessFileName", SERVER, Shape::Raw, ".htaccess", "Name(s) of per-directory config files (default: .htaccess)", access_file_name),
+    directive("TraceEnable", SERVER, Shape::One, "on", "'on' (default), 'off' or 'extended' to trace request body content", trace_enable),
+    directive("HttpProtocolOptions", SERVER, Shape::Iterate, "Strict LenientMethods Allow0.9", "'Allow0.9' or 'Require1.0' (default); 'RegisteredMethods' or 'LenientMethods' (default); 'Unsafe' or 'Strict' (default). Sets HTTP acceptance rules", http_protocol_options),
+    directive("MergeTrailers", SERVER, Shape::Flag, "Off", "merge request trailers into request headers or not", merge_trailers),
+    directive("MergeSlashes", SERVER, Shape::Flag, "On", "Controls whether consecutive slashes in the URI path are merged", merge_slashes),
+    directive("StrictHostCheck", SERVER, Shape::Flag, "Off", "Controls whether a hostname match is required", strict_host_check),
+    directive("Protocols", SERVER, Shape::Iterate, "http/1.1", "Controls which protocols are allowed", protocols),
+    directive("ProtocolsHonorOrder", SERVER, Shape::Flag, "On", "Controls if protocol order determines precedence or if client preferences are honored", accept),
+    directive("ServerTokens", GLOBAL, Shape::One, "Full", "Determine tokens displayed in the Server: header - Min(imal), Major, Minor, Prod(uctOnly), OS, or Full", server_tokens),
+    directive("ExtendedStatus", GLOBAL, Shape::Flag, "Off", "\"On\" to track extended status information, \"Off\" to disable", extended_status),
+    directive("SeeRequestTail", GLOBAL, Shape::Flag, "Off", "For extended status, On to see the last 63 chars of the request line, Off (default) to see the first 63", see_request_tail),
+    directive("AcceptFilter", GLOBAL, Shape::Two, "http data", "Optimizes listening sockets for a protocol", accept_filter),
+    directive("RegisterHttpMethod", GLOBAL, Shape::Iterate, "", "Registers non-standard HTTP methods", register_method),
+    directive("Mutex", GLOBAL, Shape::OneOrTwo, "", "mutex (or \"default\") and mechanism", mutex),
+    directive("FlushMaxThreshold", SERVER, Shape::One, "65535", "Maximum threshold above which pending data are flushed to the network", flush_max_threshold),
+    directive("FlushMaxPipelined", SERVER, Shape::One, "4", "Maximum number of pending responses above which they are flushed to the network", flush_max_pipelined),
+    directive("NameVirtualHost", SERVER, Shape::One, "", "A numeric IP address:port, or the name of a host", name_virtual_host),
+    directive("GprofDir", SERVER, Shape::One, "", "Directory to plop gmon.out files", accept),
+    directive("Protocol", SERVER, Shape::One, "", "Set the Protocol for httpd to use.", accept),
+];
+
+/// Accepted for the sake of configurations that have it; it has no meaning here.
+fn accept(_: &mut Scope, _: &Call<'_>) -> Done {
+    Ok(())
+}
+
+fn server_name(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let text = argument(call, 0);
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (Some(scheme), rest),
+        None => (None, text),
+    };
+    let (name, port) = match rest.rsplit_once(':') {
+        Some((name, port)) if !rest.ends_with(']') && !name.is_empty() => (name, Some(port)),
+        _ => (rest, None),
+    };
+    let port = match port.map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) if port > 0 => Some(port),
+        Some(_) => return Err(format!("Invalid port in ServerName \"{text}\"")),
+    };
+    let core = &mut scope.server.core;
+    (core.name, core.scheme, core.port) = (Some(name.into()), scheme.map(Into::into), port);
+    Ok(())
+}
+
+fn server_alias(scope: &mut Scope, call: &Call<'_>) -> Done {
+    if !scope.in_virtual_host {
+        return Err("ServerAlias only used in <VirtualHost>".into());
+    }
+    let name = argument(call, 0).to_ascii_lowercase().into_boxed_str();
+    let core = &mut scope.server.core;
+    let list = if name.contains(['*', '?']) { &mut core.wild_aliases } else { &mut core.aliases };
+    list.push(name);
+    Ok(())
+}
+
+fn server_path(scope: &mut Scope, call: &Call<'_>) -> Done {
+    if !scope.in_virtual_host {
+        return Err("ServerPath only used in <VirtualHost>".into());
+    }
+    let path = argument(call, 0);
+    if !path.starts_with('/') {
+        return Err("ServerPath must start with /".into());
+    }
+    scope.server.core.legacy_path = Some(path.into());
+    Ok(())
+}
+
+fn server_admin(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.admin = Some(argument(call, 0).into());
+    Ok(())
+}
+
+fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let path = scope.server_path(argument(call, 0).trim_end_matches('/'));
+    let path = if path.as_os_str().is_empty() { "/".into() } else { path };
+    if !path.is_dir() {
+        let text = format!("Warning: DocumentRoot [{}] does not exist", path.display());
+        call.warn("core", 112, text);
+    }
+    scope.server.core.document_root = Some(path);
+    Ok(())
+}
+
+fn error_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let text = argument(call, 0);
+    let target = if let Some(command) = text.strip_prefix("|$") {
+        ErrorLogTarget::Pipe { command: command.trim_start().into(), shell: true }
+    } else if let Some(command) = text.strip_prefix("||").or_else(|| text.strip_prefix('|')) {
+        ErrorLogTarget::Pipe { command: command.trim_start().into(), shell: false }
+    } else if text == "syslog" || text.starts_with("syslog:") {
+        ErrorLogTarget::Syslog(text.get(7..).unwrap_or_default().into())
+    } else {
+        ErrorLogTarget::File(scope.server_path(text))
+    };
+    scope.server.core.error_log = Some((target, call.position.clone()));
+    Ok(())
+}
+
+fn error_log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let (kind, format) = match (argument(call, 0), argument(call, 1)) {
+        (format, "") => (None, format),
+        (kind, format) => match kind.to_ascii_lowercase().as_str() {
+            "connection" | "request" => (Some(kind.to_ascii_lowercase().into()), format),
+            _ => return Err("ErrorLogFormat type must be request or connection".into()),
+        },
+    };
+    let line = (kind, format.into(), call.position.clone());
+    scope.server.core.error_log_formats.push(line);
+    Ok(())
+}
+
+fn timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let seconds: u64 = argument(call, 0)
+        .parse()
+        .map_err(|_| format!("Timeout: \"{}\" is no whole number of seconds", argument(call, 0)))?;
+    scope.server.core.timeout_us = Some(seconds.saturating_mul(1_000_000));
+    Ok(())
+}
+
+fn keep_alive(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.keep_alive = Some(call.flag);
+    Ok(())
+}
+
+fn keep_alive_timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let time =
+        parse_interval(argument(call, 0), 1_000_000).ok_or("KeepAliveTimeout has wrong format")?;
+    scope.server.core.keep_alive_timeout_us = Some(time);
+    Ok(())
+}
+
+/// A span of time with Apache's units (`ms`, `s`, `mi`, `h`; ap_timeout_parameter_parse), in
+/// microseconds; without unit it counts `unit_us` each.
+#[must_use]
+pub fn parse_interval(text: &str, unit_us: u64) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let number: u64 = number.parse().ok()?;
+    let factor = match unit.as_bytes() {
+        b"" => unit_us,
+        [b's' | b'S', ..] => 1_000_000,
+        [b'h' | b'H', ..] => 3_600_000_000,
+        [b'm' | b'M', b's' | b'S', ..] => 1000,
+        [b'm' | b'M', b'i' | b'I', ..] => 60_000_000,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+fn max_keep_alive_requests(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.max_keep_alive_requests = Some(whole(call)?);
+    Ok(())
+}
+
+/// The first argument as a number from 0.
+fn whole<T: std::str::FromStr>(call: &Call<'_>) -> Result<T, String> {
+    let text = argument(call, 0);
+    text.parse().map_err(|_| format!("{} \"{text}\" must be a non-negative integer", call.name))
+}
+
+fn limit_request_line(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.limit_request_line = Some(whole(call)?);
+    Ok(())
+}
+
+fn limit_request_field_size(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.limit_request_field_size = Some(whole(call)?);
+    Ok(())
+}
+
+fn limit_request_fields(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.limit_request_fields = Some(whole(call)?);
+    Ok(())
+}
+
+fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> Done {
+    for text in call.words {
+        let limit: usize = text
+            .parse()
+            .map_err(|_| "The recursion limit must be greater than zero.".to_owned())?;
+        if limit == 0 {
+            return Err("The recursion limit must be greater than zero.".into());
+        }
+    }
+    scope.server.core.limit_redirects = argument(call, 0).parse().ok();
+    Ok(())
+}
+
+fn access_file_name(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let names = evenkeel_config::words(call.raw);
+    if names.is_empty() {
+        return Err("AccessFileName requires at least one name".into());
+    }
+    scope.server.core.access_file_names =
+        Some(names.into_iter().map(String::into_boxed_str).collect());
+    Ok(())
+}
+
+fn trace_enable(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let trace = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "on" => TraceEnable::On,
+        "off" => TraceEnable::Off,
+        "extended" => TraceEnable::Extended,
+        _ => return Err("TraceEnable must be one of 'on', 'off', or 'extended'".into()),
+    };
+    scope.server.core.trace_enable = Some(trace);
+    Ok(())
+}
+
+fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let options = &mut scope.server.core.protocol;
+    let clash = |set: bool| {
+        if set {
+            Err("HttpProtocolOptions conflicts with another option".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let (field, value) = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "allow0.9" => (&mut options.require_10, false),
+        "require1.0" => (&mut options.require_10, true),
+        "strict" => (&mut options.lenient, false),
+        "unsafe" => (&mut options.lenient, true),
+        "registeredmethods" => (&mut options.registered_methods, true),
+        "lenientmethods" => (&mut options.registered_methods, false),
+        _ => {
+            return Err("HttpProtocolOptions accepts 'Unsafe' or 'Strict' (default), \
+                        'RegisteredMethods' or 'LenientMethods' (default), and 'Require1.0' or \
+                        'Allow0.9' (default)"
+                .into());
+        }
+    };
+    clash(field.is_some_and(|old| old != value))?;
+    *field = Some(value);
+    Ok(())
+}
+
+fn merge_trailers(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.merge_trailers = Some(call.flag);
+    Ok(())
+}
+
+fn merge_slashes(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.merge_slashes = Some(call.flag);
+    Ok(())
+}
+
+fn strict_host_check(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.core.strict_host_check = Some(call.flag);
+    Ok(())
+}
+
+fn protocols(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let mut list: Vec<Box<str>> =
+        scope.server.core.protocols.as_deref().unwrap_or_default().to_vec();
+    list.push(argument(call, 0).into());
+    scope.server.core.protocols = Some(list.into());
+    Ok(())
+}
+
+fn server_tokens(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let tokens = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "os" => ServerTokens::Os,
+        "min" | "minimal" => ServerTokens::Minimal,
+        "major" => ServerTokens::Major,
+        "minor" => ServerTokens::Minor,
+        "prod" | "productonly" => ServerTokens::ProductOnly,
+        "full" => ServerTokens::Full,
+        _ => {
+            return Err("ServerTokens takes 1 argument: 'Prod(uctOnly)', 'Major', 'Minor', \
+                        'Min(imal)', 'OS', or 'Full'"
+                .into());
+        }
+    };
+    scope.global.core.tokens = Some(tokens);
+    Ok(())
+}
+
+fn extended_status(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.core.extended_status = Some(call.flag);
+    Ok(())
+}
+
+fn see_request_tail(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.core.see_request_tail = call.flag;
+    Ok(())
+}
+
+fn accept_filter(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let (protocol, filter) = (argument(call, 0), argument(call, 1));
+    let deferred = !filter.eq_ignore_ascii_case("none");
+    scope.global.core.accept_filters.retain(|(known, _)| **known != *protocol);
+    scope.global.core.accept_filters.push((protocol.into(), deferred));
+    Ok(())
+}
+
+fn register_method(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.core.methods.push(argument(call, 0).into());
+    Ok(())
+}
+
+fn mutex(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.core.mutexes.push(call.raw.into());
+    Ok(())
+}
+
+fn flush_max_threshold(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.core.flush_max_threshold = Some(whole(call)?);
+    Ok(())
+}
+
+fn flush_max_pipelined(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let text = argument(call, 0);
+    let number: i64 =
+        text.parse().map_err(|_| format!("FlushMaxPipelined \"{text}\" must be an integer"))?;
+    scope.global.core.flush_max_pipelined = Some(number);
+    Ok(())
+}
+
+fn name_virtual_host(_: &mut Scope, call: &Call<'_>) -> Done {
+    let text = "NameVirtualHost has no effect and will be removed in the next release";
+    call.warn("core", 548, format!("{text} {}", call.position));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_interval;
+
+    #[test]
+    fn intervals_have_apaches_units() {
+        for (text, expected) in [
+            ("5", Some(5_000_000)),
+            ("200ms", Some(200_000)),
+            ("2s", Some(2_000_000)),
+            ("1min", Some(60_000_000)),
+            ("1h", Some(3_600_000_000)),
+            ("5x", None),
+            ("", None),
+            ("-1", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(parse_interval(text, 1_000_000), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The settings of all modules, side by side: what applies to the whole server, to one virtual
+//! host and to one directory, and the scope that directives fill while the tree is walked.
+//! Here alone is the list of modules; nothing here knows what a setting means.
+
+use crate::{Table, core};
+use evenkeel_expr::{Condition, SyntaxError, Text};
+use evenkeel_message::MethodSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Settings of an outer section with those of an inner one over them.
+pub trait Merge {
+    /// What holds where `over` was said inside of `base`; what `over` leaves unsaid is `base`'s.
+    #[must_use]
+    fn merge(base: &Self, over: &Self) -> Self;
+}
+
+impl<T: Clone> Merge for Option<T> {
+    fn merge(base: &Self, over: &Self) -> Self {
+        over.as_ref().or(base.as_ref()).cloned()
+    }
+}
+
+/// Merges two values field by field: `inherit!(base, over; a, b)` builds `Self { a: .., b: .. }`.
+#[macro_export]
+macro_rules! inherit {
+    ($base:expr, $over:expr; $($field:ident),+ $(,)?) => {
+        Self { $($field: $crate::Merge::merge(&$base.$field, &$over.$field)),+ }
+    };
+}
+
+/// Declares one kind of settings: a field for each module that has settings of that kind.
+macro_rules! settings {
+    ($(#[$doc:meta])* $name:ident { $($module:ident : $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Default)]
+        #[allow(missing_docs)]
+        pub struct $name { $(pub $module: $type),* }
+
+        impl Merge for $name {
+            fn merge(base: &Self, over: &Self) -> Self {
+                Self { $($module: Merge::merge(&base.$module, &over.$module)),* }
+            }
+        }
+    };
+}
+
+settings! {
+    /// What one virtual host, or the main server, says for itself.
+    ServerSettings {
+        core: core::Server,
+    }
+}
+
+settings! {
+    /// What one section (`<Directory>`, `<Location>`, `<Files>`, `<If>`, .htaccess) says.
+    DirectorySettings {
+        core: core::Directory,
+    }
+}
+
+/// What is said once for the whole process.
+#[derive(Clone, Default)]
+#[allow(missing_docs)]
+pub struct GlobalSettings {
+    pub core: core::Global,
+}
+
+/// The tables of every module, in Apache's order of loading: the core first.
+#[must_use]
+pub fn tables() -> Vec<&'static Table> {
+    core::TABLES.iter().collect()
+}
+
+/// Where a directive stands, as far as its meaning depends on it (Apache: cmd->path).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In no section, or directly in `<VirtualHost>`.
+    #[default]
+    Server,
+    /// In `<Directory>` of that path, or in one of its .htaccess file.
+    Directory(Box<str>),
+    /// In `<Location>` of that URL path.
+    Location(Box<str>),
+    /// In a section that has a pattern in place of a path, or in `<Files>` and `<If>`.
+    Pattern,
+}
+
+impl Place {
+    /// The path of the section, where it is one path and no pattern.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Place::Directory(path) | Place::Location(path) => Some(path),
+            Place::Server | Place::Pattern => None,
+        }
+    }
+}
+
+/// The methods to which `<Limit>` or `<LimitExcept>` restricts what stands in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// `<Limit>`: these.
+    Only(Arc<MethodSet>),
+    /// `<LimitExcept>`: all but these.
+    Except(Arc<MethodSet>),
+}
+
+/// What the directives of a configuration or of one .htaccess file fill, one after another.
+#[derive(Default)]
+pub struct Scope {
+    /// Settings of the process.
+    pub global: GlobalSettings,
+    /// Settings of the virtual host at hand.
+    pub server: ServerSettings,
+    /// Settings of the section at hand.
+    pub directory: DirectorySettings,
+    /// The section at hand.
+    pub place: Place,
+    /// `<Limit>` around the directive.
+    pub limit: Option<Access>,
+    /// Whether the directives stand in a <VirtualHost>.
+    pub in_virtual_host: bool,
+    /// Whether the directives stand in an .htaccess file.
+    pub in_htaccess: bool,
+    /// Paths that are not absolute begin here (ServerRoot).
+    pub server_root: PathBuf,
+    /// The last number that was given to a section.
+    pub sections: u64,
+}
+
+impl Scope {
+    /// An empty scope whose relative paths begin at `server_root`.
+    #[must_use]
+    pub fn new(server_root: &Path) -> Self {
+        Self { server_root: server_root.to_owned(), ..Self::default() }
+    }
+
+    /// A number for a section that no other section of this scope has.
+    pub fn number_section(&mut self) -> u64 {
+        self.sections += 1;
+        self.sections
+    }
+
+    /// An absolute path for one that may be relative to ServerRoot (Apache:
+    /// ap_server_root_relative).
+    #[must_use]
+    pub fn server_path(&self, path: &str) -> PathBuf {
+        self.server_root.join(path)
+    }
+
+    /// Compiles a condition; in an .htaccess file without the functions that read files.
+    ///
+    /// # Errors
+    /// What is wrong with the expression.
+    pub fn compile_condition(&self, text: &str) -> Result<Condition, SyntaxError> {
+        Condition::compile(text, self.expression_place())
+    }
+
+    /// Compiles a text with variables, as [`Scope::compile_condition`].
+    ///
+    /// # Errors
+    /// What is wrong with the expression.
+    pub fn compile_text(&self, text: &str) -> Result<Text, SyntaxError> {
+        Text::compile(text, self.expression_place())
+    }
+
+    fn expression_place(&self) -> evenkeel_expr::Place {
+        if self.in_htaccess { evenkeel_expr::Place::Htaccess } else { evenkeel_expr::Place::Server }
+    }
+}

@@ -1,0 +1,167 @@
+//! .htaccess files: the text of one goes in, a section like any other comes out, kept for as long
+//! as the text is the same. What the configuration does not allow there is an error that names
+//! the file and the line (htaccess.c of Apache is in config.c: ap_parse_htaccess).
+
+use crate::site::Site;
+use evenkeel_files::{AccessFile, Files, Folder};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_modules::core::{AllowOverride, Match, Section};
+use evenkeel_modules::{Place, Scope};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Parsed files kept by path; beyond this all are parsed anew.
+const KEPT: usize = 4096;
+
+/// The .htaccess files that one thread has parsed.
+#[derive(Default)]
+pub(crate) struct AccessFiles {
+    parsed: HashMap<Box<[u8]>, Parsed, foldhash::fast::RandomState>,
+    /// The last number given to a section of an .htaccess file.
+    sections: u64,
+}
+
+struct Parsed {
+    serial: u64,
+    grant: Grant,
+    result: Result<Arc<Section>, Box<str>>,
+}
+
+/// What an .htaccess file may say, as the sections around it have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub overrides: AllowOverride,
+    pub list: Option<Arc<HashSet<Box<str>>>>,
+}
+
+impl Grant {
+    /// Whether there is no use in looking for the file.
+    fn is_nothing(&self) -> bool {
+        self.overrides.overrides.is_none() && self.list.as_ref().is_none_or(|list| list.is_empty())
+    }
+}
+
+impl Grant {
+    fn names(&self) -> Vec<String> {
+        self.list.iter().flat_map(|list| list.iter()).map(|name| name.to_string()).collect()
+    }
+}
+
+impl AccessFiles {
+    /// The section of the .htaccess file in a folder, if there is one and it may say anything.
+    ///
+    /// # Errors
+    /// 500 where the file is wrong, 403 where it cannot be read: an unread rule might have
+    /// forbidden the request.
+    pub(crate) fn section(
+        &mut self,
+        site: &Site,
+        grant: Grant,
+        files: &Files,
+        folder: &Rc<Folder>,
+        request: &mut Request,
+    ) -> Result<Option<Arc<Section>>, Answer> {
+        if grant.is_nothing() {
+            return Ok(None);
+        }
+        let server = site.server(request.server);
+        for name in server.access_file_names() {
+            match files.access_file(folder, name.as_bytes()) {
+                Ok(None) => {}
+                Ok(Some(file)) => return self.parse(site, grant, &file, folder, request).map(Some),
+                Err(error) => {
+                    let folder = String::from_utf8_lossy(folder.path());
+                    let folder = folder.trim_end_matches('/');
+                    let text = format!(
+                        "{folder}/{name} pcfg_openfile: unable to check htaccess file, ensure it \
+                         is readable and that '{folder}/' is executable: {error}"
+                    );
+                    request.notify(Notice::new("core", Level::Crit, 529, text));
+                    return Err(Answer::Status(Status::FORBIDDEN, Fields::new()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn parse(
+        &mut self,
+        site: &Site,
+        grant: Grant,
+        file: &AccessFile,
+        folder: &Folder,
+        request: &mut Request,
+    ) -> Result<Arc<Section>, Answer> {
+        let known = self.parsed.get(&file.path);
+        let usable = known.filter(|p| p.serial == file.serial && p.grant == grant);
+        let result = match usable {
+            Some(parsed) => parsed.result.clone(),
+            None => {
+                let result = self.compile(site, &grant, file, folder);
+                if self.parsed.len() >= KEPT {
+                    self.parsed.clear();
+                }
+                let parsed = Parsed { serial: file.serial, grant, result: result.clone() };
+                self.parsed.insert(file.path.clone(), parsed);
+                result
+            }
+        };
+        result.map_err(|text| {
+            request.notify(Notice::own("core", Level::Alert, text.into_string()));
+            Answer::Status(Status::INTERNAL_SERVER_ERROR, Fields::new())
+        })
+    }
+
+    fn compile(
+        &mut self,
+        site: &Site,
+        grant: &Grant,
+        file: &AccessFile,
+        folder: &Folder,
+    ) -> Result<Arc<Section>, Box<str>> {
+        let path = String::from_utf8_lossy(&file.path);
+        let fail = |fault: evenkeel_config::Fault| -> Box<str> {
+            format!("{path}: {}", fault.text).into()
+        };
+        let mut scope = Scope::new(&site.server_root);
+        let mut directory = String::from_utf8_lossy(folder.path()).into_owned();
+        if !directory.ends_with('/') {
+            directory.push('/');
+        }
+        scope.place = Place::Directory(directory.into());
+        scope.in_htaccess = true;
+        scope.sections = site.section_base + self.sections;
+        let allowed = evenkeel_config::Grant {
+            overrides: grant.overrides.overrides,
+            directives: grant.names(),
+            nonfatal_override: grant.overrides.nonfatal_override,
+            nonfatal_unknown: grant.overrides.nonfatal_unknown,
+            options: grant.overrides.options.bits(),
+        };
+        let mut notices = Vec::new();
+        let nodes = evenkeel_config::read_htaccess(
+            &file.text,
+            &path,
+            &site.server_root.to_string_lossy(),
+            &allowed,
+            &site.language.variables,
+            &*site.language.vocabulary,
+            &mut notices,
+        )
+        .map_err(fail)?;
+        evenkeel_config::apply_htaccess(
+            &site.language.tables,
+            &nodes,
+            &mut scope,
+            &allowed,
+            &mut notices,
+        )
+        .map_err(fail)?;
+        let id = scope.number_section();
+        self.sections = scope.sections - site.section_base;
+        let position = evenkeel_config::Position { file: path.as_ref().into(), line: 1 };
+        let matches = Match::Else;
+        Ok(Arc::new(Section { id, matches, settings: scope.directory, position }))
+    }
+}

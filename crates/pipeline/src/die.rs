@@ -1,0 +1,198 @@
+//! What becomes of an error: the ErrorDocument that the configuration names for its status, or
+//! the standard page (http_request.c: ap_die; http_protocol.c: ap_send_error_response), and the
+//! request that an internal redirect makes.
+
+use crate::error_page::{Facts, error_page};
+use crate::phases;
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_message::{
+    Body, Fields, Level, Method, Notice, Previous, Request, Response, Status, Variables,
+};
+use evenkeel_modules::RequestContext;
+use evenkeel_modules::core::ErrorDocument;
+
+/// How an error goes on.
+pub(crate) enum Fate {
+    /// With this response.
+    Respond(Box<Request>, Response),
+    /// With the document at this path.
+    Redirect(Box<Request>, Vec<u8>),
+}
+
+/// Decides what a request that ended with a status is answered.
+pub(crate) fn die(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    plan: &Plan,
+    status: Status,
+    fields: Fields,
+) -> Fate {
+    let already_failed = request.status != Status::OK;
+    let document = plan.core.error_documents.of(status).filter(|_| !already_failed);
+    let Some(document) = document else {
+        let (request, response) = canned(pipeline, request, plan, status, fields);
+        return Fate::Respond(request, response);
+    };
+    let server = pipeline.site.server(request.server);
+    match document {
+        ErrorDocument::Standard => {
+            let (request, response) = canned(pipeline, request, plan, status, fields);
+            Fate::Respond(request, response)
+        }
+        ErrorDocument::Remote(url) => {
+            let mut fields = fields;
+            fields.set("Location", url.as_bytes());
+            let (request, response) = canned(pipeline, request, plan, Status::FOUND, fields);
+            Fate::Respond(request, response)
+        }
+        ErrorDocument::Text(text) => {
+            let context = RequestContext::new(&request, &server.settings, plan);
+            let body = text.value(&context);
+            let (request, mut response) = canned(pipeline, request, plan, status, fields);
+            match body {
+                Ok(body) if !response.status.is_bodiless() => response.body = Body::from(body),
+                _ => {}
+            }
+            Fate::Respond(request, response)
+        }
+        ErrorDocument::Local(path) => {
+            let context = RequestContext::new(&request, &server.settings, plan);
+            match path.value(&context) {
+                Ok(path) if path.starts_with(b"/") => {
+                    request.always.overlay(&fields);
+                    fetch_document(request, status, path)
+                }
+                _ => {
+                    request.notify(Notice::new(
+                        "core",
+                        Level::Error,
+                        1579,
+                        "Invalid error redirection directive",
+                    ));
+                    let status = Status::INTERNAL_SERVER_ERROR;
+                    let (request, response) = canned(pipeline, request, plan, status, fields);
+                    Fate::Respond(request, response)
+                }
+            }
+        }
+    }
+}
+
+/// The document of an error is fetched with GET, and told what went wrong in its environment.
+fn fetch_document(mut request: Box<Request>, status: Status, path: Vec<u8>) -> Fate {
+    let method = request.head.method_text().to_vec();
+    request.env.set("REQUEST_METHOD", &method);
+    if let Some(notes) = request.notes.value("error-notes").map(<[u8]>::to_vec) {
+        request.env.set("ERROR_NOTES", notes);
+    }
+    request.status = status;
+    if request.head.method != Method::Head {
+        request.head.method = Method::Get;
+    }
+    Fate::Redirect(request, path)
+}
+
+/// The standard page of a status, filtered as an error's.
+pub(crate) fn canned(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    plan: &Plan,
+    status: Status,
+    fields: Fields,
+) -> (Box<Request>, Response) {
+    // Where the document of an error failed, the first error is what the client is told.
+    let first = (request.status != Status::OK && request.previous.is_some()).then_some(status);
+    let status = if first.is_some() { request.status } else { status };
+    let mut response = Response::new(status);
+    response.always = std::mem::take(&mut request.always);
+    response.always.overlay(&fields);
+    if !status.is_redirect() && status != Status::CREATED {
+        response.always.remove("Location");
+    }
+    response.close = status.drops_connection();
+    if !status.is_bodiless() {
+        if matches!(status, Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED)
+            && !response.always.contains("Allow")
+        {
+            response.always.set("Allow", phases::allowed_methods(pipeline, &request));
+        }
+        let charset = if request.notes.contains("suppress-error-charset") {
+            "text/html"
+        } else {
+            "text/html; charset=iso-8859-1"
+        };
+        response.fields.set("Content-Type", charset);
+        response.body = Body::from(page(pipeline, &request, plan, &response, first));
+    }
+    let response = phases::filter_error(pipeline, &mut request, plan, response);
+    pipeline.keep_notices(&mut request, plan);
+    (request, response)
+}
+
+fn page(
+    pipeline: &Pipeline,
+    request: &Request,
+    plan: &Plan,
+    response: &Response,
+    first: Option<Status>,
+) -> Vec<u8> {
+    let server = pipeline.site.server(request.server);
+    let signature = pipeline.site.signature(request, plan);
+    let expect = request.head.fields.first("Expect");
+    let facts = Facts {
+        method: request.head.method_text(),
+        location: response.always.first("Location"),
+        notes: request.notes.value("error-notes"),
+        expect,
+        admin: server.admin(),
+        first_error: first,
+        signature: &signature,
+    };
+    error_page(response.status, &facts)
+}
+
+/// The request for another path that takes the place of this one (http_request.c:
+/// internal_internal_redirect).
+///
+/// # Errors
+/// The request and 400 where the path cannot be a path.
+pub(crate) fn redirected(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    target: &[u8],
+) -> Result<Box<Request>, (Box<Request>, Status)> {
+    let (path, query) = match target.iter().position(|byte| *byte == b'?') {
+        Some(mark) => (target.get(..mark), target.get(mark + 1..).map(<[u8]>::to_vec)),
+        None => (Some(target), None),
+    };
+    let path = match pipeline.site.normalise(&request, path.unwrap_or_default()) {
+        Ok(path) => path,
+        Err(status) => return Err((request, status)),
+    };
+    let env = std::mem::take(&mut request.env);
+    request.env = renamed(&env);
+    request.env.set("REDIRECT_STATUS", request.status.code().to_string());
+    let previous = Previous {
+        path: std::mem::replace(&mut request.path, path),
+        query: std::mem::replace(&mut request.query, query),
+        status: request.status,
+        env,
+        method: request.head.method_text().to_vec(),
+        previous: request.previous.take(),
+    };
+    request.previous = Some(Box::new(previous));
+    request.notes = Variables::new();
+    request.path_info.clear();
+    request.content = Default::default();
+    Ok(request)
+}
+
+/// The environment of the request before, each name with `REDIRECT_` in front.
+fn renamed(env: &Variables) -> Variables {
+    let mut renamed = Variables::new();
+    for (name, value) in env.iter() {
+        renamed.set([b"REDIRECT_", name].concat(), value);
+    }
+    renamed
+}

@@ -1,0 +1,270 @@
+//! The table of virtual hosts: the address of a connection and the host that a request names go
+//! in, the index of a server comes out (Apache: vhost.c). It never looks at anything else.
+
+use evenkeel_config::Position;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// One address of a `<VirtualHost>` line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address; none for `*` and `_default_`.
+    pub ip: Option<IpAddr>,
+    /// The port; none for `*` or where none was given.
+    pub port: Option<u16>,
+}
+
+/// A virtual host as the table needs it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Its index among the site's servers.
+    pub server: usize,
+    /// ServerName in lower case.
+    pub name: Box<str>,
+    /// ServerAlias names in lower case.
+    pub aliases: Vec<Box<str>>,
+    /// ServerAlias names with wildcards, in lower case.
+    pub wild_aliases: Vec<Box<str>>,
+    /// Where it was configured, for `-S`.
+    pub position: Position,
+}
+
+/// The hosts of one address, in the order of the configuration: the first is the default.
+#[derive(Clone, Debug)]
+pub struct AddressHosts {
+    /// The address that they share.
+    pub address: Address,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    by_name: HashMap<Box<str>, usize>,
+}
+
+/// All virtual hosts of a site by address.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    /// Addresses with an IP address, those with a port before those without.
+    pub by_ip: Vec<AddressHosts>,
+    /// `*` and `_default_`, those with a port before those without.
+    pub any: Vec<AddressHosts>,
+}
+
+impl Hosts {
+    /// Adds a host under each of its addresses.
+    pub fn add(&mut self, addresses: &[Address], host: &Host) {
+        for address in addresses {
+            let list = if address.ip.is_some() { &mut self.by_ip } else { &mut self.any };
+            match list.iter_mut().find(|entry| entry.address == *address) {
+                Some(entry) => entry.push(host.clone()),
+                None => {
+                    let mut entry = AddressHosts {
+                        address: *address,
+                        hosts: Vec::new(),
+                        by_name: HashMap::new(),
+                    };
+                    entry.push(host.clone());
+                    // An address with a port is more specific than one without.
+                    let place = if address.port.is_some() {
+                        list.iter().position(|e| e.address.port.is_none()).unwrap_or(list.len())
+                    } else {
+                        list.len()
+                    };
+                    list.insert(place, entry);
+                }
+            }
+        }
+    }
+
+    /// The server for a connection to `local` whose request names `host` (lower case, without
+    /// port; empty where it names none); 0, the main server, where no virtual host has that
+    /// address.
+    #[must_use]
+    pub fn server(&self, local: SocketAddr, host: &[u8]) -> usize {
+        self.at(local).map_or(0, |entry| entry.server(host))
+    }
+
+    /// The hosts of the address that a connection came in on.
+    #[must_use]
+    pub fn at(&self, local: SocketAddr) -> Option<&AddressHosts> {
+        let ip = local.ip().to_canonical();
+        let port_fits =
+            |entry: &&AddressHosts| entry.address.port.is_none_or(|port| port == local.port());
+        let exact = self.by_ip.iter().filter(|e| e.address.ip == Some(ip)).find(port_fits);
+        exact.or_else(|| self.any.iter().find(port_fits))
+    }
+}
+
+impl AddressHosts {
+    fn push(&mut self, host: Host) {
+        let index = self.hosts.len();
+        for name in std::iter::once(&host.name).chain(&host.aliases) {
+            self.by_name.entry(name.clone()).or_insert(index);
+        }
+        self.hosts.push(host);
+    }
+
+    /// The server whose name or alias the host is, the default one otherwise.
+    fn server(&self, host: &[u8]) -> usize {
+        let named = std::str::from_utf8(host).ok().filter(|name| !name.is_empty());
+        let found = named.and_then(|name| self.index_of(name)).unwrap_or(0);
+        self.hosts.get(found).map_or(0, |host| host.server)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        let exact = self.by_name.get(name).copied();
+        let wild = self.hosts.iter().position(|host| {
+            host.wild_aliases
+                .iter()
+                .any(|pattern| wildcard_match(pattern.as_bytes(), name.as_bytes()))
+        });
+        // The first host in order wins, whichever way it matched.
+        match (exact, wild) {
+            (Some(exact), Some(wild)) => Some(exact.min(wild)),
+            (exact, wild) => exact.or(wild),
+        }
+    }
+}
+
+/// Whether a name matches a pattern with `*` and `?` (Apache: ap_strcasecmp_match), both in
+/// lower case. Linear in their product, so that no pattern can stall a request.
+#[must_use]
+pub fn wildcard_match(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, n));
+                p += 1;
+            }
+            Some(b'?') => (p, n) = (p + 1, n + 1),
+            Some(byte) if name.get(n) == Some(byte) => (p, n) = (p + 1, n + 1),
+            _ => match retry {
+                Some((after, start)) => {
+                    (p, n) = (after, start + 1);
+                    retry = Some((after, start + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(p..).is_none_or(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+/// The addresses that one word of a `<VirtualHost>` line means: `*`, `_default_`, an address, a
+/// name, each with a port, `:*` or none.
+///
+/// # Errors
+/// The text for the administrator where the port is no port, or where the name has no address.
+pub fn parse_address(word: &str) -> Result<Vec<Address>, String> {
+    let (host, port) = split_port(word)?;
+    if host == "*" || host.eq_ignore_ascii_case("_default_") {
+        return Ok(vec![Address { ip: None, port }]);
+    }
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![Address { ip: Some(ip), port }]);
+    }
+    let resolved = (host, 0)
+        .to_socket_addrs()
+        .map_err(|error| format!("Could not resolve host name {host} -- ignoring! ({error})"))?;
+    let mut addresses: Vec<Address> = Vec::new();
+    for address in resolved.map(|socket| Address { ip: Some(socket.ip()), port }) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+fn split_port(word: &str) -> Result<(&str, Option<u16>), String> {
+    if let Some(rest) = word.strip_prefix('[') {
+        let (host, after) = rest
+            .split_once(']')
+            .ok_or_else(|| format!("Invalid address {word}: ']' is missing"))?;
+        return match after.strip_prefix(':') {
+            None if after.is_empty() => Ok((host, None)),
+            Some(port) => Ok((host, parse_port(port, word)?)),
+            None => Err(format!("Invalid address {word}")),
+        };
+    }
+    match word.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') => Ok((host, parse_port(port, word)?)),
+        _ => Ok((word, None)),
+    }
+}
+
+fn parse_port(port: &str, word: &str) -> Result<Option<u16>, String> {
+    if port == "*" {
+        return Ok(None);
+    }
+    match port.parse::<u16>() {
+        Ok(0) => Ok(None),
+        Ok(port) => Ok(Some(port)),
+        Err(_) => Err(format!(
+            "The port number \"{port}\" is outside the appropriate range (i.e., 1..65535) in {word}."
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(server: usize, name: &str, wild: &[&str]) -> Host {
+        Host {
+            server,
+            name: name.into(),
+            aliases: Vec::new(),
+            wild_aliases: wild.iter().map(|w| (*w).into()).collect(),
+            position: Position::default(),
+        }
+    }
+
+    fn table(entries: &[(&str, usize, &str, &[&str])]) -> Hosts {
+        let mut hosts = Hosts::default();
+        for (address, server, name, wild) in entries {
+            hosts.add(&parse_address(address).unwrap(), &host(*server, name, wild));
+        }
+        hosts
+    }
+
+    #[test]
+    fn the_address_is_chosen_before_the_name() {
+        let hosts = table(&[
+            ("*:80", 1, "a.example", &[]),
+            ("127.0.0.1:80", 2, "b.example", &[]),
+            ("127.0.0.1", 3, "c.example", &[]),
+            ("*:80", 4, "d.example", &["*.d.example"]),
+        ]);
+        let at = |local: &str, name: &str| hosts.server(local.parse().unwrap(), name.as_bytes());
+        assert_eq!(at("127.0.0.1:80", "a.example"), 2);
+        assert_eq!(at("127.0.0.1:81", "x"), 3);
+        assert_eq!(at("127.0.0.2:80", "d.example"), 4);
+        assert_eq!(at("127.0.0.2:80", "www.d.example"), 4);
+        assert_eq!(at("127.0.0.2:80", ""), 1);
+        assert_eq!(at("127.0.0.2:81", "a.example"), 0);
+    }
+
+    #[test]
+    fn wildcards_match_as_a_shell_would() {
+        for (pattern, name, matches) in [
+            ("*.example", "a.b.example", true),
+            ("*.example", "example", false),
+            ("w?w.*", "www.x", true),
+            ("a*b*c", "aXbYbc", true),
+            ("a*b*c", "aXbYb", false),
+            ("", "", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(wildcard_match(pattern.as_bytes(), name.as_bytes()), matches, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_parsed_with_their_ports() {
+        let one = |word: &str| parse_address(word).unwrap().first().copied().unwrap();
+        assert_eq!(one("_default_:*"), Address { ip: None, port: None });
+        assert_eq!(one("[::1]:81").port, Some(81));
+        assert_eq!(one("::1"), Address { ip: Some("::1".parse().unwrap()), port: None });
+        assert!(parse_address("1.2.3.4:99999").is_err());
+    }
+}

@@ -1,0 +1,161 @@
+//! The phases of a request in order, and in each the modules that act, in the order in which they
+//! act. A module is called here and nowhere else.
+
+use crate::serve::{Concluded, Pipeline};
+use crate::site::Plan;
+use evenkeel_files::{Kind, Looked};
+use evenkeel_message::{
+    Admitted, Answer, Body, Level, Mapped, Method, Notice, Prepared, Received, Request, Response,
+    Status, Stopped, Translated,
+};
+use evenkeel_modules::core::TraceEnable;
+use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What a handler gives: its answer, or the promise of one.
+pub(crate) enum Generated {
+    Now(Box<Concluded>),
+    Later(Pin<Box<dyn Future<Output = Concluded>>>),
+}
+
+type Phase<T> = Result<T, Stopped<Plan>>;
+
+fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) -> Phase<T> {
+    Err(Stopped { request, plan, answer: answer.into() })
+}
+
+/// The settings that hold before translation; early changes to the request.
+pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
+    let server = pipeline.site.server(request.server);
+    let plan = pipeline.walker.borrow_mut().before_translation(server, &mut request);
+    Ok(Received { request, plan })
+}
+
+/// From the URL path to a file name.
+pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<Translated<Plan>> {
+    let Received { mut request, plan } = received;
+    let server = pipeline.site.server(request.server);
+    if request.path == b"*" && request.head.method == Method::Options {
+        return Ok(Translated { request, plan });
+    }
+    match document_root(&request, server) {
+        Ok(file) => request.file = file,
+        Err(answer) => {
+            let line = String::from_utf8_lossy(&request.head.line).into_owned();
+            let text = format!("Invalid URI in request '{line}'");
+            request.notify(Notice::new("core", Level::Error, 126, text));
+            return stop(request, plan, answer);
+        }
+    }
+    Ok(Translated { request, plan })
+}
+
+/// The path below DocumentRoot (core.c: core_translate).
+fn document_root(request: &Request, server: &crate::site::Server) -> Result<PathBuf, Answer> {
+    if request.path.first() != Some(&b'/') {
+        return Err(Status::BAD_REQUEST.into());
+    }
+    let root = server.settings.core.document_root.as_deref();
+    let mut file = root.map(|root| root.as_os_str().to_owned()).unwrap_or_default();
+    file.push(std::ffi::OsStr::from_bytes(&request.path));
+    Ok(PathBuf::from(file))
+}
+
+/// The section walk.
+pub(crate) fn map(
+    pipeline: &Pipeline,
+    translated: Translated<Plan>,
+) -> Phase<Mapped<Plan, Option<Looked>>> {
+    let Translated { mut request, plan } = translated;
+    if request.path == b"*" {
+        return Ok(Mapped { request, plan, found: None });
+    }
+    if request.head.method == Method::Trace {
+        return Ok(Mapped { request, plan, found: None });
+    }
+    match pipeline.walker.borrow_mut().map(&pipeline.site, &mut request) {
+        Ok((plan, looked)) => Ok(Mapped { request, plan, found: Some(looked) }),
+        Err(answer) => stop(request, plan, answer),
+    }
+}
+
+/// Whether the request may be answered at all.
+pub(crate) fn admit(
+    _pipeline: &Pipeline,
+    mapped: Mapped<Plan, Option<Looked>>,
+) -> Phase<Admitted<Plan, Option<Looked>>> {
+    let Mapped { request, plan, found } = mapped;
+    Ok(Admitted { request, plan, found })
+}
+
+/// What the content is and who handles it.
+pub(crate) fn prepare(
+    _pipeline: &Pipeline,
+    admitted: Admitted<Plan, Option<Looked>>,
+) -> Phase<Prepared<Plan, Option<Looked>>> {
+    let Admitted { request, plan, found } = admitted;
+    Ok(Prepared { request, plan, found })
+}
+
+/// The handler.
+pub(crate) fn generate(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
+    let Prepared { mut request, plan, found } = prepared;
+    let result = default_handler(pipeline, &mut request, &plan, found.as_ref());
+    Generated::Now(Box::new(Concluded { request, plan, result }))
+}
+
+/// What answers where no handler is named: the file itself.
+fn default_handler(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    _plan: &Plan,
+    looked: Option<&Looked>,
+) -> Result<Response, Answer> {
+    let Some(looked) = looked else { return Ok(Response::new(request.status)) };
+    let walker = pipeline.walker.borrow();
+    if looked.found.kind() != Kind::File {
+        let file = request.file.display().to_string();
+        let text = format!("File does not exist: {file}");
+        request.notify(Notice::new("core", Level::Info, 128, text));
+        return Err(Status::NOT_FOUND.into());
+    }
+    let Ok(contents) = walker.files.contents(&looked.found) else {
+        return Err(Status::FORBIDDEN.into());
+    };
+    let mut response = Response::new(request.status);
+    response.body = Body::File(contents.piece.clone());
+    Ok(response)
+}
+
+/// What changes a response on its way out, in order.
+pub(crate) fn filter(
+    _pipeline: &Pipeline,
+    request: &mut Request,
+    _plan: &Plan,
+    mut response: Response,
+) -> Response {
+    let mut always = std::mem::take(&mut request.always);
+    always.overlay(&response.always);
+    response.always = always;
+    response
+}
+
+/// What changes the standard page of an error on its way out.
+pub(crate) fn filter_error(
+    _pipeline: &Pipeline,
+    _request: &mut Request,
+    _plan: &Plan,
+    response: Response,
+) -> Response {
+    response
+}
+
+/// The Allow field: what methods the resource answers to.
+pub(crate) fn allowed_methods(pipeline: &Pipeline, request: &Request) -> String {
+    let server = pipeline.site.server(request.server);
+    let trace = server.settings.core.trace_enable.unwrap_or_default() != TraceEnable::Off;
+    format!("GET,POST,OPTIONS,HEAD{}", if trace { ",TRACE" } else { "" })
+}

@@ -1,0 +1,165 @@
+//! From a request to its response: the phases in order, and what becomes of an early exit. A
+//! request goes in by value; a response comes out at once, or later where the handler waits.
+//! Nothing here touches a socket.
+
+use crate::die;
+use crate::phases::{self, Generated};
+use crate::site::{Plan, Site};
+use crate::walk::Walker;
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Response, Status, Stopped};
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A response that a handler has still to make.
+pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
+
+/// What serving a request gives.
+pub enum Served {
+    /// The response, made without waiting.
+    Now(Box<Request>, Response),
+    /// The response will come; the request is in the future's keeping.
+    Later(Pending),
+}
+
+/// The pipeline of one serving thread: the site, which all threads share, and what this thread
+/// has found out about its files and merged sections.
+pub struct Pipeline {
+    /// The site that is served.
+    pub site: Arc<Site>,
+    pub(crate) walker: RefCell<Walker>,
+}
+
+/// The request with the plan that holds for it, and what its handler answered.
+pub(crate) struct Concluded {
+    pub request: Box<Request>,
+    pub plan: Arc<Plan>,
+    pub result: Result<Response, Answer>,
+}
+
+impl Pipeline {
+    /// A pipeline for one thread.
+    #[must_use]
+    pub fn new(site: Arc<Site>, files: evenkeel_files::Files) -> Rc<Self> {
+        let walker = RefCell::new(Walker::new(files));
+        Rc::new(Self { site, walker })
+    }
+
+    /// Runs all phases on a request whose virtual host and path are known.
+    #[must_use]
+    pub fn serve(self: &Rc<Self>, request: Box<Request>) -> Served {
+        match self.run(request) {
+            Ok(generated) => self.finish(generated),
+            Err(Stopped { request, plan, answer }) => {
+                self.conclude(Concluded { request, plan, result: Err(answer) })
+            }
+        }
+    }
+
+    /// The answer to a request that cannot be served: it was malformed, too long, too slow, or
+    /// made a handler panic. ErrorDocument and the log see it as any other.
+    #[must_use]
+    pub fn refuse(self: &Rc<Self>, request: Box<Request>, status: Status) -> Served {
+        let plan = Arc::clone(&self.site.server(request.server).defaults);
+        let result = Err(Answer::Status(status, Fields::new()));
+        self.conclude(Concluded { request, plan, result })
+    }
+
+    /// The phases, each consuming what the one before has made (DESIGN: Phases).
+    fn run(&self, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
+        let received = phases::receive(self, request)?;
+        let translated = phases::translate(self, received)?;
+        let mapped = phases::map(self, translated)?;
+        let admitted = phases::admit(self, mapped)?;
+        let prepared = phases::prepare(self, admitted)?;
+        Ok(phases::generate(self, prepared))
+    }
+
+    fn finish(self: &Rc<Self>, generated: Generated) -> Served {
+        match generated {
+            Generated::Now(concluded) => self.conclude(*concluded),
+            Generated::Later(future) => {
+                let pipeline = Rc::clone(self);
+                Served::Later(Box::pin(async move {
+                    let concluded = future.await;
+                    match pipeline.conclude(concluded) {
+                        Served::Now(request, response) => (request, response),
+                        Served::Later(again) => again.await,
+                    }
+                }))
+            }
+        }
+    }
+
+    /// Makes a response of whatever the phases ended with: filters it, sends an error through
+    /// its ErrorDocument, or runs the request that it is redirected to.
+    pub(crate) fn conclude(self: &Rc<Self>, concluded: Concluded) -> Served {
+        let Concluded { request, plan, result } = concluded;
+        match result {
+            Ok(response) => self.filtered(request, &plan, response),
+            Err(Answer::Response(response)) => self.filtered(request, &plan, *response),
+            Err(Answer::Redirect(target)) => self.redirect(request, &plan, &target),
+            Err(Answer::Status(status, fields)) => {
+                match die::die(self, request, &plan, status, fields) {
+                    die::Fate::Respond(request, response) => Served::Now(request, response),
+                    die::Fate::Redirect(request, target) => self.redirect(request, &plan, &target),
+                }
+            }
+        }
+    }
+
+    fn filtered(&self, mut request: Box<Request>, plan: &Plan, response: Response) -> Served {
+        let response = phases::filter(self, &mut request, plan, response);
+        self.keep_notices(&mut request, plan);
+        Served::Now(request, response)
+    }
+
+    /// Runs the request again for another path on this server (Apache: ap_internal_redirect).
+    fn redirect(
+        self: &Rc<Self>,
+        mut request: Box<Request>,
+        plan: &Arc<Plan>,
+        target: &[u8],
+    ) -> Served {
+        let limit = self.site.server(request.server).redirect_limit();
+        if request.redirects() >= limit {
+            request.notify(Notice::new(
+                "core",
+                Level::Error,
+                124,
+                format!(
+                    "Request exceeded the limit of {limit} internal redirects due to probable \
+                     configuration error. Use 'LimitInternalRecursion' to increase the limit if \
+                     necessary. Use 'LogLevel debug' to get a backtrace."
+                ),
+            ));
+            let status = Status::INTERNAL_SERVER_ERROR;
+            let (request, response) = die::canned(self, request, plan, status, Fields::new());
+            return Served::Now(request, response);
+        }
+        self.keep_notices(&mut request, plan);
+        match die::redirected(self, request, target) {
+            Ok(request) => self.serve(request),
+            Err((request, status)) => {
+                let (request, response) = die::canned(self, request, plan, status, Fields::new());
+                Served::Now(request, response)
+            }
+        }
+    }
+
+    /// Drops the notices that LogLevel leaves out; only here is the request's section known.
+    pub(crate) fn keep_notices(&self, request: &mut Request, plan: &Plan) {
+        if request.notices.is_empty() {
+            return;
+        }
+        let server = &self.site.server(request.server).settings.core.log_level;
+        request.notices.retain(|notice| {
+            let section = &plan.core.log_level;
+            let levels =
+                if section.all.is_some() || !section.modules.is_empty() { section } else { server };
+            notice.level <= levels.of(notice.module)
+        });
+    }
+}

@@ -1,0 +1,287 @@
+//! The site: what the configuration means, compiled once. A tree of directives goes in; servers,
+//! the table of their hosts and sections in the order of their merge come out. Shared by all
+//! threads, changed by none.
+
+use crate::hosts::{Host, Hosts, parse_address};
+use evenkeel_config::{Fault, Node, Notice, Tables, Variables, Vocabulary};
+use evenkeel_message::{Request, Status};
+use evenkeel_modules::core::{
+    Match, Section, Tristate, public_name, public_port, server_name, software,
+};
+use evenkeel_modules::{DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings};
+use evenkeel_proto::{HttpProtocolOptions, Limits, UriOptions};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The merged settings of all the sections that hold for a request.
+pub type Plan = DirectorySettings;
+
+/// A whole configuration, ready to serve.
+pub struct Site {
+    /// What holds for the process.
+    pub global: GlobalSettings,
+    /// The main server, then the virtual hosts in the order of the configuration.
+    pub servers: Vec<Server>,
+    /// Which of them an address and a host name mean.
+    pub hosts: Hosts,
+    /// What reading .htaccess files takes.
+    pub language: Language,
+    /// What Server fields and signatures say.
+    pub identity: Identity,
+    /// Where paths that are not absolute begin.
+    pub server_root: PathBuf,
+    /// The first number that a section of an .htaccess file may get.
+    pub section_base: u64,
+}
+
+/// What the words of a configuration mean: kept for .htaccess files, which are read while the
+/// server runs.
+pub struct Language {
+    /// The directives of the active modules.
+    pub tables: Tables<Scope>,
+    /// What Define and the environment hold.
+    pub variables: Variables,
+    /// Which modules and directives there are.
+    pub vocabulary: Box<dyn Vocabulary + Send + Sync>,
+}
+
+/// How the server presents itself under ServerTokens.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The Server field and the name in signatures: `Apache/2.4.71 (Evenkeel)`.
+    pub banner: Box<str>,
+}
+
+/// One server: the main one or a virtual host, merged with the main one.
+pub struct Server {
+    /// Its settings.
+    pub settings: ServerSettings,
+    /// What holds outside of every section.
+    pub defaults: Arc<Plan>,
+    /// `<Directory>` sections, those with fewer slashes first.
+    pub directories: Vec<Arc<Section>>,
+    /// `<DirectoryMatch>` sections, in order.
+    pub directory_patterns: Vec<Arc<Section>>,
+    /// `<Location>` and `<LocationMatch>` sections, in order.
+    pub locations: Vec<Arc<Section>>,
+    default_access_names: [Box<str>; 1],
+    /// Where it was configured; none for the main server.
+    pub position: Option<evenkeel_config::Position>,
+}
+
+impl Server {
+    /// Merges a virtual host over the main server, or takes the main server as it is.
+    fn new(settings: ServerSettings, defaults: DirectorySettings) -> Self {
+        let is_pattern = |section: &&Arc<Section>| matches!(section.matches, Match::Pattern(_));
+        let all = &settings.core.directories;
+        let directory_patterns = all.iter().filter(is_pattern).cloned().collect();
+        let mut directories: Vec<_> = all.iter().filter(|s| !is_pattern(s)).cloned().collect();
+        directories.sort_by_key(|section| section.matches.depth());
+        let locations = settings.core.locations.clone();
+        Self {
+            settings,
+            defaults: Arc::new(defaults),
+            directories,
+            directory_patterns,
+            locations,
+            default_access_names: [".htaccess".into()],
+            position: None,
+        }
+    }
+
+    /// ServerAdmin, or Apache's stand-in.
+    #[must_use]
+    pub fn admin(&self) -> &str {
+        self.settings.core.admin.as_deref().unwrap_or("[no address given]")
+    }
+
+    /// How many internal redirects a request may take (LimitInternalRecursion).
+    #[must_use]
+    pub fn redirect_limit(&self) -> usize {
+        self.settings.core.limit_redirects.unwrap_or(10)
+    }
+
+    /// Timeout.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_micros(self.settings.core.timeout_us.unwrap_or(60_000_000))
+    }
+
+    /// KeepAliveTimeout.
+    #[must_use]
+    pub fn keep_alive_timeout(&self) -> Duration {
+        Duration::from_micros(self.settings.core.keep_alive_timeout_us.unwrap_or(5_000_000))
+    }
+
+    /// MaxKeepAliveRequests; none where KeepAlive is off, `u32::MAX` where there is no limit.
+    #[must_use]
+    pub fn keep_alive_requests(&self) -> Option<u32> {
+        if self.settings.core.keep_alive == Some(false) {
+            return None;
+        }
+        match self.settings.core.max_keep_alive_requests.unwrap_or(100) {
+            0 => Some(u32::MAX),
+            limit => Some(limit),
+        }
+    }
+
+    /// The name of the server, or the machine's where none was configured.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        server_name(&self.settings)
+    }
+
+    /// How paths of requests are decoded (AllowEncodedSlashes, MergeSlashes).
+    #[must_use]
+    pub fn uri_options(&self) -> UriOptions {
+        UriOptions {
+            encoded_slashes: self.defaults.core.encoded_slashes.unwrap_or_default(),
+            merge_slashes: self.settings.core.merge_slashes.unwrap_or(true),
+        }
+    }
+
+    /// How strictly requests are read (HttpProtocolOptions).
+    #[must_use]
+    pub fn protocol_options(&self) -> HttpProtocolOptions {
+        let said = self.settings.core.protocol;
+        HttpProtocolOptions {
+            strict: said.lenient != Some(true),
+            registered_methods: said.registered_methods == Some(true),
+            allow_http09: said.require_10 != Some(true),
+        }
+    }
+
+    /// The bounds of a request's head (LimitRequestLine, -FieldSize, -Fields).
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let core = &self.settings.core;
+        Limits {
+            line: core.limit_request_line.unwrap_or(8190),
+            field_size: core.limit_request_field_size.unwrap_or(8190),
+            fields: core.limit_request_fields.unwrap_or(100),
+        }
+    }
+
+    /// The names of per-directory configuration files (AccessFileName).
+    #[must_use]
+    pub fn access_file_names(&self) -> &[Box<str>] {
+        match &self.settings.core.access_file_names {
+            Some(names) => names,
+            None => &self.default_access_names,
+        }
+    }
+}
+
+impl Site {
+    /// Applies a tree of directives and compiles what it says.
+    ///
+    /// # Errors
+    /// The first directive that cannot be applied, with its file and line.
+    pub fn compile(
+        nodes: &[Node],
+        language: Language,
+        server_root: &Path,
+    ) -> Result<(Site, Vec<Notice>), Fault> {
+        let mut scope = Scope::new(server_root);
+        let mut remarks = Vec::new();
+        evenkeel_config::apply(&language.tables, nodes, &mut scope, &mut remarks)?;
+        let Scope { global, server, directory, sections, .. } = scope;
+        let mut notices = remarks;
+        let mut servers = vec![Server::new(server.clone(), directory.clone())];
+        let mut hosts = Hosts::default();
+        for virtual_host in &global.core.virtual_hosts {
+            let settings = ServerSettings::merge(&server, &virtual_host.server);
+            let defaults = DirectorySettings::merge(&directory, &virtual_host.directory);
+            let mut addresses = Vec::new();
+            for word in &virtual_host.addresses {
+                match parse_address(word) {
+                    Ok(found) => addresses.extend(found),
+                    Err(text) if text.starts_with("Could not resolve") => {
+                        notices.push(
+                            Notice::warn("core", 547, text).at(virtual_host.position.clone()),
+                        );
+                    }
+                    Err(text) => {
+                        return Err(Fault::new(virtual_host.position.clone(), text));
+                    }
+                }
+            }
+            let host = Host {
+                server: servers.len(),
+                name: lower(settings.core.name.as_deref().unwrap_or_default()),
+                aliases: settings.core.aliases.iter().map(|name| lower(name)).collect(),
+                wild_aliases: settings.core.wild_aliases.iter().map(|name| lower(name)).collect(),
+                position: virtual_host.position.clone(),
+            };
+            hosts.add(&addresses, &host);
+            let mut merged = Server::new(settings, defaults);
+            merged.position = Some(virtual_host.position.clone());
+            servers.push(merged);
+        }
+        let identity = Identity { banner: software(global.core.tokens.unwrap_or_default()) };
+        let server_root = server_root.to_owned();
+        let site = Site {
+            global,
+            servers,
+            hosts,
+            language,
+            identity,
+            server_root,
+            section_base: sections,
+        };
+        Ok((site, notices))
+    }
+
+    /// A server by its index; the main server for one that does not exist.
+    #[must_use]
+    #[expect(clippy::indexing_slicing, reason = "a site always has its main server")]
+    pub fn server(&self, index: usize) -> &Server {
+        self.servers.get(index).unwrap_or(&self.servers[0])
+    }
+
+    /// The server of a connection, before any request names a host.
+    #[must_use]
+    pub fn server_of(&self, local: SocketAddr) -> &Server {
+        self.server(self.hosts.server(local, b""))
+    }
+
+    /// The line that ends an error page under ServerSignature; empty where it is off.
+    #[must_use]
+    pub fn signature(&self, request: &Request, plan: &Plan) -> String {
+        let server = self.server(request.server);
+        let port = public_port(request, &server.settings, plan);
+        let mut name = Vec::new();
+        let public = public_name(request, &server.settings, plan);
+        evenkeel_proto::escape_html(&mut name, public.as_bytes());
+        let name = String::from_utf8_lossy(&name);
+        let banner = &self.identity.banner;
+        match plan.core.signature.unwrap_or_default() {
+            Tristate::Off => String::new(),
+            Tristate::On => {
+                format!("<hr>\n<address>{banner} Server at {name} Port {port}</address>\n")
+            }
+            Tristate::Third => format!(
+                "<hr>\n<address>{banner} Server at <a href=\"mailto:{}\">{name}</a> Port \
+                 {port}</address>\n",
+                server.admin()
+            ),
+        }
+    }
+
+    /// The path of an internal redirect, decoded and normalised as a request's is.
+    ///
+    /// # Errors
+    /// The status for a path that cannot be one.
+    pub fn normalise(&self, request: &Request, path: &[u8]) -> Result<Vec<u8>, Status> {
+        let mut normal = path.to_vec();
+        evenkeel_proto::normalise(&mut normal, path, self.server(request.server).uri_options())
+            .map_err(|refusal| refusal.status)?;
+        Ok(normal)
+    }
+}
+
+fn lower(name: &str) -> Box<str> {
+    name.to_ascii_lowercase().into()
+}

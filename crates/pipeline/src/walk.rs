@@ -1,0 +1,447 @@
+//! The section walk: which sections hold for a request, merged into one plan. A path and a file
+//! name go in; the plan and what stands at the file come out (Apache: request.c,
+//! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
+//! sections they were made of, whole walks as long as nothing on the way has changed.
+
+use crate::access::{AccessFiles, Grant};
+use crate::site::{Plan, Server, Site};
+use evenkeel_expr::{Captures, GlobStyle, glob};
+use evenkeel_files::{Files, Found, Kind, Looked, SymlinkRule};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
+use evenkeel_modules::{Merge, RequestContext};
+use std::collections::HashMap;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Plans kept by the sections that they were merged from; beyond this all are made anew.
+const PLANS: usize = 4096;
+/// Whole walks kept by server and path; beyond this all are made anew.
+const WALKS: usize = 16_384;
+
+/// Wildcards of paths: a slash is matched by a slash alone.
+const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
+
+/// The walks of one serving thread.
+pub struct Walker {
+    pub(crate) files: Files,
+    access: AccessFiles,
+    plans: HashMap<Box<[u64]>, Arc<Plan>, foldhash::fast::RandomState>,
+    walks: HashMap<(usize, Box<[u8]>), Walk, foldhash::fast::RandomState>,
+}
+
+/// A walk that holds as long as what it found does.
+struct Walk {
+    file: PathBuf,
+    plan: Arc<Plan>,
+    sections: Rc<[Arc<Section>]>,
+    looked: Looked,
+}
+
+/// What a walk has come upon so far.
+struct Way<'a> {
+    site: &'a Site,
+    server: &'a Server,
+    sections: Vec<Arc<Section>>,
+    options: OptionChange,
+    overrides: Option<AllowOverride>,
+    list: Option<Arc<std::collections::HashSet<Box<str>>>>,
+    /// Whether the same path always leads to the same sections.
+    constant: bool,
+}
+
+impl Walker {
+    /// A walker that asks these files.
+    #[must_use]
+    pub fn new(files: Files) -> Self {
+        Self {
+            files,
+            access: AccessFiles::default(),
+            plans: HashMap::default(),
+            walks: HashMap::default(),
+        }
+    }
+
+    /// What holds before the path is translated: the server's settings with those of the
+    /// `<Location>` sections over them.
+    pub fn before_translation(&mut self, server: &Server, request: &mut Request) -> Arc<Plan> {
+        if server.locations.is_empty() {
+            return Arc::clone(&server.defaults);
+        }
+        let mut sections = Vec::new();
+        let mut constant = true;
+        locations(server, request, &mut sections, &mut constant);
+        self.plan(request.server, server, &sections)
+    }
+
+    /// The plan for a request whose file is known, and what stands at that file.
+    ///
+    /// # Errors
+    /// The answer where a folder or link on the way may not be passed, or an .htaccess file is
+    /// wrong.
+    pub fn map(
+        &mut self,
+        site: &Site,
+        request: &mut Request,
+    ) -> Result<(Arc<Plan>, Looked), Answer> {
+        let server = site.server(request.server);
+        let key = (request.server, request.path.as_slice().into());
+        if let Some(walk) = self.walks.get(&key)
+            && walk.file == request.file
+            && self.files.holds(&walk.looked.found)
+        {
+            let (plan, looked) = (Arc::clone(&walk.plan), walk.looked.clone());
+            let sections = Rc::clone(&walk.sections);
+            place(request, &looked);
+            let plan = self.conditions(site, request, plan, &sections)?;
+            return Ok((plan, looked));
+        }
+        let file = request.file.clone();
+        let looked = self.files.look_up(request.file.as_os_str().as_bytes());
+        let mut way = Way::new(site, server);
+        self.directories(&mut way, request, &looked)?;
+        place(request, &looked);
+        way.patterns(request);
+        way.files(request);
+        let (sections, constant) = (&mut way.sections, &mut way.constant);
+        locations(server, request, sections, constant);
+        let plan = self.plan(request.server, server, &way.sections);
+        let sections: Rc<[Arc<Section>]> = way.sections.into();
+        if way.constant {
+            if self.walks.len() >= WALKS {
+                self.walks.clear();
+            }
+            let walk = Walk {
+                file,
+                plan: Arc::clone(&plan),
+                sections: Rc::clone(&sections),
+                looked: looked.clone(),
+            };
+            self.walks.insert(key, walk);
+        }
+        let plan = self.conditions(site, request, plan, &sections)?;
+        Ok((plan, looked))
+    }
+
+    /// The merged settings of a list of sections over the server's.
+    fn plan(&mut self, index: usize, server: &Server, sections: &[Arc<Section>]) -> Arc<Plan> {
+        if sections.is_empty() {
+            return Arc::clone(&server.defaults);
+        }
+        let key: Vec<u64> =
+            std::iter::once(index as u64).chain(sections.iter().map(|s| s.id)).collect();
+        if let Some(plan) = self.plans.get(key.as_slice()) {
+            return Arc::clone(plan);
+        }
+        let merged = sections.iter().fold((*server.defaults).clone(), |base, section| {
+            Plan::merge(&base, &section.settings)
+        });
+        if self.plans.len() >= PLANS {
+            self.plans.clear();
+        }
+        let plan = Arc::new(merged);
+        self.plans.insert(key.into(), Arc::clone(&plan));
+        plan
+    }
+
+    /// Walks from the root to the file: sections by path, .htaccess files, symbolic links.
+    fn directories(
+        &mut self,
+        way: &mut Way<'_>,
+        request: &mut Request,
+        looked: &Looked,
+    ) -> Result<(), Answer> {
+        for folder in looked.found.folders() {
+            if !way.symlinks().admits(folder.link()) {
+                return Err(forbidden_link(request, folder.path()));
+            }
+            way.enter(folder.path());
+            let grant = way.grant();
+            let found = self.access.section(way.site, grant, &self.files, &folder, request)?;
+            if let Some(section) = found {
+                way.add(section);
+            }
+        }
+        let found = &looked.found;
+        match found.kind() {
+            Kind::Denied(errno) => Err(denied(request, found, errno)),
+            Kind::Directory => Ok(()),
+            _ if !way.symlinks().admits(found.link()) => Err(forbidden_link(request, found.path())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds the `<If>` sections whose conditions hold, and those within them.
+    fn conditions(
+        &mut self,
+        site: &Site,
+        request: &mut Request,
+        plan: Arc<Plan>,
+        sections: &[Arc<Section>],
+    ) -> Result<Arc<Plan>, Answer> {
+        if plan.core.conditions.is_empty() {
+            return Ok(plan);
+        }
+        let server = site.server(request.server);
+        let mut applied: Vec<Arc<Section>> = sections.to_vec();
+        let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
+        let mut plan = plan;
+        while !open.is_empty() {
+            let matched = matching_conditions(server, request, &plan, &open);
+            open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
+            applied.extend(matched);
+            plan = self.plan(request.server, server, &applied);
+        }
+        Ok(plan)
+    }
+}
+
+fn matching_conditions(
+    server: &Server,
+    request: &mut Request,
+    plan: &Plan,
+    sections: &[Arc<Section>],
+) -> Vec<Arc<Section>> {
+    let mut matched = Vec::new();
+    let mut held = false;
+    for section in sections {
+        let holds = match &section.matches {
+            Match::If(condition) => evaluate(server, request, plan, condition),
+            Match::ElseIf(_) | Match::Else if held => continue,
+            Match::ElseIf(condition) => evaluate(server, request, plan, condition),
+            _ => true,
+        };
+        held = holds;
+        if holds {
+            matched.push(Arc::clone(section));
+        }
+    }
+    matched
+}
+
+/// A condition that cannot be evaluated does not hold, and the log tells why.
+fn evaluate(
+    server: &Server,
+    request: &mut Request,
+    plan: &Plan,
+    condition: &evenkeel_expr::Condition,
+) -> bool {
+    let context = RequestContext::new(request, &server.settings, plan);
+    match condition.holds(&context) {
+        Ok(holds) => holds,
+        Err(error) => {
+            let text = format!("Failed to evaluate <If > condition: {error}");
+            request.notify(Notice::new("core", Level::Error, 39, text));
+            false
+        }
+    }
+}
+
+/// Puts into the request what was found: the file without the path behind it, and that path.
+fn place(request: &mut Request, looked: &Looked) {
+    let rest = match looked.found.kind() {
+        Kind::Directory => request.file.as_os_str().len(),
+        _ => looked.rest,
+    };
+    let whole = request.file.as_os_str().as_bytes();
+    if rest < whole.len() {
+        let mut bytes = std::mem::take(&mut request.file).into_os_string().into_vec();
+        request.path_info = bytes.split_off(rest);
+        request.file = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+    }
+}
+
+/// The `<Location>` sections that hold for the request's path.
+fn locations(
+    server: &Server,
+    request: &mut Request,
+    sections: &mut Vec<Arc<Section>>,
+    constant: &mut bool,
+) {
+    for section in &server.locations {
+        let path = request.path.as_slice();
+        let holds = match &section.matches {
+            Match::Exact(prefix) => {
+                let prefix = prefix.as_bytes();
+                path.starts_with(prefix)
+                    && (prefix.ends_with(b"/")
+                        || matches!(path.get(prefix.len()), None | Some(b'/')))
+            }
+            Match::Wild(pattern) => glob(pattern.as_bytes(), path, PATH),
+            Match::Pattern(_) => pattern_holds(section, request, Subject::Path, constant),
+            _ => false,
+        };
+        if holds {
+            sections.push(Arc::clone(section));
+        }
+    }
+}
+
+/// What a section's pattern is matched against.
+#[derive(Clone, Copy)]
+enum Subject {
+    Path,
+    File,
+    Name,
+}
+
+/// Whether a section's pattern matches; its named groups become MATCH_NAME in the environment.
+fn pattern_holds(
+    section: &Section,
+    request: &mut Request,
+    subject: Subject,
+    constant: &mut bool,
+) -> bool {
+    let Match::Pattern(pattern) = &section.matches else { return false };
+    let text = match subject {
+        Subject::Path => request.path.clone(),
+        Subject::File => request.file.as_os_str().as_bytes().to_vec(),
+        Subject::Name => file_name(request).to_vec(),
+    };
+    let mut captures = Captures::default();
+    match pattern.capture(&text, &mut captures) {
+        Ok(false) => false,
+        Ok(true) => {
+            for (number, name) in pattern.names() {
+                *constant = false;
+                let name = format!("MATCH_{}", name.to_ascii_uppercase());
+                request.env.set(name, captures.group(number));
+            }
+            true
+        }
+        Err(error) => {
+            let text = format!("pattern {} not matched: {error}", pattern.text());
+            request.notify(Notice::own("core", Level::Error, text));
+            false
+        }
+    }
+}
+
+/// The last component of the file's name.
+fn file_name(request: &Request) -> &[u8] {
+    let file = request.file.as_os_str().as_bytes();
+    file.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
+
+impl<'a> Way<'a> {
+    fn new(site: &'a Site, server: &'a Server) -> Self {
+        let core = &server.defaults.core;
+        Self {
+            site,
+            server,
+            sections: Vec::new(),
+            options: core.options,
+            overrides: core.allow_override.clone(),
+            list: core.allow_override_list.clone(),
+            constant: true,
+        }
+    }
+
+    /// Adds a section, and what it says of the walk itself.
+    fn add(&mut self, section: Arc<Section>) {
+        let core = &section.settings.core;
+        self.options = Merge::merge(&self.options, &core.options);
+        self.overrides = Merge::merge(&self.overrides, &core.allow_override);
+        self.list = Merge::merge(&self.list, &core.allow_override_list);
+        self.sections.push(section);
+    }
+
+    /// Adds the `<Directory>` sections of one folder.
+    fn enter(&mut self, folder: &[u8]) {
+        let mut path = folder.to_vec();
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        for section in &self.server.directories {
+            let holds = match &section.matches {
+                Match::Exact(exact) => exact.as_bytes() == path,
+                Match::Wild(pattern) => glob(pattern.as_bytes(), &path, PATH),
+                _ => false,
+            };
+            if holds {
+                self.add(Arc::clone(section));
+            }
+        }
+    }
+
+    /// What an .htaccess file of the next folder may say.
+    fn grant(&self) -> Grant {
+        Grant { overrides: self.overrides.clone().unwrap_or_default(), list: self.list.clone() }
+    }
+
+    fn patterns(&mut self, request: &mut Request) {
+        for section in &self.server.directory_patterns {
+            if pattern_holds(section, request, Subject::File, &mut self.constant) {
+                self.add(Arc::clone(section));
+            }
+        }
+    }
+
+    /// Adds the `<Files>` sections of all sections so far that match the file's name.
+    fn files(&mut self, request: &mut Request) {
+        let candidates: Vec<Arc<Section>> = std::iter::once(&self.server.defaults.core.files)
+            .chain(self.sections.iter().map(|section| &section.settings.core.files))
+            .flatten()
+            .cloned()
+            .collect();
+        for section in candidates {
+            let name = file_name(request);
+            let holds = match &section.matches {
+                Match::Exact(exact) => exact.as_bytes() == name,
+                Match::Wild(pattern) => glob(pattern.as_bytes(), name, PATH),
+                Match::Pattern(_) => {
+                    pattern_holds(&section, request, Subject::Name, &mut self.constant)
+                }
+                _ => false,
+            };
+            if holds {
+                self.add(section);
+            }
+        }
+    }
+
+    fn symlinks(&self) -> SymlinkRule {
+        let options = self.options.effective();
+        if options.has(Options::FOLLOW_SYM_LINKS) {
+            SymlinkRule::Follow
+        } else if options.has(Options::SYM_LINKS_IF_OWNER_MATCH) {
+            SymlinkRule::IfOwnerMatch
+        } else {
+            SymlinkRule::Refuse
+        }
+    }
+}
+
+fn forbidden_link(request: &mut Request, path: &[u8]) -> Answer {
+    let path = String::from_utf8_lossy(path);
+    let text = format!("Symbolic link not allowed or link target not accessible: {path}");
+    request.notify(Notice::new("core", Level::Error, 37, text));
+    Answer::Status(Status::FORBIDDEN, Fields::new())
+}
+
+fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer {
+    const ENOENT: i32 = 2;
+    const ENOTDIR: i32 = 20;
+    const EACCES: i32 = 13;
+    let uri = String::from_utf8_lossy(&request.path).into_owned();
+    let path = String::from_utf8_lossy(found.path());
+    match errno {
+        ENOENT | ENOTDIR => Status::NOT_FOUND.into(),
+        EACCES => {
+            let text = format!(
+                "access to {uri} denied (filesystem path '{path}') because search permissions are \
+                 missing on a component of the path"
+            );
+            request.notify(Notice::new("core", Level::Error, 35, text));
+            Status::FORBIDDEN.into()
+        }
+        _ => {
+            let reason = std::io::Error::from_raw_os_error(errno);
+            let text = format!("access to {uri} failed (filesystem path '{path}'): {reason}");
+            request.notify(Notice::new("core", Level::Error, 36, text));
+            Status::FORBIDDEN.into()
+        }
+    }
+}
