@@ -332,7 +332,7 @@ impl std::error::Error for EvaluationError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Place, Variable};
+    use crate::{PatternOptions, Place, Variable};
 
     /// A request with one header, `A: aaa...!`.
     struct Request;
@@ -396,6 +396,15 @@ mod tests {
         assert_eq!(later.text(&text), Ok(b"<cbbc>".to_vec()));
         assert_eq!(later.holds(&condition("'abc' =~ /(x)/")), Ok(false));
         assert_eq!(later.text(&text), Ok(b"<>".to_vec()));
+    }
+
+    #[test]
+    fn patterns_follow_the_default_options() {
+        let options = PatternOptions { ignore_case: true, ..PatternOptions::default() };
+        let text = "'ABC' =~ /b/";
+        let blind = Condition::compile_with(text, Place::Server, options).unwrap();
+        assert_eq!(blind.holds(&Request), Ok(true));
+        assert_eq!(condition(text).holds(&Request), Ok(false));
     }
 
     #[test]

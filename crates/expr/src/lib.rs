@@ -55,7 +55,20 @@ impl Condition {
     ///
     /// The configuration is to blame; the message is the one that Apache gives.
     pub fn compile(text: &str, place: Place) -> Result<Self, SyntaxError> {
-        parser::condition(text, place).map(Self)
+        Self::compile_with(text, place, PatternOptions::default())
+    }
+
+    /// Compiles a condition whose patterns are read by the options of RegexDefaultOptions.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Condition::compile`].
+    pub fn compile_with(
+        text: &str,
+        place: Place,
+        patterns: PatternOptions,
+    ) -> Result<Self, SyntaxError> {
+        parser::condition(text, place, patterns).map(Self)
     }
 
     /// Whether the condition holds for the request. Callers that want the captures or the headers

@@ -18,8 +18,13 @@ use crate::{Place, SyntaxError};
 const DEEPEST: usize = 100;
 
 /// Compiles a condition.
-pub(crate) fn condition(text: &str, place: Place) -> Result<Test, SyntaxError> {
+pub(crate) fn condition(
+    text: &str,
+    place: Place,
+    patterns: PatternOptions,
+) -> Result<Test, SyntaxError> {
     let mut parser = Parser::start(Lexer::condition(text), place);
+    parser.patterns = patterns;
     let test = parser.any()?;
     match parser.token {
         Token::End => parser.finish(test),
@@ -52,6 +57,7 @@ struct Parser<'t> {
     lexer: Lexer<'t>,
     token: Token,
     place: Place,
+    patterns: PatternOptions,
     depth: usize,
     /// What the last name that means nothing was.
     stranger: Option<String>,
@@ -60,7 +66,7 @@ struct Parser<'t> {
 impl<'t> Parser<'t> {
     fn start(mut lexer: Lexer<'t>, place: Place) -> Self {
         let token = lexer.next();
-        Self { lexer, token, place, depth: 0, stranger: None }
+        Self { lexer, token, place, patterns: PatternOptions::default(), depth: 0, stranger: None }
     }
 
     /// Takes the token and reads the next.
@@ -202,7 +208,8 @@ impl<'t> Parser<'t> {
         let Token::Regex { text, ignore_case } = &self.token else {
             return Err(self.unexpected(&["T_REGEX", "T_REGEX_I"]));
         };
-        let options = PatternOptions { ignore_case: *ignore_case, ..PatternOptions::default() };
+        let ignore_case = *ignore_case || self.patterns.ignore_case;
+        let options = PatternOptions { ignore_case, ..self.patterns };
         let Ok(pattern) = Pattern::compile(text, options) else {
             let message = "Failed to compile regular expression".to_owned();
             return Err(self.explain(message, self.stranger.as_ref()));
@@ -410,6 +417,10 @@ fn subnet(operator: &str, word: &Word) -> Result<Subnet, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn condition(text: &str, place: Place) -> Result<Test, SyntaxError> {
+        super::condition(text, place, PatternOptions::default())
+    }
 
     fn refusal(text: &str) -> String {
         condition(text, Place::Server).unwrap_err().to_string()

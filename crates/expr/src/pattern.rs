@@ -9,9 +9,10 @@ use pcre2::bytes::{Regex, RegexBuilder};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// The most steps of a match. A path of the length that LimitRequestLine allows takes a few
-/// thousand with a pattern that is well made; a million take some milliseconds.
-const STEPS: u32 = 1_000_000;
+/// The most steps of a match. A path of the length that LimitRequestLine allows takes some
+/// thousands with a pattern that is well made. What a step costs depends on the pattern: as many
+/// as these take a few milliseconds as a rule, and some tenths of a second at worst.
+const STEPS: u32 = 500_000;
 
 /// The most memory that one match may take for the places to go back to, in KiB.
 const MEMORY_KIB: u32 = 8192;
