@@ -1,0 +1,155 @@
+//! From the system to a snapshot: the scoreboard's records and the texts of /proc come in, plain
+//! numbers go out. Numbers of the scoreboard are claims; they are shown, never trusted.
+
+use crate::snapshot::{Child, Connections, Cpu, Facts, Snapshot, Worker};
+use evenkeel_scoreboard::{ChildRecord, Counter, Phase, Scoreboard, WorkerRecord};
+use std::fs;
+
+/// The unit of CPU times in /proc: sysconf(_SC_CLK_TCK), which is 100 on every Linux.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// Takes a snapshot of the server at `now_us` (microseconds since 1970).
+#[must_use]
+pub fn collect(board: &Scoreboard, facts: &Facts, now_us: u64) -> Snapshot {
+    let records = board.snapshot();
+    let pids = records.children.iter().map(|child| child.pid).chain([records.parent_pid]);
+    let living = pids.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
+    let cpu = living.filter_map(|stat| cpu_of(&stat)).fold((0.0, 0.0), add);
+    let load = fs::read_to_string("/proc/loadavg").map(|text| load_of(&text)).unwrap_or_default();
+    from_records(&records, facts, now_us, cpu, load)
+}
+
+/// The snapshot of what was read: CPU seconds (user, system) of the living and the load averages.
+fn from_records(
+    records: &evenkeel_scoreboard::Snapshot,
+    facts: &Facts,
+    now_us: u64,
+    (user, system): (f64, f64),
+    load: [f64; 3],
+) -> Snapshot {
+    let (children_user, children_system) = records.reaped_cpu_us;
+    let active = records.children.iter().filter(|child| !child.phase.is_stopping());
+    let (taken, slots) = active.fold((0, 1), |(taken, slots): (usize, usize), child| {
+        (taken + 1, slots.max(child.workers.len()))
+    });
+    Snapshot {
+        facts: facts.clone(),
+        now_us,
+        restart_us: records.restart_us,
+        config_generation: u64::from(records.generation) + 1,
+        mpm_generation: u64::from(records.generation),
+        load,
+        accesses: records.totals.accesses,
+        bytes: records.totals.bytes,
+        duration_ms: records.totals.duration_us / 1_000,
+        cpu: Cpu {
+            user,
+            system,
+            children_user: children_user as f64 / 1e6,
+            children_system: children_system as f64 / 1e6,
+        },
+        open_slots: records.most_children.saturating_sub(taken).saturating_mul(slots),
+        children: records.children.iter().map(child).collect(),
+    }
+}
+
+fn child(record: &ChildRecord) -> Child {
+    let counter = |counter| record.counter(counter);
+    Child {
+        slot: record.index,
+        pid: record.pid,
+        generation: u64::from(record.generation),
+        stopping: record.phase.is_stopping(),
+        accepting: record.phase == Phase::Running && record.idle() > 0,
+        connections: Connections {
+            total: counter(Counter::Connections),
+            waiting: counter(Counter::Waiting),
+            writing: counter(Counter::Writing),
+            keep_alive: counter(Counter::KeepAlive),
+            closing: counter(Counter::Closing),
+        },
+        workers: record.workers.iter().map(worker).collect(),
+    }
+}
+
+fn worker(record: &WorkerRecord) -> Worker {
+    let text = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect::<String>();
+    Worker {
+        state: record.state,
+        accesses: [record.connection_accesses, record.accesses, record.accesses],
+        cpu: record.cpu_us as f64 / 1e6,
+        start_us: record.start_us,
+        request_ms: record.last_duration_us / 1_000,
+        duration_ms: record.duration_total_us / 1_000,
+        bytes: [record.connection_bytes, record.bytes, record.bytes],
+        client: text(&record.client),
+        protocol: text(&record.protocol),
+        vhost: text(&record.vhost),
+        request: text(&record.line),
+    }
+}
+
+/// CPU seconds, user and system, from the text of /proc/PID/stat (proc(5): fields 14 and 15,
+/// counted behind the name, which may hold anything).
+fn cpu_of(stat: &str) -> Option<(f64, f64)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_A_SECOND);
+    Some((seconds()?, seconds()?))
+}
+
+/// The three averages of /proc/loadavg.
+fn load_of(text: &str) -> [f64; 3] {
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().unwrap_or_default());
+    std::array::from_fn(|_| words.next().unwrap_or_default())
+}
+
+fn add(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0 + b.0, a.1 + b.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_scoreboard::{Layout, Request, SlotState, Slots};
+
+    #[test]
+    fn the_scoreboards_records_become_a_snapshot() {
+        let board = Scoreboard::new(Layout { children: 6, slots_per_child: 4 }).unwrap();
+        board.note_start(1_000_000, 2, std::process::id().cast_signed(), 3);
+        for (index, phase) in [(0, Phase::Running), (1, Phase::Draining)] {
+            board.assign(index, 2, 0, 4, 1_000_000);
+            let line = board.parent_line(index).unwrap();
+            line.set_pid(1_000_000 + index as i32);
+            line.set_phase(phase);
+        }
+        board.child_line(0).unwrap().add(Counter::Connections, 7);
+        let slots = Slots::new(board, 0, 4);
+        let request = Request { line: b"GET /\xe4 HTTP/1.1", ..Request::default() };
+        let slot = slots.take(SlotState::Writing, &request, 3_000_000).unwrap();
+        slot.finish(2_048, 5_000);
+        let _draining = Slots::new(board, 1, 4);
+
+        let facts = Facts { extended: true, ..Facts::default() };
+        let snapshot = collect(&board, &facts, 4_000_000);
+        assert_eq!((snapshot.accesses, snapshot.bytes, snapshot.duration_ms), (1, 2_048, 5));
+        assert_eq!((snapshot.uptime_s(), snapshot.config_generation), (3, 3));
+        // One active child of three; the draining one's idle slots are gone.
+        assert_eq!(snapshot.letters(), format!("W___....{}", ".".repeat(8)));
+        let first = &snapshot.children[0];
+        assert_eq!((first.connections.total, first.accepting), (7, true));
+        assert_eq!(first.workers[0].request, "GET /\u{e4} HTTP/1.1");
+        assert_eq!(first.workers[0].accesses, [1, 1, 1]);
+        // The parent is this process, which has used some time by now or will show none.
+        assert!(snapshot.cpu.total() >= 0.0);
+    }
+
+    #[test]
+    fn the_texts_of_proc_are_read() {
+        let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 1 2 3 4 250 75 9 9 20 0 1 0 5 6 7";
+        assert_eq!(cpu_of(stat), Some((2.5, 0.75)));
+        assert_eq!(cpu_of("nonsense"), None);
+        assert_eq!(load_of("4.62 3.45 2.08 1/100 4711\n"), [4.62, 3.45, 2.08]);
+        assert_eq!(load_of(""), [0.0; 3]);
+    }
+}

@@ -1,0 +1,64 @@
+//! A page of the server's state: a snapshot and the wanted form come in, text goes out.
+
+use crate::snapshot::Snapshot;
+use crate::view::{Form, View};
+use crate::{auto, html};
+
+/// Where the page is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place<'a> {
+    /// The name under which the server answers (Apache: ap_get_server_name).
+    pub name: &'a str,
+    /// Our address on this connection.
+    pub via: &'a str,
+    /// The signature at the foot of HTML pages, as ServerSignature wants it; may be empty.
+    pub signature: &'a str,
+}
+
+/// Writes the page.
+#[must_use]
+pub fn render(snapshot: &Snapshot, view: View, place: &Place<'_>) -> String {
+    match view.form {
+        Form::Table => html::render(snapshot, place, true),
+        Form::Paragraphs => html::render(snapshot, place, false),
+        Form::Auto => auto::render(snapshot, place),
+        Form::Json => json(snapshot, place),
+    }
+}
+
+/// Everything of the snapshot, with the sums that the other forms show.
+fn json(snapshot: &Snapshot, place: &Place<'_>) -> String {
+    let page = serde_json::json!({
+        "server": place.name,
+        "via": place.via,
+        "uptime_s": snapshot.uptime_s(),
+        "workers": snapshot.counts(),
+        "processes": snapshot.children.len(),
+        "stopping": snapshot.stopping(),
+        "connections": snapshot.connections(),
+        "scoreboard": snapshot.letters(),
+        "snapshot": snapshot,
+    });
+    let mut text = page.to_string();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::tests::sample;
+
+    #[test]
+    fn json_holds_what_the_snapshot_holds() {
+        let place = Place { name: "example.org", ..Place::default() };
+        let view = View::parse(Some(b"json"));
+        let page: serde_json::Value =
+            serde_json::from_str(&render(&sample(), view, &place)).unwrap();
+        assert_eq!(page["workers"]["busy"], 1);
+        assert_eq!(page["connections"]["keep_alive"], 4);
+        assert_eq!(page["snapshot"]["children"][0]["workers"][0]["state"], "W");
+        assert_eq!(page["snapshot"]["facts"]["mpm"], "event");
+        assert_eq!(page["scoreboard"], "W__G....");
+    }
+}

@@ -1,0 +1,300 @@
+//! What is known of the server at one moment, as plain numbers and texts: the one thing that
+//! every page, in whatever form, is written from. Nothing here reads the system.
+
+use evenkeel_scoreboard::SlotState;
+use serde::{Serialize, Serializer};
+
+/// The server at one moment. Times are microseconds since 1970 where they end in `_us`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// Facts that do not change while a configuration lasts.
+    pub facts: Facts,
+    /// The moment.
+    pub now_us: u64,
+    /// When the server was started.
+    pub restart_us: u64,
+    /// How many configurations there have been (ParentServerConfigGeneration).
+    pub config_generation: u64,
+    /// The number of the present generation of children (ParentServerMPMGeneration).
+    pub mpm_generation: u64,
+    /// The system's load averages over 1, 5 and 15 minutes.
+    pub load: [f64; 3],
+    /// Requests answered since the start.
+    pub accesses: u64,
+    /// Bytes sent since the start.
+    pub bytes: u64,
+    /// Milliseconds that these requests took, in sum.
+    pub duration_ms: u64,
+    /// CPU time of the server's processes.
+    pub cpu: Cpu,
+    /// Slots that no child has, up to the configured limit.
+    pub open_slots: usize,
+    /// The children, by slot.
+    pub children: Vec<Child>,
+}
+
+/// Facts about the server.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Facts {
+    /// `Apache/2.4.71 (Evenkeel)`, as ServerTokens allows.
+    pub version: String,
+    /// The process model.
+    pub mpm: String,
+    /// When the server was built.
+    pub built: String,
+    /// Whether connections are served asynchronously, as in event.
+    pub asynchronous: bool,
+    /// ExtendedStatus.
+    pub extended: bool,
+}
+
+/// CPU time in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Cpu {
+    /// User time of the processes that live.
+    pub user: f64,
+    /// System time of the processes that live.
+    pub system: f64,
+    /// User time of those that have ended.
+    pub children_user: f64,
+    /// System time of those that have ended.
+    pub children_system: f64,
+}
+
+impl Cpu {
+    /// All of it, in seconds.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.user + self.system + self.children_user + self.children_system
+    }
+}
+
+/// A child process.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Child {
+    /// Its slot.
+    pub slot: usize,
+    /// Its process.
+    pub pid: i32,
+    /// The configuration that it serves.
+    pub generation: u64,
+    /// Whether it finishes what it has and ends.
+    pub stopping: bool,
+    /// Whether it accepts connections now.
+    pub accepting: bool,
+    /// Its connections.
+    pub connections: Connections,
+    /// Its workers.
+    pub workers: Vec<Worker>,
+}
+
+/// The connections of a child.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Connections {
+    /// All of them.
+    pub total: u64,
+    /// Waiting for the rest of a request.
+    pub waiting: u64,
+    /// Waiting to send.
+    pub writing: u64,
+    /// Waiting for the next request.
+    pub keep_alive: u64,
+    /// Being closed.
+    pub closing: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Worker {
+    /// What it does.
+    #[serde(serialize_with = "letter")]
+    pub state: SlotState,
+    /// Requests on this connection, of this child in this slot, and in this slot at all.
+    pub accesses: [u64; 3],
+    /// CPU time of its requests, in seconds.
+    pub cpu: f64,
+    /// When its present or last request began; 0 for never.
+    pub start_us: u64,
+    /// Milliseconds that its last request took.
+    pub request_ms: u64,
+    /// Milliseconds that its requests took, in sum.
+    pub duration_ms: u64,
+    /// Bytes sent on this connection, by this child in this slot, and in this slot at all.
+    pub bytes: [u64; 3],
+    /// The client's address.
+    pub client: String,
+    /// The protocol.
+    pub protocol: String,
+    /// The virtual host with its port.
+    pub vhost: String,
+    /// The request line, which a client chose.
+    pub request: String,
+}
+
+fn letter<S: Serializer>(state: &SlotState, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_char(state.letter())
+}
+
+/// How many workers are in which condition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Working on a request.
+    pub busy: usize,
+    /// Finishing a request in a child that ends.
+    pub graceful: usize,
+    /// Waiting for work.
+    pub idle: usize,
+}
+
+impl Child {
+    /// Its workers by condition (mod_status.c: status_handler).
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for worker in &self.workers {
+            match self.shown(worker.state) {
+                SlotState::Graceful => counts.graceful += 1,
+                SlotState::Ready => counts.idle += 1,
+                state if state.is_busy() => counts.busy += 1,
+                _ => {}
+            }
+        }
+        counts
+    }
+
+    /// The state of a worker as the page shows it: one that is busy in a child that ends is
+    /// finishing, one that is idle there is gone.
+    #[must_use]
+    pub fn shown(&self, state: SlotState) -> SlotState {
+        match state {
+            state if !self.stopping => state,
+            state if state.is_busy() => SlotState::Graceful,
+            _ => SlotState::Open,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Workers of all children by condition.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.children.iter().map(Child::counts).fold(Counts::default(), |sum, next| Counts {
+            busy: sum.busy + next.busy,
+            graceful: sum.graceful + next.graceful,
+            idle: sum.idle + next.idle,
+        })
+    }
+
+    /// Connections of all children.
+    #[must_use]
+    pub fn connections(&self) -> Connections {
+        let all = self.children.iter().map(|child| child.connections);
+        all.fold(Connections::default(), |sum, next| Connections {
+            total: sum.total.saturating_add(next.total),
+            waiting: sum.waiting.saturating_add(next.waiting),
+            writing: sum.writing.saturating_add(next.writing),
+            keep_alive: sum.keep_alive.saturating_add(next.keep_alive),
+            closing: sum.closing.saturating_add(next.closing),
+        })
+    }
+
+    /// How many children are on their way out.
+    #[must_use]
+    pub fn stopping(&self) -> usize {
+        self.children.iter().filter(|child| child.stopping).count()
+    }
+
+    /// Seconds since the start.
+    #[must_use]
+    pub fn uptime_s(&self) -> u64 {
+        self.now_us.saturating_sub(self.restart_us) / 1_000_000
+    }
+
+    /// A letter for every slot: those of the children, then the open ones.
+    #[must_use]
+    pub fn letters(&self) -> String {
+        let taken = self.children.iter().flat_map(|child| {
+            child.workers.iter().map(|worker| child.shown(worker.state).letter())
+        });
+        taken.chain(std::iter::repeat_n('.', self.open_slots)).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A server of two children, the second one ending, with something in every place.
+    pub(crate) fn sample() -> Snapshot {
+        let worker = |state| Worker { state, ..Worker::default() };
+        let serving = Worker {
+            state: SlotState::Writing,
+            accesses: [1, 3, 5],
+            cpu: 0.125,
+            start_us: 998_000_000,
+            request_ms: 7,
+            duration_ms: 70,
+            bytes: [2_048, 3_145_728, 6_291_456],
+            client: "192.0.2.1".into(),
+            protocol: "http/1.1".into(),
+            vhost: "example.org:80".into(),
+            request: "GET /<b>\"\\x?a&b HTTP/1.1".into(),
+        };
+        let done =
+            Worker { state: SlotState::Ready, request: "GET / HTTP/1.1".into(), ..serving.clone() };
+        Snapshot {
+            facts: Facts {
+                version: "Apache/2.4.71 (Evenkeel)".into(),
+                mpm: "event".into(),
+                built: "2026-11-12T08:58:41".into(),
+                asynchronous: true,
+                extended: true,
+            },
+            now_us: 1_000_000_000,
+            restart_us: 900_000_000,
+            config_generation: 2,
+            mpm_generation: 1,
+            load: [4.62, 3.454, 2.0],
+            accesses: 1_300,
+            bytes: 10_240_000,
+            duration_ms: 1_000,
+            cpu: Cpu { user: 0.03, system: 0.5, children_user: 0.0, children_system: 1.0 },
+            open_slots: 3,
+            children: vec![
+                Child {
+                    slot: 0,
+                    pid: 100,
+                    generation: 1,
+                    stopping: false,
+                    accepting: true,
+                    connections: Connections {
+                        total: 9,
+                        waiting: 1,
+                        writing: 2,
+                        keep_alive: 4,
+                        closing: 1,
+                    },
+                    workers: vec![serving, done, worker(SlotState::Ready)],
+                },
+                Child {
+                    slot: 1,
+                    pid: 90,
+                    generation: 0,
+                    stopping: true,
+                    accepting: false,
+                    connections: Connections { total: 1, ..Connections::default() },
+                    workers: vec![worker(SlotState::Reading), worker(SlotState::Ready)],
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn workers_of_an_ending_child_are_graceful_or_gone() {
+        let snapshot = sample();
+        assert_eq!(snapshot.letters(), "W__G....");
+        assert_eq!(snapshot.counts(), Counts { busy: 1, graceful: 1, idle: 2 });
+        assert_eq!((snapshot.stopping(), snapshot.connections().total), (1, 10));
+        assert_eq!(snapshot.uptime_s(), 100);
+    }
+}

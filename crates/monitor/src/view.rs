@@ -1,0 +1,76 @@
+//! What a reader wants to see: the query string of a status request comes in, the form of the
+//! page goes out. Nothing in a query string is an error.
+
+/// The form of a status page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// HTML, text or JSON.
+    pub form: Form,
+    /// Seconds after which the browser is to ask again (the field `Refresh`).
+    pub refresh_s: Option<u64>,
+}
+
+/// The forms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// HTML with the workers in a table.
+    #[default]
+    Table,
+    /// HTML with the workers in paragraphs (`notable`).
+    Paragraphs,
+    /// Lines of `Key: value` (`auto`).
+    Auto,
+    /// One JSON object (`json`).
+    Json,
+}
+
+/// Seconds between two pages where `refresh` names none (mod_status.c).
+const DEFAULT_REFRESH_S: u64 = 10;
+
+impl View {
+    /// Reads a query string as mod_status does: a word counts wherever it stands.
+    #[must_use]
+    pub fn parse(query: Option<&[u8]>) -> View {
+        let query = String::from_utf8_lossy(query.unwrap_or_default());
+        let refresh_s = query.split_once("refresh").map(|(_, after)| {
+            let digits = after.strip_prefix('=').unwrap_or_default();
+            let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+            let seconds = digits.get(..end).and_then(|digits| digits.parse().ok());
+            seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_REFRESH_S)
+        });
+        let form = match () {
+            () if query.contains("auto") => Form::Auto,
+            () if query.split('&').any(|word| word == "json") => Form::Json,
+            () if query.contains("notable") => Form::Paragraphs,
+            () => Form::Table,
+        };
+        View { form, refresh_s }
+    }
+
+    /// The page's media type.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self.form {
+            Form::Table | Form::Paragraphs => "text/html; charset=ISO-8859-1",
+            Form::Auto => "text/plain; charset=ISO-8859-1",
+            Form::Json => "application/json",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_count_wherever_they_stand() {
+        let view = |query: &str| View::parse(Some(query.as_bytes()));
+        assert_eq!(View::parse(None), View::default());
+        assert_eq!(view("auto&refresh=0"), View { form: Form::Auto, refresh_s: Some(10) });
+        assert_eq!(view("autorefresh=3").refresh_s, Some(3));
+        assert_eq!(view("refresh=abc").refresh_s, Some(10));
+        assert_eq!(view("refresh=5&notable"), View { form: Form::Paragraphs, refresh_s: Some(5) });
+        assert_eq!(view("json").media_type(), "application/json");
+        assert_eq!(view("jsonp").form, Form::Table);
+    }
+}
