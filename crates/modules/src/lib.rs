@@ -4,13 +4,18 @@
 
 pub mod context;
 pub mod core;
+pub mod log_config;
+pub mod mpm;
+mod registry;
 mod settings;
+pub mod unixd;
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
 pub use context::{Probe, RequestContext};
+pub use registry::{OFFERS, active_tables, known_files};
 pub use settings::{
-    Access, DirectorySettings, GlobalSettings, Merge, Place, Scope, ServerSettings, tables,
+    Access, DirectorySettings, GlobalSettings, Merge, Place, Scope, ServerSettings,
 };
 
 /// The version of Apache httpd whose configuration, command line and answers are spoken.

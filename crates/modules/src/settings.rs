@@ -1,8 +1,8 @@
 //! The settings of all modules, side by side: what applies to the whole server, to one virtual
 //! host and to one directory, and the scope that directives fill while the tree is walked.
-//! Here alone is the list of modules; nothing here knows what a setting means.
+//! Nothing here knows what a setting means.
 
-use crate::{Table, core};
+use crate::{core, log_config, mpm, unixd};
 use evenkeel_expr::{Condition, SyntaxError, Text};
 use evenkeel_message::MethodSet;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,7 @@ settings! {
     /// What one virtual host, or the main server, says for itself.
     ServerSettings {
         core: core::Server,
+        log_config: log_config::Server,
     }
 }
 
@@ -64,12 +65,9 @@ settings! {
 #[allow(missing_docs)]
 pub struct GlobalSettings {
     pub core: core::Global,
-}
-
-/// The tables of every module, in Apache's order of loading: the core first.
-#[must_use]
-pub fn tables() -> Vec<&'static Table> {
-    core::TABLES.iter().collect()
+    pub log_config: log_config::Global,
+    pub mpm: mpm::Global,
+    pub unixd: unixd::Global,
 }
 
 /// Where a directive stands, as far as its meaning depends on it (Apache: cmd->path).

@@ -1,0 +1,165 @@
+//! Access logs (mod_log_config.c, mod_logio.c): formats, files and conditions as written. The
+//! room `logging` compiles and writes them.
+
+use crate::{Directive, Merge, Scope, Table, Where, argument, directive};
+use evenkeel_config::{Call, Position, Shape};
+use evenkeel_expr::Condition;
+use std::sync::Arc;
+
+type Done = Result<(), String>;
+
+/// One CustomLog, TransferLog or GlobalLog line.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// A file, or a program behind `|`, as written.
+    pub target: Box<str>,
+    /// A format's nickname or the format itself; none is the server's default format.
+    pub format: Option<Box<str>>,
+    /// When a request is logged.
+    pub condition: Option<When>,
+    /// Where it stands.
+    pub position: Position,
+}
+
+/// When a request is logged.
+#[derive(Clone, Debug)]
+pub enum When {
+    /// `env=NAME`, or `env=!NAME` with its exclamation mark.
+    Environment(Box<str>),
+    /// `expr=`.
+    Expression(Arc<Condition>),
+}
+
+/// The access logs of a server.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// LogFormat with a nickname: nickname and format.
+    pub formats: Vec<(Box<str>, Box<str>)>,
+    /// LogFormat without one: what TransferLog uses.
+    pub default_format: Option<Box<str>>,
+    /// The logs, in order. A virtual host with its own has none of the main server's.
+    pub logs: Vec<Log>,
+    /// GlobalLog: logs of every server.
+    pub global_logs: Vec<Log>,
+    /// LogIOTrackTTFB.
+    pub track_first_byte: Option<bool>,
+}
+
+impl Merge for Server {
+    fn merge(base: &Self, over: &Self) -> Self {
+        let mut formats = base.formats.clone();
+        for (name, format) in &over.formats {
+            formats.retain(|(known, _)| known != name);
+            formats.push((name.clone(), format.clone()));
+        }
+        let own = if over.logs.is_empty() { base } else { over };
+        Self {
+            formats,
+            default_format: Merge::merge(&base.default_format, &over.default_format),
+            logs: own.logs.clone(),
+            global_logs: base.global_logs.clone(),
+            track_first_byte: Merge::merge(&base.track_first_byte, &over.track_first_byte),
+        }
+    }
+}
+
+/// What holds for all access logs.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// BufferedLogs.
+    pub buffered: Option<bool>,
+}
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("CustomLog", Where::SERVER, Shape::TwoOrThree, "", "a file name, a custom log format string or format name, and an optional \"env=\" or \"expr=\" clause (see docs)", custom_log),
+    directive("GlobalLog", Where::GLOBAL, Shape::TwoOrThree, "", "Same as CustomLog, but forces virtualhosts to inherit the log", global_log),
+    directive("TransferLog", Where::SERVER, Shape::One, "", "the filename of the access log", transfer_log),
+    directive("LogFormat", Where::SERVER, Shape::OneOrTwo, "\"%h %l %u %t \\\"%r\\\" %>s %b\"", "a log format string (see docs) and an optional format name", log_format),
+    directive("CookieLog", Where::SERVER, Shape::One, "", "the filename of the cookie log", cookie_log),
+    directive("BufferedLogs", Where::GLOBAL, Shape::Flag, "On", "Enable Buffered Logging (experimental)", buffered_logs),
+];
+
+/// mod_log_config's directives.
+pub const TABLE: Table =
+    Table { module: "mod_log_config.c", identifier: "log_config_module", directives: DIRECTIVES };
+
+#[rustfmt::skip]
+const LOGIO_DIRECTIVES: &[Directive] = &[
+    directive("LogIOTrackTTFB", Where::CONFIG, Shape::Flag, "Off", "Set to 'ON' to enable tracking time to first byte", log_io_track_ttfb),
+];
+
+/// mod_logio's directives.
+pub const LOGIO_TABLE: Table =
+    Table { module: "mod_logio.c", identifier: "logio_module", directives: LOGIO_DIRECTIVES };
+
+fn log(scope: &Scope, call: &Call<'_>) -> Result<Log, String> {
+    let condition = match argument(call, 2) {
+        "" => None,
+        text => Some(condition(scope, text)?),
+    };
+    let format = call.second().map(Into::into);
+    Ok(Log { target: call.first().into(), format, condition, position: call.position.clone() })
+}
+
+fn condition(scope: &Scope, text: &str) -> Result<When, String> {
+    if let Some(name) = text.strip_prefix("env=") {
+        let bare = name.strip_prefix('!').unwrap_or(name);
+        if bare.is_empty() {
+            return Err("missing environment variable name".into());
+        }
+        return Ok(When::Environment(name.into()));
+    }
+    let Some(expression) = text.strip_prefix("expr=") else {
+        return Err("error in condition clause".into());
+    };
+    let compiled = scope.compile_condition(expression).map_err(|error| error.to_string())?;
+    Ok(When::Expression(Arc::new(compiled)))
+}
+
+fn custom_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let log = log(scope, call)?;
+    scope.server.log_config.logs.push(log);
+    Ok(())
+}
+
+fn global_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let log = log(scope, call)?;
+    scope.server.log_config.global_logs.push(log);
+    Ok(())
+}
+
+fn transfer_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+    custom_log(scope, call)
+}
+
+/// A cookie log has a fixed format: the cookie, the request line and the time.
+fn cookie_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let mut log = log(scope, call)?;
+    log.format = Some("%{Cookie}n \"%r\" %t".into());
+    scope.server.log_config.logs.push(log);
+    Ok(())
+}
+
+fn log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let format = call.first();
+    match call.second() {
+        None => scope.server.log_config.default_format = Some(format.into()),
+        Some(name) => {
+            let formats = &mut scope.server.log_config.formats;
+            formats.retain(|(known, _)| **known != *name);
+            formats.push((name.into(), format.into()));
+        }
+    }
+    Ok(())
+}
+
+fn buffered_logs(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.log_config.buffered = Some(call.flag);
+    Ok(())
+}
+
+fn log_io_track_ttfb(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.server.log_config.track_first_byte = Some(call.flag);
+    Ok(())
+}

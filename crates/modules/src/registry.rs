@@ -1,0 +1,55 @@
+//! The list of all modules: which there are, which are always active as in Debian's apache2, and
+//! the tables of those that a configuration makes active.
+
+use crate::{Scope, Table, core, log_config, mpm, unixd};
+use evenkeel_config::{ModuleSet, Offer, Tables};
+
+const fn builtin(file: &'static str, identifier: &'static str) -> Offer {
+    Offer { file, identifier, builtin: true, default: true }
+}
+
+/// A module that is active where the configuration names none.
+const fn usual(file: &'static str, identifier: &'static str) -> Offer {
+    Offer { file, identifier, builtin: false, default: true }
+}
+
+/// A module that is active only where the configuration names it.
+const fn extra(file: &'static str, identifier: &'static str) -> Offer {
+    Offer { file, identifier, builtin: false, default: false }
+}
+
+/// Every module that this server has.
+pub const OFFERS: &[Offer] = &[
+    builtin("core.c", "core_module"),
+    builtin("mod_so.c", "so_module"),
+    builtin("http_core.c", "http_module"),
+    builtin("mod_log_config.c", "log_config_module"),
+    builtin("mod_logio.c", "logio_module"),
+    builtin("mod_version.c", "version_module"),
+    builtin("mod_unixd.c", "unixd_module"),
+    usual("event.c", "mpm_event_module"),
+    extra("worker.c", "mpm_worker_module"),
+    extra("prefork.c", "mpm_prefork_module"),
+    extra("mod_macro.c", "macro_module"),
+];
+
+/// The tables of every module, the core's first.
+fn tables() -> impl Iterator<Item = Table> {
+    let own = [log_config::TABLE, log_config::LOGIO_TABLE, unixd::TABLE];
+    core::TABLES.into_iter().chain(own).chain(mpm::TABLES.iter().copied())
+}
+
+/// The directives of the active modules. Of the process models the last one that a LoadModule
+/// line names counts; event where none does.
+#[must_use]
+pub fn active_tables(modules: &ModuleSet) -> Tables<Scope> {
+    let active: Vec<Table> = tables().filter(|t| modules.is_active(t.identifier)).collect();
+    let present: Vec<&'static str> = OFFERS.iter().map(|offer| offer.file).collect();
+    Tables::new(&active, &present)
+}
+
+/// The source files of all modules that this server has.
+#[must_use]
+pub fn known_files() -> Vec<&'static str> {
+    OFFERS.iter().map(|offer| offer.file).collect()
+}

@@ -1,0 +1,84 @@
+//! Who the children run as (mod_unixd.c): names and numbers go in, recorded as found in the
+//! system's tables. Dropping the rights themselves is `mpm`'s.
+
+use crate::{Directive, Scope, Table, Where, argument, directive};
+use evenkeel_config::{Call, Shape};
+use evenkeel_sys::identity::{group_named, user_named, user_numbered};
+
+type Done = Result<(), String>;
+
+/// Who the children are to be.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// User: number, and name where it has one.
+    pub user: Option<(u32, Box<str>)>,
+    /// Group's number and text.
+    pub group: Option<(u32, Box<str>)>,
+    /// ChrootDir.
+    pub chroot: Option<Box<str>>,
+    /// Suexec.
+    pub suexec: Option<bool>,
+}
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("User", Where::GLOBAL, Shape::One, "#-1", "Effective user id for this server", user),
+    directive("Group", Where::GLOBAL, Shape::One, "#-1", "Effective group id for this server", group),
+    directive("ChrootDir", Where::GLOBAL, Shape::One, "", "The directory to chroot(2) into", chroot_dir),
+    directive("Suexec", Where::GLOBAL, Shape::Flag, "", "Enable or disable suEXEC support", suexec),
+];
+
+/// mod_unixd's directives.
+pub const TABLE: Table =
+    Table { module: "mod_unixd.c", identifier: "unixd_module", directives: DIRECTIVES };
+
+fn user(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let text = argument(call, 0);
+    let found = match text.strip_prefix('#').map(str::parse::<u32>) {
+        Some(Ok(uid)) => {
+            let known = user_numbered(uid).ok().flatten();
+            Some((uid, known.map_or_else(|| text.to_owned(), |user| user.name)))
+        }
+        Some(Err(_)) => None,
+        None => user_named(text).ok().flatten().map(|user| (user.uid, user.name)),
+    };
+    let (uid, name) = found.ok_or_else(|| format!("bad user name {text}"))?;
+    if uid == 0 {
+        return Err("Error:\tEvenkeel has not been designed to serve pages while\n\trunning as \
+                    root.  There are known race conditions that\n\twill allow any local user to \
+                    read any file on the system."
+            .into());
+    }
+    scope.global.unixd.user = Some((uid, name.into()));
+    Ok(())
+}
+
+fn group(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let text = argument(call, 0);
+    let found = match text.strip_prefix('#') {
+        Some(number) => number.parse().ok(),
+        None => group_named(text).ok().flatten(),
+    };
+    let gid = found.ok_or_else(|| format!("bad group name {text}"))?;
+    scope.global.unixd.group = Some((gid, text.into()));
+    Ok(())
+}
+
+fn chroot_dir(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let path = argument(call, 0);
+    if !std::path::Path::new(path).is_dir() {
+        return Err("ChrootDir must be a valid directory".into());
+    }
+    scope.global.unixd.chroot = Some(path.into());
+    Ok(())
+}
+
+fn suexec(scope: &mut Scope, call: &Call<'_>) -> Done {
+    if call.flag {
+        return Err(
+            "suEXEC isn't supported: this server does not start programs as other users".into()
+        );
+    }
+    scope.global.unixd.suexec = Some(false);
+    Ok(())
+}
