@@ -3,12 +3,12 @@
 
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
-use evenkeel_files::{Kind, Looked};
+use evenkeel_files::Looked;
 use evenkeel_message::{
-    Admitted, Answer, Body, Level, Mapped, Method, Notice, Prepared, Received, Request, Response,
-    Status, Stopped, Translated,
+    Admitted, Answer, Level, Mapped, Method, Notice, Prepared, Received, Request, Response, Status,
+    Stopped, Translated,
 };
-use evenkeel_modules::core::TraceEnable;
+use evenkeel_modules::core;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -111,23 +111,12 @@ pub(crate) fn generate(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Look
 fn default_handler(
     pipeline: &Pipeline,
     request: &mut Request,
-    _plan: &Plan,
+    plan: &Plan,
     looked: Option<&Looked>,
 ) -> Result<Response, Answer> {
     let Some(looked) = looked else { return Ok(Response::new(request.status)) };
-    let walker = pipeline.walker.borrow();
-    if looked.found.kind() != Kind::File {
-        let file = request.file.display().to_string();
-        let text = format!("File does not exist: {file}");
-        request.notify(Notice::new("core", Level::Info, 128, text));
-        return Err(Status::NOT_FOUND.into());
-    }
-    let Ok(contents) = walker.files.contents(&looked.found) else {
-        return Err(Status::FORBIDDEN.into());
-    };
-    let mut response = Response::new(request.status);
-    response.body = Body::File(contents.piece.clone());
-    Ok(response)
+    let server = &pipeline.site.server(request.server).settings.core;
+    core::serve_file(request, &pipeline.walker.borrow().files, looked, server, &plan.core)
 }
 
 /// What changes a response on its way out, in order.
@@ -153,9 +142,13 @@ pub(crate) fn filter_error(
     response
 }
 
+/// What is cut out of a finished response: the ranges that the request asked for. No filter may
+/// change the body after it.
+pub(crate) fn cut(request: &Request, plan: &Plan, response: Response) -> Result<Response, Answer> {
+    core::cut_to_ranges(request, response, &plan.core)
+}
+
 /// The Allow field: what methods the resource answers to.
-pub(crate) fn allowed_methods(pipeline: &Pipeline, request: &Request) -> String {
-    let server = pipeline.site.server(request.server);
-    let trace = server.settings.core.trace_enable.unwrap_or_default() != TraceEnable::Off;
-    format!("GET,POST,OPTIONS,HEAD{}", if trace { ",TRACE" } else { "" })
+pub(crate) fn allowed_methods(pipeline: &Pipeline, request: &Request) -> &'static str {
+    core::allowed_methods(&pipeline.site.server(request.server).settings.core)
 }

@@ -110,10 +110,23 @@ impl Pipeline {
         }
     }
 
-    fn filtered(&self, mut request: Box<Request>, plan: &Plan, response: Response) -> Served {
+    fn filtered(
+        self: &Rc<Self>,
+        mut request: Box<Request>,
+        plan: &Arc<Plan>,
+        response: Response,
+    ) -> Served {
         let response = phases::filter(self, &mut request, plan, response);
-        self.keep_notices(&mut request, plan);
-        Served::Now(request, response)
+        match phases::cut(&request, plan, response) {
+            Ok(response) => {
+                self.keep_notices(&mut request, plan);
+                Served::Now(request, response)
+            }
+            // Only a status can come of it (416), so this does not come back here.
+            Err(answer) => {
+                self.conclude(Concluded { request, plan: Arc::clone(plan), result: Err(answer) })
+            }
+        }
     }
 
     /// Runs the request again for another path on this server (Apache: ap_internal_redirect).

@@ -8,9 +8,11 @@ mod facts;
 mod global;
 mod naming;
 mod options;
+mod ranges;
 mod sections;
 mod server;
 mod server_directives;
+mod static_handler;
 
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;
@@ -19,9 +21,11 @@ pub use facts::{file_fact, time_fact};
 pub use global::{Global, VirtualHost};
 pub use naming::{public_name, public_port, public_url, server_name};
 pub use options::{AllowOverride, OptionChange, Options};
+pub use ranges::cut_to_ranges;
 pub use sections::{Match, Section};
 pub use server::{ErrorLogTarget, HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable};
 pub use server_directives::parse_interval;
+pub use static_handler::{allowed_methods, serve_file};
 
 use crate::Table;
 

@@ -1,0 +1,408 @@
+//! The default handler: a file that was found comes in, the response that sends it goes out, with
+//! its validators and what the conditions of the request make of them (core.c: default_handler).
+//! It never decides whether the client may see the file, and sets no media type.
+
+use super::directory::{AcceptPathInfo, Directory, EtagParts};
+use super::server::{Server, TraceEnable};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use evenkeel_files::{Contents, Files, Kind, Looked};
+use evenkeel_message::{
+    Answer, Body, Fields, Level, Method, Notice, Piece, Request, Response, Status, Validators,
+    Verdict, evaluate, http_date,
+};
+use evenkeel_sys::open;
+use md5::Md5;
+use sha1::{Digest, Sha1};
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+
+/// A tag is weak until the file has been left alone for this long (util_etag.c: ap_make_etag).
+const SETTLED_NS: i64 = 1_000_000_000;
+
+/// Bytes that are read at once where a file is digested.
+const DIGESTED_AT_ONCE: usize = 64 << 10;
+
+/// Sends a file.
+///
+/// # Errors
+/// The status that Apache gives: 404 for what is absent, a directory, or a path behind a file
+/// that AcceptPathInfo does not let through; 403 for what may not be read; 405 and 501 for other
+/// methods than GET, HEAD and POST. OPTIONS is an answer too.
+pub fn serve_file(
+    request: &mut Request,
+    files: &Files,
+    looked: &Looked,
+    server: &Server,
+    settings: &Directory,
+) -> Result<Response, Answer> {
+    if !matches!(request.head.method, Method::Get | Method::Head | Method::Post) {
+        return Err(other_method(request, server));
+    }
+    let found = &looked.found;
+    match found.kind() {
+        Kind::File => {}
+        Kind::Directory => {
+            return Err(not_found(request, 129, "Attempt to serve directory: "));
+        }
+        Kind::Absent => return Err(not_found(request, 128, "File does not exist: ")),
+        Kind::Other | Kind::Denied(_) => return Err(forbidden(request)),
+    }
+    let accepts_path = settings.accept_path_info == Some(AcceptPathInfo::On);
+    if !request.path_info.is_empty() && !accepts_path {
+        return Err(not_found(request, 130, "File does not exist: "));
+    }
+    let contents = files.contents(found).map_err(|error| unreadable(request, &error))?;
+    let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
+    let fields =
+        describe(&contents, settings, now_ns).map_err(|error| unreadable(request, &error))?;
+    // The document of an error is sent with the error's status.
+    let mut response = Response::new(request.status);
+    response.fields = Fields::clone(&fields);
+    match meets_conditions(request, &contents, &fields, now_ns) {
+        Verdict::Proceed => response.body = body(&contents.piece),
+        // The fields of the file go with both, as in Apache.
+        Verdict::NotModified => response.status = Status::NOT_MODIFIED,
+        Verdict::Failed => response.status = Status::PRECONDITION_FAILED,
+    }
+    Ok(response)
+}
+
+/// The methods that the default handler answers, as Allow lists them (http_protocol.c:
+/// make_allow).
+#[must_use]
+pub fn allowed_methods(server: &Server) -> &'static str {
+    match server.trace_enable {
+        Some(TraceEnable::Off) => "GET,POST,OPTIONS,HEAD",
+        _ => "GET,POST,OPTIONS,HEAD,TRACE",
+    }
+}
+
+fn body(piece: &Piece) -> Body {
+    match piece {
+        Piece::Bytes(bytes) => Body::Bytes(bytes.clone()),
+        Piece::File { .. } => Body::File(piece.clone()),
+    }
+}
+
+/// The header fields of a file: those of the last response where nothing they depend on has
+/// changed, so that a request for a known file copies one buffer.
+fn describe(contents: &Contents, settings: &Directory, now_ns: i64) -> io::Result<Rc<Fields>> {
+    let parts = settings.etag.effective();
+    let ranges = settings.max_ranges != Some(Some(0));
+    let digest = settings.content_digest == Some(true);
+    let mark = u64::from(parts) | u64::from(ranges) << 8 | u64::from(digest) << 9;
+    // Within the first second the tag is weak, and a time to come is told as now.
+    let settled = now_ns.saturating_sub(contents.stat.modified_ns) > SETTLED_NS;
+    if settled && let Some(fields) = contents.head(mark) {
+        return Ok(fields);
+    }
+    let mut fields = Fields::with_capacity(5, 160);
+    fields.add("Last-Modified", http_date(last_modified(contents, now_ns)));
+    if let Some(etag) = entity_tag(contents, parts, !settled)? {
+        fields.add("ETag", etag);
+    }
+    fields.add("Accept-Ranges", if ranges { "bytes" } else { "none" });
+    if digest {
+        fields.add("Content-MD5", BASE64.encode(digested::<Md5>(&contents.piece)?));
+    }
+    let fields = Rc::new(fields);
+    if settled {
+        contents.keep_head(mark, Rc::clone(&fields));
+    }
+    Ok(fields)
+}
+
+/// Last-Modified in seconds since 1970, never later than the request (RFC 9110, section 8.8.2.1)
+/// nor before 1970.
+fn last_modified(contents: &Contents, now_ns: i64) -> i64 {
+    contents.stat.modified_ns.min(now_ns).max(0) / 1_000_000_000
+}
+
+/// The entity tag that FileETag asks for, with its quotes (util_etag.c: ap_make_etag_ex).
+fn entity_tag(contents: &Contents, parts: u8, weak: bool) -> io::Result<Option<String>> {
+    if parts & EtagParts::DIGEST != 0 {
+        let digest = BASE64.encode(digested::<Sha1>(&contents.piece)?);
+        return Ok(Some(format!("\"{digest}\"")));
+    }
+    let stat = &contents.stat;
+    // A time before 1970 is written as its two's complement, as Apache does.
+    let modified_us = stat.modified_ns.div_euclid(1000).cast_unsigned();
+    let values = [
+        (EtagParts::INODE, stat.inode),
+        (EtagParts::SIZE, stat.size),
+        (EtagParts::MTIME, modified_us),
+    ];
+    let mut tag = String::with_capacity(48);
+    for (_, value) in values.iter().filter(|(part, _)| parts & part != 0) {
+        let separator = if tag.is_empty() { if weak { "W/\"" } else { "\"" } } else { "-" };
+        tag.push_str(separator);
+        // Writing to a String cannot fail.
+        let _ = write!(tag, "{value:x}");
+    }
+    Ok((!tag.is_empty()).then(|| tag + "\""))
+}
+
+/// A digest of all bytes of a file. Errors are those of reading it.
+fn digested<D: Digest>(piece: &Piece) -> io::Result<Vec<u8>> {
+    let mut digest = D::new();
+    match piece {
+        Piece::Bytes(bytes) => digest.update(bytes),
+        Piece::File { file, offset, length } => {
+            let mut buffer = vec![0; DIGESTED_AT_ONCE];
+            let mut done = 0;
+            while done < *length {
+                let count = open::read_at(file, &mut buffer, offset + done)?;
+                if count == 0 {
+                    break;
+                }
+                digest.update(buffer.get(..count).unwrap_or_default());
+                done += count as u64;
+            }
+        }
+    }
+    Ok(digest.finalize().to_vec())
+}
+
+/// What the conditions of the request make of it; none count where an error's document is sent.
+fn meets_conditions(
+    request: &Request,
+    contents: &Contents,
+    fields: &Fields,
+    now_ns: i64,
+) -> Verdict {
+    let conditional = |(name, _): (&[u8], &[u8])| {
+        name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"if-"))
+    };
+    if request.status != Status::OK || !request.head.fields.iter().any(conditional) {
+        return Verdict::Proceed;
+    }
+    let validators =
+        Validators { etag: fields.first("ETag"), modified: Some(last_modified(contents, now_ns)) };
+    evaluate(request.head.method, &request.head.fields, &validators, now_ns / 1_000_000_000)
+}
+
+/// The answer to methods that send no file.
+fn other_method(request: &mut Request, server: &Server) -> Answer {
+    let mut fields = Fields::new();
+    fields.add("Allow", allowed_methods(server));
+    match request.head.method {
+        Method::Options => {
+            let mut response = Response::new(Status::OK);
+            response.fields = fields;
+            Answer::Response(Box::new(response))
+        }
+        Method::Other => {
+            let line = String::from_utf8_lossy(&request.head.line);
+            let text = format!("Invalid method in request {line}");
+            request.notify(Notice::new("core", Level::Error, 135, text));
+            Answer::Status(Status::NOT_IMPLEMENTED, fields)
+        }
+        _ => Answer::Status(Status::METHOD_NOT_ALLOWED, fields),
+    }
+}
+
+fn not_found(request: &mut Request, number: u16, what: &str) -> Answer {
+    let text = format!("{what}{}", path_of(request));
+    request.notify(Notice::new("core", Level::Info, number, text));
+    Status::NOT_FOUND.into()
+}
+
+fn forbidden(request: &mut Request) -> Answer {
+    let text = format!("file permissions deny server access: {}", path_of(request));
+    request.notify(Notice::new("core", Level::Error, 132, text));
+    Status::FORBIDDEN.into()
+}
+
+/// The answer where a file cannot be read: 404 where it went away since it was found, 503 where
+/// the system has no descriptor or memory left, else 403 as in Apache.
+fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound, _) => not_found(request, 128, "File does not exist: "),
+        (_, Some(ENOMEM | ENFILE | EMFILE)) => {
+            let text = format!("cannot open {}: {error}", path_of(request));
+            request.notify(Notice::own("core", Level::Crit, text));
+            Status::SERVICE_UNAVAILABLE.into()
+        }
+        _ => forbidden(request),
+    }
+}
+
+/// The file with the path behind it, for the log.
+fn path_of(request: &Request) -> String {
+    let mut path = request.file.as_os_str().as_bytes().to_vec();
+    path.extend_from_slice(&request.path_info);
+    String::from_utf8_lossy(&path).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_files::{Limits, Policy};
+    use evenkeel_message::{Peer, RequestHead};
+    use std::path::PathBuf;
+
+    struct Site {
+        files: Files,
+        root: PathBuf,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Site {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = std::fs::canonicalize(folder.path()).unwrap();
+            std::fs::create_dir(root.join("d")).unwrap();
+            let file = std::fs::File::create(root.join("a.txt")).unwrap();
+            std::io::Write::write_all(&mut &file, &b"0123456789".repeat(10)).unwrap();
+            file.set_modified(
+                std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_704_164_645),
+            )
+            .unwrap();
+            let (files, _) = Files::new(Limits::default(), Policy::Told);
+            Self { files, root, _folder: folder }
+        }
+
+        fn ask(
+            &self,
+            method: &str,
+            name: &str,
+            fields: &[(&str, &str)],
+            settings: &Directory,
+        ) -> (Result<Response, Answer>, Request) {
+            let line = format!("{method} /{name} HTTP/1.1");
+            let mut head = RequestHead {
+                line: line.into_bytes(),
+                method: Method::parse(method.as_bytes()),
+                ..RequestHead::default()
+            };
+            for (name, value) in fields {
+                head.fields.add(name, value);
+            }
+            let address = "127.0.0.1:80".parse().unwrap();
+            let peer = Peer { client: address, local: address };
+            let mut request = Request::new(head, peer, evenkeel_sys::clock::realtime_us());
+            request.file = self.root.join(name);
+            let looked = self.files.look_up(request.file.as_os_str().as_bytes());
+            let mut path = request.file.into_os_string().into_encoded_bytes();
+            if looked.found.kind() != Kind::Directory {
+                request.path_info = path.split_off(looked.rest);
+            }
+            request.file = PathBuf::from(String::from_utf8(path).unwrap());
+            let server = Server::default();
+            (serve_file(&mut request, &self.files, &looked, &server, settings), request)
+        }
+
+        fn status(&self, method: &str, name: &str, fields: &[(&str, &str)]) -> (u16, String) {
+            let (result, request) = self.ask(method, name, fields, &Directory::default());
+            let notice = request.notices.first().map(|notice| notice.text.to_string());
+            let notice = notice.unwrap_or_default().replace(self.root.to_str().unwrap(), "");
+            let status = match result {
+                Ok(response) => response.status,
+                Err(Answer::Response(response)) => response.status,
+                Err(Answer::Status(status, _)) => status,
+                Err(Answer::Redirect(_)) => panic!("redirected"),
+            };
+            (status.code(), notice)
+        }
+    }
+
+    const TAG: &str = "\"64-60dedc04dd340\"";
+
+    #[test]
+    fn a_file_is_described_as_apache_does() {
+        let site = Site::new();
+        // The second answer comes from the fields that the first has left.
+        for _ in 0..2 {
+            let (result, _) = site.ask("GET", "a.txt", &[], &Directory::default());
+            let response = result.unwrap();
+            let mut head = Vec::new();
+            response.fields.write(&mut head);
+            assert_eq!(
+                String::from_utf8(head).unwrap(),
+                "Last-Modified: Tue, 02 Jan 2024 03:04:05 GMT\r\n\
+                 ETag: \"64-60dedc04dd340\"\r\nAccept-Ranges: bytes\r\n"
+            );
+            assert_eq!(response.body.length(), Some(100));
+        }
+    }
+
+    #[test]
+    fn the_tag_is_made_of_what_file_etag_names() {
+        let site = Site::new();
+        let tag = |parts: u8| {
+            let etag = EtagParts { set: Some(parts), ..EtagParts::default() };
+            let settings = Directory { etag, ..Directory::default() };
+            let response = site.ask("GET", "a.txt", &[], &settings).0.unwrap();
+            response.fields.first("ETag").map(|tag| String::from_utf8(tag.to_vec()).unwrap())
+        };
+        assert_eq!(tag(0), None);
+        assert_eq!(tag(EtagParts::SIZE).unwrap(), "\"64\"");
+        let all = tag(EtagParts::INODE | EtagParts::SIZE | EtagParts::MTIME).unwrap();
+        assert!(all.ends_with("-64-60dedc04dd340\"") && all.starts_with('"'), "{all}");
+        assert_eq!(tag(EtagParts::DIGEST).unwrap(), "\"KbDnh4JxZF//t+7H20p0c6HAC8E=\"");
+        let settings = Directory { content_digest: Some(true), ..Directory::default() };
+        let response = site.ask("GET", "a.txt", &[], &settings).0.unwrap();
+        assert_eq!(response.fields.first("Content-MD5"), Some(&b"egiwfoRkFwPl8sg2qlmhcA=="[..]));
+    }
+
+    #[test]
+    fn a_tag_is_weak_while_the_file_is_young() {
+        let site = Site::new();
+        std::fs::write(site.root.join("new"), "text").unwrap();
+        let response = site.ask("GET", "new", &[], &Directory::default()).0.unwrap();
+        assert!(response.fields.first("ETag").unwrap().starts_with(b"W/\"4-"));
+        let file = std::fs::File::create(site.root.join("future")).unwrap();
+        file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(9999))
+            .unwrap();
+        let response = site.ask("GET", "future", &[], &Directory::default()).0.unwrap();
+        let told = response.fields.first("Last-Modified").unwrap();
+        let now = (evenkeel_sys::clock::realtime_us() / 1_000_000).cast_signed();
+        assert!(evenkeel_message::parse_http_date(told, now).unwrap() <= now);
+        assert!(response.fields.first("ETag").unwrap().starts_with(b"W/\"0-"));
+    }
+
+    #[test]
+    fn methods_and_what_stands_there_decide_the_status() {
+        let site = Site::new();
+        let none = (200, String::new());
+        assert_eq!(site.status("GET", "a.txt", &[]), none);
+        assert_eq!(site.status("POST", "a.txt", &[]), none);
+        assert_eq!(site.status("OPTIONS", "none", &[]), none);
+        assert_eq!(site.status("PUT", "none", &[]), (405, String::new()));
+        let (status, text) = site.status("BREW", "a.txt", &[]);
+        assert_eq!((status, &*text), (501, "Invalid method in request BREW /a.txt HTTP/1.1"));
+        for (name, text) in [
+            ("none/x", "File does not exist: /none/x"),
+            ("d/", "Attempt to serve directory: /d/"),
+            ("a.txt/info", "File does not exist: /a.txt/info"),
+        ] {
+            assert_eq!(site.status("GET", name, &[]), (404, text.to_string()));
+        }
+        let settings =
+            Directory { accept_path_info: Some(AcceptPathInfo::On), ..Directory::default() };
+        assert!(site.ask("GET", "a.txt/info", &[], &settings).0.is_ok());
+        let (result, _) = site.ask("DELETE", "a.txt", &[], &settings);
+        let Err(Answer::Status(_, fields)) = result else { panic!("deleted") };
+        assert_eq!(fields.first("Allow"), Some(&b"GET,POST,OPTIONS,HEAD,TRACE"[..]));
+    }
+
+    #[test]
+    fn conditions_are_heeded_unless_an_errors_document_is_sent() {
+        let site = Site::new();
+        assert_eq!(site.status("GET", "a.txt", &[("If-None-Match", TAG)]).0, 304);
+        assert_eq!(site.status("POST", "a.txt", &[("if-none-match", TAG)]).0, 412);
+        assert_eq!(site.status("GET", "a.txt", &[("If-Match", "\"x\"")]).0, 412);
+        let date = "Tue, 02 Jan 2024 03:04:05 GMT";
+        let (result, _) =
+            site.ask("GET", "a.txt", &[("If-Modified-Since", date)], &Directory::default());
+        let response = result.unwrap();
+        assert_eq!((response.status, response.body.length()), (Status::NOT_MODIFIED, Some(0)));
+        assert_eq!(response.fields.first("ETag"), Some(TAG.as_bytes()));
+    }
+}
