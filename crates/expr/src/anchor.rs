@@ -33,23 +33,27 @@ pub(crate) fn split_start_items(pattern: &str) -> (&str, &str) {
     pattern.split_at(pattern.len() - rest.len())
 }
 
-/// The options of a group that change what a `$` or a `#` in it means.
-#[derive(Clone, Copy, Default)]
+/// The options of a group that change what a `$`, a `#` or a space in it means.
+#[derive(Clone, Copy)]
 struct Flags {
+    /// `$` stands for line ends.
     multi_line: bool,
+    /// `#` begins a comment.
     extended: bool,
+    /// Spaces within classes mean nothing.
+    spaced_classes: bool,
 }
 
 /// Writes `\z` for every `$` that means the end of the subject.
 pub(crate) fn pin_dollars(pattern: &str, extended: bool) -> String {
-    let start = Flags { multi_line: false, extended };
+    let start = Flags { multi_line: false, extended, spaced_classes: false };
     let mut walk = Walk { rest: pattern, done: String::with_capacity(pattern.len() + 8) };
     let mut flags = start;
     let mut outer: Vec<Flags> = Vec::new();
     while let Some(head) = walk.rest.chars().next() {
         match head {
             '\\' => walk.pass_escape(),
-            '[' => walk.pass_class(),
+            '[' => walk.pass_class(flags.spaced_classes),
             '#' if flags.extended => walk.pass_through("\n"),
             '(' if walk.rest.starts_with("(?#") || is_verb(walk.rest) => walk.pass_through(")"),
             '(' => {
@@ -101,7 +105,13 @@ fn read_options(text: &str) -> Option<(usize, char, impl Fn(Flags) -> Flags)> {
         let decide = |letter: char, before: bool| {
             (before && !reset || on.contains(letter)) && !off.contains(letter)
         };
-        Flags { multi_line: decide('m', before.multi_line), extended: decide('x', before.extended) }
+        // A single x takes the second one back.
+        let kept = before.spaced_classes && !reset && !on.contains('x');
+        Flags {
+            multi_line: decide('m', before.multi_line),
+            extended: decide('x', before.extended),
+            spaced_classes: (kept || on.contains("xx")) && !off.contains('x'),
+        }
     };
     Some((length + 1, end, change))
 }
@@ -138,10 +148,21 @@ impl Walk<'_> {
     }
 
     /// Takes over a class in brackets, within which `$` is a letter like any other.
-    fn pass_class(&mut self) {
+    fn pass_class(&mut self, spaced: bool) {
         self.pass(1);
-        if self.rest.starts_with('^') {
-            self.pass(1);
+        let mut negated = false;
+        // Quoting marks around nothing stand in nobody's way here, nor do spaces if they are free.
+        loop {
+            let idle = ["\\Q\\E", "\\E"].iter().find(|mark| self.rest.starts_with(**mark));
+            match (idle, self.rest.chars().next()) {
+                (Some(mark), _) => self.pass(mark.len()),
+                (None, Some('^')) if !negated => {
+                    negated = true;
+                    self.pass(1);
+                }
+                (None, Some(' ' | '\t')) if spaced => self.pass(1),
+                _ => break,
+            }
         }
         // A bracket that comes first is a member of the class.
         if self.rest.starts_with(']') {
@@ -199,6 +220,14 @@ mod tests {
             (r"(*pla:a$)$", r"(*pla:a\z)\z"),
             (r"(*MARK:$)$", r"(*MARK:$)\z"),
             (r"\c$$", r"\c$\z"),
+            (r"[\E]$]", r"[\E]$]"),
+            (r"[\Q\E^\E]$]$", r"[\Q\E^\E]$]\z"),
+            (r"[^^]$", r"[^^]\z"),
+            ("[ ]$]", "[ ]\\z]"),
+            ("(?xx)[ ]$]", "(?xx)[ ]$]"),
+            ("(?xx)(?x)[ ]$]", "(?xx)(?x)[ ]\\z]"),
+            ("(?xx)(?i)[ ]$]", "(?xx)(?i)[ ]$]"),
+            ("(?xx)(?-x)[ ]$]", "(?xx)(?-x)[ ]\\z]"),
             ("(?x)a # $\n$", "(?x)a # $\n\\z"),
             ("a # $", "a # \\z"),
             ("é$", "é\\z"),
