@@ -3,7 +3,6 @@
 //! not, and then what is within need only close its sections.
 
 use crate::keyword::{self, Keyword, Reserved};
-use crate::lines::LINE_LIMIT;
 use crate::node::Node;
 use crate::path::absolute;
 use crate::read::{Halt, Reader, Source};
@@ -80,7 +79,7 @@ impl Reader<'_> {
         let mut open = vec![name.to_owned()];
         while let Some(innermost) = open.last() {
             let expected = innermost.get(1..).unwrap_or_default().to_owned();
-            let Some(line) = self.line(source, LINE_LIMIT)? else {
+            let Some(line) = self.line(source, self.budget.line)? else {
                 return Err(format!("Expected </{expected}> before end of configuration").into());
             };
             let resolved = self.resolve(&line, &source.position())?;

@@ -100,7 +100,7 @@ impl Reader<'_> {
         if !found.is_file() && file != "/dev/null" {
             let text = format!("Access to file {file} denied by server: not a regular file");
             let notice = Notice { level: Level::Error, ..Notice::warn("core", 554, text) };
-            self.notices.push(notice);
+            self.remark(notice);
             return Err(refuse("Bad file descriptor".to_owned()).into());
         }
         Ok(std::fs::read(file).map_err(|error| refuse(reason(&error)))?)

@@ -78,13 +78,13 @@ impl Reader<'_> {
                 "macro '{name}' multiply defined: {}, redefined on line {line} of \"{file}\"",
                 old.location
             );
-            self.remark(2802, text);
+            self.warn(2802, text);
         }
         let location = format!("defined on line {line} of \"{file}\"");
         let place = format!("macro '{name}' ({location})");
         if name.starts_with(|first| PREFIXES.contains(first)) {
             let text = format!("{place} better prefix a macro name with any of '{PREFIXES}'");
-            self.remark(2803, text);
+            self.warn(2803, text);
         }
         let (flags, rest) = self.macro_flags(rest, &place);
         let (name, arguments) = (name.clone(), words(rest));
@@ -110,7 +110,7 @@ impl Reader<'_> {
             } else if flag.eq_ignore_ascii_case("/IgnoreBadNesting") {
                 flags.bad_nesting = true;
             } else {
-                self.remark(2804, format!("{place}: unknown flag '{flag}'"));
+                self.warn(2804, format!("{place}: unknown flag '{flag}'"));
             }
             rest = behind;
         }
@@ -128,14 +128,14 @@ impl Reader<'_> {
                     "{place} argument name '{name}' (#{number}) without expected prefix, better \
                      prefix argument names with one of '{PREFIXES}'."
                 );
-                self.remark(2796, text);
+                self.warn(2796, text);
             }
             if name.starts_with("${") {
                 let text = format!(
                     "{place} argument name '{name}' (#{number}) clashes with 'Define' syntax \
                      '${{...}}', better use '$(...)'."
                 );
-                self.remark(2805, text);
+                self.warn(2805, text);
             }
             for (other, next) in names.iter().zip(1..).skip(number) {
                 if name == other {
@@ -152,7 +152,7 @@ impl Reader<'_> {
                         "{place}: argument name prefix conflict ({name} #{number} and {other} \
                          #{next}), be careful about your macro definition!"
                     );
-                    self.remark(2797, text);
+                    self.warn(2797, text);
                 }
             }
         }
@@ -180,7 +180,7 @@ impl Reader<'_> {
                 if !quiet && nesting < 0 {
                     let number = source.position().line.saturating_sub(start);
                     let text = format!("bad (negative) nesting on line {number} of {place}");
-                    self.remark(2793, text);
+                    self.warn(2793, text);
                 }
             } else if first.starts_with('<') {
                 nesting += 1;
@@ -193,7 +193,7 @@ impl Reader<'_> {
                 if depth == 0 {
                     if !quiet && nesting != 0 {
                         let text = format!("bad cumulated nesting ({nesting:+}) in {place}");
-                        self.remark(2795, text);
+                        self.warn(2795, text);
                     }
                     return Ok(lines);
                 }
@@ -207,7 +207,7 @@ impl Reader<'_> {
 
     fn check_lines(&mut self, place: &str, names: &[String], lines: &[String]) {
         if lines.is_empty() {
-            self.remark(2799, format!("{place}: empty contents!"));
+            self.warn(2799, format!("{place}: empty contents!"));
             return;
         }
         let mut used = vec![false; names.len()];
@@ -223,7 +223,7 @@ impl Reader<'_> {
         }
         for (at, name) in names.iter().enumerate() {
             if used.get(at) == Some(&false) {
-                self.remark(2800, format!("{place}: argument '{name}' (#{}) never used", at + 1));
+                self.warn(2800, format!("{place}: argument '{name}' (#{}) never used", at + 1));
             }
         }
     }
@@ -266,11 +266,16 @@ impl Reader<'_> {
             })?;
             expansion.push_str(&filled);
             expansion.push('\n');
+            if expansion.len() > self.budget.growth {
+                break;
+            }
         }
-        if !self.macros.ignore_empty && !found.ignore_empty {
+        let ignore_empty = self.macros.ignore_empty || found.ignore_empty;
+        self.grow(expansion.len())?;
+        if !ignore_empty {
             for (value, number) in values.iter().zip(1..) {
                 if value.is_empty() {
-                    self.remark(2798, format!("{used}: empty argument #{number}"));
+                    self.warn(2798, format!("{used}: empty argument #{number}"));
                 }
             }
         }
@@ -278,12 +283,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn remark(&mut self, number: u32, text: String) {
-        let notice = Notice::warn("macro", number, text);
-        self.notices.push(match &self.blame {
-            Some(position) => notice.at(position.clone()),
-            None => notice,
-        });
+    fn warn(&mut self, number: u32, text: String) {
+        self.remark_here(Notice::warn("macro", number, text));
     }
 
     /// Remarks on text behind a closing bracket, unless it is a comment.
@@ -291,7 +292,7 @@ impl Reader<'_> {
         let text = behind.trim_start_matches([' ', '\t']);
         if !text.is_empty() && !text.starts_with('#') {
             let Position { file, line } = at;
-            self.remark(2989, format!("{what} on line {line} of {file}: {behind}"));
+            self.warn(2989, format!("{what} on line {line} of {file}: {behind}"));
         }
     }
 }

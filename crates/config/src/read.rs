@@ -26,11 +26,25 @@ use crate::words::next_word;
 /// Apache has no such bound; without one a text could exhaust the stack.
 const DEPTH_LIMIT: usize = 256;
 
-/// A server's configuration may expand to this many lines, macros included.
-const LINES_LIMIT: u32 = 10_000_000;
+/// Remarks beyond this many are dropped: the text decides how many there are.
+const NOTICES_LIMIT: usize = 1000;
 
-/// A .htaccess file may expand to this many lines: its author need not be trusted.
-const HTACCESS_LINES_LIMIT: u32 = 100_000;
+/// How much a text may grow to before it is refused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Bytes of one line, after `${}` too.
+    pub(crate) line: usize,
+    /// Lines, macros' included.
+    lines: u32,
+    /// Bytes that macros and `${}` add.
+    pub(crate) growth: usize,
+}
+
+/// What a server's configuration may grow to; its line is as long as Apache's.
+const SERVER_BUDGET: Budget = Budget { line: LINE_LIMIT, lines: 10_000_000, growth: 1 << 30 };
+
+/// What a .htaccess file may grow to: its author need not be trusted.
+const HTACCESS_BUDGET: Budget = Budget { line: 1 << 20, lines: 100_000, growth: 16 << 20 };
 
 /// What to read, and what is known before.
 #[derive(Debug, Clone)]
@@ -126,7 +140,7 @@ pub fn read_htaccess(
     let mut reader = Reader::new(Terms::Fixed(vocabulary), variables, notices);
     reader.server_root = server_root.to_owned();
     reader.grant = Some(grant);
-    reader.budget = HTACCESS_LINES_LIMIT;
+    reader.budget = HTACCESS_BUDGET;
     let mut source = Source::new(file.into(), text.to_vec());
     match reader.build(&mut source) {
         Ok(nodes) => Ok(nodes),
@@ -234,7 +248,7 @@ pub(crate) struct Reader<'a> {
     runtime_dir: Option<String>,
     grant: Option<&'a Grant>,
     depth: usize,
-    budget: u32,
+    pub(crate) budget: Budget,
 }
 
 impl<'a> Reader<'a> {
@@ -251,7 +265,7 @@ impl<'a> Reader<'a> {
             runtime_dir: None,
             grant: None,
             depth: 0,
-            budget: LINES_LIMIT,
+            budget: SERVER_BUDGET,
         }
     }
 
@@ -290,7 +304,7 @@ impl<'a> Reader<'a> {
     /// Reads `source` to its end; all its sections must be closed by then.
     pub(crate) fn build(&mut self, source: &mut Source) -> Result<Vec<Node>, Halt> {
         let mut frame = Frame::default();
-        while let Some(line) = self.line(source, LINE_LIMIT)? {
+        while let Some(line) = self.line(source, self.budget.line)? {
             self.statement(&line, source, &mut frame)?;
         }
         let Some(outermost) = frame.open.first() else {
@@ -311,7 +325,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Option<String>, Halt> {
         let Some(line) = source.take(limit) else { return Ok(None) };
         let Position { file, line: number } = source.position();
-        self.budget = match self.budget.checked_sub(1) {
+        self.budget.lines = match self.budget.lines.checked_sub(1) {
             Some(left) => left,
             None => return Err("The configuration has too many lines".to_owned().into()),
         };
@@ -326,17 +340,48 @@ impl<'a> Reader<'a> {
         if !line.contains("${") {
             return Ok(line.to_owned());
         }
-        let notices = &mut *self.notices;
-        let undefined = |name: &str| {
+        let mut undefined: Vec<String> = Vec::new();
+        let resolved = self.variables.resolve(line, self.budget.line, |name| {
             // A colon is left to what reads the arguments: %{NAME:...} in a pattern, say.
-            if !name.contains(':') {
-                let text = format!("Config variable ${{{name}}} is not defined");
-                notices.push(Notice::warn("core", 111, text).at(at.clone()));
+            if !name.contains(':') && undefined.len() < NOTICES_LIMIT {
+                undefined.push(name.to_owned());
             }
+        });
+        for name in undefined {
+            let text = format!("Config variable ${{{name}}} is not defined");
+            self.remark(Notice::warn("core", 111, text).at(at.clone()));
+        }
+        let Some(resolved) = resolved else {
+            let Position { file, line } = at;
+            return Err(format!("Error reading {file} at line {line}: Line too long").into());
         };
-        let resolved = self.variables.resolve(line, LINE_LIMIT, undefined);
-        let Position { file, line } = at;
-        resolved.ok_or_else(|| format!("Error reading {file} at line {line}: Line too long").into())
+        self.grow(resolved.len().saturating_sub(line.len()))?;
+        Ok(resolved)
+    }
+
+    /// Counts `bytes` that were not in the text.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Halt> {
+        self.budget.growth = match self.budget.growth.checked_sub(bytes) {
+            Some(left) => left,
+            None => return Err("The configuration expands to too much text".to_owned().into()),
+        };
+        Ok(())
+    }
+
+    /// Keeps a remark.
+    pub(crate) fn remark(&mut self, notice: Notice) {
+        if self.notices.len() < NOTICES_LIMIT {
+            self.notices.push(notice);
+        }
+    }
+
+    /// Keeps a remark on the directive that is being carried out.
+    pub(crate) fn remark_here(&mut self, notice: Notice) {
+        let notice = match &self.blame {
+            Some(position) => notice.at(position.clone()),
+            None => notice,
+        };
+        self.remark(notice);
     }
 
     /// Takes in one line: acts on it, opens or closes a section, or adds a directive.
@@ -428,7 +473,7 @@ impl<'a> Reader<'a> {
             && !grant.allows(reserved.name, reserved.contexts, reserved.overrides)
         {
             if grant.nonfatal_override {
-                self.notices.push(grant.forbidden(reserved.name).at(source.position()));
+                self.remark(grant.forbidden(reserved.name).at(source.position()));
                 return Ok(Vec::new());
             }
             return Err(Scope::htaccess(Overrides::NONE).refusal(reserved.name).into());
@@ -501,10 +546,9 @@ impl<'a> Reader<'a> {
         let path = absolute(&self.server_root, written);
         if let Terms::Loading(vocabulary) = &mut self.terms {
             let notice = vocabulary.load_module(identifier, written, &path)?;
-            self.notices.extend(notice.map(|notice| match &self.blame {
-                Some(position) => notice.at(position.clone()),
-                None => notice,
-            }));
+            if let Some(notice) = notice {
+                self.remark_here(notice);
+            }
         }
         Ok(())
     }
@@ -514,7 +558,7 @@ impl<'a> Reader<'a> {
         let text = format!("LoadFile {path}: object files are not loaded, this one is ignored");
         let notice =
             Notice { module: "so", level: Level::Info, number: None, text, position: Some(at) };
-        self.notices.push(notice);
+        self.remark(notice);
     }
 
     /// Reads on to the line that closes `name`, a condition that holds. Sections within must be
@@ -527,7 +571,7 @@ impl<'a> Reader<'a> {
         let opened = source.position();
         let mut frame = Frame::default();
         loop {
-            let Some(line) = self.line(source, LINE_LIMIT)? else {
+            let Some(line) = self.line(source, self.budget.line)? else {
                 let text = format!("{name}> at {opened} is not closed: it ends with the file");
                 let notice = Notice {
                     module: "core",
@@ -536,7 +580,7 @@ impl<'a> Reader<'a> {
                     text,
                     position: Some(opened),
                 };
-                self.notices.push(notice);
+                self.remark(notice);
                 break;
             };
             if frame.open.is_empty() && line.eq_ignore_ascii_case(&closing) {

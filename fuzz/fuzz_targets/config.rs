@@ -1,0 +1,8 @@
+//! Fuzzes the configuration language; the body says with what.
+
+#![no_main]
+
+#[path = "../bodies/config.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::run(data));
