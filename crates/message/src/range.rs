@@ -65,7 +65,9 @@ pub fn parse_ranges(field: &[u8], length: u64, limits: &RangeLimits) -> Ranges {
     }
     let mut collected = Collected::default();
     let mut beyond = false;
-    for text in set.strip_suffix(b",").unwrap_or(set).split(|byte| *byte == b',') {
+    // As in Apache an empty element is passed over, but not as the first.
+    let elements = set.split(|byte| *byte == b',').enumerate();
+    for (_, text) in elements.filter(|(index, text)| *index == 0 || !text.is_empty()) {
         match parse_spec(text, length) {
             Spec::Wrong => return Ranges::Whole,
             Spec::Beyond => beyond = true,
@@ -180,6 +182,7 @@ mod tests {
             ("", "whole"),
             (",", "whole"),
             ("1-2,", "1-2"),
+            ("1-2,,4-5", "1-2,4-5"),
             (",1-2", "whole"),
             (" 1-2", "whole"),
             ("1-2, 4-5", "whole"),

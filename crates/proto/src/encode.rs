@@ -74,9 +74,11 @@ enum Place {
     Origin,
     /// Written by us: framing and Keep-Alive.
     Ours,
+    /// Written by us, where the response has its own.
+    Length,
     Connection,
-    Type,
-    Language,
+    /// Behind all others: type, coding and language of the content, in that order.
+    Content(usize),
 }
 
 fn place(name: &[u8]) -> Place {
@@ -86,9 +88,10 @@ fn place(name: &[u8]) -> Place {
         6 if is(b"Server") => Place::Origin,
         10 if is(b"Connection") => Place::Connection,
         10 if is(b"Keep-Alive") => Place::Ours,
-        12 if is(b"Content-Type") => Place::Type,
-        14 if is(b"Content-Length") => Place::Ours,
-        16 if is(b"Content-Language") => Place::Language,
+        12 if is(b"Content-Type") => Place::Content(0),
+        14 if is(b"Content-Length") => Place::Length,
+        16 if is(b"Content-Encoding") => Place::Content(1),
+        16 if is(b"Content-Language") => Place::Content(2),
         17 if is(b"Transfer-Encoding") => Place::Ours,
         _ => Place::Middle,
     }
@@ -102,7 +105,11 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     write_status(out, response);
     write_origin(out, response, head);
     let has_content = !response.status.is_bodiless();
-    let (mut media_type, mut language, mut connection) = (None, None, false);
+    let mut length = match head.transfer {
+        Transfer::Exact(length) => Some(length),
+        _ => None,
+    };
+    let (mut content, mut connection) = ([None; 3], false);
     for (name, line) in response.always.lines().chain(response.fields.lines()) {
         let inner = line.strip_suffix(b"\r\n").unwrap_or(line);
         if memchr2(b'\r', b'\n', inner).is_some() {
@@ -110,23 +117,23 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
         }
         match place(name) {
             Place::Middle => out.extend_from_slice(line),
+            Place::Length => write_length(out, length.take()),
             Place::Connection => connection = true,
-            Place::Type if has_content => media_type = Some(line),
-            Place::Language if has_content => language = Some(line),
-            Place::Origin | Place::Ours | Place::Type | Place::Language => {}
+            Place::Content(rank) if has_content => {
+                if let Some(slot) = content.get_mut(rank) {
+                    *slot = Some(line);
+                }
+            }
+            Place::Origin | Place::Ours | Place::Content(_) => {}
         }
     }
-    if let Transfer::Exact(length) = head.transfer {
-        out.extend_from_slice(b"Content-Length: ");
-        write_decimal(out, length);
-        out.extend_from_slice(b"\r\n");
-    }
+    write_length(out, length);
     let others = if connection { connection_values(response) } else { Vec::new() };
     write_connection(out, &others, head.persistence);
     if head.transfer == Transfer::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    for line in [media_type, language].into_iter().flatten() {
+    for line in content.into_iter().flatten() {
         out.extend_from_slice(line);
     }
     out.extend_from_slice(b"\r\n");
@@ -213,6 +220,14 @@ fn write_connection(out: &mut Vec<u8>, others: &[u8], persistence: Persistence) 
     out.extend_from_slice(b"\r\n");
 }
 
+fn write_length(out: &mut Vec<u8>, length: Option<u64>) {
+    if let Some(length) = length {
+        out.extend_from_slice(b"Content-Length: ");
+        write_decimal(out, length);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 /// Appends a number without allocating.
 fn write_decimal(out: &mut Vec<u8>, number: u64) {
     let (mut digits, mut at, mut rest) = ([0_u8; 20], 20, number);
@@ -268,19 +283,20 @@ mod tests {
         response.fields.add("Content-Language", "en");
         response.fields.add("ETag", "\"6\"");
         response.fields.add("Content-Length", "9");
+        response.fields.add("X-Late", "2");
         response.fields.add("Server", "other");
         response.always.add("X-Always", "1");
         let told = Persistence::KeepTold { timeout_s: 5, max: Some(100) };
         assert_eq!(
             encoded(&response, Transfer::Exact(6), told),
             "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: Apache\r\n\
-             X-Always: 1\r\nETag: \"6\"\r\nContent-Length: 6\r\n\
+             X-Always: 1\r\nETag: \"6\"\r\nContent-Length: 6\r\nX-Late: 2\r\n\
              Keep-Alive: timeout=5, max=100\r\nConnection: Keep-Alive\r\n\
              Content-Type: text/html\r\nContent-Language: en\r\n\r\n"
         );
         let chunked = encoded(&response, Transfer::Chunked, Persistence::Close);
         assert!(chunked.contains(
-            "ETag: \"6\"\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nContent-Type"
+            "X-Late: 2\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nContent-Type"
         ));
     }
 

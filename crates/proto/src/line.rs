@@ -105,7 +105,9 @@ fn target_and_protocol<'a>(
         Some(_) => return Err(bad_uri(rest)),
     };
     if !options.strict {
-        protocol = protocol.trim_ascii_end();
+        while let Some(trimmed) = protocol.strip_suffix(b" ") {
+            protocol = trimmed;
+        }
         protocol = protocol.get(spaces(protocol, 0)..).unwrap_or_default();
     } else if protocol.is_empty() {
         return Err(excess_whitespace());
@@ -252,6 +254,7 @@ mod tests {
         assert_eq!(outcome(b"FO(O / HTTP/1.1", lax).unwrap().method, Method::Other);
         assert_eq!(outcome(b"GET /a b HTTP/1.1", lax).unwrap_err(), 3449);
         assert_eq!(outcome(b"GET /\tx HTTP/1.1", lax).unwrap_err(), 3447);
+        assert_eq!(outcome(b"GET / HTTP/1.1\r", lax).unwrap_err(), 3447);
         assert_eq!(outcome(b"G\x01T / HTTP/1.1", lax).unwrap_err(), 3445);
         let tight =
             HttpProtocolOptions { strict: true, registered_methods: true, allow_http09: false };

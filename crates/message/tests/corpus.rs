@@ -1,0 +1,26 @@
+//! Replays the corpora of fuzz targets: no file of them may make anything panic.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test, and the code of fuzz targets, which shall panic"
+)]
+
+#[path = "../../../fuzz/bodies/range_conditional.rs"]
+mod range_conditional;
+
+fn replay(name: &str, run: fn(&[u8])) {
+    let folder = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        run(&std::fs::read(entry.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 20, "only {count} files in {folder}");
+}
+
+#[test]
+fn the_corpus_of_range_conditional_does_no_harm() {
+    replay("range_conditional", range_conditional::run);
+}

@@ -1,0 +1,40 @@
+//! Replays the corpora of fuzz targets: no file of them may make anything panic.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test, and the code of fuzz targets, which shall panic"
+)]
+
+#[path = "../../../fuzz/bodies/chunked_body.rs"]
+mod chunked_body;
+#[path = "../../../fuzz/bodies/request_head.rs"]
+mod request_head;
+#[path = "../../../fuzz/bodies/uri.rs"]
+mod uri;
+
+fn replay(name: &str, run: fn(&[u8])) {
+    let folder = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        run(&std::fs::read(entry.unwrap().path()).unwrap());
+        count += 1;
+    }
+    assert!(count > 20, "only {count} files in {folder}");
+}
+
+#[test]
+fn the_corpus_of_request_head_does_no_harm() {
+    replay("request_head", request_head::run);
+}
+
+#[test]
+fn the_corpus_of_chunked_body_does_no_harm() {
+    replay("chunked_body", chunked_body::run);
+}
+
+#[test]
+fn the_corpus_of_uri_does_no_harm() {
+    replay("uri", uri::run);
+}

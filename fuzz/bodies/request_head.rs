@@ -1,0 +1,84 @@
+//! In comes one byte that chooses the options and the place of a split, then a head. It is read
+//! whole and in two pieces, which must come to the same, and what was read is addressed and its
+//! path normalised. Nothing may panic, and nothing may come out that no head may hold.
+
+use evenkeel_message::{BodyLength, Peer, Request, RequestHead, Version};
+use evenkeel_proto::{
+    HeadParser, HttpProtocolOptions, Limits, Parsed, Refusal, UriOptions, address, normalise,
+};
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// Small, so that the fuzzer reaches them.
+const LIMITS: Limits = Limits { line: 200, field_size: 100, fields: 8 };
+
+/// One run of the fuzzer, or one file of the corpus.
+pub fn run(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let options = HttpProtocolOptions {
+        strict: choice & 1 == 0,
+        registered_methods: choice & 2 != 0,
+        allow_http09: choice & 4 == 0,
+    };
+    let split = bytes.len() * usize::from(choice >> 3) / 31;
+    let (whole, head) = read(bytes, &[bytes.len()], &options);
+    let (pieces, other) = read(bytes, &[split, bytes.len()], &options);
+    assert_eq!(whole, pieces);
+    assert_eq!(head.line, other.line);
+    assert_eq!(format!("{:?}", head.fields), format!("{:?}", other.fields));
+    if let Ok(Parsed::Complete(used)) = whole {
+        assert!(used <= bytes.len() && used == head.wire_bytes);
+        check(&head, &options);
+        follow(head, &options);
+    }
+}
+
+/// Shows the parser the bytes up to each of the ends in turn.
+fn read(
+    bytes: &[u8],
+    ends: &[usize],
+    options: &HttpProtocolOptions,
+) -> (Result<Parsed, Refusal>, RequestHead) {
+    let (mut parser, mut head) = (HeadParser::new(), RequestHead::default());
+    for end in ends {
+        let result = parser.parse(&mut head, &bytes[..*end], &LIMITS, options);
+        if result != Ok(Parsed::Partial) {
+            return (result, head);
+        }
+    }
+    (Ok(Parsed::Partial), head)
+}
+
+fn check(head: &RequestHead, options: &HttpProtocolOptions) {
+    assert!(!head.method_text().is_empty() && !head.target().is_empty());
+    assert!(head.line.len() <= LIMITS.line + 1 && head.fields.len() <= LIMITS.fields);
+    assert!(head.line.iter().all(|byte| *byte >= b' '));
+    for (name, value) in head.fields.iter() {
+        assert!(!name.is_empty() && !name.contains(&b':'));
+        let whole = [name, value].concat();
+        assert!(!whole.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+        if options.strict {
+            assert!(!whole.iter().any(|byte| *byte < b' ' && *byte != b'\t'));
+        }
+    }
+    let lengths = head.fields.all(b"Content-Length").count();
+    let codings = head.fields.all(b"Transfer-Encoding").count();
+    let expected = match (head.version, head.length) {
+        (Version::Http09, length) => length == BodyLength::None && head.fields.is_empty(),
+        (_, BodyLength::None) => (lengths, codings) == (0, 0),
+        (_, BodyLength::Exact(_)) => (lengths, codings) == (1, 0),
+        (_, BodyLength::Chunked) => lengths == 0 && codings > 0,
+    };
+    assert!(expected, "{:?} of {lengths} and {codings}", head.length);
+}
+
+fn follow(head: RequestHead, options: &HttpProtocolOptions) {
+    let end = SocketAddr::from((Ipv4Addr::LOCALHOST, 80));
+    let mut request = Request::new(head, Peer { client: end, local: end }, 0);
+    if address(&mut request, options).is_err() {
+        return;
+    }
+    assert!(request.host.iter().all(|byte| !byte.is_ascii_uppercase()));
+    if normalise(&mut request.path, b"", UriOptions::default()).is_ok() {
+        assert!(!request.path.split(|byte| *byte == b'/').any(|segment| segment == b".."));
+    }
+}

@@ -1,0 +1,37 @@
+//! In comes one byte that chooses the options, then a path. What comes out cannot climb, holds no
+//! NUL, is no longer than what went in, and stays what it is when it is escaped and goes in again.
+
+use evenkeel_proto::{
+    AllowEncodedSlashes, UriOptions, escape_html, escape_path, escape_uri, normalise,
+};
+
+/// One run of the fuzzer, or one file of the corpus.
+pub fn run(data: &[u8]) {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let encoded_slashes = match choice % 3 {
+        0 => AllowEncodedSlashes::Off,
+        1 => AllowEncodedSlashes::On,
+        _ => AllowEncodedSlashes::NoDecode,
+    };
+    let options = UriOptions { encoded_slashes, merge_slashes: choice & 128 == 0 };
+    let mut path = bytes.to_vec();
+    if normalise(&mut path, bytes, options).is_err() || path.is_empty() || path == b"*" {
+        return;
+    }
+    assert!(path.starts_with(b"/") && path.len() <= bytes.len());
+    assert!(!path.split(|byte| *byte == b'/').any(|segment| segment == b"." || segment == b".."));
+    assert!(!path.contains(&0) || bytes.contains(&0));
+    assert!(choice & 128 != 0 || !path.windows(2).any(|pair| pair == b"//"));
+    let mut again = Vec::new();
+    escape_uri(&mut again, &path);
+    assert!(again.iter().all(|byte| byte.is_ascii_graphic()));
+    if !path.contains(&0) {
+        normalise(&mut again, bytes, options).expect("an escaped path is a path");
+        assert_eq!(again, path);
+    }
+    let (mut html, mut relative) = (Vec::new(), Vec::new());
+    escape_html(&mut html, bytes);
+    assert!(!html.iter().any(|byte| matches!(byte, b'<' | b'>' | b'"')));
+    escape_path(&mut relative, bytes);
+    assert!(relative.is_ascii());
+}
