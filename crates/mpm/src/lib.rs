@@ -2,16 +2,24 @@
 //! itself. A [`Server`] comes in, an exit status goes out when the server has ended. How a child
 //! serves is an argument; this room knows no HTTP.
 
+mod announce;
+mod change;
 mod child;
 pub mod event;
+mod children;
+mod detach;
 mod limits;
 mod listeners;
+mod parent;
 mod pidfile;
 pub mod service;
+mod probe;
 mod settings;
+mod spawn;
 
 pub use child::{Child, Command, Control, Listener};
 pub use limits::{Configured, Limits, Model, Moment, check as check_limits};
 pub use listeners::Listen;
+pub use parent::run;
 pub use pidfile::{Running, running};
 pub use settings::{Loaded, Mode, Server, Settings, Start};

@@ -1,0 +1,178 @@
+//! The parent's notices: texts and numbers of Apache where it has them, of each process model.
+//! Events come in, notices go out; the server's log writes them.
+
+use std::io;
+
+use evenkeel_message::{Level, Notice};
+use evenkeel_sys::process::{End, Pid};
+use evenkeel_sys::signal;
+
+use crate::limits::Model;
+use crate::listeners::as_apr;
+
+/// What the parent has to tell.
+pub(crate) enum Event<'a> {
+    /// The server serves, for the first time or again.
+    Resuming(&'a str),
+    CommandLine(&'a str),
+    Stopping,
+    StoppingGracefully,
+    RestartingGracefully,
+    Restarting,
+    ForkFailed(&'a io::Error),
+    Ended(Pid, End),
+    FatalChild(Pid),
+    NothingStarts,
+    Overdue(Pid),
+    StalePidFile(&'a str),
+    Refused,
+    Unchanged,
+    Root(&'a str),
+}
+
+impl Event<'_> {
+    /// The notice; `None` for an end that is in order.
+    pub(crate) fn notice(&self, model: Model) -> Option<Notice> {
+        let at = |event, worker, prefork| match model {
+            Model::Event => event,
+            Model::Worker => worker,
+            Model::Prefork => prefork,
+        };
+        let of_model =
+            |level, number, text: String| Notice::new(model.module(), level, number, text);
+        let own = |level, text: String| Notice::own(model.module(), level, text);
+        Some(match *self {
+            Self::Resuming(name) => of_model(
+                Level::Notice,
+                at(489, 292, 163),
+                format!("{name} configured -- resuming normal operations"),
+            ),
+            Self::CommandLine(line) => {
+                Notice::new("core", Level::Notice, 94, format!("Command line: '{line}'"))
+            }
+            Self::Stopping => {
+                let text = "caught SIGTERM, shutting down".into();
+                of_model(Level::Notice, at(491, 295, 169), text)
+            }
+            Self::StoppingGracefully => {
+                let text = "caught SIGWINCH, shutting down gracefully".into();
+                of_model(Level::Notice, at(492, 296, 170), text)
+            }
+            Self::RestartingGracefully => {
+                let text = if model == Model::Prefork {
+                    "Graceful restart requested, doing restart"
+                } else {
+                    "SIGUSR1 received.  Doing graceful restart"
+                };
+                of_model(Level::Notice, at(493, 297, 171), text.into())
+            }
+            Self::Restarting => {
+                let text = "SIGHUP received.  Attempting to restart".into();
+                of_model(Level::Notice, at(494, 298, 173), text)
+            }
+            Self::ForkFailed(error) => of_model(
+                Level::Error,
+                at(481, 283, 159),
+                format!("{}: fork: Unable to fork new process", as_apr(error)),
+            ),
+            Self::Ended(pid, end) => return ended(pid, end, model),
+            Self::FatalChild(pid) => Notice::new(
+                "core",
+                Level::Alert,
+                50,
+                format!("Child {} returned a Fatal error... Apache is exiting!", number(pid)),
+            ),
+            Self::NothingStarts => of_model(
+                Level::Alert,
+                at(2324, 2325, 2325),
+                "A resource shortage or other unrecoverable failure was encountered before any \
+                 child process initialized successfully... httpd is exiting!"
+                    .into(),
+            ),
+            Self::Overdue(pid) => own(
+                Level::Warn,
+                format!("child pid {} did not end in the time it had, killing it", number(pid)),
+            ),
+            Self::StalePidFile(path) => Notice::new(
+                "core",
+                Level::Warn,
+                98,
+                format!("pid file {path} overwritten -- Unclean shutdown of previous Apache run?"),
+            ),
+            Self::Refused => own(
+                Level::Error,
+                "the new configuration is refused, the server goes on with the old one".into(),
+            ),
+            Self::Unchanged => own(
+                Level::Error,
+                "no child of the new configuration came to serve, the server goes on with the \
+                 old one"
+                    .into(),
+            ),
+            Self::Root(what) => own(Level::Crit, what.to_owned()),
+        })
+    }
+}
+
+/// Apache's parent says nothing of a child killed by SIGKILL (mpm_common.c,
+/// ap_process_child_status), which is what the kernel does when memory is short; this one does.
+fn ended(pid: Pid, end: End, model: Model) -> Option<Notice> {
+    let pid = number(pid);
+    match end {
+        End::Exited(0) => None,
+        End::Exited(status) => Some(Notice::own(
+            model.module(),
+            Level::Error,
+            format!("child pid {pid} exited with status {status}"),
+        )),
+        End::Killed { signal, core_dumped: false } => Some(Notice::new(
+            "core",
+            Level::Notice,
+            52,
+            format!("child pid {pid} exit signal {} ({signal})", signal::describe(signal)),
+        )),
+        End::Killed { signal, core_dumped: true } => Some(Notice::new(
+            "core",
+            Level::Notice,
+            51,
+            format!(
+                "child pid {pid} exit signal {} ({signal}), possible coredump",
+                signal::describe(signal)
+            ),
+        )),
+    }
+}
+
+fn number(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(event: &Event<'_>, model: Model) -> String {
+        let notice = event.notice(model).unwrap();
+        format!("[{}] AH{:05}: {}", notice.module, notice.number.unwrap_or(0), notice.text)
+    }
+
+    #[test]
+    fn numbers_follow_the_model() {
+        let event = Event::Resuming("Apache/2.4.71 (Evenkeel)");
+        let text = "Apache/2.4.71 (Evenkeel) configured -- resuming normal operations";
+        assert_eq!(line(&event, Model::Event), format!("[mpm_event] AH00489: {text}"));
+        assert_eq!(line(&event, Model::Worker), format!("[mpm_worker] AH00292: {text}"));
+        assert_eq!(line(&event, Model::Prefork), format!("[mpm_prefork] AH00163: {text}"));
+    }
+
+    #[test]
+    fn a_crash_is_told_and_an_end_in_order_is_not() {
+        let pid = Pid::from_raw(42).unwrap();
+        let crash = Event::Ended(pid, End::Killed { signal: 11, core_dumped: false });
+        assert_eq!(
+            line(&crash, Model::Event),
+            "[core] AH00052: child pid 42 exit signal Segmentation fault (11)"
+        );
+        assert!(Event::Ended(pid, End::Exited(0)).notice(Model::Event).is_none());
+    }
+}

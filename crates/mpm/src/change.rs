@@ -1,0 +1,335 @@
+//! What signals change: reloads, hard and graceful, and stops. A reload reads the new
+//! configuration in a copy of the parent, starts a new generation of children on the same
+//! sockets, and only when that serves tells the old one to drain; whatever fails before leaves the
+//! server as it was.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_sys::process::{End, Pid};
+use evenkeel_sys::{clock, listen, process};
+
+use crate::announce::Event;
+use crate::child::Command;
+use crate::children::Entry;
+use crate::limits::{self, Moment};
+use crate::listeners::Listeners;
+use crate::parent::Parent;
+use crate::pidfile::PidFile;
+use crate::probe::{Probe, TRIAL_US};
+use crate::settings::{Generation, Loaded, Server};
+use crate::spawn::CHILD_FATAL;
+
+/// How long the children of a new configuration may take until they serve.
+const START_US: u64 = 60_000_000;
+
+/// How many of them may fail to start before the change is given up.
+const MOST_FAILURES: u32 = 3;
+
+/// What requests in progress get at a stop or a hard restart where GracefulShutdownTimeout is
+/// not set: container runtimes kill after 10 s.
+const STOP_US: u64 = 8_000_000;
+
+/// A reload that was asked for. The hard one is the stronger of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Restart {
+    Graceful,
+    Hard,
+}
+
+/// What the parent is about.
+pub(crate) enum State<Site> {
+    /// Nothing but keeping the count.
+    Serving,
+    /// A copy of the parent tries the new configuration.
+    Checking(Restart, Probe),
+    /// Children of a new configuration start, while those of the old one serve.
+    Changing(Change<Site>),
+    /// All children are told to end.
+    Stopping { status: i32 },
+}
+
+pub(crate) struct Change<Site> {
+    restart: Restart,
+    since_us: u64,
+    failures: u32,
+    // What to return to if the new children do not come to serve; nothing at the first start.
+    before: Option<Before<Site>>,
+    // A reload asked for meanwhile, to be done next.
+    next: Option<Restart>,
+}
+
+struct Before<Site> {
+    generation: Rc<Generation<Site>>,
+    listeners: Listeners,
+}
+
+impl<Site> Change<Site> {
+    /// The first start.
+    pub(crate) fn first(now_us: u64) -> Self {
+        Self { restart: Restart::Graceful, since_us: now_us, failures: 0, before: None, next: None }
+    }
+}
+
+impl<Site> State<Site> {
+    pub(crate) fn is_stopping(&self) -> bool {
+        matches!(self, Self::Stopping { .. })
+    }
+
+    /// Lets go of what is the parent's, in a process that is not.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::Serving;
+    }
+
+    /// Notes the end of a process; true if it was the trial of a configuration.
+    pub(crate) fn note_probe_end(&mut self, pid: Pid, end: End) -> bool {
+        match self {
+            Self::Checking(_, probe) => probe.note_end(pid, end),
+            _ => false,
+        }
+    }
+
+    /// When the state changes by itself.
+    pub(crate) fn next_us(&self) -> Option<u64> {
+        match self {
+            Self::Checking(_, probe) => Some(probe.since_us.saturating_add(TRIAL_US)),
+            Self::Changing(change) => Some(change.since_us.saturating_add(START_US)),
+            Self::Serving | Self::Stopping { .. } => None,
+        }
+    }
+}
+
+impl<S: Server> Parent<'_, S> {
+    /// Moves on whatever is under way.
+    pub(crate) fn advance(&mut self) {
+        let now_us = clock::monotonic_us();
+        for pid in self.children.kill_overdue(now_us) {
+            self.tell(&Event::Overdue(pid));
+        }
+        match &mut self.state {
+            State::Checking(restart, probe) => {
+                let restart = *restart;
+                if now_us >= probe.since_us.saturating_add(TRIAL_US) {
+                    probe.kill();
+                }
+                match probe.verdict() {
+                    None => {}
+                    Some(Ok(())) => self.load_and_start(restart, now_us),
+                    Some(Err(text)) => self.refuse(&text),
+                }
+            }
+            State::Changing(change) => {
+                let is_late = now_us >= change.since_us.saturating_add(START_US);
+                let serving = self.children.active(self.current.number);
+                let serving = serving.filter(|entry| entry.served).count();
+                if serving >= self.current.limits.start_servers {
+                    self.complete(now_us);
+                } else if is_late {
+                    self.give_up();
+                }
+            }
+            State::Serving | State::Stopping { .. } => {}
+        }
+    }
+
+    /// HUP and USR1. One reload at a time; those that come meanwhile become one.
+    pub(crate) fn ask_restart(&mut self, is_graceful: bool) {
+        let asked = if is_graceful { Restart::Graceful } else { Restart::Hard };
+        match &mut self.state {
+            State::Serving => self.check(asked),
+            // The file may have changed after the copy read it: read it again.
+            State::Checking(restart, probe) => {
+                let asked = asked.max(*restart);
+                probe.kill();
+                self.check(asked);
+            }
+            State::Changing(change) => change.next = change.next.max(Some(asked)),
+            State::Stopping { .. } => {}
+        }
+    }
+
+    /// TERM: requests in progress are finished, within bounds.
+    pub(crate) fn stop(&mut self) {
+        let now_us = clock::monotonic_us();
+        self.tell(&Event::Stopping);
+        if !self.state.is_stopping() {
+            self.begin_stop(0);
+        }
+        let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
+        self.children.retire(Command::Exit, Some(end_by_us), |_| true);
+    }
+
+    /// WINCH: open connections are served until they close.
+    pub(crate) fn stop_gracefully(&mut self) {
+        if self.state.is_stopping() {
+            return;
+        }
+        self.tell(&Event::StoppingGracefully);
+        self.begin_stop(0);
+        let end_by_us = self.bound_us(clock::monotonic_us());
+        self.children.retire(Command::Drain, end_by_us, |entry| !entry.phase.is_stopping());
+    }
+
+    /// What the death of a child that never served means for the change under way.
+    pub(crate) fn note_failed_start(&mut self, entry: &Entry<S::Site>, end: End) {
+        let State::Changing(change) = &mut self.state else { return };
+        if entry.generation.number != self.current.number {
+            return;
+        }
+        change.failures += 1;
+        let is_first = change.before.is_none();
+        if end == End::Exited(CHILD_FATAL) || change.failures >= MOST_FAILURES {
+            if end == End::Exited(CHILD_FATAL) && is_first {
+                self.tell(&Event::FatalChild(entry.pid));
+            }
+            self.give_up();
+        }
+    }
+
+    /// Begins a reload: has a copy of the parent read the configuration.
+    fn check(&mut self, restart: Restart) {
+        self.tell(&match restart {
+            Restart::Graceful => Event::RestartingGracefully,
+            Restart::Hard => Event::Restarting,
+        });
+        let Self { server, children, state, signals, listeners, .. } = self;
+        let started = Probe::start(*server, clock::monotonic_us(), || {
+            children.forget();
+            state.forget();
+            *signals = None;
+            *listeners = Listeners::none();
+        });
+        match started {
+            Ok(probe) => self.state = State::Checking(restart, probe),
+            Err(error) => {
+                self.tell(&Event::ForkFailed(&error));
+                self.tell(&Event::Refused);
+                self.state = State::Serving;
+            }
+        }
+    }
+
+    fn refuse(&mut self, text: &str) {
+        self.tell_lines(text);
+        self.tell(&Event::Refused);
+        self.state = State::Serving;
+    }
+
+    /// Reads the configuration that the copy found good, and starts children of it.
+    fn load_and_start(&mut self, restart: Restart, now_us: u64) {
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.server.load()));
+        let loaded = loaded.unwrap_or_else(|_| Err("reading the configuration panicked".into()));
+        match loaded.and_then(|loaded| self.take_over(loaded)) {
+            Ok(before) => {
+                let before = Some(before);
+                let change = Change { restart, since_us: now_us, failures: 0, before, next: None };
+                self.state = State::Changing(change);
+            }
+            Err(text) => self.refuse(&text),
+        }
+    }
+
+    /// Puts a new configuration in force, all of it or nothing.
+    fn take_over(&mut self, loaded: Loaded<S::Site>) -> Result<Before<S::Site>, String> {
+        let Loaded { site, settings } = loaded;
+        let moment = Moment::Restart(&self.current.limits);
+        let cores = process::usable_cores();
+        let (mut limits, notices) =
+            limits::check(&settings.configured, moment, cores, listen::somaxconn());
+        notices.iter().for_each(|notice| self.server.log(notice));
+        // Half of the scoreboard's lines are for children that retire.
+        limits.start_servers = limits.start_servers.min(self.board.layout().children / 2).max(1);
+        let listeners = Listeners::open(&settings, &self.listeners, Duration::ZERO)?;
+        let site = Rc::new(site);
+        self.server.activate(&site)?;
+        self.last_number = self.last_number.wrapping_add(1);
+        let number = self.last_number;
+        let settings = Arc::new(settings);
+        let generation = Rc::new(Generation { number, site, settings, limits });
+        Ok(Before {
+            generation: std::mem::replace(&mut self.current, generation),
+            listeners: std::mem::replace(&mut self.listeners, listeners),
+        })
+    }
+
+    /// The new children serve: the old ones may go.
+    fn complete(&mut self, now_us: u64) {
+        let State::Changing(change) = std::mem::replace(&mut self.state, State::Serving) else {
+            return;
+        };
+        let number = self.current.number;
+        let is_old = |entry: &Entry<S::Site>| entry.generation.number != number;
+        let bound_us = self.bound_us(now_us);
+        match change.restart {
+            Restart::Graceful => self.children.retire(Command::Drain, bound_us, |entry| {
+                is_old(entry) && !entry.phase.is_stopping()
+            }),
+            Restart::Hard => {
+                let end_by_us = bound_us.unwrap_or(now_us.saturating_add(STOP_US));
+                self.children.retire(Command::Exit, Some(end_by_us), is_old);
+            }
+        }
+        self.move_pid_file();
+        let own_pid = process::own_pid().as_raw_nonzero().get();
+        let most = self.current.limits.start_servers;
+        self.board.note_start(clock::realtime_us(), number, own_pid, most);
+        self.tell(&Event::Resuming(&self.current.settings.server_text));
+        self.tell(&Event::CommandLine(&self.start.command_line));
+        if let Some(outcome) = self.outcome.take()
+            && let Err(error) = outcome.serves()
+        {
+            self.tell_lines(&format!("could not let go of the terminal: {error}"));
+        }
+        if let Some(next) = change.next {
+            self.check(next);
+        }
+    }
+
+    /// The new children do not come to serve: back to the old, or to the end at the first start.
+    fn give_up(&mut self) {
+        let State::Changing(change) = std::mem::replace(&mut self.state, State::Serving) else {
+            return;
+        };
+        let failed = self.current.number;
+        self.children.kill(|entry| entry.generation.number == failed);
+        let Some(before) = change.before else {
+            self.tell(&Event::NothingStarts);
+            self.begin_stop(1);
+            return;
+        };
+        self.current = before.generation;
+        self.listeners = before.listeners;
+        let site = Rc::clone(&self.current.site);
+        if let Err(text) = self.server.activate(&site) {
+            self.tell_lines(&text);
+        }
+        self.tell(&Event::Unchanged);
+    }
+
+    /// Writes the pid file anew where the configuration has another place for it.
+    fn move_pid_file(&mut self) {
+        let path = &self.current.settings.pid_file;
+        if self.pid_file.as_ref().is_some_and(|file| file.path() == path) {
+            return;
+        }
+        match PidFile::write(path) {
+            Ok(file) => {
+                if let Some(old) = self.pid_file.replace(file) {
+                    old.remove();
+                }
+            }
+            Err(text) => self.tell_lines(&text),
+        }
+    }
+
+    /// No more connections, no more children.
+    fn begin_stop(&mut self, status: i32) {
+        if let State::Checking(_, probe) = &mut self.state {
+            probe.kill();
+        }
+        self.listeners = Listeners::none();
+        self.state = State::Stopping { status };
+    }
+}

@@ -1,0 +1,234 @@
+//! The parent's table of its children: pids, channels, deadlines. The parent's own memory and
+//! therefore the truth; the scoreboard only shows it. Forks and reaps are its caller's.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+use evenkeel_scoreboard::{LineBuffers, Phase, Scoreboard};
+use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::process::{self, Pid};
+use evenkeel_sys::signal::Signal;
+
+use crate::child::{Command, Report};
+use crate::settings::Generation;
+
+/// One child.
+pub(crate) struct Entry<Site> {
+    pub(crate) pid: Pid,
+    /// Its lines in the scoreboard.
+    pub(crate) index: usize,
+    /// Its share of the budget, among the children of its generation that serve.
+    pub(crate) seat: usize,
+    pub(crate) generation: Rc<Generation<Site>>,
+    pub(crate) buffers: LineBuffers,
+    pub(crate) phase: Phase,
+    pub(crate) forked_us: u64,
+    /// Whether it ever came to serve.
+    pub(crate) served: bool,
+    /// When it is killed, should it live until then.
+    pub(crate) end_by_us: Option<u64>,
+    /// Whether the parent has killed it.
+    pub(crate) killed: bool,
+    pub(crate) channel: Channel,
+    // The child's end is closed; nothing can be said or heard any more.
+    deaf: bool,
+    // What could not be said because the child did not read.
+    unsaid: Option<Command>,
+}
+
+/// All of them.
+pub(crate) struct Children<Site> {
+    board: Scoreboard,
+    entries: Vec<Entry<Site>>,
+}
+
+/// How long a child may live without a channel before it is killed: it is closed only in death.
+const DEAF_US: u64 = 1_000_000;
+
+impl<Site> Children<Site> {
+    pub(crate) fn new(board: Scoreboard) -> Self {
+        Self { board, entries: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Forgets them all, in a process that is not their parent: their channels and log buffers
+    /// are none of its business.
+    pub(crate) fn forget(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Notes a child that was just forked.
+    #[expect(clippy::too_many_arguments, reason = "the facts of a birth, told once")]
+    pub(crate) fn add(
+        &mut self,
+        pid: Pid,
+        index: usize,
+        seat: usize,
+        generation: Rc<Generation<Site>>,
+        channel: Channel,
+        buffers: LineBuffers,
+        now_us: u64,
+    ) {
+        if let Some(line) = self.board.parent_line(index) {
+            line.set_pid(pid.as_raw_nonzero().get());
+        }
+        self.entries.push(Entry {
+            pid,
+            index,
+            seat,
+            generation,
+            buffers,
+            phase: Phase::Starting,
+            forked_us: now_us,
+            served: false,
+            end_by_us: None,
+            killed: false,
+            channel,
+            deaf: false,
+            unsaid: None,
+        });
+    }
+
+    /// Takes out the child of that pid.
+    pub(crate) fn remove(&mut self, pid: Pid) -> Option<Entry<Site>> {
+        let at = self.entries.iter().position(|entry| entry.pid == pid)?;
+        Some(self.entries.remove(at))
+    }
+
+    /// The lowest line of the scoreboard that no child has.
+    pub(crate) fn free_line(&self) -> Option<usize> {
+        let is_free = |index: &usize| self.entries.iter().all(|entry| entry.index != *index);
+        (0..self.board.layout().children).find(is_free)
+    }
+
+    /// The lowest seat that no serving child of that generation has.
+    pub(crate) fn free_seat(&self, generation: u32) -> usize {
+        let is_free = |seat: &usize| self.active(generation).all(|entry| entry.seat != *seat);
+        (0..=self.entries.len()).find(is_free).unwrap_or(0)
+    }
+
+    /// The children of a generation that serve or will.
+    pub(crate) fn active(&self, generation: u32) -> impl Iterator<Item = &Entry<Site>> {
+        let is_active = move |entry: &&Entry<Site>| {
+            entry.generation.number == generation && !entry.phase.is_stopping()
+        };
+        self.entries.iter().filter(is_active)
+    }
+
+    /// Tells every child that `which` names to drain or to exit, and kills those that have not
+    /// ended at `end_by_us`.
+    pub(crate) fn retire(
+        &mut self,
+        command: Command,
+        end_by_us: Option<u64>,
+        which: impl Fn(&Entry<Site>) -> bool,
+    ) {
+        let phase = if command == Command::Exit { Phase::Exiting } else { Phase::Draining };
+        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+            entry.phase = phase;
+            if let Some(line) = self.board.parent_line(entry.index) {
+                line.set_phase(phase);
+            }
+            entry.end_by_us = match (entry.end_by_us, end_by_us) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+            entry.say(command);
+        }
+    }
+
+    /// Ends children at once: those that `which` names.
+    pub(crate) fn kill(&mut self, which: impl Fn(&Entry<Site>) -> bool) {
+        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+            entry.killed = true;
+            entry.phase = Phase::Exiting;
+            // Not yet reaped, so the pid is still this child's; it may be dead already.
+            let _ = process::kill(entry.pid, Signal::Kill);
+        }
+    }
+
+    /// The pids of those whose time is over; they are killed.
+    pub(crate) fn kill_overdue(&mut self, now_us: u64) -> Vec<Pid> {
+        let is_overdue = |entry: &Entry<Site>| {
+            !entry.killed && entry.end_by_us.is_some_and(|end_by| end_by <= now_us)
+        };
+        let overdue = self.entries.iter().filter(|entry| is_overdue(entry));
+        let overdue = overdue.map(|entry| entry.pid).collect();
+        self.kill(is_overdue);
+        overdue
+    }
+
+    /// Kills the oldest generation that retires, to make room in the scoreboard. The pids.
+    pub(crate) fn kill_oldest_retiring(&mut self) -> Vec<Pid> {
+        let retiring = |entry: &&Entry<Site>| entry.phase.is_stopping() && !entry.killed;
+        let oldest = self.entries.iter().filter(retiring).map(|e| e.generation.number).min();
+        let which =
+            |entry: &Entry<Site>| retiring(&entry) && Some(entry.generation.number) == oldest;
+        let pids = self.entries.iter().filter(|entry| which(entry)).map(|e| e.pid).collect();
+        self.kill(which);
+        pids
+    }
+
+    /// Reads what the children have to say. Who was asked to end by someone else is returned.
+    pub(crate) fn hear(&mut self, now_us: u64) -> Vec<Pid> {
+        // A child that talks without end gets no more than this a turn.
+        const MOST: usize = 16;
+        let mut asked_to_end = Vec::new();
+        for entry in &mut self.entries {
+            if let Some(command) = entry.unsaid.take() {
+                entry.say(command);
+            }
+            for _ in 0..MOST {
+                match entry.channel.receive() {
+                    _ if entry.deaf => break,
+                    Received::Byte(byte) => match Report::from_byte(byte) {
+                        Some(Report::Ready) => entry.note_ready(self.board),
+                        Some(Report::EndAsked) => asked_to_end.push(entry.pid),
+                        None => {}
+                    },
+                    Received::Empty => break,
+                    Received::Closed => {
+                        entry.deaf = true;
+                        entry.end_by_us.get_or_insert(now_us.saturating_add(DEAF_US));
+                        break;
+                    }
+                }
+            }
+        }
+        asked_to_end
+    }
+
+    /// The descriptors that are readable when a child has something to say or is dead.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.entries.iter().filter(|entry| !entry.deaf).map(|entry| entry.channel.as_fd())
+    }
+
+    /// When the next child's time is over.
+    pub(crate) fn next_deadline_us(&self) -> Option<u64> {
+        let pending = self.entries.iter().filter(|entry| !entry.killed);
+        pending.filter_map(|entry| entry.end_by_us).min()
+    }
+}
+
+impl<Site> Entry<Site> {
+    fn say(&mut self, command: Command) {
+        match self.channel.send(command.byte()) {
+            // A child that is gone needs no command.
+            Ok(true) | Err(_) => {}
+            Ok(false) => self.unsaid = Some(command),
+        }
+    }
+
+    fn note_ready(&mut self, board: Scoreboard) {
+        self.served = true;
+        if self.phase == Phase::Starting {
+            self.phase = Phase::Running;
+            if let Some(line) = board.parent_line(self.index) {
+                line.set_phase(Phase::Running);
+            }
+        }
+    }
+}

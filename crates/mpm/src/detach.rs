@@ -1,0 +1,49 @@
+//! Leaving the caller's terminal. One process comes in, two go out: the caller, which waits to
+//! hear whether the server serves, and the parent of the server, which tells it.
+
+use std::fs::File;
+use std::io::{self, PipeWriter, Read, Write};
+
+use evenkeel_sys::process::{self, Side};
+
+/// On which side of the detachment the caller finds itself.
+pub(crate) enum Detached {
+    /// The process that called; the status that it should end with.
+    Caller(i32),
+    /// The new process, which is to become the server.
+    Server(Outcome),
+}
+
+/// The promise to tell the caller how the start went. Dropped untold, it tells of a failure.
+pub(crate) struct Outcome {
+    pipe: PipeWriter,
+}
+
+/// Forks. The caller's side returns once the other has told the outcome or has ended.
+pub(crate) fn detach() -> io::Result<Detached> {
+    let (mut reader, pipe) = io::pipe()?;
+    match process::fork()? {
+        Side::Parent(_) => {
+            drop(pipe);
+            let mut status = [1_u8; 1];
+            let told = reader.read(&mut status).unwrap_or(0);
+            Ok(Detached::Caller(if told == 1 { i32::from(status[0]) } else { 1 }))
+        }
+        Side::Child => {
+            process::leave_terminal()?;
+            Ok(Detached::Server(Outcome { pipe }))
+        }
+    }
+}
+
+impl Outcome {
+    /// Tells that the server serves and lets go of standard input and output, and of the folder
+    /// in which it was started. Standard error is the error log's affair.
+    pub(crate) fn serves(mut self) -> io::Result<()> {
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        process::replace_standard(0, &null)?;
+        process::replace_standard(1, &null)?;
+        std::env::set_current_dir("/")?;
+        self.pipe.write_all(&[0])
+    }
+}

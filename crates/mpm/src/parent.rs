@@ -1,0 +1,256 @@
+//! The parent's life: it starts the server, then goes round one loop (reap, hear, act on one
+//! signal, keep the count, sleep) until the last child has ended. Nothing in here serves, waits
+//! for a child, or panics; what happens while it starts a child is in `spawn`, what a signal
+//! changes in `change`.
+
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_message::{Level, Notice};
+use evenkeel_scoreboard::{Layout, MOST_SLOTS, Scoreboard};
+use evenkeel_sys::channel::wait_readable;
+use evenkeel_sys::signal::{Signal, Signals};
+use evenkeel_sys::{clock, listen, process};
+
+use crate::announce::Event;
+use crate::change::{Change, State};
+use crate::children::Children;
+use crate::detach::{self, Detached, Outcome};
+use crate::limits::{self, Limits, Model, Moment};
+use crate::listeners::Listeners;
+use crate::pidfile::{self, PidFile, Running};
+use crate::settings::{Generation, Mode, Server, Settings, Start};
+use crate::spawn::{self, BackOff};
+
+/// The signals that the parent acts on.
+const SIGNALS: [Signal; 6] = [
+    Signal::Terminate,
+    Signal::Interrupt,
+    Signal::Hangup,
+    Signal::User1,
+    Signal::WindowChange,
+    Signal::Child,
+];
+
+/// How long the parent sleeps when nothing happens.
+const REST: Duration = Duration::from_secs(1);
+
+/// How long a start waits for an address that the orphans of a killed parent still have.
+const ORPHANS_LEAVE: Duration = Duration::from_millis(900);
+
+/// Runs the server until it ends. The status is the process's exit status; the error is one or
+/// more lines for standard error, and status 1.
+pub fn run<S: Server>(server: &mut S, start: &Start) -> Result<i32, String> {
+    match start.mode {
+        Mode::Foreground => Parent::begin(server, start, None)?.live(),
+        Mode::OneProcess => spawn::serve_alone(server, start),
+        Mode::Detached => match detach::detach() {
+            Ok(Detached::Caller(status)) => Ok(status),
+            Ok(Detached::Server(outcome)) => Parent::begin(server, start, Some(outcome))?.live(),
+            Err(error) => Err(format!("could not detach from the terminal: {error}")),
+        },
+    }
+}
+
+pub(crate) struct Parent<'a, S: Server> {
+    pub(crate) server: &'a mut S,
+    pub(crate) start: &'a Start,
+    pub(crate) board: Scoreboard,
+    // None in a process that was forked off and is the parent no more.
+    pub(crate) signals: Option<Signals>,
+    pub(crate) listeners: Listeners,
+    pub(crate) current: Rc<Generation<S::Site>>,
+    // The number last given to a configuration, be it one that failed.
+    pub(crate) last_number: u32,
+    pub(crate) children: Children<S::Site>,
+    pub(crate) state: State<S::Site>,
+    pub(crate) back_off: BackOff,
+    pub(crate) pid_file: Option<PidFile>,
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// Everything that a start makes before the first child: the same for a parent and for a server
+/// that serves alone.
+pub(crate) struct Prepared<Site> {
+    pub(crate) generation: Generation<Site>,
+    pub(crate) listeners: Listeners,
+    pub(crate) board: Scoreboard,
+    pub(crate) pid_file: PidFile,
+}
+
+pub(crate) fn prepare<S: Server>(
+    server: &mut S,
+    program: &str,
+) -> Result<Prepared<S::Site>, String> {
+    let loaded = server.load()?;
+    let settings = loaded.settings;
+    let cores = process::usable_cores();
+    let (limits, notices) =
+        limits::check(&settings.configured, Moment::Start, cores, listen::somaxconn());
+    notices.iter().for_each(|notice| server.log(notice));
+    let stale = look_for_other_server(&settings, program)?;
+    let patience = if stale { ORPHANS_LEAVE } else { Duration::ZERO };
+    let listeners = Listeners::open(&settings, &Listeners::none(), patience)?;
+    // More descriptors can only help; what cannot be raised is noticed where it runs out.
+    let _ = process::raise_descriptor_limit();
+    let board = Scoreboard::new(layout(&limits))
+        .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
+    let site = Rc::new(loaded.site);
+    server.activate(&site)?;
+    if stale {
+        let path = settings.pid_file.display().to_string();
+        let event = Event::StalePidFile(&path);
+        event.notice(limits.model).iter().for_each(|notice| server.log(notice));
+    }
+    let pid_file = PidFile::write(&settings.pid_file)?;
+    let generation = Generation { number: 0, site, settings: Arc::new(settings), limits };
+    Ok(Prepared { generation, listeners, board, pid_file })
+}
+
+/// Refuses to start where the pid file's server lives; true where it has died untidily.
+fn look_for_other_server(settings: &Settings, program: &str) -> Result<bool, String> {
+    let path = settings.pid_file.display();
+    match pidfile::running(&settings.pid_file) {
+        Ok(Running::No) => Ok(false),
+        Ok(Running::Stale(_)) => Ok(true),
+        Ok(Running::Yes(pid)) => {
+            Err(format!("{program} (pid {}) already running", pid.as_raw_nonzero()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Ok(true),
+        Err(error) => Err(format!("{error}: AH00058: Error retrieving pid file {path}")),
+    }
+}
+
+/// The scoreboard's size holds for the life of the server, so it leaves room for a reload to ask
+/// for more; what is not used costs no memory. Children that retire need lines too.
+fn layout(limits: &Limits) -> Layout {
+    let serving = match limits.model {
+        Model::Event => limits.start_servers.max(16),
+        Model::Worker | Model::Prefork => {
+            (limits.max_request_workers / limits.threads_per_child.max(1)).max(1)
+        }
+    };
+    let children = (serving * 2).min(MOST_SLOTS);
+    let wanted = match limits.model {
+        Model::Event => (limits.credits(0) * 2).max(1024),
+        Model::Worker | Model::Prefork => limits.thread_limit,
+    };
+    Layout { children, slots_per_child: wanted.clamp(1, MOST_SLOTS / children) }
+}
+
+impl<'a, S: Server> Parent<'a, S> {
+    fn begin(
+        server: &'a mut S,
+        start: &'a Start,
+        outcome: Option<Outcome>,
+    ) -> Result<Self, String> {
+        // Before anything can be waited for: a signal during the start is acted on after it.
+        let signals = Signals::catch(&SIGNALS)
+            .map_err(|error| format!("could not take charge of the signals: {error}"))?;
+        let prepared = prepare(server, &start.program)?;
+        let now_us = clock::monotonic_us();
+        Ok(Self {
+            server,
+            start,
+            board: prepared.board,
+            signals: Some(signals),
+            listeners: prepared.listeners,
+            current: Rc::new(prepared.generation),
+            last_number: 0,
+            children: Children::new(prepared.board),
+            state: State::Changing(Change::first(now_us)),
+            back_off: BackOff::default(),
+            pid_file: Some(prepared.pid_file),
+            outcome,
+        })
+    }
+
+    fn live(mut self) -> Result<i32, String> {
+        loop {
+            self.reap();
+            self.hear();
+            self.act_on_one_signal();
+            self.advance();
+            self.keep_count();
+            if let State::Stopping { status } = self.state
+                && self.children.is_empty()
+            {
+                if let Some(file) = self.pid_file.take() {
+                    file.remove();
+                }
+                return Ok(status);
+            }
+            self.server.turn();
+            self.sleep();
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some((pid, end)) = process::reap() {
+            if let Some(entry) = self.children.remove(pid) {
+                self.bury(entry, end);
+            } else if !self.state.note_probe_end(pid, end) {
+                self.server.reaped(pid, end);
+            }
+        }
+    }
+
+    fn hear(&mut self) {
+        let now_us = clock::monotonic_us();
+        for pid in self.children.hear(now_us) {
+            let end_by_us = self.bound_us(now_us);
+            let asked = |entry: &crate::children::Entry<S::Site>| {
+                entry.pid == pid && !entry.phase.is_stopping()
+            };
+            self.children.retire(crate::child::Command::Drain, end_by_us, asked);
+        }
+    }
+
+    fn act_on_one_signal(&mut self) {
+        let Some(caught) = self.signals.as_ref().and_then(Signals::next) else { return };
+        match caught.signal {
+            Signal::Terminate | Signal::Interrupt => self.stop(),
+            Signal::Hangup => self.ask_restart(false),
+            Signal::User1 => self.ask_restart(true),
+            Signal::WindowChange if caught.by_process => self.stop_gracefully(),
+            Signal::WindowChange | Signal::Child | Signal::Kill => {}
+        }
+    }
+
+    fn sleep(&self) {
+        let now_us = clock::monotonic_us();
+        let next =
+            [self.children.next_deadline_us(), self.back_off.until_us(), self.state.next_us()];
+        let next = next.into_iter().flatten().min();
+        let until_next = next.map(|at| Duration::from_micros(at.saturating_sub(now_us)));
+        let timeout = until_next.map_or(REST, |wait| wait.min(REST));
+        let signals = self.signals.iter().map(AsFd::as_fd);
+        let descriptors: Vec<_> = signals.chain(self.children.descriptors()).collect();
+        if wait_readable(&descriptors, Some(timeout)).is_err() {
+            // Without memory for a poll the loop must still not spin.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// When a child that is to end now is killed, by GracefulShutdownTimeout; `None` is never.
+    pub(crate) fn bound_us(&self, now_us: u64) -> Option<u64> {
+        let bound = self.current.settings.graceful_shutdown_timeout;
+        let bound = bound.filter(|bound| !bound.is_zero())?;
+        Some(now_us.saturating_add(u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if let Some(notice) = event.notice(self.current.limits.model) {
+            self.server.log(&notice);
+        }
+    }
+
+    /// Logs a text of several lines, one notice each.
+    pub(crate) fn tell_lines(&self, text: &str) {
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            self.server.log(&Notice::own("core", Level::Error, line.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Births and deaths: how a child is forked, becomes a serving process without a right that it
+//! does not need, and what is done when one has ended. How many there should be is decided
+//! elsewhere.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use evenkeel_scoreboard::{LineBuffers, Scoreboard, Slots};
+use evenkeel_sys::channel::Channel;
+use evenkeel_sys::process::{self, End, Side};
+use evenkeel_sys::signal::{self, Signal};
+use evenkeel_sys::{clock, identity};
+
+use crate::announce::Event;
+use crate::child::{Child, Command, Control, Report};
+use crate::children::Entry;
+use crate::listeners::Listeners;
+use crate::parent::{Parent, Prepared, prepare};
+use crate::settings::{Generation, Server, Settings, Start};
+
+/// The exit status of a child that says: it would be no use to start another
+/// (include/ap_mpm.h, APEXIT_CHILDFATAL).
+pub(crate) const CHILD_FATAL: i32 = 15;
+
+/// The exit status of a child whose serving function panicked.
+const PANICKED: i32 = 101;
+
+/// Who dies before this age has died young.
+const YOUNG_US: u64 = 1_000_000;
+
+/// Holds back the replacing of children that keep dying young.
+#[derive(Default)]
+pub(crate) struct BackOff {
+    // When children died young, within the last ten seconds.
+    young: VecDeque<u64>,
+    until_us: Option<u64>,
+}
+
+impl BackOff {
+    const MEMORY_US: u64 = 10_000_000;
+    const FREE_OF_CHARGE: usize = 4;
+    const FIRST_WAIT_US: u64 = 100_000;
+    const LONGEST_WAIT_US: u64 = 5_000_000;
+
+    /// A first few are replaced at once, then the wait doubles with each.
+    fn note_young_death(&mut self, now_us: u64) {
+        self.young.retain(|&died| now_us.saturating_sub(died) < Self::MEMORY_US);
+        self.young.push_back(now_us);
+        let beyond = self.young.len().saturating_sub(Self::FREE_OF_CHARGE);
+        if beyond > 0 {
+            let doublings = u32::try_from(beyond - 1).unwrap_or(u32::MAX).min(16);
+            let wait = (Self::FIRST_WAIT_US << doublings).min(Self::LONGEST_WAIT_US);
+            self.until_us = Some(now_us.saturating_add(wait));
+        }
+        self.young.truncate(64);
+    }
+
+    fn wait_a_second(&mut self, now_us: u64) {
+        self.until_us = Some(now_us.saturating_add(1_000_000));
+    }
+
+    fn holds(&mut self, now_us: u64) -> bool {
+        self.until_us = self.until_us.filter(|&until| until > now_us);
+        self.until_us.is_some()
+    }
+
+    pub(crate) fn until_us(&self) -> Option<u64> {
+        self.until_us
+    }
+}
+
+impl<S: Server> Parent<'_, S> {
+    /// Forks the children that the present configuration is short of.
+    pub(crate) fn keep_count(&mut self) {
+        if self.state.is_stopping() {
+            return;
+        }
+        let wanted = self.current.limits.start_servers;
+        let now_us = clock::monotonic_us();
+        while self.children.active(self.current.number).count() < wanted
+            && !self.back_off.holds(now_us)
+        {
+            let Some(index) = self.children.free_line() else {
+                for pid in self.children.kill_oldest_retiring() {
+                    self.tell(&Event::Overdue(pid));
+                }
+                return;
+            };
+            if let Err(error) = self.spawn(index) {
+                self.tell(&Event::ForkFailed(&error));
+                self.back_off.wait_a_second(now_us);
+                return;
+            }
+        }
+    }
+
+    fn spawn(&mut self, index: usize) -> io::Result<()> {
+        let generation = Rc::clone(&self.current);
+        let seat = self.children.free_seat(generation.number);
+        let settings = &generation.settings;
+        let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes)?;
+        let (channel, childs_end) = Channel::pair()?;
+        let credits = credits(&generation, seat, self.board);
+        self.board.assign(index, generation.number, 0, credits, clock::realtime_us());
+        match process::fork() {
+            Ok(Side::Parent(pid)) => {
+                let now_us = clock::monotonic_us();
+                self.children.add(pid, index, seat, generation, channel, buffers, now_us);
+                Ok(())
+            }
+            Ok(Side::Child) => {
+                drop(channel);
+                let status = self.serve_as_child(index, credits, childs_end, buffers);
+                process::exit_now(status)
+            }
+            Err(error) => {
+                self.board.release(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// The whole life of a child: lets go of what is the parent's, then serves.
+    fn serve_as_child(
+        &mut self,
+        index: usize,
+        credits: usize,
+        channel: Channel,
+        buffers: LineBuffers,
+    ) -> i32 {
+        self.children.forget();
+        self.state.forget();
+        self.signals = None;
+        self.outcome = None;
+        let listeners = std::mem::replace(&mut self.listeners, Listeners::none());
+        let ignored = [Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::WindowChange];
+        let wake = Report::EndAsked.byte();
+        let prepared = signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
+            .and_then(|()| {
+                make_child(&self.current, self.board, &listeners, index, credits, buffers, {
+                    let line = self.board.child_line(index);
+                    Control::new(channel, line.ok_or(io::ErrorKind::InvalidInput)?, None)
+                })
+            })
+            .and_then(|child| {
+                drop_rights(&self.current.settings)?;
+                Ok(child)
+            });
+        drop(listeners);
+        match prepared {
+            Ok(child) => serve(self.server, &self.current.site, child),
+            Err(error) => {
+                self.tell(&Event::Root(&format!("a child cannot serve: {error}")));
+                CHILD_FATAL
+            }
+        }
+    }
+
+    /// What is done when a child has ended.
+    pub(crate) fn bury(&mut self, entry: Entry<S::Site>, end: End) {
+        let now_us = clock::monotonic_us();
+        for buffer in 0..entry.buffers.count() {
+            let lines = entry.buffers.leftover(buffer);
+            if !lines.is_empty() {
+                self.server.salvage(&entry.generation.site, buffer, &lines);
+            }
+        }
+        self.board.release(entry.index);
+        let (user_us, system_us) = clock::reaped_children_cpu_us();
+        self.board.note_reaped_cpu(user_us, system_us);
+        if entry.killed {
+            return;
+        }
+        self.tell(&Event::Ended(entry.pid, end));
+        if entry.phase.is_stopping() {
+            return;
+        }
+        let is_young = now_us.saturating_sub(entry.forked_us) < YOUNG_US;
+        // One that served its share, or was killed from outside, is nothing to be held back for.
+        let crashed = match end {
+            End::Exited(status) => status != 0,
+            End::Killed { signal, .. } => signal != Signal::Kill.number(),
+        };
+        if !entry.served || (is_young && crashed) {
+            self.back_off.note_young_death(now_us);
+        }
+        if !entry.served {
+            self.note_failed_start(&entry, end);
+        }
+    }
+}
+
+/// Serves in the calling process: no parent, no children, a signal is a command.
+pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i32, String> {
+    let Prepared { mut generation, listeners, board, pid_file } = prepare(server, &start.program)?;
+    generation.limits.start_servers = 1;
+    let failed = |error: io::Error| format!("cannot serve in one process: {error}");
+    let settings = Arc::clone(&generation.settings);
+    let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes);
+    let buffers = buffers.map_err(failed)?;
+    let (channel, other_end) = Channel::pair().map_err(failed)?;
+    let ended_by = [Signal::Terminate, Signal::Interrupt, Signal::Hangup];
+    let ignored = [Signal::User1, Signal::WindowChange];
+    signal::serve_signals(&ignored, &ended_by, other_end.as_fd(), Command::Exit.byte())
+        .map_err(failed)?;
+    let credits = credits(&generation, 0, board);
+    let now_us = clock::realtime_us();
+    let own_pid = process::own_pid().as_raw_nonzero().get();
+    board.note_start(now_us, 0, own_pid, 1);
+    board.assign(0, 0, 0, credits, now_us);
+    if let Some(line) = board.parent_line(0) {
+        line.set_pid(own_pid);
+        line.set_phase(evenkeel_scoreboard::Phase::Running);
+    }
+    let line = board.child_line(0).ok_or("cannot serve in one process: no scoreboard line")?;
+    let control = Control::new(channel, line, Some(other_end));
+    let child = make_child(&generation, board, &listeners, 0, credits, buffers.clone(), control);
+    let child = child.map_err(failed)?;
+    drop(listeners);
+    for event in [Event::Resuming(&settings.server_text), Event::CommandLine(&start.command_line)] {
+        event.notice(generation.limits.model).iter().for_each(|notice| server.log(notice));
+    }
+    drop_rights(&settings).map_err(failed)?;
+    let status = serve(server, &generation.site, child);
+    for buffer in 0..buffers.count() {
+        let lines = buffers.leftover(buffer);
+        if !lines.is_empty() {
+            server.salvage(&generation.site, buffer, &lines);
+        }
+    }
+    pid_file.remove();
+    Ok(status)
+}
+
+fn make_child<Site>(
+    generation: &Generation<Site>,
+    board: Scoreboard,
+    listeners: &Listeners,
+    index: usize,
+    credits: usize,
+    buffers: LineBuffers,
+    control: Control,
+) -> io::Result<Child> {
+    Ok(Child {
+        index,
+        generation: generation.number,
+        credits,
+        listeners: listeners.for_child()?,
+        control,
+        board,
+        line: board.child_line(index).ok_or(io::ErrorKind::InvalidInput)?,
+        slots: Slots::new(board, index, credits),
+        buffers,
+        settings: Arc::clone(&generation.settings),
+        limits: generation.limits,
+    })
+}
+
+/// A panic that the serving function let through ends this process alone, never goes on in code
+/// that is the parent's.
+fn serve<S: Server>(server: &S, site: &S::Site, child: Child) -> i32 {
+    catch_unwind(AssertUnwindSafe(|| server.serve(site, child))).unwrap_or(PANICKED)
+}
+
+fn credits<Site>(generation: &Generation<Site>, seat: usize, board: Scoreboard) -> usize {
+    generation.limits.credits(seat).min(board.layout().slots_per_child)
+}
+
+/// Becomes who the configuration names; whoever it is keeps no capability and gains none.
+fn drop_rights(settings: &Settings) -> io::Result<()> {
+    let dumpable = settings.core_dumps.is_some();
+    if let Some(folder) = settings.core_dumps.as_deref() {
+        std::env::set_current_dir(folder)?;
+    }
+    if let Some(folder) = settings.chroot.as_deref() {
+        identity::lock_into(folder)?;
+    }
+    match &settings.identity {
+        Some(identity) => identity::drop_privileges(identity, dumpable),
+        None => identity::give_up_capabilities(dumpable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_early_deaths_are_replaced_at_once_and_more_ever_later() {
+        let mut back_off = BackOff::default();
+        for death in 0..4 {
+            back_off.note_young_death(death);
+            assert!(!back_off.holds(death));
+        }
+        back_off.note_young_death(10);
+        assert_eq!(back_off.until_us(), Some(100_010));
+        back_off.note_young_death(20);
+        assert_eq!(back_off.until_us(), Some(200_020));
+        for _ in 0..40 {
+            back_off.note_young_death(30);
+        }
+        assert_eq!(back_off.until_us(), Some(5_000_030));
+        assert!(!back_off.holds(5_000_030));
+        back_off.note_young_death(60_000_000);
+        assert!(!back_off.holds(60_000_000));
+    }
+}

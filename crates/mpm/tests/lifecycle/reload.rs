@@ -1,0 +1,183 @@
+//! Reloads: what is kept, what is refused, what clients lose (nothing).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use evenkeel_sys::signal::Signal;
+
+use crate::runner::{Client, Folder, Running};
+
+pub const TESTS: &[(&str, fn())] = &[
+    ("a_graceful_reload_answers_open_connections_once_more", keeps_connections),
+    ("a_hard_restart_finishes_requests_in_progress", hard_restart),
+    ("no_client_loses_anything_over_twenty_reloads", loses_nothing),
+    ("a_broken_configuration_is_refused_and_the_old_serves_on", refuses_broken),
+    ("a_configuration_whose_reading_crashes_is_refused", refuses_crashing),
+    ("a_configuration_whose_logs_cannot_be_opened_is_refused", refuses_unopenable),
+    ("a_configuration_whose_port_is_taken_is_refused", refuses_port),
+    ("a_configuration_whose_children_do_not_start_is_given_up", gives_up),
+    ("reloads_that_come_at_once_become_few", merges),
+    ("the_number_of_children_follows_the_configuration", follows_number),
+];
+
+fn keeps_connections() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let mut open = Client::connect(first.address);
+    open.ask();
+    server.signal(Signal::User1);
+    server.await_line("[notice] AH00493: SIGUSR1 received.  Doing graceful restart");
+    let second = server.await_serving();
+    assert_eq!((second.generation, second.address), (1, first.address));
+    server.await_line("[notice] AH00489: Echo/1.0 configured -- resuming normal operations");
+    open.ask_until_closed(first.pid);
+    assert_eq!(Client::connect(first.address).ask(), (second.pid, 1));
+    server.stop();
+}
+
+fn hard_restart() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let mut working = Client::connect(first.address);
+    working.say("wait");
+    working.hear();
+    server.signal(Signal::Hangup);
+    server.await_line("[notice] AH00494: SIGHUP received.  Attempting to restart");
+    server.await_line("AH00489");
+    working.say("now");
+    assert_eq!(working.hear(), format!("{} 0", first.pid));
+    assert_eq!(working.hear(), "");
+    assert_eq!(Client::connect(first.address).ask().1, 1);
+    server.stop();
+}
+
+fn loses_nothing() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=2");
+    let over = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicU32::new(0));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (over, answered) = (Arc::clone(&over), Arc::clone(&answered));
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    Client::connect(first.address).ask();
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        server.signal(Signal::User1);
+        server.await_line("AH00094");
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.join().expect("every request is answered");
+    }
+    assert!(answered.load(Ordering::Relaxed) > 20);
+    server.stop();
+}
+
+fn refuses_broken() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let mut open = Client::connect(first.address);
+    folder.configure("broken");
+    server.signal(Signal::User1);
+    server.await_line("[error] AH00526: Syntax error on line 1 of echo.conf:");
+    server.await_line("[error] broken");
+    server.await_line("refused");
+    assert_eq!(open.ask(), (first.pid, 0));
+    assert_eq!(open.ask(), (first.pid, 0));
+    folder.configure("children=1");
+    server.signal(Signal::User1);
+    assert_eq!(server.await_serving().generation, 1);
+    server.stop();
+}
+
+fn refuses_crashing() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    folder.configure("abort");
+    server.signal(Signal::Hangup);
+    server.await_line("reading the configuration ended with signal Abort (6)");
+    server.await_line("refused");
+    folder.configure("panic");
+    server.signal(Signal::User1);
+    server.await_line("reading the configuration panicked");
+    server.await_line("refused");
+    assert_eq!(Client::connect(first.address).ask(), (first.pid, 0));
+    server.stop();
+}
+
+fn refuses_unopenable() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    folder.configure("unopenable");
+    server.signal(Signal::User1);
+    server.await_line("AH00091: could not open error log");
+    server.await_line("refused");
+    assert_eq!(Client::connect(first.address).ask(), (first.pid, 0));
+    server.stop();
+}
+
+fn refuses_port() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    folder.configure(&format!("port={port}"));
+    server.signal(Signal::User1);
+    server.await_line("AH00072: make_sock: could not bind to address");
+    server.await_line("refused");
+    drop(other);
+    server.signal(Signal::User1);
+    let second = server.await_serving();
+    assert_eq!(second.address.port(), port);
+    server.await_line("AH00489");
+    Client::connect(second.address).ask();
+    assert_ne!(first.address, second.address);
+    server.stop();
+}
+
+fn gives_up() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=2");
+    for bad in ["dies", "fatal"] {
+        folder.configure(bad);
+        server.signal(Signal::User1);
+        server.await_line("no child of the new configuration came to serve");
+        assert_eq!(Client::connect(first.address).ask().1, 0);
+    }
+    folder.configure("children=2");
+    server.signal(Signal::User1);
+    let second = server.await_serving();
+    server.await_line("AH00489");
+    assert_eq!(Client::connect(first.address).ask().1, second.generation);
+    server.stop();
+}
+
+fn merges() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    for _ in 0..50 {
+        server.signal(Signal::User1);
+        Client::connect(first.address).ask();
+    }
+    server.await_line("AH00489");
+    Client::connect(first.address).ask();
+    server.stop();
+}
+
+fn follows_number() {
+    let folder = Folder::new();
+    let (mut server, _) = Running::serving(&folder, "children=1");
+    folder.configure("children=5");
+    server.signal(Signal::User1);
+    for _ in 0..5 {
+        assert_eq!(server.await_serving().generation, 1);
+    }
+    server.await_line("AH00489");
+    server.stop();
+}
