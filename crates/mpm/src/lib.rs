@@ -5,15 +5,15 @@
 mod announce;
 mod change;
 mod child;
-pub mod event;
 mod children;
 mod detach;
+pub mod event;
 mod limits;
 mod listeners;
 mod parent;
 mod pidfile;
-pub mod service;
 mod probe;
+pub mod service;
 mod settings;
 mod spawn;
 
