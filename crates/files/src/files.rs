@@ -9,6 +9,7 @@ use evenkeel_sys::inotify::Inotify;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long an answer stands without lstat, in milliseconds: the bound on what the kernel does
 /// not tell (a file system mounted over a folder, writes through a memory map).
@@ -67,7 +68,7 @@ pub struct Files {
 
 impl Files {
     /// An empty cache for the calling thread, and what the administrator should know where
-    /// inotify cannot be had.
+    /// inotify cannot be had; that is told once for the process.
     #[must_use]
     pub fn new(limits: Limits, policy: Policy) -> (Self, Option<Notice>) {
         Self::with_clock(limits, policy, || evenkeel_sys::clock::monotonic_coarse_us() / 1000)
@@ -84,7 +85,7 @@ impl Files {
             Policy::PerRequest => (None, None),
             Policy::Told => match Inotify::new() {
                 Ok(inotify) => (Some(inotify), None),
-                Err(error) => (None, Some(no_inotify(&error))),
+                Err(error) => (None, no_inotify(&error)),
             },
         };
         (Self { state: RefCell::new(State::new(limits, inotify)), clock }, notice)
@@ -136,6 +137,20 @@ impl Files {
         self.state.borrow_mut().access_file(folder, name)
     }
 
+    /// What the administrator should know, told once: folders cannot be watched because the
+    /// user's watches are used up.
+    #[must_use]
+    pub fn take_notice(&self) -> Option<Notice> {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let exhausted = self.state.borrow().watches.exhausted;
+        (exhausted && !TOLD.swap(true, Ordering::Relaxed)).then(|| {
+            let text = "No more folders can be watched for changes: files in others are asked \
+                        for their times at every request; raising fs.inotify.max_user_watches \
+                        helps";
+            Notice::own("core", Level::Warn, text)
+        })
+    }
+
     /// Forgets everything.
     pub fn clear(&self) {
         self.state.borrow_mut().drop_all();
@@ -154,10 +169,11 @@ impl Files {
     }
 }
 
-fn no_inotify(error: &io::Error) -> Notice {
+fn no_inotify(error: &io::Error) -> Option<Notice> {
+    static TOLD: AtomicBool = AtomicBool::new(false);
     let text = format!(
         "No word of changed files can be had from the kernel ({error}): every request asks for \
          the file's times instead; raising fs.inotify.max_user_instances may help"
     );
-    Notice::own("core", Level::Warn, text)
+    (!TOLD.swap(true, Ordering::Relaxed)).then(|| Notice::own("core", Level::Warn, text))
 }

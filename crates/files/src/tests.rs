@@ -102,6 +102,47 @@ fn a_rewritten_file_is_never_served_old() {
 }
 
 #[test]
+fn a_change_before_the_request_was_sent_is_always_seen() {
+    use std::io::{Read, Write};
+    both(|site| {
+        site.write("d/page", "0000");
+        site.write("d/.htaccess", "0000");
+        let path = site.path("d/page");
+        let (mut client, mut server) = std::os::unix::net::UnixStream::pair().unwrap();
+        let writer = std::thread::spawn(move || {
+            let rules = path.with_file_name(".htaccess");
+            let next = path.with_file_name("next");
+            for round in 1..=300_u32 {
+                let text = format!("{round:04}");
+                match round % 3 {
+                    0 => fs::write(&path, &text).unwrap(),
+                    1 => {
+                        fs::write(&next, &text).unwrap();
+                        fs::rename(&next, &path).unwrap();
+                    }
+                    _ => {
+                        fs::remove_file(&path).unwrap();
+                        fs::write(&path, &text).unwrap();
+                    }
+                }
+                fs::write(&rules, &text).unwrap();
+                client.write_all(text.as_bytes()).unwrap();
+                let mut answer = [0; 8];
+                client.read_exact(&mut answer).unwrap();
+                assert_eq!(answer, *format!("{text}{text}").as_bytes());
+            }
+        });
+        let mut asked = [0; 4];
+        while server.read_exact(&mut asked).is_ok() {
+            let answer = site.serve("d/page") + &site.access("d").unwrap().1;
+            assert_eq!(answer.len(), 8, "{answer}");
+            server.write_all(answer.as_bytes()).unwrap();
+        }
+        writer.join().unwrap();
+    });
+}
+
+#[test]
 fn large_files_are_held_open_and_exchanged_too() {
     for policy in [Policy::Told, Policy::PerRequest] {
         let site = Site::new(policy, Limits { file_bytes: 8, ..Limits::default() });

@@ -13,6 +13,9 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::{Rc, Weak};
 
+/// No more watches for this user (errno(3)).
+const ENOSPC: i32 = 28;
+
 /// What is void when something changes that a link led through.
 #[derive(Clone, Debug)]
 pub(crate) enum Dependent {
@@ -42,19 +45,23 @@ struct Watch {
 #[derive(Debug)]
 pub(crate) struct Watches {
     pub(crate) inotify: Option<Inotify>,
+    /// Whether the user's limit of watches was met.
+    pub(crate) exhausted: bool,
     table: HashMap<i32, Watch, foldhash::fast::RandomState>,
 }
 
 impl Watches {
     pub(crate) fn new(inotify: Option<Inotify>) -> Self {
-        Self { inotify, table: HashMap::default() }
+        Self { inotify, exhausted: false, table: HashMap::default() }
     }
 
     /// Watches a folder before it is read. Errors: see [`Inotify::watch_folder`]; Unsupported
     /// without inotify.
     pub(crate) fn watch_folder(&mut self, real: &[u8], breadth: Breadth) -> io::Result<i32> {
         let inotify = self.inotify.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let number = inotify.watch_folder(real, breadth)?;
+        let number = inotify
+            .watch_folder(real, breadth)
+            .inspect_err(|error| self.exhausted |= error.raw_os_error() == Some(ENOSPC))?;
         self.table.entry(number).or_default().contents |= breadth == Breadth::Contents;
         Ok(number)
     }
