@@ -100,6 +100,9 @@ impl Walker {
         }
         let file = request.file.clone();
         let looked = self.files.look_up(request.file.as_os_str().as_bytes());
+        if let Some(notice) = self.files.take_notice() {
+            request.notify(notice);
+        }
         let mut way = Way::new(site, server);
         self.directories(&mut way, request, &looked)?;
         place(request, &looked);
