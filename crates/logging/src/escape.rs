@@ -13,6 +13,21 @@ pub(crate) enum For {
 /// Appends `bytes` as Apache writes them: `\n`, `\t` and the like by name, the backslash
 /// doubled, every other byte outside printable ASCII as `\xhh`.
 pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
+    // Most texts need no escape: looking at sixteen bytes at a time without a branch between
+    // finds that out several times as fast as byte by byte.
+    let (chunks, rest) = bytes.as_chunks::<16>();
+    let mut special = false;
+    for chunk in chunks {
+        special |= chunk.iter().fold(false, |found, byte| found | must_escape(log, *byte));
+    }
+    if special || rest.iter().any(|byte| must_escape(log, *byte)) {
+        escape_bytes(log, bytes, out);
+    } else {
+        out.extend_from_slice(bytes);
+    }
+}
+
+fn escape_bytes(log: For, bytes: &[u8], out: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| must_escape(log, *byte)) {
         let (plain, special) = rest.split_at(at);
@@ -25,12 +40,8 @@ pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 const fn must_escape(log: For, byte: u8) -> bool {
-    match byte {
-        b'\\' => true,
-        b'"' => matches!(log, For::Access),
-        0x20..=0x7e => false,
-        _ => true,
-    }
+    let quotation = (byte == b'"') & matches!(log, For::Access);
+    (byte < b' ') | (byte > b'~') | (byte == b'\\') | quotation
 }
 
 fn escape_byte(byte: u8, out: &mut Vec<u8>) {
