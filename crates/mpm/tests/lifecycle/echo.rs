@@ -219,11 +219,13 @@ fn converse(connection: TcpStream, shared: &Shared) -> std::io::Result<()> {
             }
             _ => {}
         }
+        // Decided before the answer, as `Connection: close` would have to be.
+        let is_last = shared.last_answer.load(Ordering::SeqCst);
         let answered = (&connection).write_all(shared.answer.as_bytes());
         shared.working.fetch_sub(1, Ordering::SeqCst);
         wake(shared);
         answered?;
-        if shared.last_answer.load(Ordering::SeqCst) {
+        if is_last {
             break;
         }
         line.clear();
