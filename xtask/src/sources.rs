@@ -64,7 +64,7 @@ fn check_name(path: &str, faults: &mut Vec<String>) {
 fn check_shape(path: &str, text: &str, faults: &mut Vec<String>) {
     if !text.starts_with("//! ") {
         faults.push(format!("{path}:1: opens without a `//!` sentence on what it is for"));
-    } else if !opening(text).trim_end().ends_with('.') {
+    } else if !opening(text).trim_end().ends_with(['.', ':']) {
         faults.push(format!("{path}:1: the opening is not a whole sentence"));
     }
     let lines = text.lines().count();

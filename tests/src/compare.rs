@@ -1,0 +1,213 @@
+//! What the oracle and the other server answered comes in; the differences come out, in words.
+//! The date, the server's name and a random boundary are not differences.
+
+use crate::answer::{Answer, Response, latin1};
+use crate::script::{Change, Departure};
+
+/// How much of a text is shown in a message.
+const SHOWN: usize = 400;
+
+/// The differences between two answers to the same exchange, none when they are equal. Headers in
+/// `ignored` are not compared.
+pub fn compare(oracle: &Answer, other: &Answer, ignored: &[String]) -> Vec<String> {
+    let mut differences = Vec::new();
+    let (a, b) = (oracle.responses.len(), other.responses.len());
+    if a != b {
+        let statuses = |answer: &Answer| {
+            let codes = answer.responses.iter().map(|it| it.status().to_string());
+            codes.collect::<Vec<_>>().join(" ")
+        };
+        differences.push(format!(
+            "{a} responses ({}) expected, {b} came ({})",
+            statuses(oracle),
+            statuses(other)
+        ));
+    }
+    for (index, (a, b)) in oracle.responses.iter().zip(&other.responses).enumerate() {
+        let mut found = compare_responses(a, b, ignored);
+        if oracle.responses.len() > 1 {
+            for line in &mut found {
+                *line = format!("response {}: {line}", index + 1);
+            }
+        }
+        differences.extend(found);
+    }
+    if oracle.rest != other.rest {
+        let (a, b) = (shown(&oracle.rest), shown(&other.rest));
+        differences.push(format!("left over: {a} expected, {b} came"));
+    }
+    if oracle.fault != other.fault {
+        differences.push(format!("fault: {:?} expected, {:?} came", oracle.fault, other.fault));
+    }
+    differences
+}
+
+fn compare_responses(oracle: &Response, other: &Response, ignored: &[String]) -> Vec<String> {
+    let (oracle, other) = (normalise(oracle), normalise(other));
+    let mut differences = Vec::new();
+    if oracle.status_line != other.status_line {
+        let (a, b) = (&oracle.status_line, &other.status_line);
+        differences.push(format!("status: {a:?} expected, {b:?} came"));
+    }
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in oracle.headers.iter().chain(&other.headers) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let of = |response: &Response| -> Vec<String> {
+            let same = response.headers.iter().filter(|(other, _)| other == name);
+            same.map(|(_, value)| value.clone()).collect()
+        };
+        let (a, b) = (of(&oracle), of(&other));
+        if a != b && !ignored.iter().any(|ignored| ignored.eq_ignore_ascii_case(name)) {
+            differences.push(format!("{name}: {a:?} expected, {b:?} came"));
+        }
+    }
+    if oracle.body != other.body {
+        let (a, b) = (&oracle.body, &other.body);
+        let at = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+        differences.push(format!(
+            "body ({} bytes expected, {} came, equal up to {at}):\n  expected {}\n  came     {}",
+            a.len(),
+            b.len(),
+            shown(a),
+            shown(b)
+        ));
+    }
+    differences
+}
+
+/// The response without what may differ from one run to the next.
+pub fn normalise(response: &Response) -> Response {
+    let boundary = response
+        .header("Content-Type")
+        .and_then(|value| value.strip_prefix("multipart/byteranges; boundary="))
+        .map(str::to_owned);
+    let clean = |text: &str| {
+        let text = match &boundary {
+            Some(boundary) => text.replace(boundary, "BOUNDARY"),
+            None => text.to_owned(),
+        };
+        clean_name(&text)
+    };
+    let fields = response.headers.iter().filter(|(name, _)| name != "Date");
+    let body = latin1(&response.body);
+    let cleaned = clean(&body);
+    Response {
+        status_line: response.status_line.clone(),
+        headers: fields.map(|(name, value)| (name.clone(), clean(value))).collect(),
+        body: if cleaned == body { response.body.clone() } else { cleaned.into_bytes() },
+    }
+}
+
+/// The text with the server's version and the name in brackets made equal for both.
+fn clean_name(text: &str) -> String {
+    let mut cleaned = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("Apache/2.4.") {
+        let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        let after = ["(Debian)", "(Evenkeel)"]
+            .iter()
+            .find_map(|name| after.trim_start().strip_prefix(name))
+            .unwrap_or(after);
+        cleaned.push_str(before);
+        cleaned.push_str("Apache/VERSION");
+        rest = after;
+    }
+    cleaned + rest
+}
+
+/// The oracle's answer with our departures from it put in.
+pub fn depart(oracle: &Answer, changes: &[Change]) -> Answer {
+    let mut ours = oracle.clone();
+    for change in changes {
+        if let Departure::Only(count) = change.what {
+            ours.responses.truncate(count);
+            continue;
+        }
+        let index = change.response.unwrap_or(ours.responses.len()).saturating_sub(1);
+        if index == ours.responses.len() {
+            ours.responses.push(Response::default());
+        }
+        let Some(response) = ours.responses.get_mut(index) else { continue };
+        match &change.what {
+            Departure::Status(text) => response.status_line = format!("HTTP/1.1 {text}"),
+            Departure::Header(name, value) => {
+                response.headers.retain(|(other, _)| other != name);
+                response.headers.push((name.clone(), value.clone()));
+            }
+            Departure::Without(name) => response.headers.retain(|(other, _)| other != name),
+            Departure::Body(body) => response.body.clone_from(body),
+            Departure::Only(_) => {}
+        }
+    }
+    ours
+}
+
+/// The bytes as a reader can take them in.
+pub fn shown(bytes: &[u8]) -> String {
+    let text = latin1(bytes);
+    let short: String = text.chars().take(SHOWN).collect();
+    let more = if short.len() < text.len() { " ..." } else { "" };
+    format!("{short:?}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(headers: &[(&str, &str)], body: &str) -> Answer {
+        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let response = Response {
+            status_line: "HTTP/1.1 200 OK".into(),
+            headers: headers.collect(),
+            body: body.into(),
+        };
+        Answer { responses: vec![response], ..Answer::default() }
+    }
+
+    #[test]
+    fn date_name_and_order_are_no_differences() {
+        let a = answer(
+            &[("Date", "1"), ("Server", "Apache/2.4.71 (Debian)"), ("A", "b")],
+            "<address>Apache/2.4.71 (Debian) Server at a</address>",
+        );
+        let b = answer(
+            &[("A", "b"), ("Server", "Apache/2.4.99 (Evenkeel)"), ("Date", "2")],
+            "<address>Apache/2.4.99 (Evenkeel) Server at a</address>",
+        );
+        assert_eq!(compare(&a, &b, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_altered_part_is_one_difference() {
+        let a = answer(&[("A", "b"), ("C", "d")], "x");
+        assert_eq!(compare(&a, &answer(&[("A", "c"), ("C", "d")], "x"), &[]).len(), 1);
+        assert_eq!(compare(&a, &answer(&[("C", "d")], "x"), &[]).len(), 1);
+        assert_eq!(compare(&a, &answer(&[("C", "d")], "x"), &["a".into()]).len(), 0);
+        assert_eq!(compare(&a, &answer(&[("A", "b"), ("C", "d")], "y"), &[]).len(), 1);
+        assert_eq!(compare(&a, &Answer::default(), &[]).len(), 1);
+    }
+
+    #[test]
+    fn boundaries_are_random() {
+        let range = |boundary: &str| {
+            answer(
+                &[("Content-Type", &format!("multipart/byteranges; boundary={boundary}"))],
+                &format!("\r\n--{boundary}\r\n"),
+            )
+        };
+        assert_eq!(compare(&range("abc"), &range("xyz"), &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn departures_change_the_expectation() {
+        let status = Change { response: None, what: Departure::Status("400 Bad Request".into()) };
+        let header = Change { response: Some(1), what: Departure::Header("A".into(), "z".into()) };
+        let ours = depart(&answer(&[("A", "b")], "x"), &[status, header]);
+        assert_eq!(ours.responses[0].status(), 400);
+        assert_eq!(ours.responses[0].header("A"), Some("z"));
+    }
+}

@@ -1,0 +1,318 @@
+//! A script comes in; its files are laid out, each server is started on the same configuration
+//! and port, one after the other, and every exchange is played to it. What came out is judged.
+
+use crate::answer::Answer;
+use crate::compare::{compare, depart, shown};
+use crate::script::{Exchange, File, Kind as Entry, Script, Step};
+use crate::server::{Kind, Server, free_port};
+use crate::talk::{fill, talk};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Which servers a script is played to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cast {
+    /// The oracle alone: only the script itself is judged.
+    Oracle,
+    /// The oracle first, then the other one, with this text after its configuration.
+    Both(Kind, &'static str),
+}
+
+/// What became of one exchange or other thing that was judged.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Where and what.
+    pub title: String,
+    /// What the oracle answered.
+    pub oracle: Answer,
+    /// The differences; none when all is well.
+    pub differences: Vec<String>,
+    /// Whether the servers were found to differ in the way that the script tells.
+    pub differs: bool,
+}
+
+/// All that one server did with a script.
+struct Run {
+    answers: Vec<Result<Answer, String>>,
+    compared: Vec<Vec<u8>>,
+    ending: Result<(), String>,
+}
+
+/// Modules that every script has, as their identifiers without `_module`.
+const MODULES: [&str; 12] = [
+    "mpm_event",
+    "authz_core",
+    "authz_host",
+    "access_compat",
+    "alias",
+    "dir",
+    "env",
+    "mime",
+    "headers",
+    "setenvif",
+    "reqtimeout",
+    "status",
+];
+
+/// The configuration below every script's own.
+const BASE: &str = "\
+ServerRoot \"@ROOT@\"
+PidFile \"@ROOT@/logs/httpd.pid\"
+Listen 127.0.0.1:@PORT@
+ServerName localhost
+StartServers 1
+ThreadsPerChild 8
+MinSpareThreads 4
+MaxSpareThreads 16
+MaxRequestWorkers 16
+ErrorLog \"@ROOT@/logs/error.log\"
+DocumentRoot \"@ROOT@/htdocs\"
+TypesConfig \"@ROOT@/mime.types\"
+Timeout 10
+KeepAliveTimeout 4
+<Directory />
+AllowOverride None
+</Directory>
+<Directory \"@ROOT@/htdocs\">
+Require all granted
+</Directory>
+";
+
+/// The types of every script's files.
+const TYPES: &str = "text/html html htm\ntext/plain txt\ntext/css css\nimage/png png\n\
+    image/svg+xml svg\napplication/json json\napplication/octet-stream bin\n";
+
+/// Plays the script and judges each exchange, and each file that is compared.
+pub fn play(script: &Script, cast: Cast) -> Result<Vec<Verdict>, String> {
+    let root = tempfile::Builder::new().prefix("wire-").tempdir().map_err(|it| it.to_string())?;
+    let place = root.path();
+    // The servers' children are another user.
+    permit(place, 0o755)?;
+    let port = free_port()?;
+    lay_out(script, place, port)?;
+    let oracle = run(script, Kind::Apache, "", place, port)?;
+    let other = match cast {
+        Cast::Oracle => None,
+        Cast::Both(kind, more) => {
+            restore(script, place, port)?;
+            Some(run(script, kind, more, place, port)?)
+        }
+    };
+    let mut verdicts = Vec::new();
+    for (index, exchange) in script.exchanges.iter().enumerate() {
+        let title = format!("{}:{} {}", script.name, exchange.line, exchange.title);
+        let answer =
+            |run: &Run| run.answers.get(index).cloned().unwrap_or(Err("not played".into()));
+        verdicts.push(judge(
+            title,
+            exchange,
+            &script.ignored,
+            answer(&oracle),
+            other.as_ref().map(answer),
+        ));
+    }
+    verdicts.extend(judge_ends(script, &oracle, other.as_ref()));
+    Ok(verdicts)
+}
+
+fn judge(
+    title: String,
+    exchange: &Exchange,
+    ignored: &[String],
+    oracle: Result<Answer, String>,
+    other: Option<Result<Answer, String>>,
+) -> Verdict {
+    let oracle = match oracle {
+        Ok(oracle) => oracle,
+        Err(reason) => {
+            let differences = vec![format!("oracle: {reason}")];
+            return Verdict { title, oracle: Answer::default(), differences, differs: false };
+        }
+    };
+    let mut differences = doubts(exchange, &oracle);
+    let differs = exchange.differs.is_some();
+    match other {
+        Some(Ok(other)) => {
+            let expected = depart(&oracle, &exchange.ours);
+            differences.extend(compare(&expected, &other, ignored));
+            if differs && compare(&oracle, &other, ignored).is_empty() {
+                differences.push("the servers do not differ, but the script says so".to_owned());
+            }
+        }
+        Some(Err(reason)) => differences.push(reason),
+        None => {}
+    }
+    Verdict { title, oracle, differences, differs }
+}
+
+/// Why the oracle's answer is not what the script was written for.
+fn doubts(exchange: &Exchange, oracle: &Answer) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let mut statuses: Vec<u16> =
+        oracle.responses.iter().map(|response| response.status()).collect();
+    if statuses.is_empty() {
+        statuses.push(0);
+    }
+    if statuses != exchange.statuses {
+        let expected = &exchange.statuses;
+        doubts.push(format!("oracle: the script expects {expected:?}, apache2 says {statuses:?}"));
+    }
+    let text = whole(oracle);
+    for wanted in exchange.contains.iter().filter(|wanted| !text.contains(wanted.as_str())) {
+        doubts.push(format!(
+            "oracle: {wanted:?} is not in apache2's answer: {}",
+            shown(text.as_bytes())
+        ));
+    }
+    if let Some(fault) = &oracle.fault {
+        doubts.push(format!("oracle: {fault}"));
+    }
+    doubts
+}
+
+/// An answer as text, with its bodies unframed.
+pub fn whole(answer: &Answer) -> String {
+    let mut text = String::new();
+    for response in &answer.responses {
+        text.push_str(&format!("{}\n", response.status_line));
+        for (name, value) in &response.headers {
+            text.push_str(&format!("{name}: {value}\n"));
+        }
+        text.push_str(&format!("\n{}\n", String::from_utf8_lossy(&response.body)));
+    }
+    text + &String::from_utf8_lossy(&answer.rest)
+}
+
+fn judge_ends(script: &Script, oracle: &Run, other: Option<&Run>) -> Vec<Verdict> {
+    let verdict = |title: String, differences: Vec<String>| Verdict {
+        title,
+        oracle: Answer::default(),
+        differences,
+        differs: false,
+    };
+    let mut verdicts = Vec::new();
+    for (index, path) in script.compared.iter().enumerate() {
+        let (a, b) = (oracle.compared.get(index), other.and_then(|run| run.compared.get(index)));
+        let mut differences = Vec::new();
+        if a.is_none_or(Vec::is_empty) {
+            differences.push("oracle: the file is empty".to_owned());
+        }
+        if let (Some(a), Some(b)) = (a, b) {
+            differences.extend(compare_lines(a, b));
+        }
+        verdicts.push(verdict(format!("{} {path}", script.name), differences));
+    }
+    for run in std::iter::once(oracle).chain(other) {
+        if let Err(reason) = &run.ending {
+            verdicts.push(verdict(format!("{} ending", script.name), vec![reason.clone()]));
+        }
+    }
+    verdicts
+}
+
+fn compare_lines(oracle: &[u8], other: &[u8]) -> Vec<String> {
+    let (a, b) = (String::from_utf8_lossy(oracle), String::from_utf8_lossy(other));
+    let (a, b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+    let mut differences = Vec::new();
+    for (a, b) in a.iter().zip(&b).filter(|(a, b)| a != b) {
+        differences.push(format!("a line differs:\n  expected {a}\n  came     {b}"));
+    }
+    if a.len() != b.len() {
+        differences.push(format!("{} lines expected, {} came", a.len(), b.len()));
+    }
+    differences
+}
+
+fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Result<Run, String> {
+    write(&root.join("httpd.conf"), configuration(script, more, root, port).as_bytes())?;
+    for log in read_folder(&root.join("logs"))? {
+        let _ = fs::remove_file(log);
+    }
+    let server = Server::start(kind, root, port)?;
+    let answers = script.exchanges.iter().map(|exchange| talk(exchange, port, root)).collect();
+    let ending = server.stop();
+    let read = |path: &String| fs::read(root.join(path)).unwrap_or_default();
+    Ok(Run { answers, compared: script.compared.iter().map(read).collect(), ending })
+}
+
+fn read_folder(path: &Path) -> Result<Vec<std::path::PathBuf>, String> {
+    let entries = fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
+}
+
+/// The whole configuration: modules, base, the script's own, and what is added.
+fn configuration(script: &Script, more: &str, root: &Path, port: u16) -> String {
+    let mut text = String::new();
+    let own = script.modules.iter().map(String::as_str);
+    for name in MODULES.into_iter().chain(own) {
+        text.push_str(&format!(
+            "LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
+        ));
+    }
+    if rustix::process::geteuid().is_root() {
+        text.push_str("User www-data\nGroup www-data\n");
+    }
+    fill(&(text + BASE + &script.config + more + "\n"), port, root)
+}
+
+fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {
+    make_folder(&root.join("htdocs"))?;
+    make_folder(&root.join("logs"))?;
+    write(&root.join("mime.types"), TYPES.as_bytes())?;
+    for file in &script.files {
+        put(file, root, port)?;
+    }
+    Ok(())
+}
+
+/// Puts back the files that a step has changed. The others are left alone: a new file would have
+/// another inode, which a validator may show.
+fn restore(script: &Script, root: &Path, port: u16) -> Result<(), String> {
+    for step in script.exchanges.iter().flat_map(|exchange| &exchange.steps) {
+        let (Step::Write(path, _) | Step::Remove(path)) = step else { continue };
+        let _ = fs::remove_file(root.join(path));
+        if let Some(file) = script.files.iter().find(|file| file.path == *path) {
+            put(file, root, port)?;
+        }
+    }
+    Ok(())
+}
+
+fn put(file: &File, root: &Path, port: u16) -> Result<(), String> {
+    let path = root.join(&file.path);
+    make_folder(path.parent().unwrap_or(root))?;
+    match &file.kind {
+        Entry::Folder => make_folder(&path)?,
+        Entry::Link(target) => {
+            let target = fill(target, port, root);
+            symlink(target, &path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Entry::Contents(text) => {
+            write(&path, fill(text, port, root).as_bytes())?;
+            let time = UNIX_EPOCH + Duration::from_secs(file.mtime_seconds);
+            let opened = fs::File::options().write(true).open(&path);
+            opened
+                .and_then(|opened| opened.set_modified(time))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+    }
+    match file.mode {
+        Some(mode) => permit(&path, mode),
+        None => Ok(()),
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn permit(path: &Path, mode: u32) -> Result<(), String> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,407 @@
+//! The text of a wire script comes in; its configuration, files and exchanges come out. The
+//! language is this, one statement a line, `#` at the start of a line is a comment:
+//!
+//! ```text
+//! what SENTENCE                what the script shows
+//! modules NAME...              modules to load beyond those of every script
+//! ignore HEADER                a header that is not compared
+//! compare PATH                 a file that must be equal when both servers have stopped
+//! config                       the lines below, indented by four, follow the base configuration
+//! file PATH [mtime=SECONDS] [mode=OCTAL] [bytes=N]
+//!                              a file; its contents are the lines below, indented by four, or
+//!                              N bytes of digits
+//! link PATH TARGET             a symbolic link
+//! folder PATH                  an empty folder
+//! exchange TITLE               one connection, with these steps, indented by two:
+//!   get TARGET                 a request for HTTP/1.1 with `Host: localhost`
+//!   head TARGET, ask METHOD TARGET
+//!   + NAME: VALUE              one more header (a Host replaces the first)
+//!   body TEXT                  its body, with a Content-Length unless a framing header is there
+//!   > TEXT                     raw bytes and CRLF
+//!   >- TEXT                    raw bytes alone
+//!   read                       wait for one response before the next step
+//!   send                       send what was said so far in a segment of its own
+//!   close                      end the sending direction
+//!   write PATH TEXT            replace a file
+//!   remove PATH
+//!   responses N                how many to wait for, when it is not one for each request line
+//!   = STATUS...                what the oracle answers, 000 for no answer
+//!   ~ TEXT                     the oracle's answer has this in it
+//!   differs REASON             the oracle is wrong, or we differ by design; then:
+//!   ours [#N] status CODE REASON
+//!   ours [#N] header NAME: VALUE
+//!   ours [#N] without NAME
+//!   ours [#N] body TEXT
+//!   ours only N                we send no more than N responses
+//! ```
+//!
+//! `@ROOT@` and `@PORT@` stand for the scratch folder and the port. TEXT knows
+//! `\r \n \t \0 \\ \xHH` and `@{N*TEXT}` for TEXT N times. Paths are relative to the scratch
+//! folder; `htdocs` is the document root and `logs` exists.
+
+/// One wire script.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// The file's name without folder and ending.
+    pub name: String,
+    /// What the script shows, in a sentence.
+    pub what: String,
+    /// Modules beyond those of every script, as in `alias` for alias_module.
+    pub modules: Vec<String>,
+    /// Names of headers that are not compared.
+    pub ignored: Vec<String>,
+    /// Paths of files that must be equal in the end.
+    pub compared: Vec<String>,
+    /// Text that follows the base configuration.
+    pub config: String,
+    /// What is laid out below the scratch folder before a server starts.
+    pub files: Vec<File>,
+    /// What is said to each server, in order.
+    pub exchanges: Vec<Exchange>,
+}
+
+/// One entry below the scratch folder.
+#[derive(Debug, PartialEq, Eq)]
+pub struct File {
+    /// Where, relative to the scratch folder.
+    pub path: String,
+    /// What.
+    pub kind: Kind,
+    /// Modification time in seconds since 1970, for contents only.
+    pub mtime_seconds: u64,
+    /// Permission bits, where they are not the usual ones.
+    pub mode: Option<u32>,
+}
+
+/// What an entry is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file with these bytes, in which placeholders are still to be replaced.
+    Contents(String),
+    /// A symbolic link to this target.
+    Link(String),
+    /// An empty folder.
+    Folder,
+}
+
+/// One connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// What it shows.
+    pub title: String,
+    /// The line in the script.
+    pub line: usize,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+    /// How many responses are waited for, if that was said.
+    pub responses: Option<usize>,
+    /// The statuses that the oracle gives.
+    pub statuses: Vec<u16>,
+    /// Texts that the oracle's answer contains.
+    pub contains: Vec<String>,
+    /// Why the two servers differ, if they may.
+    pub differs: Option<String>,
+    /// What our answer has in place of the oracle's.
+    pub ours: Vec<Change>,
+}
+
+/// One thing done on a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A whole request, built from its parts.
+    Request(Request),
+    /// Bytes as they are.
+    Raw(Vec<u8>),
+    /// Wait for one response.
+    Read,
+    /// Send what was said so far in a segment of its own.
+    Send,
+    /// End the sending direction.
+    Close,
+    /// Replace a file's contents.
+    Write(String, Vec<u8>),
+    /// Remove a file.
+    Remove(String),
+}
+
+/// A request in its parts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// The target as it is sent.
+    pub target: String,
+    /// The header lines as they are sent, without their ends.
+    pub headers: Vec<String>,
+    /// The body.
+    pub body: Option<Vec<u8>>,
+}
+
+/// One departure of our answer from the oracle's.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which response, from 1; the last when not said.
+    pub response: Option<usize>,
+    /// What is different there.
+    pub what: Departure,
+}
+
+/// What is different in our answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// Code and reason.
+    Status(String),
+    /// One header, in place of all of that name.
+    Header(String, String),
+    /// A header that we do not send.
+    Without(String),
+    /// The body.
+    Body(Vec<u8>),
+    /// The number of responses.
+    Only(usize),
+}
+
+/// The time of every file whose time is not given: 1 January 2020, 00:00:00 GMT.
+const USUAL_TIME_SECONDS: u64 = 1_577_836_800;
+
+/// Reads a script; the error names the line.
+pub fn parse(name: &str, text: &str) -> Result<Script, String> {
+    let mut script = Script { name: name.to_owned(), ..Script::default() };
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        let number = index + 1;
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut block = String::new();
+        let takes_block = line == "config" || line.starts_with("file ");
+        while takes_block && let Some((_, text)) = lines.peek() {
+            let Some(inner) = text.strip_prefix("    ").or(text.is_empty().then_some("")) else {
+                break;
+            };
+            block.push_str(inner);
+            block.push('\n');
+            lines.next();
+        }
+        // Empty lines between a block and the next statement are the reader's, not the block's.
+        let block = block.trim_end_matches('\n').to_owned() + "\n";
+        let done = match line.strip_prefix("  ") {
+            Some(step) => match script.exchanges.last_mut() {
+                Some(exchange) => parse_step(exchange, step),
+                None => Err("a step outside an exchange".to_owned()),
+            },
+            None => parse_statement(&mut script, line, block, number),
+        };
+        done.map_err(|reason| format!("{name}.wire:{number}: {reason}: {line}"))?;
+    }
+    match script.exchanges.iter().find(|exchange| exchange.statuses.is_empty()) {
+        Some(exchange) => Err(format!("{name}.wire:{}: no status is expected", exchange.line)),
+        None => Ok(script),
+    }
+}
+
+fn parse_statement(
+    script: &mut Script,
+    line: &str,
+    block: String,
+    number: usize,
+) -> Result<(), String> {
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match verb {
+        "what" => script.what = rest.to_owned(),
+        "modules" => script.modules.extend(rest.split_whitespace().map(str::to_owned)),
+        "ignore" => script.ignored.push(rest.to_owned()),
+        "compare" => script.compared.push(rest.to_owned()),
+        "config" => script.config.push_str(&block),
+        "file" => script.files.push(parse_file(rest, block)?),
+        "folder" => script.files.push(entry(rest, Kind::Folder)),
+        "link" => {
+            let (path, target) = rest.split_once(' ').ok_or("a link needs a target")?;
+            script.files.push(entry(path, Kind::Link(target.to_owned())));
+        }
+        "exchange" => script.exchanges.push(Exchange {
+            title: rest.to_owned(),
+            line: number,
+            ..Exchange::default()
+        }),
+        _ => return Err("unknown statement".to_owned()),
+    }
+    Ok(())
+}
+
+fn entry(path: &str, kind: Kind) -> File {
+    File { path: path.to_owned(), kind, mtime_seconds: USUAL_TIME_SECONDS, mode: None }
+}
+
+fn parse_file(rest: &str, block: String) -> Result<File, String> {
+    let mut words = rest.split_whitespace();
+    let mut file = entry(words.next().ok_or("a file needs a path")?, Kind::Folder);
+    let mut contents = if block == "\n" { String::new() } else { block };
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or("an option is NAME=VALUE")?;
+        let bad = |_| format!("bad number in {word}");
+        match key {
+            "mtime" => file.mtime_seconds = value.parse().map_err(bad)?,
+            "mode" => file.mode = Some(u32::from_str_radix(value, 8).map_err(bad)?),
+            "bytes" => {
+                contents = "0123456789".chars().cycle().take(value.parse().map_err(bad)?).collect()
+            }
+            _ => return Err(format!("unknown option {key}")),
+        }
+    }
+    file.kind = Kind::Contents(contents);
+    Ok(file)
+}
+
+fn parse_step(exchange: &mut Exchange, line: &str) -> Result<(), String> {
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match verb {
+        "get" => request(exchange, "GET", rest),
+        "head" => request(exchange, "HEAD", rest),
+        "ask" => {
+            let (method, target) =
+                rest.split_once(' ').ok_or("a method and a target are needed")?;
+            request(exchange, method, target);
+        }
+        "+" => last_request(exchange)?
+            .headers
+            .push(String::from_utf8_lossy(&unescape(rest)?).into_owned()),
+        "body" => last_request(exchange)?.body = Some(unescape(rest)?),
+        ">" => exchange.steps.push(Step::Raw([unescape(rest)?, b"\r\n".to_vec()].concat())),
+        ">-" => exchange.steps.push(Step::Raw(unescape(rest)?)),
+        "read" => exchange.steps.push(Step::Read),
+        "send" => exchange.steps.push(Step::Send),
+        "close" => exchange.steps.push(Step::Close),
+        "write" => {
+            let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
+            exchange.steps.push(Step::Write(path.to_owned(), unescape(text)?));
+        }
+        "remove" => exchange.steps.push(Step::Remove(rest.to_owned())),
+        "responses" => exchange.responses = Some(rest.parse().map_err(|_| "a number is needed")?),
+        "=" => {
+            let codes = rest.split_whitespace().map(str::parse);
+            exchange.statuses =
+                codes.collect::<Result<_, _>>().map_err(|_| "statuses are numbers")?;
+        }
+        "~" => exchange.contains.push(rest.to_owned()),
+        "differs" => exchange.differs = Some(rest.to_owned()),
+        "ours" => exchange.ours.push(parse_change(rest)?),
+        _ => return Err("unknown step".to_owned()),
+    }
+    Ok(())
+}
+
+fn request(exchange: &mut Exchange, method: &str, target: &str) {
+    exchange.steps.push(Step::Request(Request {
+        method: method.to_owned(),
+        target: target.to_owned(),
+        ..Request::default()
+    }));
+}
+
+fn last_request(exchange: &mut Exchange) -> Result<&mut Request, String> {
+    match exchange.steps.last_mut() {
+        Some(Step::Request(request)) => Ok(request),
+        _ => Err("there is no request to add this to".to_owned()),
+    }
+}
+
+fn parse_change(rest: &str) -> Result<Change, String> {
+    let (response, rest) = match rest.strip_prefix('#').and_then(|rest| rest.split_once(' ')) {
+        Some((number, rest)) => (Some(number.parse().map_err(|_| "a number follows #")?), rest),
+        None => (None, rest),
+    };
+    let (verb, rest) = rest.split_once(' ').ok_or("what is ours?")?;
+    let what = match verb {
+        "status" => Departure::Status(rest.to_owned()),
+        "header" => {
+            let (name, value) = rest.split_once(": ").ok_or("a header is NAME: VALUE")?;
+            Departure::Header(name.to_owned(), value.to_owned())
+        }
+        "without" => Departure::Without(rest.to_owned()),
+        "body" => Departure::Body(unescape(rest)?),
+        "only" => Departure::Only(rest.parse().map_err(|_| "a number is needed")?),
+        _ => return Err("unknown departure".to_owned()),
+    };
+    Ok(Change { response, what })
+}
+
+/// The bytes that an escaped text stands for; `@{N*TEXT}` is TEXT N times.
+pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        if let Some(inner) = rest.strip_prefix("@{") {
+            let (inner, after) = inner.split_once('}').ok_or("@{ without }")?;
+            let (count, piece) = inner.split_once('*').ok_or("@{N*TEXT} is the form")?;
+            let count = count.parse().map_err(|_| "bad number after @{")?;
+            bytes.extend(unescape(piece)?.repeat(count));
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('\\') {
+            let mark = after.chars().next().ok_or("a backslash at the end")?;
+            let simple = match mark {
+                'r' => Some(b'\r'),
+                'n' => Some(b'\n'),
+                't' => Some(b'\t'),
+                '0' => Some(0),
+                '\\' => Some(b'\\'),
+                _ => None,
+            };
+            let hex = || after.get(1..3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            let (byte, length) = match simple {
+                Some(byte) => (byte, 1),
+                None if mark == 'x' => (hex().ok_or("two digits follow \\x")?, 3),
+                None => return Err(format!("unknown escape \\{mark}")),
+            };
+            bytes.push(byte);
+            rest = after.get(length..).unwrap_or_default();
+        } else {
+            let mut buffer = [0; 4];
+            bytes.extend_from_slice(first.encode_utf8(&mut buffer).as_bytes());
+            rest = rest.get(first.len_utf8()..).unwrap_or_default();
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_is_read_whole() {
+        let text = "# About.\nwhat It serves.\nmodules actions\n\
+            config\n    Alias /a /b\n\n    X y\n\n\
+            file htdocs/a.txt mtime=5 mode=600\n    one\n\nexchange first\n  get /a.txt\n\
+            \x20 + Range: bytes=0-1\n  = 206\n  differs why\n  ours #1 status 200 OK\n";
+        let script = parse("a00", text).unwrap();
+        assert_eq!(script.what, "It serves.");
+        assert_eq!(script.config, "Alias /a /b\n\nX y\n");
+        assert_eq!(script.files[0].kind, Kind::Contents("one\n".into()));
+        assert_eq!((script.files[0].mtime_seconds, script.files[0].mode), (5, Some(0o600)));
+        let exchange = &script.exchanges[0];
+        assert_eq!(exchange.statuses, [206]);
+        assert_eq!(
+            exchange.ours,
+            [Change { response: Some(1), what: Departure::Status("200 OK".into()) }]
+        );
+        let Step::Request(request) = &exchange.steps[0] else { panic!("a request") };
+        assert_eq!(request.headers, ["Range: bytes=0-1"]);
+    }
+
+    #[test]
+    fn faults_name_their_line() {
+        let fault = parse("a", "what x\nbogus\n").unwrap_err();
+        assert!(fault.starts_with("a.wire:2: unknown statement"));
+        assert!(parse("a", "exchange x\n  get /\n").unwrap_err().contains("no status is expected"));
+        assert!(parse("a", "  get /\n").unwrap_err().contains("outside an exchange"));
+        assert!(parse("a", "exchange x\n  + A: b\n").unwrap_err().contains("no request"));
+    }
+
+    #[test]
+    fn texts_are_unescaped() {
+        assert_eq!(unescape(r"a\r\n\x00\\@{3*b}é").unwrap(), b"a\r\n\0\\bbb\xc3\xa9");
+        assert!(unescape(r"\q").is_err());
+        assert!(unescape("@{3}").is_err());
+    }
+}

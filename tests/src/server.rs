@@ -1,0 +1,159 @@
+//! A kind of server, a scratch folder and a configuration come in; a running server comes out,
+//! which is stopped when it is let go. Servers run in the foreground, without the caller's
+//! environment.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to answer its first connection, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to wait between two looks at a server that starts or ends.
+const GLANCE: Duration = Duration::from_millis(4);
+
+/// Which program serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Debian's apache2, the oracle.
+    Apache,
+    /// The binary of this workspace, under the name `httpd`.
+    Evenkeel,
+}
+
+/// A server in the foreground.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+}
+
+/// The program to run for this kind, as a path that exists.
+pub fn program(kind: Kind, root: &Path) -> Result<PathBuf, String> {
+    let found = match kind {
+        Kind::Apache => PathBuf::from("/usr/sbin/apache2"),
+        Kind::Evenkeel => {
+            let named = root.join("httpd");
+            if !named.exists() {
+                let binary = evenkeel();
+                std::os::unix::fs::symlink(&binary, &named)
+                    .map_err(|error| format!("{}: {error}", named.display()))?;
+            }
+            named
+        }
+    };
+    match found.exists() {
+        true => Ok(found),
+        false => Err(format!("{}: there is no such program; build or install it", found.display())),
+    }
+}
+
+/// The built binary: what the variable EVENKEEL names, else the one beside the tests.
+fn evenkeel() -> PathBuf {
+    if let Some(named) = std::env::var_os("EVENKEEL") {
+        return PathBuf::from(named);
+    }
+    let test = std::env::current_exe().unwrap_or_default();
+    let folder = test.parent().and_then(Path::parent).unwrap_or(Path::new("target/debug"));
+    folder.join("evenkeel")
+}
+
+/// A command that runs `program` as both kinds of servers are run: no environment but a plain one.
+pub fn command(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("LANG", "C")
+        .env("TZ", "UTC")
+        .stdin(Stdio::null());
+    command
+}
+
+impl Server {
+    /// Starts a server and waits until it takes connections on `port`.
+    pub fn start(kind: Kind, root: &Path, port: u16) -> Result<Server, String> {
+        let program = program(kind, root)?;
+        let configuration = root.join("httpd.conf");
+        let configuration = configuration.to_string_lossy();
+        let said = root.join("logs/said.txt");
+        let out = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
+        let err = out.try_clone().map_err(|error| error.to_string())?;
+        let child = command(&program, &["-f", &configuration, "-DFOREGROUND"])
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut server = Server { child };
+        let started = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(format!("{kind:?} did not start: {status}\n{}", said_in(root)));
+            }
+            if started.elapsed() > PATIENCE {
+                return Err(format!("{kind:?} takes no connections\n{}", said_in(root)));
+            }
+            std::thread::sleep(GLANCE);
+        }
+        Ok(server)
+    }
+
+    /// Ends the server and waits for it; an error when it had to be killed or ended badly.
+    pub fn stop(mut self) -> Result<(), String> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(format!("the server ended by itself: {status}"));
+        }
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < PATIENCE {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("the server ended with {status}")),
+                _ => std::thread::sleep(GLANCE),
+            }
+        }
+        Err("the server did not end when it was told to".to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The end of what the server said on its standard output, and in its error log.
+fn said_in(root: &Path) -> String {
+    let read = |path: &str| std::fs::read(root.join(path)).unwrap_or_default();
+    let bytes = [read("logs/said.txt"), read("logs/error.log")].concat();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(12)..).unwrap_or_default().join("\n")
+}
+
+/// A port of the loopback address on which nothing listens, below those that the kernel gives
+/// out by itself, so that it stays free between two servers.
+pub fn free_port() -> Result<u16, String> {
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Two runners at once begin at different places.
+    let own = u16::try_from(u64::from(std::process::id()) * 131 % u64::from(COUNT)).unwrap_or(0);
+    for _ in 0..COUNT {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + (own + step) % COUNT;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err("no port is free".to_owned())
+}
