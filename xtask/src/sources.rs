@@ -12,8 +12,7 @@ const EMPTY_NAMES: [&str; 8] =
     ["util", "utils", "common", "helper", "helpers", "manager", "misc", "shared"];
 /// Folders that exist on a developer's machine only. Written in two parts, so that this file
 /// passes its own check.
-const MACHINE_PATHS: [&str; 3] =
-    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 /// The ways in which unsafe code can begin.
 const UNSAFE_FORMS: [&str; 5] = [
     concat!("unsafe", " {"),
@@ -81,13 +80,22 @@ fn opening(text: &str) -> String {
 
 fn check_lines(path: &str, text: &str, faults: &mut Vec<String>) {
     let lines: Vec<&str> = text.lines().collect();
+    let mut table_ends = None;
     for (index, line) in lines.iter().enumerate() {
         let number = index + 1;
         let width = line.chars().count();
-        if width > MOST_COLUMNS {
+        // A table that rustfmt was told to leave alone has one row a line, as wide as it is.
+        let indent = line.len() - line.trim_start().len();
+        if line.trim() == "#[rustfmt::skip]" {
+            table_ends = Some(indent);
+        } else if table_ends == Some(indent) && matches!(line.trim(), "];" | "}" | "};" | ")") {
+            table_ends = None;
+        }
+        if width > MOST_COLUMNS && table_ends.is_none() {
             faults.push(format!("{path}:{number}: {width} columns, {MOST_COLUMNS} at most"));
         }
-        let code = line.split("//").next().unwrap_or_default();
+        let code = code_of(line);
+        let code = code.as_str();
         if let Some(name) = empty_module(code) {
             faults.push(format!("{path}:{number}: module `{name}` does not say what it is for"));
         }
@@ -104,6 +112,12 @@ fn check_lines(path: &str, text: &str, faults: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// The line without its comment and without what stands in quotes.
+fn code_of(line: &str) -> String {
+    let code = line.split("//").next().unwrap_or_default();
+    code.replace("\\\"", "").split('"').step_by(2).collect()
 }
 
 /// The name of the module that this line declares, if the name is an empty one.
@@ -144,12 +158,22 @@ mod tests {
     }
 
     #[test]
+    fn tables_may_be_wide() {
+        let row = "x".repeat(120);
+        let table = format!("//! A.\n#[rustfmt::skip]\nconst A: &[B] = &[\n    {row}\n];\n");
+        assert!(faults_of("a.rs", &table).is_empty());
+        assert_eq!(faults_of("a.rs", &format!("{table}    {row}\n")).len(), 1);
+    }
+
+    #[test]
     fn unsafe_code_is_for_sys_and_with_a_reason() {
         let bare = format!("//! A.\nfn a() {{ {} b() }} }}\n", UNSAFE_FORMS[0]);
         let told = format!("//! A.\n// SAFETY: b has no conditions.\n{} b() }}\n", UNSAFE_FORMS[0]);
         assert_eq!(faults_of("crates/mpm/src/a.rs", &told).len(), 1);
         assert_eq!(faults_of("crates/sys/src/a.rs", &bare).len(), 1);
         assert!(faults_of("crates/sys/src/a.rs", &told).is_empty());
+        let quoted = format!("//! A.\nfn a() {{ b(\"{} c }}\") }}\n", UNSAFE_FORMS[0]);
+        assert!(faults_of("crates/mpm/src/a.rs", &quoted).is_empty());
     }
 
     #[test]
