@@ -1,6 +1,6 @@
 //! Any bytes come in as a configuration, which is read and applied as a .htaccess file's and as a
-//! server's directives, with more and more modules. Nothing may panic, hang or grow. It is always
-//! read as .htaccess, with all of the language granted but Include: no text may make this read the
+//! server's directives, with more and more modules. Nothing may panic, hang or grow. A text that
+//! names Include is read as .htaccess alone, where that is refused: no text may make this read the
 //! machine's files.
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -9,34 +9,52 @@
 mod stub;
 
 use evenkeel_config::{
-    Grant, Overrides, Variables, apply, apply_htaccess, print_tree, read_htaccess,
+    Fault, Grant, Main, Notice, Overrides, Start, Variables, apply, apply_htaccess, print_tree,
+    read, read_htaccess,
 };
 
 pub fn run(data: &[u8]) {
-    let words = ["Define", "UnDefine", "LoadFile", "DefaultRuntimeDir", "Error"];
-    let grant = Grant {
-        overrides: Overrides::ALL,
-        directives: words.map(str::to_owned).to_vec(),
-        ..Grant::default()
-    };
-    let environment = [("HOME".to_owned(), "/root".to_owned())];
-    let variables = Variables::new(["Foo".to_owned()], environment);
-    let mut vocabulary = stub::Words::default();
-    for name in ["", "macro_module", "alias_module", "mime_module"] {
-        if !name.is_empty() {
-            vocabulary.modules.load(name, "x", "/x").unwrap();
+    let includes = data.windows(5).any(|part| part.eq_ignore_ascii_case(b"clude"));
+    for modules in [&[] as &[&str], &["macro_module", "alias_module", "mime_module"]] {
+        let mut words = stub::Words::default();
+        for name in modules {
+            words.modules.load(name, "x", "/x").unwrap();
         }
         let mut notices = Vec::new();
-        let read = read_htaccess(data, "fuzz", "/", &grant, &variables, &vocabulary, &mut notices);
-        let result = read.and_then(|nodes| {
-            let mut text = String::new();
-            print_tree(&nodes, &mut text).unwrap();
-            let tables = vocabulary.tables();
-            let _ = apply(&tables, &nodes, &mut stub::Nothing, &mut notices);
-            apply_htaccess(&tables, &nodes, &mut stub::Nothing, &grant, &mut notices)
-        });
-        let shown = result.map_or_else(|fault| fault.to_string(), |()| String::new());
-        let lines = shown.lines().count();
-        assert!(lines <= 2 && notices.iter().all(|notice| notice.to_string().lines().count() <= 1));
+        check(as_htaccess(data, &words, &mut notices), &notices);
+        if !includes {
+            check(as_server(data, &mut words, &mut notices), &notices);
+        }
     }
+}
+
+fn variables() -> Variables {
+    Variables::new(["Foo".to_owned()], [("HOME".to_owned(), "/root".to_owned())])
+}
+
+fn as_htaccess(data: &[u8], words: &stub::Words, notices: &mut Vec<Notice>) -> Result<(), Fault> {
+    let grant = Grant { overrides: Overrides::ALL, ..Grant::default() };
+    let nodes = read_htaccess(data, "fuzz", "/", &grant, &variables(), words, notices)?;
+    apply_htaccess(&words.tables(), &nodes, &mut stub::Nothing, &grant, notices)
+}
+
+fn as_server(data: &[u8], words: &mut stub::Words, notices: &mut Vec<Notice>) -> Result<(), Fault> {
+    let start = Start {
+        server_root: "/".into(),
+        main: Main::Text { name: "fuzz".into(), text: data.to_vec() },
+        before: Vec::new(),
+        after: Vec::new(),
+        variables: variables(),
+    };
+    let tree = read(start, words, notices)?;
+    let mut text = String::new();
+    print_tree(&tree.nodes, &mut text).unwrap();
+    apply(&words.tables(), &tree.nodes, &mut stub::Nothing, notices)
+}
+
+/// What is logged must stay on its lines, whatever the text holds.
+fn check(result: Result<(), Fault>, notices: &[Notice]) {
+    let shown = result.map_or_else(|fault| fault.to_string(), |()| String::new());
+    assert!(shown.lines().count() <= 2);
+    assert!(notices.iter().all(|notice| notice.to_string().lines().count() <= 1));
 }

@@ -275,7 +275,7 @@ impl<T: 'static> Walker<'_, T> {
             let text = format!(
                 "Unknown directive {} perhaps misspelled or defined by a module not included in \
                  the server configuration",
-                node.name
+                node.name.to_ascii_lowercase()
             );
             self.remarks.borrow_mut().push(Notice::warn("core", 2296, text).at(at));
             return Ok(());
@@ -468,7 +468,7 @@ mod tests {
         let grant = Grant { nonfatal_unknown: true, ..Grant::default() };
         let (result, _, notices) = htaccess(&nodes, &grant);
         assert_eq!((result, notices.len()), (Ok(()), 2));
-        assert!(notices[0].to_string().starts_with("AH02296: Unknown directive Foo perhaps"));
+        assert!(notices[0].to_string().starts_with("AH02296: Unknown directive foo perhaps"));
     }
 
     #[test]

@@ -76,7 +76,7 @@ const fn server(
     doc: &'static str,
     keyword: Keyword,
 ) -> Reserved {
-    let (contexts, overrides) = (Contexts::SERVER, Overrides::NONE);
+    let (contexts, overrides) = (Contexts::SERVER.with(Contexts::GLOBAL_ONLY), Overrides::NONE);
     Reserved { name, module, contexts, overrides, shape, doc, keyword }
 }
 
@@ -89,6 +89,11 @@ const fn conf(
 ) -> Reserved {
     let contexts = Contexts::SERVER.with(Contexts::DIRECTORY);
     Reserved { name, module, contexts, overrides: Overrides::NONE, shape, doc, keyword }
+}
+
+const fn define(name: &'static str, shape: Shape, doc: &'static str, keyword: Keyword) -> Reserved {
+    let reserved = conf(name, "core.c", shape, doc, keyword);
+    Reserved { contexts: reserved.contexts.with(Contexts::NOT_IN_HTACCESS), ..reserved }
 }
 
 #[rustfmt::skip]
@@ -111,10 +116,10 @@ const RESERVED: &[Reserved] = &[
     conf("IncludeOptional", "core.c", Shape::One,
         "Name or pattern of the config file(s) to be included; ignored if the file does not exist \
          or the pattern does not match any files", Keyword::IncludeOptional),
-    conf("Define", "core.c", Shape::OneOrTwo,
+    define("Define", Shape::OneOrTwo,
         "Define a variable, optionally to a value.  Same as passing -D to the command line.",
         Keyword::Define),
-    conf("UnDefine", "core.c", Shape::One,
+    define("UnDefine", Shape::One,
         "Undefine the existence of a variable. Undo a Define.", Keyword::UnDefine),
     server("ServerRoot", "core.c", Shape::One,
         "Common directory of server-related files (logs, confs, etc.)", Keyword::ServerRoot),

@@ -5,7 +5,7 @@
 /// The module of Apache httpd that defines `directive` (a section is spelled with its opening
 /// angle bracket, `<Proxy`), as `mod_alias` or `core`. Case does not matter.
 ///
-/// Source: the quick reference of Apache's manual.
+/// Source: the quick reference of Apache's manual, and `apache2 -L` for what it leaves out.
 #[must_use]
 pub fn module_of(directive: &str) -> Option<&'static str> {
     let holds = |names: &&[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(directive));
@@ -48,6 +48,7 @@ const SPECIAL: &[(&str, &str)] = &[
     ("event.c", "mpm_event_module"),
     ("worker.c", "mpm_worker_module"),
     ("prefork.c", "mpm_prefork_module"),
+    ("util_ldap.c", "ldap_module"),
 ];
 
 /// Modules called `mod_NAME.c` and `NAME_module`.
@@ -62,7 +63,7 @@ const MODULES: &[&str] = &[
     "dav_lock", "dbd", "deflate", "dialup", "dir", "dumpio", "echo", "env", "example_hooks",
     "expires", "ext_filter", "file_cache", "filter", "headers", "heartbeat", "heartmonitor",
     "http2", "ident", "imagemap", "include", "info", "isapi", "lbmethod_bybusyness",
-    "lbmethod_byrequests", "lbmethod_bytraffic", "lbmethod_heartbeat", "ldap", "log_config",
+    "lbmethod_byrequests", "lbmethod_bytraffic", "lbmethod_heartbeat", "log_config",
     "log_debug", "log_forensic", "logio", "lua", "macro", "md", "mime", "mime_magic",
     "negotiation", "nw_ssl", "privileges", "proxy", "proxy_ajp", "proxy_balancer",
     "proxy_connect", "proxy_express", "proxy_fcgi", "proxy_fdpass", "proxy_ftp", "proxy_hcheck",
@@ -90,8 +91,8 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
         "KeepAlive", "KeepAliveTimeout", "LimitInternalRecursion", "LimitRequestBody",
         "LimitRequestFields", "LimitRequestFieldSize", "LimitRequestLine", "LimitXMLRequestBody",
         "LogLevel", "MaxKeepAliveRequests", "MaxRangeOverlaps", "MaxRangeReversals", "MaxRanges",
-        "MergeSlashes", "MergeTrailers", "Mutex", "NameVirtualHost", "Options", "Protocol",
-        "Protocols", "ProtocolsHonorOrder", "QualifyRedirectURL", "ReadBufferSize",
+        "MergeSlashes", "MergeTrailers", "Mutex", "NameVirtualHost", "Options", "Port",
+        "Protocol", "Protocols", "ProtocolsHonorOrder", "QualifyRedirectURL", "ReadBufferSize",
         "RegexDefaultOptions", "RegisterHttpMethod", "RLimitCPU", "RLimitMEM", "RLimitNPROC",
         "ScriptInterpreterSource", "SeeRequestTail", "ServerAdmin", "ServerAlias", "ServerName",
         "ServerPath", "ServerRoot", "ServerSignature", "ServerTokens", "SetHandler",
@@ -120,7 +121,7 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
         "AuthBasicUseDigestAlgorithm",
     ]),
     ("mod_auth_digest", &[
-        "AuthDigestAlgorithm", "AuthDigestDomain", "AuthDigestNonceLifetime",
+        "AuthDigestAlgorithm", "AuthDigestDomain", "AuthDigestNcCheck", "AuthDigestNonceLifetime",
         "AuthDigestProvider", "AuthDigestQop", "AuthDigestShmemSize",
     ]),
     ("mod_auth_form", &[
@@ -177,9 +178,9 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
     ]),
     ("mod_autoindex", &[
         "AddAlt", "AddAltByEncoding", "AddAltByType", "AddDescription", "AddIcon",
-        "AddIconByEncoding", "AddIconByType", "DefaultIcon", "HeaderName", "IndexHeadInsert",
-        "IndexIgnore", "IndexIgnoreReset", "IndexOptions", "IndexOrderDefault", "IndexStyleSheet",
-        "ReadmeName",
+        "AddIconByEncoding", "AddIconByType", "DefaultIcon", "FancyIndexing", "HeaderName",
+        "IndexHeadInsert", "IndexIgnore", "IndexIgnoreReset", "IndexOptions", "IndexOrderDefault",
+        "IndexStyleSheet", "ReadmeName",
     ]),
     ("mod_brotli", &[
         "BrotliAlterETag", "BrotliCompressionMaxInputBlock", "BrotliCompressionQuality",
@@ -280,9 +281,9 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
         "H2MaxHeaderBlockLen", "H2MaxSessionStreams", "H2MaxStreamErrors",
         "H2MaxWorkerIdleSeconds", "H2MaxWorkers", "H2MinWorkers", "H2ModernTLSOnly",
         "H2OutputBuffering", "H2Padding", "H2ProxyRequests", "H2Push", "H2PushDiarySize",
-        "H2PushPriority", "H2PushResource", "H2SerializeHeaders", "H2StreamMaxMemSize",
-        "H2StreamTimeout", "H2TLSCoolDownSecs", "H2TLSWarmUpSize", "H2Upgrade", "H2WebSockets",
-        "H2WindowSize",
+        "H2PushPriority", "H2PushResource", "H2SerializeHeaders", "H2SessionExtraFiles",
+        "H2StreamMaxMemSize", "H2StreamTimeout", "H2TLSCoolDownSecs", "H2TLSWarmUpSize",
+        "H2Upgrade", "H2WebSockets", "H2WindowSize",
     ]),
     ("mod_ident", &[
         "IdentityCheck", "IdentityCheckTimeout",
@@ -324,17 +325,20 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
         "LogIOTrackTTFB",
     ]),
     ("mod_lua", &[
-        "LuaAuthzProvider", "LuaCodeCache", "LuaHookAccessChecker", "LuaHookAuthChecker",
-        "LuaHookCheckUserID", "LuaHookFixups", "LuaHookInsertFilter", "LuaHookLog",
-        "LuaHookMapToStorage", "LuaHookPreTranslate", "LuaHookTranslateName",
-        "LuaHookTypeChecker", "LuaInherit", "LuaInputFilter", "LuaMapHandler", "LuaOutputFilter",
-        "LuaPackageCPath", "LuaPackagePath", "LuaQuickHandler", "LuaRoot", "LuaScope",
+        "<LuaHookAccessChecker", "<LuaHookAuthChecker", "<LuaHookCheckUserID", "<LuaHookFixups",
+        "<LuaHookMapToStorage", "<LuaHookPreTranslateName", "<LuaHookTranslateName",
+        "<LuaHookTypeChecker", "<LuaQuickHandler", "LuaAuthzProvider", "LuaCodeCache",
+        "LuaHookAccessChecker", "LuaHookAuthChecker", "LuaHookCheckUserID", "LuaHookFixups",
+        "LuaHookInsertFilter", "LuaHookLog", "LuaHookMapToStorage", "LuaHookPreTranslate",
+        "LuaHookPreTranslateName", "LuaHookTranslateName", "LuaHookTypeChecker", "LuaInherit",
+        "LuaInputFilter", "LuaMapHandler", "LuaOutputFilter", "LuaPackageCPath", "LuaPackagePath",
+        "LuaQuickHandler", "LuaRoot", "LuaScope",
     ]),
     ("mod_macro", &[
         "<Macro", "MacroIgnoreBadNesting", "MacroIgnoreEmptyArgs", "UndefMacro", "Use",
     ]),
     ("mod_md", &[
-        "<MDomainSet", "MDActivationDelay", "MDBaseServer", "MDCACertificateFile",
+        "<MDomain", "<MDomainSet", "MDActivationDelay", "MDBaseServer", "MDCACertificateFile",
         "MDCAChallenges", "MDCertificateAgreement", "MDCertificateAuthority",
         "MDCertificateCheck", "MDCertificateFile", "MDCertificateKeyFile", "MDCertificateMonitor",
         "MDCertificateProtocol", "MDCertificateStatus", "MDChallengeDns01",
@@ -462,21 +466,22 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
         "SSLCADNRequestPath", "SSLCARevocationCheck", "SSLCARevocationFile",
         "SSLCARevocationPath", "SSLCertificateChainFile", "SSLCertificateFile",
         "SSLCertificateKeyFile", "SSLCipherSuite", "SSLCompression", "SSLCryptoDevice",
-        "SSLEngine", "SSLFIPS", "SSLHonorCipherOrder", "SSLInsecureRenegotiation",
-        "SSLOCSPDefaultResponder", "SSLOCSPEnable", "SSLOCSPNoverify", "SSLOCSPOverrideResponder",
-        "SSLOCSPProxyURL", "SSLOCSPResponderCertificateFile", "SSLOCSPResponderTimeout",
-        "SSLOCSPResponseMaxAge", "SSLOCSPResponseTimeSkew", "SSLOCSPUseRequestNonce",
-        "SSLOpenSSLConfCmd", "SSLOptions", "SSLPassPhraseDialog", "SSLProtocol",
-        "SSLProxyCACertificateFile", "SSLProxyCACertificatePath", "SSLProxyCARevocationCheck",
-        "SSLProxyCARevocationFile", "SSLProxyCARevocationPath", "SSLProxyCheckPeerCN",
-        "SSLProxyCheckPeerExpire", "SSLProxyCheckPeerName", "SSLProxyCipherSuite",
-        "SSLProxyEngine", "SSLProxyMachineCertificateChainFile", "SSLProxyMachineCertificateFile",
-        "SSLProxyMachineCertificatePath", "SSLProxyProtocol", "SSLProxyVerify",
-        "SSLProxyVerifyDepth", "SSLRandomSeed", "SSLRenegBufferSize", "SSLRequire",
-        "SSLRequireSSL", "SSLSessionCache", "SSLSessionCacheTimeout", "SSLSessionTicketKeyFile",
-        "SSLSessionTickets", "SSLSRPUnknownUserSeed", "SSLSRPVerifierFile", "SSLStaplingCache",
-        "SSLStaplingErrorCacheTimeout", "SSLStaplingFakeTryLater", "SSLStaplingForceURL",
-        "SSLStaplingResponderTimeout", "SSLStaplingResponseMaxAge", "SSLStaplingResponseTimeSkew",
+        "SSLEngine", "SSLFIPS", "SSLHonorCipherOrder", "SSLInsecureRenegotiation", "SSLLog",
+        "SSLLogLevel", "SSLOCSPDefaultResponder", "SSLOCSPEnable", "SSLOCSPNoverify",
+        "SSLOCSPOverrideResponder", "SSLOCSPProxyURL", "SSLOCSPResponderCertificateFile",
+        "SSLOCSPResponderTimeout", "SSLOCSPResponseMaxAge", "SSLOCSPResponseTimeSkew",
+        "SSLOCSPUseRequestNonce", "SSLOpenSSLConfCmd", "SSLOptions", "SSLPassPhraseDialog",
+        "SSLProtocol", "SSLProxyCACertificateFile", "SSLProxyCACertificatePath",
+        "SSLProxyCARevocationCheck", "SSLProxyCARevocationFile", "SSLProxyCARevocationPath",
+        "SSLProxyCheckPeerCN", "SSLProxyCheckPeerExpire", "SSLProxyCheckPeerName",
+        "SSLProxyCipherSuite", "SSLProxyEngine", "SSLProxyMachineCertificateChainFile",
+        "SSLProxyMachineCertificateFile", "SSLProxyMachineCertificatePath", "SSLProxyProtocol",
+        "SSLProxyVerify", "SSLProxyVerifyDepth", "SSLRandomSeed", "SSLRenegBufferSize",
+        "SSLRequire", "SSLRequireSSL", "SSLSessionCache", "SSLSessionCacheTimeout",
+        "SSLSessionTicketKeyFile", "SSLSessionTickets", "SSLSRPUnknownUserSeed",
+        "SSLSRPVerifierFile", "SSLStaplingCache", "SSLStaplingErrorCacheTimeout",
+        "SSLStaplingFakeTryLater", "SSLStaplingForceURL", "SSLStaplingResponderTimeout",
+        "SSLStaplingResponseMaxAge", "SSLStaplingResponseTimeSkew",
         "SSLStaplingReturnResponderErrors", "SSLStaplingStandardCacheTimeout",
         "SSLStrictSNIVHostCheck", "SSLUserName", "SSLUseStapling", "SSLVerifyClient",
         "SSLVerifyDepth", "SSLVHostSNIPolicy",
@@ -512,11 +517,11 @@ const DIRECTIVES: &[(&str, &[&str])] = &[
     ]),
     ("mpm_common", &[
         "CoreDumpDirectory", "EnableExceptionHook", "GracefulShutdownTimeout", "Listen",
-        "ListenBackLog", "ListenCoresBucketsRatio", "ListenTCPDeferAccept",
-        "MaxConnectionsPerChild", "MaxMemFree", "MaxRequestWorkers", "MaxSpareThreads",
-        "MinSpareThreads", "PidFile", "ReceiveBufferSize", "ScoreBoardFile", "SendBufferSize",
-        "ServerLimit", "StartServers", "StartThreads", "ThreadLimit", "ThreadsPerChild",
-        "ThreadStackSize",
+        "ListenBackLog", "ListenCoresBucketsRatio", "ListenTCPDeferAccept", "MaxClients",
+        "MaxConnectionsPerChild", "MaxMemFree", "MaxRequestsPerChild", "MaxRequestWorkers",
+        "MaxSpareThreads", "MinSpareThreads", "PidFile", "ReceiveBufferSize", "ScoreBoardFile",
+        "SendBufferSize", "ServerLimit", "StartServers", "StartThreads", "ThreadLimit",
+        "ThreadsPerChild", "ThreadStackSize",
     ]),
     ("mpm_netware", &[
         "MaxThreads",

@@ -41,7 +41,7 @@ pub(crate) struct Budget {
 }
 
 /// What a server's configuration may grow to; its line is as long as Apache's.
-const SERVER_BUDGET: Budget = Budget { line: LINE_LIMIT, lines: 10_000_000, growth: 1 << 30 };
+const SERVER_BUDGET: Budget = Budget { line: LINE_LIMIT, lines: 4_000_000, growth: 1 << 30 };
 
 /// What a .htaccess file may grow to: its author need not be trusted.
 const HTACCESS_BUDGET: Budget = Budget { line: 1 << 20, lines: 100_000, growth: 16 << 20 };
@@ -479,7 +479,12 @@ impl<'a> Reader<'a> {
             return Err(Scope::htaccess(Overrides::NONE).refusal(reserved.name).into());
         }
         let mut nodes = Vec::new();
-        for words in shape::split(reserved.shape, reserved.name, reserved.doc, arguments)? {
+        let calls = shape::split(reserved.shape, reserved.name, reserved.doc, arguments)?;
+        if self.grant.is_some() {
+            // Only AllowOverrideList brings a directive this far that has rules against it.
+            Scope::htaccess(Overrides::NONE).check_rules(reserved.name, reserved.contexts)?;
+        }
+        for words in calls {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             nodes.extend(self.execute_words(reserved, &words, arguments, source)?);
         }

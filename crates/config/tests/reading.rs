@@ -143,6 +143,17 @@ fn htaccess_has_conditions_but_no_includes() {
 }
 
 #[test]
+fn a_list_of_directives_does_not_lift_rules_of_place() {
+    let directives = ["Define", "ServerRoot", "Redirect"].map(str::to_owned).to_vec();
+    let grant = Grant { directives, ..Grant::default() };
+    assert_eq!(htaccess("Redirect a b", &grant).0, Ok(()));
+    let text = htaccess("Define a b", &grant).0.unwrap_err();
+    assert_eq!(text, "Define cannot occur within htaccess files");
+    let text = htaccess("ServerRoot /", &grant).0.unwrap_err();
+    assert_eq!(text, "ServerRoot cannot occur within directory context");
+}
+
+#[test]
 fn htaccess_goes_on_where_it_may() {
     let grant =
         Grant { overrides: Overrides::FILE_INFO, nonfatal_override: true, ..Grant::default() };
