@@ -1,1 +1,19 @@
-//! The room `conn`.
+//! One connection from accept to lingering close. Sockets and the site that is served come in;
+//! exchanges go out over the sockets and, once each, to the site's record. What can be answered
+//! at once is answered without a task; what must wait becomes one. It does not choose whose turn
+//! it is: that is the process model's.
+
+mod body;
+mod connection;
+mod link;
+mod output;
+mod reply;
+mod site;
+mod task;
+mod thread;
+mod worker;
+
+pub use connection::{Class, Outcome, Pause, Turn};
+pub use site::{Done, ReadTime, Served, Settings, Site};
+pub use thread::{Addresses, Place};
+pub use worker::Worker;

@@ -1,0 +1,157 @@
+//! A connection between two turns: who it is and how often it was answered, packed into the few
+//! words that it keeps while it rests, and what becomes of it after a turn.
+
+use crate::thread::Addresses;
+use evenkeel_message::Peer;
+use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::socket::Socket;
+use std::future::Future;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+
+/// Why it is a connection's turn.
+#[derive(Clone, Copy, Debug)]
+pub enum Turn {
+    /// It has just been accepted.
+    Accepted {
+        /// The client's address.
+        client: SocketAddr,
+        /// The index of the listening socket.
+        port: usize,
+    },
+    /// Something can be read.
+    Readable {
+        /// Why it rested.
+        class: Class,
+        /// What it kept.
+        memo: Memo,
+        /// The client has ended its side: what is read goes on to the end of the stream.
+        hangup: bool,
+    },
+    /// Its time is over. Something may have come by now.
+    Expired {
+        /// Why it rested.
+        class: Class,
+        /// What it kept.
+        memo: Memo,
+    },
+}
+
+/// What a resting connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The first byte of its first request.
+    Fresh,
+    /// Its next request.
+    KeepAlive,
+    /// The client's end after ours.
+    Closing,
+}
+
+/// What becomes of a connection after its turn.
+pub enum Outcome {
+    /// It has been closed.
+    Closed,
+    /// It rests; all that had come has been read.
+    Rest(Socket, Pause),
+    /// It goes on in a task.
+    Work(Pin<Box<dyn Future<Output = Outcome>>>),
+}
+
+/// How a connection rests.
+#[derive(Clone, Copy, Debug)]
+pub struct Pause {
+    /// What it waits for.
+    pub class: Class,
+    /// For how long at most, in milliseconds.
+    pub timeout_ms: u32,
+    /// What it keeps.
+    pub memo: Memo,
+}
+
+/// A connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    /// The index of the local address.
+    pub(crate) local: u16,
+    /// The server before a request names its host.
+    pub(crate) server: u32,
+    /// How many requests were answered.
+    pub(crate) keepalives: u32,
+    /// How many kibibytes were sent, up to 65535, for the status page.
+    pub(crate) kibibytes: u16,
+    /// When lingering began, in milliseconds of a wrapping clock.
+    pub(crate) closing_ms: u16,
+}
+
+const IS_V4: u64 = 1 << 16;
+
+impl Connection {
+    pub(crate) fn to_memo(self) -> Memo {
+        let ip = match self.peer.client.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let bits = ip.to_bits();
+        let v4 = if self.peer.client.is_ipv4() { IS_V4 } else { 0 };
+        let who = u64::from(self.peer.client.port())
+            | u64::from(self.kibibytes) << 16
+            | u64::from(self.keepalives) << 32;
+        let place = u64::from(self.local)
+            | v4
+            | u64::from(self.server & 0x7FFF) << 17
+            | u64::from(self.closing_ms) << 32
+            | u64::from(self.server >> 15) << 48;
+        [(bits >> 64) as u64, bits as u64, who, place]
+    }
+
+    /// The connection that rested with that memo; none where its local address is not known.
+    pub(crate) fn from_memo(memo: Memo, addresses: &Addresses) -> Option<Self> {
+        let [high, low, who, place] = memo;
+        let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+        let ip = match (place & IS_V4 != 0, ip.to_ipv4_mapped()) {
+            (true, Some(v4)) => IpAddr::V4(v4),
+            _ => IpAddr::V6(ip),
+        };
+        let local = place as u16;
+        let client = SocketAddr::new(ip, who as u16);
+        Some(Self {
+            peer: Peer { client, local: addresses.at(local)? },
+            local,
+            server: (place >> 17 & 0x7FFF) as u32 | ((place >> 48) as u32) << 15,
+            keepalives: (who >> 32) as u32,
+            kibibytes: (who >> 16) as u16,
+            closing_ms: (place >> 32) as u16,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_memo_brings_everything_back() {
+        let addresses = Addresses::new(Arc::default());
+        let local: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        assert_eq!(addresses.index(local), Some(0));
+        let local6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
+        assert_eq!(addresses.index(local6), Some(1));
+        for client in ["203.0.113.9:65535", "[::ffff:203.0.113.9]:1", "[2001:db8::2]:4711"] {
+            for (server, index, local) in [(0, 0, local), (123_456, 1, local6)] {
+                let connection = Connection {
+                    peer: Peer { client: client.parse().unwrap(), local },
+                    local: index,
+                    server,
+                    keepalives: u32::MAX,
+                    kibibytes: 65535,
+                    closing_ms: 54321,
+                };
+                let back = Connection::from_memo(connection.to_memo(), &addresses).unwrap();
+                assert_eq!(format!("{back:?}"), format!("{connection:?}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The socket of a connection while a task serves it, shared by the task and the body of its
+//! request: what has come and was not used, waiting for more, and the credit with which the
+//! request runs. Waiting for the client holds no credit.
+
+use crate::thread::Thread;
+use evenkeel_scoreboard::{Credit, Gate, Waiting};
+use evenkeel_sys::socket::Socket;
+use evenkeel_sys::watch::WatchedSocket;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// A connection's socket in a task.
+pub(crate) struct Link {
+    thread: Rc<Thread>,
+    wire: RefCell<Wire>,
+    /// What has come and was not used yet.
+    pub(crate) inbox: RefCell<Inbox>,
+    /// Whether the last read may have left something behind.
+    pub(crate) more: Cell<bool>,
+    pub(crate) lease: Lease,
+}
+
+enum Wire {
+    /// Nothing had to be waited for yet.
+    Plain(Socket),
+    Watched(WatchedSocket),
+    Gone,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Read,
+    Write,
+}
+
+/// Bytes that came and were not used yet.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Inbox {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), at: 0 }
+    }
+
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// Takes bytes off the front; an empty box keeps no memory.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.at += count;
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        if self.at > 0 {
+            self.bytes.drain(..self.at.min(self.bytes.len()));
+            self.at = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+impl Link {
+    pub(crate) fn new(
+        thread: &Rc<Thread>,
+        socket: Socket,
+        inbox: Inbox,
+        more: bool,
+        credit: Option<Credit>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            wire: RefCell::new(Wire::Plain(socket)),
+            inbox: RefCell::new(inbox),
+            more: Cell::new(more),
+            lease: Lease::new(Arc::clone(&thread.place.gate), credit),
+            thread: Rc::clone(thread),
+        })
+    }
+
+    /// Reads more into the inbox; 0 at the end of the stream.
+    pub(crate) fn poll_fill(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut buffer = self.thread.take_buffer();
+        let read = self.poll_io(context, Side::Read, |socket| socket.receive(&mut buffer));
+        if let Poll::Ready(Ok(count)) = &read {
+            // A short read has left nothing behind, but the end of the stream may stand there.
+            self.more.set(*count == buffer.len() || *count == 0);
+            self.inbox.borrow_mut().append(buffer.get(..*count).unwrap_or_default());
+        }
+        self.thread.give_buffer(buffer);
+        read
+    }
+
+    /// Sends with `send`, which says `WouldBlock` where it must wait.
+    pub(crate) fn poll_send<R>(
+        &self,
+        context: &mut Context<'_>,
+        send: impl FnMut(&Socket) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_io(context, Side::Write, send)
+    }
+
+    /// Does it now on a socket that is not watched yet, and watches it where that would block.
+    fn poll_io<R>(
+        &self,
+        context: &mut Context<'_>,
+        side: Side,
+        mut act: impl FnMut(&Socket) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let mut wire = self.wire.borrow_mut();
+        if let Wire::Plain(socket) = &*wire {
+            match act(socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+        *wire = match std::mem::replace(&mut *wire, Wire::Gone) {
+            Wire::Plain(socket) => match WatchedSocket::new(socket) {
+                Ok(watched) => Wire::Watched(watched),
+                Err((socket, error)) => {
+                    *wire = Wire::Plain(socket);
+                    return Poll::Ready(Err(error));
+                }
+            },
+            wire => wire,
+        };
+        match (&*wire, side) {
+            (Wire::Watched(watched), Side::Read) => watched.poll_read(context, act),
+            (Wire::Watched(watched), Side::Write) => watched.poll_write(context, act),
+            (Wire::Plain(_) | Wire::Gone, _) => {
+                Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
+            }
+        }
+    }
+
+    /// Takes the socket out; whoever else has the link finds it gone.
+    pub(crate) fn take(&self) -> Option<Socket> {
+        match self.wire.replace(Wire::Gone) {
+            Wire::Plain(socket) => Some(socket),
+            Wire::Watched(watched) => Some(watched.into_socket()),
+            Wire::Gone => None,
+        }
+    }
+}
+
+/// The credit of a request, given back while it waits for the client.
+pub(crate) struct Lease {
+    gate: Arc<Gate>,
+    credit: RefCell<Option<Credit>>,
+    waiting: RefCell<Option<Waiting>>,
+}
+
+impl Lease {
+    fn new(gate: Arc<Gate>, credit: Option<Credit>) -> Self {
+        Self { gate, credit: RefCell::new(credit), waiting: RefCell::new(None) }
+    }
+
+    /// Gives the credit back.
+    pub(crate) fn release(&self) {
+        drop(self.credit.take());
+        drop(self.waiting.take());
+    }
+
+    /// Ready once the credit is there (again).
+    pub(crate) fn poll_hold(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.credit.borrow().is_some() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        let wait = waiting.get_or_insert_with(|| self.gate.wait());
+        let credit = ready!(Pin::new(wait).poll(context));
+        *waiting = None;
+        *self.credit.borrow_mut() = Some(credit);
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,150 @@
+//! From a response to the end of its exchange: head and framing are decided, the output is made,
+//! and when it is sent (or was not) the exchange is recorded. Nothing here sends.
+
+use crate::connection::Connection;
+use crate::output::Output;
+use crate::site::{Done, Settings, Site};
+use crate::thread::Thread;
+use evenkeel_message::{
+    BodyLength, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
+};
+use evenkeel_proto::{Ask, Exchange, Head, Next, encode_head, persistence, transfer};
+use evenkeel_scoreboard::{Counter, SlotGuard};
+use evenkeel_sys::clock;
+
+/// An exchange in progress, before its response is known.
+pub(crate) struct Begun {
+    /// When the first byte of the request came, on the monotonic clock in microseconds.
+    pub(crate) started_us: u64,
+    pub(crate) slot: Option<SlotGuard>,
+    pub(crate) life: Exchange,
+}
+
+/// A response on its way out.
+pub(crate) struct Reply {
+    pub(crate) request: Box<Request>,
+    response: Response,
+    pub(crate) output: Output,
+    pub(crate) begun: Begun,
+    first_byte_us: Option<u64>,
+    /// Bytes of the request's body that came.
+    pub(crate) received: u64,
+}
+
+impl Reply {
+    /// Decides on framing and connection, and writes the head. `expecting` tells that the client
+    /// waits for `100 Continue` and has not been told.
+    pub(crate) fn new(
+        thread: &Thread,
+        settings: &Settings,
+        request: Box<Request>,
+        mut response: Response,
+        mut begun: Begun,
+        expecting: bool,
+    ) -> Self {
+        let head = &request.head;
+        let is_head = head.is_head();
+        let transfer = transfer(&response, head.version, is_head);
+        let persistence = persistence(&Ask {
+            head,
+            status: response.status,
+            transfer,
+            close: response.close || thread.retiring.get(),
+            expecting,
+            nokeepalive: request.env.contains("nokeepalive"),
+            keepalives: request.keepalives,
+            settings: settings.keep_alive,
+        });
+        let mut out = thread.take_out();
+        if head.version != Version::Http09 {
+            let date = thread.date(thread.day_us(begun.started_us));
+            encode_head(
+                &mut out,
+                &response,
+                &Head {
+                    date: &date,
+                    server: &settings.server_field,
+                    transfer,
+                    persistence,
+                    proxied: request.notes.contains("proxied"),
+                },
+            );
+        }
+        begun.life.head_written(persistence);
+        let mut body = std::mem::take(&mut response.body);
+        if is_head || response.status.is_bodiless() {
+            body = evenkeel_message::Body::Empty;
+        }
+        let trailers = std::mem::take(&mut response.trailers);
+        let output = Output::new(out, body, transfer, trailers);
+        Self { request, response, output, begun, first_byte_us: None, received: 0 }
+    }
+
+    /// Notes that something has been sent.
+    pub(crate) fn note_sent(&mut self) {
+        if self.first_byte_us.is_none() && self.output.sent > 0 {
+            self.first_byte_us = Some(clock::monotonic_us().saturating_sub(self.begun.started_us));
+        }
+    }
+
+    /// Ends the exchange: records it, counts it on the connection, says what happens to that.
+    /// `aborted` tells that the response is not whole.
+    pub(crate) fn finish<S: Site>(
+        mut self,
+        site: &S,
+        thread: &Thread,
+        connection: &mut Connection,
+        aborted: bool,
+    ) -> (Next, Box<Request>) {
+        let duration_us = clock::monotonic_us().saturating_sub(self.begun.started_us);
+        let Output { sent, body_sent, .. } = self.output;
+        if aborted {
+            self.begun.life.write_failed();
+        } else {
+            self.begun.life.body_written();
+        }
+        let next = self.begun.life.next();
+        let transfer = Transfer {
+            received: self.request.head.wire_bytes as u64 + self.received,
+            sent,
+            body_sent,
+            duration_us,
+            first_byte_us: self.first_byte_us.or((sent > 0).then_some(duration_us)),
+            aborted,
+        };
+        let keep_alive = matches!(next, Next::Reuse | Next::Drain);
+        site.record(&Done {
+            request: &self.request,
+            response: &self.response,
+            transfer: &transfer,
+            keep_alive,
+        });
+        if let Some(slot) = self.begun.slot.take() {
+            slot.finish(body_sent, duration_us);
+        }
+        count(thread, &transfer);
+        connection.keepalives = connection.keepalives.saturating_add(1);
+        let kibibytes = u16::try_from(sent.div_ceil(1024)).unwrap_or(u16::MAX);
+        connection.kibibytes = connection.kibibytes.saturating_add(kibibytes);
+        thread.give_out(self.output.into_buffer());
+        (next, self.request)
+    }
+
+    /// Whether the client asked for the connection's end, or knows of no other way: it will send
+    /// nothing more that would have to be read before closing.
+    pub(crate) fn client_ends(head: &RequestHead) -> bool {
+        let mut tokens = head.fields.tokens(b"Connection");
+        let ends = match head.version {
+            Version::Http11 => tokens.any(|token| eq_ignore_case(token, b"close")),
+            _ => !tokens.any(|token| eq_ignore_case(token, b"keep-alive")),
+        };
+        ends && head.length == BodyLength::None
+    }
+}
+
+fn count(thread: &Thread, transfer: &Transfer) {
+    let line = &thread.place.line;
+    line.add(Counter::Completions, 1);
+    line.add(Counter::Bytes, transfer.body_sent);
+    line.add(Counter::DurationUs, transfer.duration_us);
+}

@@ -1,0 +1,131 @@
+//! What a connection serves, as far as it needs to know: settings, the way from a request to a
+//! response, and the record of what was done. The pipeline and the logs stand behind it.
+
+use evenkeel_message::{Notice, Peer, Request, Response, Status, Transfer};
+use evenkeel_proto::{HttpProtocolOptions, KeepAlive, Limits, Refusal};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+/// The settings of a server that bear on its connections.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// KeepAlive, KeepAliveTimeout, MaxKeepAliveRequests.
+    pub keep_alive: KeepAlive,
+    /// Timeout, in milliseconds: how long a read or write may make no progress.
+    pub timeout_ms: u64,
+    /// RequestReadTimeout header; none where it is off.
+    pub header_time: Option<ReadTime>,
+    /// RequestReadTimeout body; none where it is off.
+    pub body_time: Option<ReadTime>,
+    /// LimitRequestLine, LimitRequestFieldSize, LimitRequestFields.
+    pub limits: Limits,
+    /// HttpProtocolOptions.
+    pub options: HttpProtocolOptions,
+    /// The Server field's value.
+    pub server_field: Box<[u8]>,
+    /// Name and port as the status page shows them.
+    pub name: Box<[u8]>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            keep_alive: KeepAlive { on: true, timeout_ms: 5000, max: 100 },
+            timeout_ms: 60_000,
+            header_time: Some(ReadTime { initial_ms: 20_000, most_ms: Some(40_000), rate: 500 }),
+            body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
+            limits: Limits::default(),
+            options: HttpProtocolOptions::default(),
+            server_field: (*b"Apache").into(),
+            name: Box::default(),
+        }
+    }
+}
+
+/// How long a part of a request may take to come (mod_reqtimeout).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadTime {
+    /// Milliseconds that it may take at first.
+    pub initial_ms: u64,
+    /// Milliseconds that it may take at most, however much comes.
+    pub most_ms: Option<u64>,
+    /// Each so many bytes give a second more; 0 gives none.
+    pub rate: u64,
+}
+
+impl ReadTime {
+    /// How many milliseconds a part may take of which `bytes` have come.
+    #[must_use]
+    pub fn allowed_ms(&self, bytes: u64) -> u64 {
+        let earned = (bytes * 1000).checked_div(self.rate).unwrap_or(0);
+        let allowed = self.initial_ms.saturating_add(earned);
+        self.most_ms.map_or(allowed, |most| allowed.min(most))
+    }
+}
+
+/// What serving a request gives.
+pub enum Served {
+    /// The response, made without waiting.
+    Now(Box<Request>, Response),
+    /// The response will come; the request is in the future's keeping.
+    Later(Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>),
+}
+
+/// An exchange that is over.
+#[derive(Clone, Copy)]
+pub struct Done<'a> {
+    /// The request, with what the phases found out.
+    pub request: &'a Request,
+    /// The response, its body taken out.
+    pub response: &'a Response,
+    /// What moved over the wire.
+    pub transfer: &'a Transfer,
+    /// Whether the connection stays open for another request.
+    pub keep_alive: bool,
+}
+
+/// The site as one serving thread sees it.
+pub trait Site: 'static {
+    /// The server of a connection before a request names its host.
+    fn server_of(&self, local: SocketAddr) -> usize;
+
+    /// The settings of a server.
+    fn settings(&self, server: usize) -> &Settings;
+
+    /// Finds out whom a request is addressed to: its virtual host and its path.
+    ///
+    /// # Errors
+    /// The request is refused for its address.
+    fn address(&self, request: &mut Request) -> Result<(), Refusal>;
+
+    /// Runs the phases.
+    fn serve(&self, request: Box<Request>) -> Served;
+
+    /// Makes the answer to a request that is refused.
+    fn refuse(&self, request: Box<Request>, status: Status) -> Served;
+
+    /// Records an exchange in the access logs.
+    fn record(&self, done: &Done<'_>);
+
+    /// Writes a notice to the error log: of a request, or of the connection before one.
+    fn tell(&self, notice: &Notice, peer: &Peer, request: Option<&Request>);
+
+    /// Comes about once a second, between requests.
+    fn tick(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ReadTime;
+
+    #[test]
+    fn bytes_earn_time_up_to_the_most() {
+        let time = ReadTime { initial_ms: 20_000, most_ms: Some(40_000), rate: 500 };
+        assert_eq!(time.allowed_ms(0), 20_000);
+        assert_eq!(time.allowed_ms(250), 20_500);
+        assert_eq!(time.allowed_ms(1 << 30), 40_000);
+        assert_eq!(ReadTime { rate: 0, ..time }.allowed_ms(5000), 20_000);
+        assert_eq!(ReadTime { most_ms: None, ..time }.allowed_ms(50_000), 120_000);
+    }
+}

@@ -1,0 +1,423 @@
+//! A connection that must wait, as a task: for the rest of a head, for a body, for a handler or
+//! for a client that is slow to read. It goes on, request after request, until nothing more has
+//! come, and gives the connection back to rest.
+
+use crate::body::{Fate, Incoming};
+use crate::connection::{Connection, Outcome};
+use crate::link::{Inbox, Link};
+use crate::output::Progress;
+use crate::reply::{Begun, Reply};
+use crate::site::{Served, Site};
+use crate::worker::{Inner, linger};
+use evenkeel_message::{Level, Notice, Request, Response, Status, Version, eq_ignore_case};
+use evenkeel_proto::{HeadParser, Next, Parsed};
+use evenkeel_scoreboard::Credit;
+use evenkeel_sys::clock;
+use evenkeel_sys::socket::Socket;
+use std::future::{Future, poll_fn};
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The most of an unread body that is read away to keep the connection.
+const MOST_DRAINED: u64 = 16 << 20;
+
+/// A response that a handler has still to make.
+type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
+
+/// Where a task begins.
+pub(crate) enum Begin {
+    /// In a request's head.
+    Head(Reading),
+    /// Before the phases, of a request with a body; with the bytes of its head.
+    Request(Box<Request>, Begun, Box<[u8]>),
+    /// In a handler; with the bytes of the request's head.
+    Pending(Pending, Begun, Box<[u8]>),
+    /// In the response.
+    Reply(Box<Reply>),
+}
+
+/// A head that has partly come.
+pub(crate) struct Reading {
+    pub(crate) request: Box<Request>,
+    pub(crate) parser: HeadParser,
+    pub(crate) started_us: u64,
+}
+
+impl Begin {
+    /// Whether a request is in progress, which holds a credit.
+    pub(crate) fn needs_credit(&self) -> bool {
+        match self {
+            Begin::Head(_) => false,
+            Begin::Request(..) | Begin::Pending(..) => true,
+            Begin::Reply(reply) => reply.output.is_stream(),
+        }
+    }
+}
+
+struct Task<S> {
+    inner: Rc<Inner<S>>,
+    link: Rc<Link>,
+    connection: Connection,
+}
+
+/// Goes on with a connection as a task. `inbox` holds what came behind where the task begins.
+pub(crate) fn go_on<S: Site>(
+    inner: &Rc<Inner<S>>,
+    socket: Socket,
+    connection: Connection,
+    inbox: Inbox,
+    more: bool,
+    begin: Begin,
+    credit: Option<Credit>,
+) -> Outcome {
+    let link = Link::new(&inner.thread, socket, inbox, more, credit);
+    let task = Task { inner: Rc::clone(inner), link, connection };
+    Outcome::Work(Box::pin(task.run(begin)))
+}
+
+impl<S: Site> Task<S> {
+    async fn run(mut self, mut begin: Begin) -> Outcome {
+        loop {
+            let (reply, incoming) = match begin {
+                Begin::Head(reading) => match self.read_head(reading).await {
+                    Ok(next) => {
+                        begin = next;
+                        continue;
+                    }
+                    Err(outcome) => return outcome,
+                },
+                Begin::Request(request, begun, head) => self.request(request, begun, &head).await,
+                Begin::Pending(pending, begun, head) => {
+                    let (request, response) = self.pending(pending, &head).await;
+                    (self.reply(request, response, begun, None), None)
+                }
+                Begin::Reply(reply) => (*reply, None),
+            };
+            begin = match self.send(reply, incoming).await {
+                Ok(next) => next,
+                Err(outcome) => return outcome,
+            };
+        }
+    }
+
+    /// Reads until the head is whole, refused or too late.
+    async fn read_head(&mut self, reading: Reading) -> Result<Begin, Outcome> {
+        let Reading { mut request, mut parser, started_us } = reading;
+        request.time_us = self.inner.thread.day_us(started_us);
+        loop {
+            let settings = self.inner.site.settings(self.connection.server as usize);
+            let parsed = {
+                let inbox = self.link.inbox.borrow();
+                let rest = inbox.rest();
+                parser.parse(&mut request.head, rest, &settings.limits, &settings.options)
+            };
+            match parsed {
+                Ok(Parsed::Complete(used)) => {
+                    return Ok(self.take_request(request, started_us, used));
+                }
+                Ok(Parsed::Partial) => {}
+                Err(refusal) => {
+                    let begun = self.inner.begin(&request, started_us);
+                    let served = self.inner.refuse(request, &refusal);
+                    return Ok(self.served(served, begun, Box::default()));
+                }
+            }
+            let came = self.link.inbox.borrow().rest().len() as u64;
+            let now_us = clock::monotonic_us();
+            let left_ms = settings.header_time.map_or(u64::MAX, |time| {
+                time.allowed_ms(came).saturating_sub(now_us.saturating_sub(started_us) / 1000)
+            });
+            let wait = Duration::from_millis(left_ms.min(settings.timeout_ms));
+            match timeout(wait, poll_fn(|context| self.link.poll_fill(context))).await {
+                Ok(Ok(count)) if count > 0 => {}
+                Ok(_) => match parser.end() {
+                    Some(refusal) => {
+                        let begun = self.inner.begin(&request, started_us);
+                        let served = self.inner.refuse(request, &refusal);
+                        return Ok(self.served(served, begun, Box::default()));
+                    }
+                    None => return Err(self.close(request)),
+                },
+                Err(_) => return self.late(request, parser.has_line(), started_us),
+            }
+        }
+    }
+
+    /// A head that did not come in time: an answer where its line had come, else only a line in
+    /// the log, and not even that on a connection that was answered before (Apache:
+    /// `ap_read_request`).
+    fn late(
+        &mut self,
+        mut request: Box<Request>,
+        has_line: bool,
+        started_us: u64,
+    ) -> Result<Begin, Outcome> {
+        if has_line {
+            let begun = self.inner.begin(&request, started_us);
+            let text = "Request header read timeout";
+            request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
+            let status = Status::REQUEST_TIMEOUT;
+            let served = self.inner.site.refuse(request, status);
+            return Ok(self.served(served, begun, Box::default()));
+        }
+        if self.connection.keepalives == 0 {
+            let duration_us = clock::monotonic_us().saturating_sub(started_us);
+            self.inner.note_timeout(&self.connection, request, duration_us);
+            return Err(Outcome::Closed);
+        }
+        Err(self.close(request))
+    }
+
+    fn close(&mut self, request: Box<Request>) -> Outcome {
+        self.inner.give(request);
+        Outcome::Closed
+    }
+
+    /// Takes a whole head off the inbox.
+    fn take_request(&mut self, mut request: Box<Request>, started_us: u64, used: usize) -> Begin {
+        let head: Box<[u8]> = {
+            let mut inbox = self.link.inbox.borrow_mut();
+            let head = inbox.rest().get(..used).unwrap_or_default().into();
+            inbox.consume(used);
+            head
+        };
+        let addressed = self.inner.site.address(&mut request);
+        let mut begun = self.inner.begin(&request, started_us);
+        begun.life.head_read(request.head.length);
+        match addressed {
+            Ok(()) => Begin::Request(request, begun, head),
+            Err(refusal) => {
+                let served = self.inner.refuse(request, &refusal);
+                self.served(served, begun, head)
+            }
+        }
+    }
+
+    /// Goes on with what was served for a request whose body, if it has one, is not read.
+    fn served(&mut self, served: Served, begun: Begun, head: Box<[u8]>) -> Begin {
+        match served {
+            Served::Now(request, response) => {
+                Begin::Reply(Box::new(self.reply(request, response, begun, None)))
+            }
+            Served::Later(pending) => Begin::Pending(pending, begun, head),
+        }
+    }
+
+    /// Runs the phases on a request, with a credit.
+    async fn request(
+        &mut self,
+        mut request: Box<Request>,
+        begun: Begun,
+        head: &[u8],
+    ) -> (Reply, Option<Rc<Incoming>>) {
+        let settings = self.inner.site.settings(request.server);
+        let expecting = request.head.version >= Version::Http11
+            && request
+                .head
+                .fields
+                .tokens(b"Expect")
+                .any(|token| eq_ignore_case(token, b"100-continue"));
+        let incoming = Incoming::new(&self.link, request.head.length, expecting, settings);
+        request.body = incoming.as_ref().map(Incoming::source);
+        poll_fn(|context| self.link.lease.poll_hold(context)).await;
+        let (request, response) = match self.inner.serve(request, || head, &self.connection) {
+            Served::Now(request, response) => (request, response),
+            Served::Later(pending) => self.pending(pending, head).await,
+        };
+        (self.reply(request, response, begun, incoming.as_deref()), incoming)
+    }
+
+    /// Waits for a handler. A panic in it costs its request a 500.
+    async fn pending(&mut self, mut pending: Pending, head: &[u8]) -> (Box<Request>, Response) {
+        let polled = poll_fn(|context| match guarded(&mut pending, context) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        });
+        let panic = match polled.await {
+            Ok(made) => return made,
+            Err(panic) => panic,
+        };
+        let mut served = self.inner.after_panic(&*panic, head, &self.connection);
+        loop {
+            match served {
+                Served::Now(request, response) => return (request, response),
+                Served::Later(mut page) => {
+                    let page = poll_fn(|context| match guarded(&mut page, context) {
+                        Ok(poll) => poll.map(Some),
+                        Err(_) => Poll::Ready(None),
+                    });
+                    if let Some(made) = page.await {
+                        return made;
+                    }
+                    let request = self.inner.request(&self.connection);
+                    let bare = Response::new(Status::INTERNAL_SERVER_ERROR);
+                    served = Served::Now(request, bare);
+                }
+            }
+        }
+    }
+
+    fn reply(
+        &mut self,
+        mut request: Box<Request>,
+        response: Response,
+        begun: Begun,
+        incoming: Option<&Incoming>,
+    ) -> Reply {
+        if incoming.is_some_and(|body| body.fate() == Fate::Late) {
+            let text = "Request body read timeout";
+            request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
+        }
+        if let Some(refusal) = incoming.and_then(Incoming::take_refusal) {
+            request.notify(refusal.notice);
+        }
+        self.inner.tell(&self.connection, &mut request);
+        let settings = self.inner.site.settings(request.server);
+        let expecting = incoming.is_some_and(Incoming::is_expecting);
+        Reply::new(&self.inner.thread, settings, request, response, begun, expecting)
+    }
+
+    /// Sends a response to its end, then goes on to the next request or the connection's end.
+    async fn send(
+        &mut self,
+        mut reply: Reply,
+        incoming: Option<Rc<Incoming>>,
+    ) -> Result<Begin, Outcome> {
+        let timeout_ms = self.inner.site.settings(reply.request.server).timeout_ms;
+        let sent = self.send_all(&mut reply, Duration::from_millis(timeout_ms)).await;
+        if let Some(body) = &incoming {
+            reply.received = body.received();
+            reply.request.head.trailers = body.take_trailers();
+            match body.fate() {
+                Fate::Open => {}
+                Fate::Read => reply.begun.life.body_read(),
+                Fate::Broken | Fate::Gone | Fate::Late => reply.begun.life.read_failed(),
+            }
+        }
+        let Inner { site, thread, .. } = &*self.inner;
+        let (next, request) = reply.finish(site, thread, &mut self.connection, sent.is_err());
+        self.link.lease.release();
+        let ends = Reply::client_ends(&request.head);
+        self.inner.give(request);
+        match next {
+            Next::Reuse => {}
+            Next::Drain => match incoming {
+                Some(body) if self.drain(&body).await => {}
+                _ => return Err(self.end(false)),
+            },
+            Next::Linger | Next::Wait => return Err(self.end(ends)),
+            Next::Abort => return Err(Outcome::Closed),
+        }
+        self.next().await
+    }
+
+    async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
+        if reply.output.is_stream() {
+            // What is there at once goes out with the head.
+            let first = poll_fn(|context| Poll::Ready(fetch(reply, context))).await;
+            if let Poll::Ready(result) = first {
+                result?;
+            }
+        }
+        loop {
+            let sent = poll_fn(|context| {
+                let sent = self.link.poll_send(context, |socket| reply.output.send(socket));
+                if sent.is_pending() {
+                    // The client is slow: its request is no work for the server any more.
+                    self.link.lease.release();
+                }
+                sent
+            });
+            let progress = match timeout(patience, sent).await {
+                Ok(progress) => progress?,
+                Err(_) => return Err(ErrorKind::TimedOut.into()),
+            };
+            reply.note_sent();
+            if progress == Progress::More {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if !reply.output.is_stream() {
+                return Ok(());
+            }
+            poll_fn(|context| self.link.lease.poll_hold(context)).await;
+            poll_fn(|context| fetch(reply, context)).await?;
+        }
+    }
+
+    /// Reads the rest of a body away; false where that is too much or fails.
+    async fn drain(&self, body: &Incoming) -> bool {
+        while body.received() < MOST_DRAINED {
+            match poll_fn(|context| body.poll_chunk(context, false)).await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => return false,
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// Ends the connection; with lingering, unless the client will send nothing more.
+    fn end(&mut self, client_ends: bool) -> Outcome {
+        let quiet = client_ends && self.link.inbox.borrow().is_empty();
+        match self.link.take() {
+            Some(socket) if !quiet => linger(socket, self.connection),
+            _ => Outcome::Closed,
+        }
+    }
+
+    /// The next request, if something of it has come; else the connection rests.
+    async fn next(&mut self) -> Result<Begin, Outcome> {
+        // Others first: a client that sends ahead must not keep them out.
+        tokio::task::yield_now().await;
+        loop {
+            let mut parser = HeadParser::new();
+            let mut request = self.inner.request(&self.connection);
+            let settings = self.inner.site.settings(self.connection.server as usize);
+            let is_idle = {
+                let inbox = self.link.inbox.borrow();
+                let rest = inbox.rest();
+                // Looked at only for whether a request has begun; an error is found again.
+                let looked =
+                    parser.parse(&mut request.head, rest, &settings.limits, &settings.options);
+                looked == Ok(Parsed::Partial) && !parser.is_started()
+            };
+            if !is_idle {
+                request.head.clear();
+                let started_us = clock::monotonic_us();
+                let parser = HeadParser::new();
+                return Ok(Begin::Head(Reading { request, parser, started_us }));
+            }
+            self.inner.give(request);
+            let idle = self.link.inbox.borrow().rest().len();
+            self.link.inbox.borrow_mut().consume(idle);
+            if !self.link.more.get() {
+                let socket = self.link.take().ok_or(Outcome::Closed)?;
+                return Err(self.inner.rest(socket, &self.connection));
+            }
+            match poll_fn(|context| Poll::Ready(self.link.poll_fill(context))).await {
+                Poll::Ready(Ok(count)) if count > 0 => {}
+                Poll::Ready(_) => return Err(Outcome::Closed),
+                Poll::Pending => self.link.more.set(false),
+            }
+        }
+    }
+}
+
+/// Fetches more of a stream; a panic in it breaks the response off.
+fn fetch(reply: &mut Reply, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    catch_unwind(AssertUnwindSafe(|| reply.output.poll_fetch(context)))
+        .unwrap_or_else(|_| Poll::Ready(Err(ErrorKind::Other.into())))
+}
+
+fn guarded(
+    pending: &mut Pending,
+    context: &mut Context<'_>,
+) -> std::thread::Result<Poll<(Box<Request>, Response)>> {
+    catch_unwind(AssertUnwindSafe(|| pending.as_mut().poll(context)))
+}

@@ -1,0 +1,147 @@
+//! What all connections of a serving thread have in common: buffers, clocks, the gate and the
+//! slots of the status page. It belongs to the thread, so that a resting connection owns none
+//! of it.
+
+use evenkeel_proto::http_date;
+use evenkeel_scoreboard::{ChildLine, Gate, Slots};
+use evenkeel_sys::clock;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that are read at once. A head that is longer is collected in a task.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// Where a worker serves.
+#[derive(Clone)]
+pub struct Place {
+    /// The child's credits.
+    pub gate: Arc<Gate>,
+    /// The child's slots on the status page; none shows nothing.
+    pub slots: Option<Slots>,
+    /// The child's counters.
+    pub line: ChildLine,
+    /// The addresses of the listening sockets, by index.
+    pub ports: Arc<[SocketAddr]>,
+    /// The local addresses that connections came in on, shared by the child's threads.
+    pub addresses: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+/// A thread's own things.
+pub(crate) struct Thread {
+    pub(crate) place: Place,
+    pub(crate) addresses: Addresses,
+    /// Connections are closed with their next response.
+    pub(crate) retiring: Cell<bool>,
+    buffer: Cell<Option<Box<[u8]>>>,
+    out: Cell<Vec<u8>>,
+    date: Cell<(u64, [u8; 29])>,
+    /// Time since 1970 less the monotonic clock, in microseconds.
+    epoch_us: Cell<u64>,
+}
+
+impl Thread {
+    pub(crate) fn new(place: Place) -> Self {
+        let thread = Self {
+            addresses: Addresses::new(Arc::clone(&place.addresses)),
+            place,
+            retiring: Cell::new(false),
+            buffer: Cell::new(None),
+            out: Cell::new(Vec::new()),
+            date: Cell::new((u64::MAX, [0; 29])),
+            epoch_us: Cell::new(0),
+        };
+        thread.set_clock();
+        thread
+    }
+
+    /// The receive buffer, for as long as nothing is awaited; to be given back.
+    pub(crate) fn take_buffer(&self) -> Box<[u8]> {
+        self.buffer.take().unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice())
+    }
+
+    pub(crate) fn give_buffer(&self, buffer: Box<[u8]>) {
+        self.buffer.set(Some(buffer));
+    }
+
+    /// An empty buffer for a response's head; to be given back.
+    pub(crate) fn take_out(&self) -> Vec<u8> {
+        self.out.take()
+    }
+
+    pub(crate) fn give_out(&self, mut out: Vec<u8>) {
+        // One that an odd response made large is not kept.
+        if out.capacity() <= BUFFER_BYTES {
+            out.clear();
+            self.out.set(out);
+        }
+    }
+
+    /// Reads the clock of the day anew, about once a second: between, it goes with the monotonic
+    /// one.
+    pub(crate) fn set_clock(&self) {
+        self.epoch_us.set(clock::realtime_us().wrapping_sub(clock::monotonic_us()));
+    }
+
+    /// Microseconds since 1970 for a time of the monotonic clock.
+    pub(crate) fn day_us(&self, monotonic_us: u64) -> u64 {
+        monotonic_us.wrapping_add(self.epoch_us.get())
+    }
+
+    /// The Date field's value for a time in microseconds since 1970.
+    pub(crate) fn date(&self, day_us: u64) -> [u8; 29] {
+        let seconds = day_us / 1_000_000;
+        let (known, text) = self.date.get();
+        if known == seconds {
+            return text;
+        }
+        let text = http_date(i64::try_from(seconds).unwrap_or(i64::MAX));
+        self.date.set((seconds, text));
+        text
+    }
+}
+
+/// The local addresses of connections by index: one list for the child, a copy for each thread.
+pub struct Addresses {
+    shared: Arc<Mutex<Vec<SocketAddr>>>,
+    known: RefCell<Vec<SocketAddr>>,
+}
+
+impl Addresses {
+    /// A thread's view of the child's list.
+    #[must_use]
+    pub fn new(shared: Arc<Mutex<Vec<SocketAddr>>>) -> Self {
+        Self { shared, known: RefCell::new(Vec::new()) }
+    }
+
+    /// The address of an index.
+    pub(crate) fn at(&self, index: u16) -> Option<SocketAddr> {
+        let index = usize::from(index);
+        if let Some(address) = self.known.borrow().get(index) {
+            return Some(*address);
+        }
+        self.learn();
+        self.known.borrow().get(index).copied()
+    }
+
+    /// The index of an address; none where there are more than an index can tell apart.
+    pub(crate) fn index(&self, address: SocketAddr) -> Option<u16> {
+        let find = |list: &[SocketAddr]| list.iter().position(|known| *known == address);
+        if let Some(index) = find(&self.known.borrow()) {
+            return u16::try_from(index).ok();
+        }
+        {
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            if find(&shared).is_none() && shared.len() <= usize::from(u16::MAX) {
+                shared.push(address);
+            }
+        }
+        self.learn();
+        find(&self.known.borrow()).and_then(|index| u16::try_from(index).ok())
+    }
+
+    fn learn(&self) {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known.borrow_mut().clone_from(&shared);
+    }
+}

@@ -1,0 +1,475 @@
+//! The serving function of one thread. A socket comes in with the reason why it is its turn;
+//! what can be answered at once is read, served and sent here without a task, request after
+//! request, and what must wait goes on as a task.
+
+use crate::connection::{Class, Connection, Outcome, Pause, Turn};
+use crate::link::Inbox;
+use crate::output::Progress;
+use crate::reply::{Begun, Reply};
+use crate::site::{Done, Served, Site};
+use crate::task::{self, Begin};
+use crate::thread::{Place, Thread};
+use evenkeel_message::{
+    BodyLength, Level, Notice, Peer, Request, RequestHead, Response, Status, Transfer,
+};
+use evenkeel_proto::{Exchange, HeadParser, Next, Parsed, Refusal};
+use evenkeel_scoreboard::{Credit, SlotGuard, SlotState, Slots};
+use evenkeel_sys::clock;
+use evenkeel_sys::socket::Socket;
+use std::any::Any;
+use std::cell::Cell;
+use std::io::{ErrorKind, Write as _};
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// How long a lingering connection waits for the client's end after it last sent something, and
+/// in all (Apache: SECONDS_TO_LINGER 2, MAX_SECS_TO_LINGER 30).
+const LINGER_MS: u32 = 2_000;
+const LINGER_MOST_MS: u16 = 30_000;
+
+/// A lingering client that sends more than this at a time is cut off.
+const LINGER_READS: usize = 64;
+
+/// Serves the connections of one thread.
+pub struct Worker<S>(pub(crate) Rc<Inner<S>>);
+
+/// What a worker and its tasks share.
+pub(crate) struct Inner<S> {
+    pub(crate) thread: Rc<Thread>,
+    pub(crate) site: S,
+    spare: Cell<Option<Box<Request>>>,
+}
+
+/// What one request has led to.
+enum Step {
+    /// It was answered; it took so many bytes.
+    Answered(usize),
+    /// It was answered and the connection is at its end; `linger` where the client may still be
+    /// sending.
+    Ends { linger: bool },
+    /// It goes on in a task, which has the bytes behind so many.
+    Task(Begin, usize),
+}
+
+impl<S: Site> Worker<S> {
+    /// A worker for a site at its place in a child.
+    #[must_use]
+    pub fn new(site: S, place: Place) -> Self {
+        let thread = Rc::new(Thread::new(place));
+        Self(Rc::new(Inner { thread, site, spare: Cell::new(None) }))
+    }
+
+    /// The site that is served.
+    #[must_use]
+    pub fn site(&self) -> &S {
+        &self.0.site
+    }
+
+    /// Says whether connections are closed with their next response.
+    pub fn retire(&mut self, retiring: bool) {
+        self.0.thread.retiring.set(retiring);
+    }
+
+    /// Comes about once a second.
+    pub fn tick(&mut self) {
+        self.0.thread.set_clock();
+        self.0.site.tick();
+    }
+
+    /// Serves a socket as far as that goes without waiting. A request that must wait takes
+    /// `hand` along.
+    pub fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Outcome {
+        let thread = &self.0.thread;
+        let (connection, class, hangup) = match turn {
+            Turn::Accepted { client, port } => {
+                (self.0.accept(&socket, client, port), Class::Fresh, false)
+            }
+            Turn::Readable { class, memo, hangup } => {
+                (Connection::from_memo(memo, &thread.addresses), class, hangup)
+            }
+            Turn::Expired { class, memo } => {
+                (Connection::from_memo(memo, &thread.addresses), class, false)
+            }
+        };
+        let Some(connection) = connection else { return Outcome::Closed };
+        let expired = matches!(turn, Turn::Expired { .. });
+        if class == Class::Closing {
+            return if expired { Outcome::Closed } else { linger_on(socket, connection) };
+        }
+        let mut buffer = thread.take_buffer();
+        let outcome =
+            self.0.read(socket, connection, &mut buffer, Due { class, hangup, expired }, hand);
+        thread.give_buffer(buffer);
+        outcome
+    }
+}
+
+/// What a request took of the bytes that came.
+#[derive(Clone, Copy)]
+struct Taken {
+    used: usize,
+    /// How many came behind it.
+    left: usize,
+    /// It has a body that nobody reads.
+    unread: bool,
+}
+
+/// Why a connection is read.
+#[derive(Clone, Copy)]
+struct Due {
+    class: Class,
+    hangup: bool,
+    expired: bool,
+}
+
+impl<S: Site> Inner<S> {
+    fn accept(&self, socket: &Socket, client: SocketAddr, port: usize) -> Option<Connection> {
+        let thread = &self.thread;
+        let bound = thread.place.ports.get(port).copied();
+        let local = match bound.filter(|address| !address.ip().is_unspecified()) {
+            Some(address) => address,
+            None => socket.local_address().ok()?,
+        };
+        let index = thread.addresses.index(local)?;
+        Some(Connection {
+            peer: Peer { client, local },
+            local: index,
+            server: u32::try_from(self.site.server_of(local)).unwrap_or(0),
+            keepalives: 0,
+            kibibytes: 0,
+            closing_ms: 0,
+        })
+    }
+
+    /// Reads and answers until nothing more has come.
+    fn read(
+        self: &Rc<Self>,
+        socket: Socket,
+        mut connection: Connection,
+        buffer: &mut [u8],
+        due: Due,
+        hand: &mut Option<Credit>,
+    ) -> Outcome {
+        let mut expired = due.expired;
+        loop {
+            let count = match socket.receive(buffer) {
+                Ok(0) => return Outcome::Closed,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if expired {
+                        self.note_expired(&connection, due.class);
+                        return Outcome::Closed;
+                    }
+                    return self.rest(socket, &connection);
+                }
+                Err(_) => return Outcome::Closed,
+            };
+            expired = false;
+            let more = count == buffer.len() || due.hangup;
+            let mut at = 0;
+            while at < count {
+                let bytes = buffer.get(at..count).unwrap_or_default();
+                match self.answer(&socket, &mut connection, bytes) {
+                    Step::Answered(used) => at += used,
+                    Step::Ends { linger: false } => return Outcome::Closed,
+                    Step::Ends { linger: true } => return linger(socket, connection),
+                    Step::Task(begin, used) => {
+                        let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
+                        let credit = if begin.needs_credit() { hand.take() } else { None };
+                        return task::go_on(self, socket, connection, inbox, more, begin, credit);
+                    }
+                }
+            }
+            // A read that filled the buffer may have left something, and one before the end of
+            // the stream has not seen that.
+            if !more {
+                return self.rest(socket, &connection);
+            }
+        }
+    }
+
+    /// Lets the connection rest until its next request.
+    pub(crate) fn rest(&self, socket: Socket, connection: &Connection) -> Outcome {
+        let settings = self.site.settings(connection.server as usize);
+        let (class, timeout_ms) = if connection.keepalives == 0 {
+            let time = settings.header_time;
+            (Class::Fresh, time.map_or(settings.timeout_ms, |time| time.initial_ms))
+        } else {
+            (Class::KeepAlive, settings.keep_alive.timeout_ms)
+        };
+        let timeout_ms = u32::try_from(timeout_ms)
+            .map_or(i32::MAX.cast_unsigned(), |ms| ms.min(i32::MAX.cast_unsigned()));
+        Outcome::Rest(socket, Pause { class, timeout_ms, memo: connection.to_memo() })
+    }
+
+    /// Answers the request at the front of `bytes`, if it is whole and can be answered now.
+    fn answer(self: &Rc<Self>, socket: &Socket, connection: &mut Connection, bytes: &[u8]) -> Step {
+        let mut request = self.request(connection);
+        let started_us = clock::monotonic_us();
+        request.time_us = self.thread.day_us(started_us);
+        let settings = self.site.settings(connection.server as usize);
+        let mut parser = HeadParser::new();
+        let parsed = parser.parse(&mut request.head, bytes, &settings.limits, &settings.options);
+        let used = match parsed {
+            Ok(Parsed::Complete(used)) => used,
+            Ok(Parsed::Partial) if !parser.is_started() => {
+                // Empty lines behind the last request.
+                self.give(request);
+                return Step::Answered(bytes.len());
+            }
+            Ok(Parsed::Partial) => {
+                // The task reads from the beginning, of a copy of these bytes.
+                request.head.clear();
+                let parser = HeadParser::new();
+                let begin = Begin::Head(task::Reading { request, parser, started_us });
+                return Step::Task(begin, 0);
+            }
+            Err(refusal) => {
+                let begun = self.begin(&request, started_us);
+                let served = self.refuse(request, &refusal);
+                let taken = Taken { used: bytes.len(), left: 1, unread: false };
+                return self.conclude(socket, connection, served, begun, taken, bytes);
+            }
+        };
+        let addressed = self.site.address(&mut request);
+        let mut begun = self.begin(&request, started_us);
+        begun.life.head_read(request.head.length);
+        let head = bytes.get(..used).unwrap_or_default();
+        let unread = request.head.length != BodyLength::None;
+        let served = match addressed {
+            Err(refusal) => self.refuse(request, &refusal),
+            Ok(()) if unread => {
+                return Step::Task(Begin::Request(request, begun, head.into()), used);
+            }
+            Ok(()) => self.serve(request, || head, connection),
+        };
+        let taken = Taken { used, left: bytes.len() - used, unread };
+        self.conclude(socket, connection, served, begun, taken, head)
+    }
+
+    /// Sends what was served, as far as that goes now.
+    fn conclude(
+        self: &Rc<Self>,
+        socket: &Socket,
+        connection: &mut Connection,
+        served: Served,
+        begun: Begun,
+        taken: Taken,
+        head: &[u8],
+    ) -> Step {
+        let Taken { used, left, unread } = taken;
+        let (mut request, response) = match served {
+            Served::Later(pending) => {
+                return Step::Task(Begin::Pending(pending, begun, head.into()), used);
+            }
+            Served::Now(request, response) => (request, response),
+        };
+        self.tell(connection, &mut request);
+        let settings = self.site.settings(request.server);
+        let mut reply = Reply::new(&self.thread, settings, request, response, begun, unread);
+        if reply.output.is_stream() {
+            return Step::Task(Begin::Reply(Box::new(reply)), used);
+        }
+        match reply.output.send(socket) {
+            Ok(Progress::Sent) => {}
+            Ok(Progress::More) => return Step::Task(Begin::Reply(Box::new(reply)), used),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Step::Task(Begin::Reply(Box::new(reply)), used);
+            }
+            Err(_) => {
+                let (_, request) = reply.finish(&self.site, &self.thread, connection, true);
+                self.give(request);
+                return Step::Ends { linger: false };
+            }
+        }
+        let (next, request) = reply.finish(&self.site, &self.thread, connection, false);
+        let linger = left > 0 || !Reply::client_ends(&request.head);
+        self.give(request);
+        match next {
+            Next::Reuse => Step::Answered(used),
+            Next::Linger | Next::Drain | Next::Wait => Step::Ends { linger },
+            Next::Abort => Step::Ends { linger: false },
+        }
+    }
+
+    /// A request for the next head, made of the last one's memory.
+    pub(crate) fn request(&self, connection: &Connection) -> Box<Request> {
+        let mut request = match self.spare.take() {
+            Some(mut request) => {
+                request.renew(connection.peer, 0);
+                request
+            }
+            None => Box::new(Request::new(RequestHead::default(), connection.peer, 0)),
+        };
+        request.keepalives = connection.keepalives;
+        request.server = connection.server as usize;
+        request
+    }
+
+    /// Takes a request back for its memory.
+    pub(crate) fn give(&self, mut request: Box<Request>) {
+        // What its body still reads from must not outlive the exchange.
+        request.body = None;
+        self.spare.set(Some(request));
+    }
+
+    /// Shows the request on the status page.
+    pub(crate) fn begin(&self, request: &Request, started_us: u64) -> Begun {
+        let slot = self.thread.place.slots.and_then(|slots| self.slot(slots, request));
+        Begun { started_us, slot, life: Exchange::new() }
+    }
+
+    fn slot(&self, slots: Slots, request: &Request) -> Option<SlotGuard> {
+        let mut client = [0_u8; 48];
+        let room = client.len();
+        let mut rest = client.as_mut_slice();
+        // An address fits; were it cut, the page would show the beginning.
+        let _ = write!(rest, "{}", request.peer.client_ip());
+        let length = room - rest.len();
+        let shown = evenkeel_scoreboard::Request {
+            client: client.get(..length).unwrap_or_default(),
+            protocol: b"http/1.1",
+            vhost: &self.site.settings(request.server).name,
+            line: &request.head.line,
+            connection_accesses: request.keepalives,
+            connection_bytes: 0,
+        };
+        slots.take(SlotState::Writing, &shown, request.time_us)
+    }
+
+    /// Runs the phases. A panic in them costs this request a 500; `head` gives its bytes, from
+    /// which it is read once more for that.
+    pub(crate) fn serve<'a>(
+        &self,
+        request: Box<Request>,
+        head: impl FnOnce() -> &'a [u8],
+        connection: &Connection,
+    ) -> Served {
+        match catch_unwind(AssertUnwindSafe(|| self.site.serve(request))) {
+            Ok(served) => served,
+            Err(panic) => self.after_panic(&*panic, head(), connection),
+        }
+    }
+
+    /// The answer after a panic.
+    pub(crate) fn after_panic(
+        &self,
+        panic: &(dyn Any + Send),
+        head: &[u8],
+        connection: &Connection,
+    ) -> Served {
+        let said = panic.downcast_ref::<&str>().copied();
+        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = format!("serving a request panicked: {}", said.unwrap_or("(no message)"));
+        let mut request = self.request(connection);
+        request.time_us = self.thread.day_us(clock::monotonic_us());
+        let settings = self.site.settings(connection.server as usize);
+        let parsed =
+            HeadParser::new().parse(&mut request.head, head, &settings.limits, &settings.options);
+        if parsed.is_ok() {
+            let _ = self.site.address(&mut request);
+        }
+        request.notify(Notice::own("core", Level::Crit, text));
+        let copy = || Box::new(Request::new(RequestHead::default(), connection.peer, 0));
+        let refused = catch_unwind(AssertUnwindSafe(|| {
+            self.site.refuse(request, Status::INTERNAL_SERVER_ERROR)
+        }));
+        refused.unwrap_or_else(|_| {
+            // The error page panicked too: the bare status has to do.
+            Served::Now(copy(), Response::new(Status::INTERNAL_SERVER_ERROR))
+        })
+    }
+
+    /// The answer to a request that is refused for its form.
+    pub(crate) fn refuse(&self, mut request: Box<Request>, refusal: &Refusal) -> Served {
+        request.notify(refusal.notice.clone());
+        if !refusal.detail.is_empty() {
+            request.notes.set("error-notes", refusal.detail);
+        }
+        let peer = request.peer;
+        let refused = catch_unwind(AssertUnwindSafe(|| self.site.refuse(request, refusal.status)));
+        refused.unwrap_or_else(|_| {
+            let request = Box::new(Request::new(RequestHead::default(), peer, 0));
+            Served::Now(request, Response::new(refusal.status))
+        })
+    }
+
+    /// Hands the notices of a request to the error log.
+    pub(crate) fn tell(&self, connection: &Connection, request: &mut Request) {
+        if request.notices.is_empty() {
+            return;
+        }
+        let notices = std::mem::take(&mut request.notices);
+        for notice in &notices {
+            self.site.tell(notice, &connection.peer, Some(request));
+        }
+    }
+
+    /// A first request that never came is logged and not answered (Apache: ap_read_request); a
+    /// kept connection that is not used any more is nothing to speak of.
+    fn note_expired(&self, connection: &Connection, class: Class) {
+        if class == Class::Fresh && !self.thread.retiring.get() {
+            let mut request = self.request(connection);
+            request.time_us = self.thread.day_us(clock::monotonic_us());
+            self.note_timeout(connection, request, 0);
+        }
+    }
+
+    /// Logs a request whose line did not come in time.
+    pub(crate) fn note_timeout(
+        &self,
+        connection: &Connection,
+        request: Box<Request>,
+        duration_us: u64,
+    ) {
+        let notice = Notice::new("reqtimeout", Level::Info, 1382, "Request header read timeout");
+        self.site.tell(&notice, &connection.peer, None);
+        let response = Response::new(Status::REQUEST_TIMEOUT);
+        let transfer = Transfer { duration_us, aborted: true, ..Transfer::default() };
+        self.site.record(&Done {
+            request: &request,
+            response: &response,
+            transfer: &transfer,
+            keep_alive: false,
+        });
+        self.give(request);
+    }
+}
+
+/// Ends our side and waits for the client's end, so that it reads the response before it learns
+/// that nothing more is read (RFC 9112, section 9.6).
+pub(crate) fn linger(socket: Socket, mut connection: Connection) -> Outcome {
+    if socket.shutdown_write().is_err() {
+        return Outcome::Closed;
+    }
+    connection.closing_ms = now_ms();
+    linger_on(socket, connection)
+}
+
+fn linger_on(socket: Socket, connection: Connection) -> Outcome {
+    let mut waste = [0_u8; 4096];
+    for _ in 0..LINGER_READS {
+        match socket.receive(&mut waste) {
+            Ok(0) => return Outcome::Closed,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let gone = now_ms().wrapping_sub(connection.closing_ms);
+                let left = u32::from(LINGER_MOST_MS.saturating_sub(gone));
+                if left == 0 {
+                    return Outcome::Closed;
+                }
+                let timeout_ms = LINGER_MS.min(left);
+                let memo = connection.to_memo();
+                return Outcome::Rest(socket, Pause { class: Class::Closing, timeout_ms, memo });
+            }
+            Err(_) => return Outcome::Closed,
+        }
+    }
+    Outcome::Closed
+}
+
+/// A clock for lingering: milliseconds, wrapping after a minute.
+fn now_ms() -> u16 {
+    (clock::monotonic_coarse_us() / 1000) as u16
+}

@@ -1,0 +1,354 @@
+//! Connections end to end: the event model, a worker and a site of fixed answers, with clients
+//! that are blocking sockets. Named after what is asked of a connection.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+#![allow(clippy::print_stderr, reason = "a test")]
+
+mod stub;
+
+use evenkeel_conn::{Place, ReadTime, Settings, Worker};
+use evenkeel_mpm::Command;
+use evenkeel_mpm::event::{Control, Setup, serve_with};
+use evenkeel_scoreboard::{ChildLine, Counter, Layout, Scoreboard, Slots};
+use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::listen;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+struct Wire(Channel);
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Control for Wire {
+    fn next(&mut self) -> Option<Command> {
+        match self.0.receive() {
+            Received::Byte(b'x') => Some(Command::Exit),
+            Received::Byte(_) => Some(Command::Drain),
+            Received::Empty | Received::Closed => None,
+        }
+    }
+
+    fn ready(&self) {}
+}
+
+struct Running {
+    address: SocketAddr,
+    wire: Channel,
+    line: ChildLine,
+    log: Arc<Mutex<Vec<String>>>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    fn start(settings: Settings) -> Self {
+        Self::with_credits(settings, 8)
+    }
+
+    fn with_credits(settings: Settings, credits: usize) -> Self {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let socket = listen::bind(any, listen::Options::default()).unwrap();
+        listen::listen(&socket, 128).unwrap();
+        let address = listen::local_address(&socket).unwrap();
+        let (wire, control) = Channel::pair().unwrap();
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: credits }).unwrap();
+        let line = board.child_line(0).unwrap();
+        let slots = Slots::new(board, 0, credits);
+        let setup = Setup {
+            ports: vec![Arc::new(socket)],
+            control: Box::new(Wire(control)),
+            credits: credits as u32,
+            threads: 1,
+            most_connections: 0,
+            descriptors: 20_000,
+            blocking_threads: 1,
+            line,
+        };
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let shared = Arc::clone(&log);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'f'; 3 << 20]).unwrap();
+        let file = Arc::new(file.into());
+        let thread = std::thread::spawn(move || {
+            serve_with(setup, |seat| {
+                let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
+                site.file = Some(Arc::clone(&file));
+                let place = Place {
+                    gate: seat.gate,
+                    slots: Some(slots),
+                    line,
+                    ports: Arc::from([address]),
+                    addresses: Arc::default(),
+                };
+                stub::Adapter(Worker::new(site, place))
+            })
+        });
+        Self { address, wire, line, log, thread }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Ends the child and gives its log.
+    fn end(self) -> Vec<String> {
+        // It may have ended already.
+        let _ = self.wire.send(b'd');
+        self.thread.join().unwrap().unwrap();
+        for counter in [Counter::Connections, Counter::KeepAlive, Counter::Closing, Counter::Busy] {
+            assert_eq!(self.line.read(counter), 0, "{counter:?}");
+        }
+        Arc::try_unwrap(self.log).unwrap().into_inner().unwrap()
+    }
+}
+
+/// Sends all and reads to the end.
+fn exchange(running: &Running, text: &str) -> String {
+    let mut client = running.connect();
+    client.write_all(text.as_bytes()).unwrap();
+    read_all(client)
+}
+
+fn read_all(mut client: TcpStream) -> String {
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// Reads one response with a Content-Length.
+fn read_one(client: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        assert_eq!(client.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "))
+        .map_or(0, |text| text.parse().unwrap());
+    let mut body = vec![0; length];
+    client.read_exact(&mut body).unwrap();
+    (head, body)
+}
+
+fn get(path: &str, more: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n")
+}
+
+#[test]
+fn keep_alive_and_close() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    for _ in 0..3 {
+        client.write_all(get("/", "").as_bytes()).unwrap();
+        let (head, body) = read_one(&mut client);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\nDate: ") && !head.contains("Connection"));
+        assert_eq!(body.len(), 1024);
+    }
+    client.write_all(get("/", "Connection: close\r\n").as_bytes()).unwrap();
+    let rest = read_all(client);
+    assert!(rest.contains("\r\nConnection: close\r\n"), "{rest}");
+    let old = exchange(&running, "GET / HTTP/1.0\r\n\r\n");
+    assert!(old.contains("\r\nConnection: close\r\n"));
+    let log = running.end();
+    let kept = log.iter().filter(|line| *line == "200 \"GET / HTTP/1.1\" 1024 kept").count();
+    assert_eq!((log.len(), kept), (5, 3), "{log:?}");
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let running = Running::start(Settings::default());
+    let ahead = [
+        get("/", ""),
+        get("/later", ""),
+        get("/stream", ""),
+        get("/", ""),
+        String::from("\r\n"),
+        get("/later", "Connection: close\r\n"),
+    ];
+    let all = exchange(&running, &ahead.concat());
+    let place = |text: &str| all.find(text).unwrap_or_else(|| panic!("{text} in {all}"));
+    assert!(place("xxx") < place("later") && place("later") < place("4\r\none "));
+    assert_eq!(all.matches("HTTP/1.1 200 OK").count(), 5);
+    assert!(all.ends_with("\r\n\r\nlater"));
+    running.end();
+}
+
+#[test]
+fn bodies_come_by_length_and_in_chunks_with_whatever_follows() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    let post = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    let chunked = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   3\r\nabc\r\n4;x\r\ndefg\r\n0\r\nT: 1\r\n\r\n";
+    let text = [post, chunked, &get("/", "Connection: close\r\n")].concat();
+    for byte in text.as_bytes().chunks(7) {
+        client.write_all(byte).unwrap();
+    }
+    assert_eq!(read_one(&mut client).1, b"hello");
+    assert_eq!(read_one(&mut client).1, b"abcdefg");
+    assert_eq!(read_one(&mut client).1.len(), 1024);
+    running.end();
+}
+
+#[test]
+fn an_unread_body_is_drained() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    let body = "z".repeat(300_000);
+    let post = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n{body}");
+    client.write_all(post.as_bytes()).unwrap();
+    client.write_all(get("/later", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut client).1.len(), 1024);
+    assert_eq!(read_one(&mut client).1, b"later");
+    drop(client);
+    running.end();
+}
+
+#[test]
+fn continue_is_sent_only_when_the_body_is_read() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    let head = |path| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        )
+    };
+    client.write_all(head("/echo").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut client).0, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(b"hello").unwrap();
+    assert_eq!(read_one(&mut client).1, b"hello");
+    client.write_all(head("/").as_bytes()).unwrap();
+    let (refused, _) = read_one(&mut client);
+    assert!(refused.contains("\r\nConnection: close\r\n"), "{refused}");
+    drop(client);
+    running.end();
+}
+
+#[test]
+fn large_files_go_to_slow_readers_without_a_credit() {
+    let running = Running::with_credits(Settings::default(), 1);
+    let mut slow: Vec<_> = (0..4).map(|_| running.connect()).collect();
+    for client in &mut slow {
+        client.write_all(get("/file", "").as_bytes()).unwrap();
+        client.read_exact(&mut [0; 1]).unwrap();
+    }
+    let mut quick = running.connect();
+    quick.write_all(get("/later", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut quick).1, b"later");
+    for client in &mut slow {
+        let (_, body) = read_one(client);
+        assert!(body.len() == 3 << 20 && body.iter().all(|byte| *byte == b'f'));
+    }
+    drop((slow, quick));
+    running.end();
+}
+
+#[test]
+fn a_client_that_breaks_off_is_logged_as_aborted() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    client.write_all(get("/file", "").as_bytes()).unwrap();
+    client.read_exact(&mut [0; 100]).unwrap();
+    drop(client);
+    let log = running.end();
+    assert!(log[0].starts_with("200 \"GET /file HTTP/1.1\" ") && log[0].ends_with(" aborted"));
+}
+
+#[test]
+fn a_panic_costs_its_request_only() {
+    let running = Running::start(Settings::default());
+    let mut sibling = running.connect();
+    sibling.write_all(get("/later", "").as_bytes()).unwrap();
+    for path in ["/panic", "/late-panic"] {
+        let answer = exchange(&running, &get(path, ""));
+        assert!(answer.starts_with("HTTP/1.1 500 Internal Server Error"), "{answer}");
+    }
+    assert_eq!(read_one(&mut sibling).1, b"later");
+    drop(sibling);
+    let log = running.end();
+    assert!(log.contains(&String::from("500 \"GET /late-panic HTTP/1.1\" 26")), "{log:?}");
+    assert!(log.iter().any(|line| line.starts_with("notice serving a request panicked: as asked")));
+}
+
+#[test]
+fn refused_heads_are_answered_and_closed() {
+    let running = Running::start(Settings::default());
+    for (text, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\nHost: a\n\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", "400"),
+        (&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(20_000)), "414"),
+    ] {
+        let answer = exchange(&running, text);
+        assert_eq!(&answer[9..12], status, "{answer}");
+        assert!(answer.contains("\r\nConnection: close\r\n"));
+    }
+    running.end();
+}
+
+#[test]
+fn slow_heads_and_bodies_end_with_a_408() {
+    let soon = Some(ReadTime { initial_ms: 50, most_ms: Some(80), rate: 500 });
+    let settings = Settings { header_time: soon, body_time: soon, ..Settings::default() };
+    let running = Running::start(settings);
+    assert_eq!(exchange(&running, ""), "");
+    assert_eq!(exchange(&running, "GET /"), "");
+    let answer = exchange(&running, "GET / HTTP/1.1\r\nHos");
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout"), "{answer}");
+    let post = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel";
+    let answer = exchange(&running, post);
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout"), "{answer}");
+    let log = running.end();
+    let lines: Vec<_> = log.iter().filter(|line| line.starts_with("408")).collect();
+    assert_eq!(lines.len(), 4, "{log:?}");
+    assert_eq!(lines[0], "408 \"\" 0 aborted");
+    assert!(log.contains(&String::from("notice Request header read timeout")));
+    assert!(log.contains(&String::from("notice Request body read timeout")));
+}
+
+#[test]
+fn the_clients_end_is_seen_behind_its_request() {
+    let running = Running::start(Settings::default());
+    for path in ["/", "/later", "/file"] {
+        let mut client = running.connect();
+        client.write_all(get(path, "").as_bytes()).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(read_all(client).starts_with("HTTP/1.1 200 OK"));
+    }
+    running.end();
+}
+
+#[test]
+fn a_retiring_child_closes_with_its_response() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    client.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut client);
+    let mut idle = running.connect();
+    idle.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut idle);
+    assert!(running.wire.send(b'd').unwrap());
+    loop {
+        client.write_all(get("/", "").as_bytes()).unwrap();
+        let (head, _) = read_one(&mut client);
+        if head.contains("Connection: close") {
+            break;
+        }
+    }
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    assert!(running.wire.send(b'x').unwrap());
+    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0, "an idle one is closed");
+    drop((client, idle));
+    running.end();
+}

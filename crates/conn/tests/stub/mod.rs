@@ -1,0 +1,215 @@
+//! A site of fixed answers and the way from the process model to a worker, for tests and for
+//! measuring the path of a connection alone.
+
+use bytes::Bytes;
+use evenkeel_conn::{Done, Served, Settings, Site};
+use evenkeel_message::{Body, Chunk, Notice, Peer, Piece, Request, Response, Source, Status};
+use evenkeel_mpm::service::{self, Service};
+use evenkeel_proto::Refusal;
+use evenkeel_scoreboard::Credit;
+use evenkeel_sys::socket::Socket;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+/// Answers by path; see `respond`.
+pub struct Stub {
+    pub settings: Settings,
+    pub page: Bytes,
+    pub file: Option<Arc<std::os::fd::OwnedFd>>,
+    /// Status, request line, bytes of the body sent, whether it was aborted.
+    pub log: Arc<Mutex<Vec<String>>>,
+    pub keeps_log: bool,
+    lines: RefCell<Vec<u8>>,
+}
+
+impl Stub {
+    pub fn new(settings: Settings, log: Arc<Mutex<Vec<String>>>) -> Self {
+        Self {
+            settings,
+            page: Bytes::from(vec![b'x'; 1024]),
+            file: None,
+            log,
+            keeps_log: true,
+            lines: RefCell::default(),
+        }
+    }
+
+    fn respond(&self, mut request: Box<Request>) -> Served {
+        let mut response = Response::new(Status::OK);
+        response.fields.add("Content-Type", "text/plain");
+        let path = request.path.clone();
+        match path.as_slice() {
+            b"/panic" => panic!("as asked"),
+            b"/file" => {
+                let file = self.file.clone().unwrap();
+                response.body = Body::File(Piece::File { file, offset: 0, length: 3 << 20 });
+            }
+            b"/stream" => {
+                let words = ["one ", "two ", "three"].map(Bytes::from).to_vec();
+                response.body = Body::Stream(Box::pin(Words(words)), None);
+            }
+            b"/later" | b"/late-panic" => {
+                return Served::Later(Box::pin(async move {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                    assert_ne!(path, b"/late-panic", "as asked");
+                    response.body = Body::Bytes(Bytes::from_static(b"later"));
+                    (request, response)
+                }));
+            }
+            b"/echo" => {
+                return Served::Later(Box::pin(async move {
+                    let mut all = Vec::new();
+                    if let Some(mut body) = request.body.take() {
+                        while let Some(piece) = poll_fn(|cx| body.as_mut().poll_chunk(cx)).await {
+                            match piece {
+                                Ok(piece) => all.extend_from_slice(&piece),
+                                Err(error) => {
+                                    response.status = match error.kind() {
+                                        std::io::ErrorKind::TimedOut => Status::REQUEST_TIMEOUT,
+                                        _ => Status::BAD_REQUEST,
+                                    };
+                                    break;
+                                }
+                            }
+                        }
+                    }
+                    response.body = Body::from(all);
+                    (request, response)
+                }));
+            }
+            _ => response.body = Body::Bytes(self.page.clone()),
+        }
+        request.notes.unset("x");
+        Served::Now(request, response)
+    }
+}
+
+struct Words(Vec<Bytes>);
+
+impl Source for Words {
+    fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+        let next = (!self.0.is_empty()).then(|| Ok(self.0.remove(0)));
+        Poll::Ready(next)
+    }
+}
+
+impl Site for Stub {
+    fn server_of(&self, _: SocketAddr) -> usize {
+        0
+    }
+
+    fn settings(&self, _: usize) -> &Settings {
+        &self.settings
+    }
+
+    fn address(&self, request: &mut Request) -> Result<(), Refusal> {
+        evenkeel_proto::address(request, &self.settings.options)
+    }
+
+    fn serve(&self, request: Box<Request>) -> Served {
+        self.respond(request)
+    }
+
+    fn refuse(&self, request: Box<Request>, status: Status) -> Served {
+        let mut response = Response::new(status);
+        response.body = Body::from(format!("{}\n", status.line()));
+        Served::Now(request, response)
+    }
+
+    fn record(&self, done: &Done<'_>) {
+        if !self.keeps_log {
+            let mut lines = self.lines.borrow_mut();
+            if lines.len() > 32 * 1024 {
+                lines.clear();
+            }
+            lines.extend_from_slice(&done.request.head.line);
+            lines.extend_from_slice(b"127.0.0.1 - - [20/Jul/2013:21:34:49 +0000] 200 1024\n");
+            return;
+        }
+        let line = format!(
+            "{} \"{}\" {}{}{}",
+            done.response.status.code(),
+            String::from_utf8_lossy(&done.request.head.line),
+            done.transfer.body_sent,
+            if done.transfer.aborted { " aborted" } else { "" },
+            if done.keep_alive { " kept" } else { "" },
+        );
+        self.log.lock().unwrap().push(line);
+    }
+
+    fn tell(&self, notice: &Notice, _: &Peer, _: Option<&Request>) {
+        if self.keeps_log {
+            self.log.lock().unwrap().push(format!("notice {}", notice.text));
+        }
+    }
+
+    fn tick(&self) {}
+}
+
+/// A worker as the process model sees it.
+pub struct Adapter(pub evenkeel_conn::Worker<Stub>);
+
+impl Service for Adapter {
+    fn serve(
+        &mut self,
+        socket: Socket,
+        turn: service::Turn,
+        hand: &mut Option<Credit>,
+    ) -> service::Verdict {
+        verdict(self.0.serve(socket, incoming(turn), hand))
+    }
+
+    fn retire(&mut self, retiring: bool) {
+        self.0.retire(retiring);
+    }
+
+    fn tick(&mut self) {
+        self.0.tick();
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        eprintln!("{notice:?}");
+    }
+}
+
+fn incoming(turn: service::Turn) -> evenkeel_conn::Turn {
+    match turn {
+        service::Turn::Accepted { client, port } => evenkeel_conn::Turn::Accepted { client, port },
+        service::Turn::Readable { class, memo, hangup } => {
+            evenkeel_conn::Turn::Readable { class: class_in(class), memo, hangup }
+        }
+        service::Turn::Expired { class, memo } => {
+            evenkeel_conn::Turn::Expired { class: class_in(class), memo }
+        }
+    }
+}
+
+fn class_in(class: service::Class) -> evenkeel_conn::Class {
+    match class {
+        service::Class::Fresh => evenkeel_conn::Class::Fresh,
+        service::Class::KeepAlive => evenkeel_conn::Class::KeepAlive,
+        service::Class::Closing => evenkeel_conn::Class::Closing,
+    }
+}
+
+fn verdict(outcome: evenkeel_conn::Outcome) -> service::Verdict {
+    match outcome {
+        evenkeel_conn::Outcome::Closed => service::Verdict::Closed,
+        evenkeel_conn::Outcome::Rest(socket, pause) => {
+            let class = match pause.class {
+                evenkeel_conn::Class::Fresh => service::Class::Fresh,
+                evenkeel_conn::Class::KeepAlive => service::Class::KeepAlive,
+                evenkeel_conn::Class::Closing => service::Class::Closing,
+            };
+            let evenkeel_conn::Pause { timeout_ms, memo, .. } = pause;
+            service::Verdict::Rest(socket, service::Pause { class, timeout_ms, memo })
+        }
+        evenkeel_conn::Outcome::Work(work) => {
+            service::Verdict::Work(Box::pin(async move { verdict(work.await) }))
+        }
+    }
+}
