@@ -24,6 +24,8 @@ pub(crate) enum Event<'a> {
     FatalChild(Pid),
     NothingStarts,
     Overdue(Pid),
+    Still(Pid),
+    Lost(Pid),
     StalePidFile(&'a str),
     Refused,
     Unchanged,
@@ -92,6 +94,16 @@ impl Event<'_> {
             Self::Overdue(pid) => own(
                 Level::Warn,
                 format!("child pid {} did not end in the time it had, killing it", number(pid)),
+            ),
+            Self::Still(pid) => {
+                own(Level::Error, format!("child pid {} has not come round for 10 s", number(pid)))
+            }
+            Self::Lost(pid) => own(
+                Level::Error,
+                format!(
+                    "child pid {} has not come round for 30 s, another takes its place",
+                    number(pid)
+                ),
             ),
             Self::StalePidFile(path) => Notice::new(
                 "core",

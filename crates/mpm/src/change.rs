@@ -13,7 +13,7 @@ use evenkeel_sys::{clock, listen, process};
 
 use crate::announce::Event;
 use crate::child::Command;
-use crate::children::Entry;
+use crate::children::{Entry, START_US};
 use crate::limits::{self, Moment};
 use crate::listeners::Listeners;
 use crate::parent::Parent;
@@ -22,15 +22,12 @@ use crate::probe::{Probe, TRIAL_US};
 use crate::settings::{Generation, Loaded, Server};
 use crate::spawn::CHILD_FATAL;
 
-/// How long the children of a new configuration may take until they serve.
-const START_US: u64 = 60_000_000;
-
 /// How many of them may fail to start before the change is given up.
 const MOST_FAILURES: u32 = 3;
 
 /// What requests in progress get at a stop or a hard restart where GracefulShutdownTimeout is
 /// not set: container runtimes kill after 10 s.
-const STOP_US: u64 = 8_000_000;
+pub(crate) const STOP_US: u64 = 8_000_000;
 
 /// A reload that was asked for. The hard one is the stronger of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,12 +4,13 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use evenkeel_scoreboard::{LineBuffers, Phase, Scoreboard};
+use evenkeel_scoreboard::{Counter, LineBuffers, Phase, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 
 use crate::child::{Command, Report};
+use crate::pulse::{Judgement, Pulse};
 use crate::settings::Generation;
 
 /// One child.
@@ -30,6 +31,7 @@ pub(crate) struct Entry<Site> {
     /// Whether the parent has killed it.
     pub(crate) killed: bool,
     pub(crate) channel: Channel,
+    pulse: Pulse,
     // The child's end is closed; nothing can be said or heard any more.
     deaf: bool,
     // What could not be said because the child did not read.
@@ -41,6 +43,9 @@ pub(crate) struct Children<Site> {
     board: Scoreboard,
     entries: Vec<Entry<Site>>,
 }
+
+/// How long a child may take until it serves.
+pub(crate) const START_US: u64 = 60_000_000;
 
 /// How long a child may live without a channel before it is killed: it is closed only in death.
 const DEAF_US: u64 = 1_000_000;
@@ -84,9 +89,10 @@ impl<Site> Children<Site> {
             phase: Phase::Starting,
             forked_us: now_us,
             served: false,
-            end_by_us: None,
+            end_by_us: Some(now_us.saturating_add(START_US)),
             killed: false,
             channel,
+            pulse: Pulse::default(),
             deaf: false,
             unsaid: None,
         });
@@ -172,6 +178,21 @@ impl<Site> Children<Site> {
         pids
     }
 
+    /// Feels every serving child's pulse, once a tick. Who stands still for long, and who for
+    /// too long.
+    pub(crate) fn feel_pulses(&mut self) -> (Vec<Pid>, Vec<Pid>) {
+        let (mut still, mut lost) = (Vec::new(), Vec::new());
+        for entry in self.entries.iter_mut().filter(|entry| entry.served) {
+            let line = self.board.child_line(entry.index);
+            match entry.pulse.feel(line.map_or(0, |line| line.read(Counter::HeartbeatUs))) {
+                Judgement::Well => {}
+                Judgement::Report => still.push(entry.pid),
+                Judgement::Replace => lost.push(entry.pid),
+            }
+        }
+        (still, lost)
+    }
+
     /// Reads what the children have to say. Who was asked to end by someone else is returned.
     pub(crate) fn hear(&mut self, now_us: u64) -> Vec<Pid> {
         // A child that talks without end gets no more than this a turn.
@@ -223,12 +244,13 @@ impl<Site> Entry<Site> {
     }
 
     fn note_ready(&mut self, board: Scoreboard) {
-        self.served = true;
-        if self.phase == Phase::Starting {
+        if self.phase == Phase::Starting && !self.served {
+            self.end_by_us = None;
             self.phase = Phase::Running;
             if let Some(line) = board.parent_line(self.index) {
                 line.set_phase(Phase::Running);
             }
         }
+        self.served = true;
     }
 }

@@ -3,6 +3,7 @@
 //! serves is an argument; this room knows no HTTP.
 
 mod announce;
+mod ask;
 mod change;
 mod child;
 mod children;
@@ -13,10 +14,12 @@ mod listeners;
 mod parent;
 mod pidfile;
 mod probe;
+mod pulse;
 pub mod service;
 mod settings;
 mod spawn;
 
+pub use ask::{Answer, Wish, ask};
 pub use child::{Child, Command, Control, Listener};
 pub use limits::{Configured, Limits, Model, Moment, check as check_limits};
 pub use listeners::Listen;

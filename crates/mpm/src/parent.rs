@@ -15,12 +15,14 @@ use evenkeel_sys::signal::{Signal, Signals};
 use evenkeel_sys::{clock, listen, process};
 
 use crate::announce::Event;
-use crate::change::{Change, State};
-use crate::children::Children;
+use crate::change::{Change, STOP_US, State};
+use crate::child::Command;
+use crate::children::{Children, Entry};
 use crate::detach::{self, Detached, Outcome};
 use crate::limits::{self, Limits, Model, Moment};
 use crate::listeners::Listeners;
 use crate::pidfile::{self, PidFile, Running};
+use crate::pulse::TICK_US;
 use crate::settings::{Generation, Mode, Server, Settings, Start};
 use crate::spawn::{self, BackOff};
 
@@ -67,6 +69,7 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) children: Children<S::Site>,
     pub(crate) state: State<S::Site>,
     pub(crate) back_off: BackOff,
+    last_tick_us: u64,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) outcome: Option<Outcome>,
 }
@@ -162,6 +165,7 @@ impl<'a, S: Server> Parent<'a, S> {
             children: Children::new(prepared.board),
             state: State::Changing(Change::first(now_us)),
             back_off: BackOff::default(),
+            last_tick_us: now_us,
             pid_file: Some(prepared.pid_file),
             outcome,
         })
@@ -173,6 +177,7 @@ impl<'a, S: Server> Parent<'a, S> {
             self.hear();
             self.act_on_one_signal();
             self.advance();
+            self.feel_pulses();
             self.keep_count();
             if let State::Stopping { status } = self.state
                 && self.children.is_empty()
@@ -201,10 +206,24 @@ impl<'a, S: Server> Parent<'a, S> {
         let now_us = clock::monotonic_us();
         for pid in self.children.hear(now_us) {
             let end_by_us = self.bound_us(now_us);
-            let asked = |entry: &crate::children::Entry<S::Site>| {
-                entry.pid == pid && !entry.phase.is_stopping()
-            };
-            self.children.retire(crate::child::Command::Drain, end_by_us, asked);
+            let asked = |entry: &Entry<S::Site>| entry.pid == pid && !entry.phase.is_stopping();
+            self.children.retire(Command::Drain, end_by_us, asked);
+        }
+    }
+
+    /// A child whose threads hang is replaced; what it works on gets as long as at a stop.
+    fn feel_pulses(&mut self) {
+        let now_us = clock::monotonic_us();
+        if now_us.saturating_sub(self.last_tick_us) < TICK_US {
+            return;
+        }
+        self.last_tick_us = now_us;
+        let (still, lost) = self.children.feel_pulses();
+        still.into_iter().for_each(|pid| self.tell(&Event::Still(pid)));
+        for pid in lost {
+            self.tell(&Event::Lost(pid));
+            let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
+            self.children.retire(Command::Exit, Some(end_by_us), |entry| entry.pid == pid);
         }
     }
 

@@ -1,0 +1,129 @@
+//! What `-k` does: a pid file and a wish come in, a signal goes to the server that runs, and what
+//! to print goes out. Texts and statuses are Apache's (server/mpm_unix.c, ap_signal_server),
+//! which says `httpd` whatever the program is called.
+
+use std::path::Path;
+
+use evenkeel_sys::process;
+use evenkeel_sys::signal::Signal;
+
+use crate::listeners::as_apr;
+use crate::pidfile::{Running, running};
+
+/// The arguments of `-k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Start, unless a server runs.
+    Start,
+    /// Stop now, finishing requests in progress.
+    Stop,
+    /// Stop when open connections have closed.
+    GracefulStop,
+    /// Read the configuration again.
+    Restart,
+    /// Read the configuration again, keeping open connections.
+    Graceful,
+}
+
+/// What is left to do for the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Print this line, if any, on standard output and end with status 0.
+    Done(Option<String>),
+    /// Print this line, if any, on standard output and start the server here.
+    StartHere(Option<String>),
+    /// Print these lines on standard error and end with status 1.
+    Failed(String),
+}
+
+impl Wish {
+    /// Reads the argument of `-k`; `None` where there is no such wish.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "start" => Self::Start,
+            "stop" => Self::Stop,
+            "graceful-stop" => Self::GracefulStop,
+            "restart" => Self::Restart,
+            "graceful" => Self::Graceful,
+            _ => return None,
+        })
+    }
+
+    fn signal(self) -> Option<Signal> {
+        match self {
+            Self::Start => None,
+            Self::Stop => Some(Signal::Terminate),
+            Self::GracefulStop => Some(Signal::WindowChange),
+            Self::Restart => Some(Signal::Hangup),
+            Self::Graceful => Some(Signal::User1),
+        }
+    }
+}
+
+/// Passes a wish on to the server of this pid file.
+#[must_use]
+pub fn ask(pid_file: &Path, wish: Wish) -> Answer {
+    let found = match running(pid_file) {
+        Ok(found) => found,
+        Err(error) => {
+            return Answer::Failed(format!(
+                "{}: AH00058: Error retrieving pid file {}\nAH00059: Remove it before \
+                 continuing if it is corrupted.",
+                as_apr(&error),
+                pid_file.display()
+            ));
+        }
+    };
+    match (found, wish.signal()) {
+        (Running::Yes(pid), None) => {
+            Answer::Done(Some(format!("httpd (pid {}) already running", pid.as_raw_nonzero())))
+        }
+        (Running::Yes(pid), Some(signal)) => match process::kill(pid, signal) {
+            Ok(()) => Answer::Done(None),
+            Err(error) => {
+                Answer::Failed(format!("{}: AH00057: sending signal to server", as_apr(&error)))
+            }
+        },
+        (_, None) => Answer::StartHere(None),
+        (_, Some(Signal::Hangup | Signal::User1)) => {
+            Answer::StartHere(Some("httpd not running, trying to start".into()))
+        }
+        (Running::Stale(pid), Some(_)) => {
+            Answer::Done(Some(format!("httpd (pid {}?) not running", pid.as_raw_nonzero())))
+        }
+        (Running::No, Some(_)) => Answer::Done(Some("httpd (no pid file) not running".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The texts are what `apache2 -k` prints.
+    #[test]
+    fn who_asks_a_server_that_does_not_run_is_told_so() {
+        let folder = std::env::temp_dir().join(format!("evenkeel-ask-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("pid");
+        let done = |text: &str| Answer::Done(Some(text.into()));
+        let starting = Answer::StartHere(Some("httpd not running, trying to start".into()));
+        assert_eq!(ask(&file, Wish::Stop), done("httpd (no pid file) not running"));
+        assert_eq!(ask(&file, Wish::Restart), starting);
+        assert_eq!(ask(&file, Wish::Start), Answer::StartHere(None));
+        std::fs::write(&file, "2147483\n").unwrap();
+        assert_eq!(ask(&file, Wish::GracefulStop), done("httpd (pid 2147483?) not running"));
+        assert_eq!(ask(&file, Wish::Graceful), starting);
+        std::fs::write(&file, "junk").unwrap();
+        assert!(matches!(ask(&file, Wish::Stop), Answer::Failed(text) if text.contains("AH00058")));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn every_wish_of_apaches_is_known() {
+        for word in ["start", "stop", "graceful-stop", "restart", "graceful"] {
+            assert!(Wish::parse(word).is_some());
+        }
+        assert_eq!(Wish::parse("reload"), None);
+    }
+}

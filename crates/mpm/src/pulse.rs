@@ -1,0 +1,68 @@
+//! Whether a child still comes round. The heartbeat that it writes comes in once a tick of the
+//! parent's, a judgement goes out. Time is counted in the parent's own ticks: where the whole
+//! machine stood still, the parent did too.
+
+/// How long a tick is, in microseconds: a child's heart beats at least once in it.
+pub(crate) const TICK_US: u64 = 1_000_000;
+
+/// After how many ticks without a beat a child is reported, and after how many it is replaced.
+const REPORT_AFTER: u32 = 10;
+const REPLACE_AFTER: u32 = 30;
+
+/// The heart of one child, as the parent feels it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pulse {
+    last_beat: u64,
+    still: u32,
+}
+
+/// What is to be done about a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Well,
+    Report,
+    Replace,
+}
+
+impl Pulse {
+    /// Takes the beat that the child's line shows; 0 is a child without a heart (prefork's are
+    /// as long in a request as it takes).
+    pub(crate) fn feel(&mut self, beat: u64) -> Judgement {
+        if beat == 0 || beat != self.last_beat {
+            *self = Self { last_beat: beat, still: 0 };
+            return Judgement::Well;
+        }
+        self.still = self.still.saturating_add(1);
+        match self.still {
+            REPORT_AFTER => Judgement::Report,
+            REPLACE_AFTER => Judgement::Replace,
+            _ => Judgement::Well,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heart_that_stands_still_is_reported_and_then_replaced_once() {
+        let mut pulse = Pulse::default();
+        for beat in 1..100 {
+            assert_eq!(pulse.feel(beat), Judgement::Well);
+        }
+        let judgements: Vec<_> = (0..60).map(|_| pulse.feel(99)).collect();
+        assert_eq!(judgements[9], Judgement::Report);
+        assert_eq!(judgements[29], Judgement::Replace);
+        assert_eq!(judgements.iter().filter(|one| **one != Judgement::Well).count(), 2);
+    }
+
+    #[test]
+    fn a_heart_that_beats_again_is_well() {
+        let mut pulse = Pulse::default();
+        (0..9).for_each(|_| assert_eq!(pulse.feel(5), Judgement::Well));
+        assert_eq!(pulse.feel(6), Judgement::Well);
+        (0..9).for_each(|_| assert_eq!(pulse.feel(6), Judgement::Well));
+        (0..90).for_each(|_| assert_eq!(pulse.feel(0), Judgement::Well));
+    }
+}
