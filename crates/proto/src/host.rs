@@ -5,7 +5,7 @@
 use crate::HttpProtocolOptions;
 use crate::refusal::{Refusal, excerpt};
 use crate::target::{Form, Target};
-use evenkeel_message::{Fields, Request, Version};
+use evenkeel_message::{Fields, Level, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
 /// Fills host, port, path (as it came) and query of a request whose head is whole. A host in the
@@ -24,9 +24,16 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
     path.extend_from_slice(target.path);
     *query = target.query.map(<[u8]>::to_vec);
     let (field, twice) = host_field(&head.fields);
-    if head.version == Version::Http11 && field.is_none_or(<[u8]>::is_empty) {
+    let named = matches!(target.form, Form::Absolute | Form::Authority);
+    if head.version == Version::Http11 && field.is_none_or(|value| value.is_empty() && !named) {
         let text = "client sent HTTP/1.1 request without hostname (see RFC2616 section 14.23): ";
         return Err(Refusal::bad(569, format!("{text}{}", excerpt(target.path))));
+    }
+    let http = |scheme: &[u8]| {
+        scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
+    };
+    if target.form == Form::Absolute && !http(target.scheme) {
+        return Err(unknown_scheme(head.target()));
     }
     match target.form {
         Form::Absolute | Form::Authority => {
@@ -164,6 +171,12 @@ impl Shape {
     }
 }
 
+/// Apache refuses such a target too, but logs nothing.
+fn unknown_scheme(target: &[u8]) -> Refusal {
+    let text = format!("client sent a request for another scheme than http: {}", excerpt(target));
+    Refusal { notice: Notice::own("core", Level::Debug, text), ..malformed(target) }
+}
+
 fn malformed(text: &[u8]) -> Refusal {
     Refusal::bad(550, format!("Client sent malformed Host header: {}", excerpt(text)))
 }
@@ -279,6 +292,8 @@ mod tests {
             addressed("GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", true).err(),
             Some(Some(550))
         );
+        assert_eq!(addressed("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", true).err(), Some(None));
+        assert!(addressed("GET https://a/ HTTP/1.1\r\nHost:\r\n\r\n", true).is_ok());
         assert!(addressed("GET / HTTP/1.0\r\n\r\n", true).unwrap().host.is_empty());
         let two = "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n";
         assert_eq!(addressed(two, true).err(), Some(Some(550)));

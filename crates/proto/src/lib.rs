@@ -5,6 +5,7 @@
 mod chunked;
 mod encode;
 mod escape;
+mod expect;
 mod field;
 mod framing;
 mod head;
@@ -21,6 +22,7 @@ pub use chunked::{ChunkedDecoder, Step};
 pub use encode::{CONTINUE, Head, Transfer, encode_chunk, encode_end, encode_head, transfer};
 pub use escape::{escape_html, escape_path, escape_uri};
 pub use evenkeel_message::{http_date, parse_http_date};
+pub use expect::expectation;
 pub use framing::body_length;
 pub use head::{HeadParser, Parsed};
 pub use host::address;

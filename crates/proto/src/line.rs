@@ -109,8 +109,6 @@ fn target_and_protocol<'a>(
             protocol = trimmed;
         }
         protocol = protocol.get(spaces(protocol, 0)..).unwrap_or_default();
-    } else if protocol.is_empty() {
-        return Err(excess_whitespace());
     }
     if let Some(space) = protocol.iter().position(|byte| is_space(*byte)) {
         let text = protocol.get(space + 1..).unwrap_or_default();
@@ -243,7 +241,9 @@ mod tests {
         assert_eq!((head.target(), head.version), (&b"/a?b"[..], Version::Http11));
         assert_eq!(outcome(b"GET / HTTP/2.0", strict).unwrap().version, Version::Http11);
         assert_eq!(outcome(b"GET / HTTP/1.0", strict).unwrap().version, Version::Http10);
-        assert_eq!(outcome(b"GET /", strict).unwrap().version, Version::Http09);
+        for old in [&b"GET /"[..], b"GET / "] {
+            assert_eq!(outcome(old, strict).unwrap().version, Version::Http09);
+        }
     }
 
     #[test]
