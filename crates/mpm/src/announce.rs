@@ -27,6 +27,7 @@ pub(crate) enum Event<'a> {
     Still(Pid),
     Lost(Pid),
     StalePidFile(&'a str),
+    UserIgnored,
     Refused,
     Unchanged,
     Root(&'a str),
@@ -110,6 +111,10 @@ impl Event<'_> {
                 Level::Warn,
                 98,
                 format!("pid file {path} overwritten -- Unclean shutdown of previous Apache run?"),
+            ),
+            Self::UserIgnored => own(
+                Level::Notice,
+                "User and Group are ignored: only root can start children as someone else".into(),
             ),
             Self::Refused => own(
                 Level::Error,

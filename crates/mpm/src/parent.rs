@@ -12,7 +12,7 @@ use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Layout, MOST_SLOTS, Scoreboard};
 use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::signal::{Signal, Signals};
-use evenkeel_sys::{clock, listen, process};
+use evenkeel_sys::{clock, identity, listen, process};
 
 use crate::announce::Event;
 use crate::change::{Change, STOP_US, State};
@@ -102,10 +102,14 @@ pub(crate) fn prepare<S: Server>(
         .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
     let site = Rc::new(loaded.site);
     server.activate(&site)?;
-    if stale {
-        let path = settings.pid_file.display().to_string();
-        let event = Event::StalePidFile(&path);
+    let tell = |event: Event<'_>| {
         event.notice(limits.model).iter().for_each(|notice| server.log(notice));
+    };
+    if stale {
+        tell(Event::StalePidFile(&settings.pid_file.display().to_string()));
+    }
+    if settings.identity.is_some() && !identity::is_root() {
+        tell(Event::UserIgnored);
     }
     let pid_file = PidFile::write(&settings.pid_file)?;
     let generation = Generation { number: 0, site, settings: Arc::new(settings), limits };

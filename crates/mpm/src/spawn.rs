@@ -279,7 +279,7 @@ fn drop_rights(settings: &Settings) -> io::Result<()> {
     if let Some(folder) = settings.chroot.as_deref() {
         identity::lock_into(folder)?;
     }
-    match &settings.identity {
+    match settings.identity.as_ref().filter(|_| identity::is_root()) {
         Some(identity) => identity::drop_privileges(identity, dumpable),
         None => identity::give_up_capabilities(dumpable),
     }

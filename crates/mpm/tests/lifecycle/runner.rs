@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,7 +70,21 @@ pub struct Serving {
 
 impl Running {
     pub fn start(folder: &Folder, mode: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
+        Self::run(Command::new(std::env::current_exe().unwrap()), folder, mode)
+    }
+
+    /// As `start`, as an ordinary user, who need not be able to reach where the tests were built.
+    pub fn start_as(folder: &Folder, uid: u32, mode: &str) -> Self {
+        let program = folder.path.join("program");
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        std::os::unix::fs::chown(&folder.path, Some(uid), Some(uid)).unwrap();
+        let mut command = Command::new(program);
+        command.uid(uid).gid(uid);
+        Self::run(command, folder, mode)
+    }
+
+    fn run(mut command: Command, folder: &Folder, mode: &str) -> Self {
+        let mut process = command
             .args(["--echo", folder.configuration().to_str().unwrap(), mode])
             .stdin(Stdio::null())
             .stderr(Stdio::piped())

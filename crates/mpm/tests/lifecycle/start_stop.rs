@@ -27,6 +27,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("the_caller_of_a_detached_server_hears_how_the_start_went", detached),
     ("one_process_serves_alone", alone),
     ("children_have_no_rights_left", no_rights),
+    ("for_an_ordinary_user_user_is_ignored_with_a_notice", ordinary_user),
 ];
 
 fn answers_and_ends() {
@@ -267,5 +268,22 @@ fn no_rights() {
         assert_eq!(u64::from_str_radix(&field(set), 16).unwrap(), 0, "{set}");
     }
     assert_eq!(field("NoNewPrivs"), "1");
+    server.stop();
+}
+
+fn ordinary_user() {
+    if !identity::is_root() {
+        return;
+    }
+    let nobody = identity::user_named("nobody").unwrap().unwrap();
+    let folder = Folder::new();
+    folder.configure("children=1 user=www-data");
+    let mut server = Running::start_as(&folder, nobody.uid, "foreground");
+    server.await_line("[notice] User and Group are ignored");
+    let serving = server.await_serving();
+    server.await_line("AH00094");
+    let status = fs::read_to_string(format!("/proc/{}/status", serving.pid)).unwrap();
+    assert!(status.contains(&format!("\nUid:\t{}\t", nobody.uid)));
+    assert!(status.contains("\nNoNewPrivs:\t1\n"));
     server.stop();
 }
