@@ -32,16 +32,17 @@ pub(crate) fn take(
     limits: &Limits,
     options: &HttpProtocolOptions,
 ) -> Result<Line, Refusal> {
-    let content = match line.strip_suffix(b"\r\n") {
-        Some(content) => content,
-        None if options.strict => return Err(unreadable()),
-        None => line.strip_suffix(b"\n").unwrap_or(line),
-    };
-    if content.is_empty() {
-        return Ok(Line::End);
-    }
+    let whole = line.strip_suffix(b"\r\n");
+    let content = whole.unwrap_or_else(|| line.strip_suffix(b"\n").unwrap_or(line));
+    // The length first: a line that comes in pieces is refused for it before its end is seen.
     if content.len() > limits.field_size.saturating_add(1) {
         return Err(too_long(content));
+    }
+    if whole.is_none() && options.strict {
+        return Err(unreadable());
+    }
+    if content.is_empty() {
+        return Ok(Line::End);
     }
     if matches!(content, [b' ' | b'\t', ..]) {
         return fold(fields, content, limits, options);
@@ -53,7 +54,7 @@ pub(crate) fn take(
     let name = if options.strict { strict_name(content)? } else { unsafe_name(content)? };
     let value = content.get(name + 1..).unwrap_or_default();
     check_value(content, value, options.strict)?;
-    if line.len() == content.len() + 2 && is_canonical(value) {
+    if whole.is_some() && is_canonical(value) {
         fields.add_line(line, name);
     } else {
         fields.add(content.get(..name).unwrap_or_default(), trim(value));
