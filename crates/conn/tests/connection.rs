@@ -73,7 +73,7 @@ impl Running {
         let log = Arc::<Mutex<Vec<String>>>::default();
         let shared = Arc::clone(&log);
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![b'f'; 3 << 20]).unwrap();
+        file.write_all(&vec![b'f'; 16 << 20]).unwrap();
         let file = Arc::new(file.into());
         let thread = std::thread::spawn(move || {
             serve_with(setup, |seat| {
@@ -248,7 +248,7 @@ fn large_files_go_to_slow_readers_without_a_credit() {
     assert_eq!(read_one(&mut quick).1, b"later");
     for client in &mut slow {
         let (_, body) = read_one(client);
-        assert!(body.len() == 3 << 20 && body.iter().all(|byte| *byte == b'f'));
+        assert!(body.len() == 16 << 20 && body.iter().all(|byte| *byte == b'f'));
     }
     drop((slow, quick));
     running.end();

@@ -46,7 +46,7 @@ impl Stub {
             b"/panic" => panic!("as asked"),
             b"/file" => {
                 let file = self.file.clone().unwrap();
-                response.body = Body::File(Piece::File { file, offset: 0, length: 3 << 20 });
+                response.body = Body::File(Piece::File { file, offset: 0, length: 16 << 20 });
             }
             b"/stream" => {
                 let words = ["one ", "two ", "three"].map(Bytes::from).to_vec();
