@@ -198,10 +198,11 @@ impl Segment {
     }
 }
 
-/// Adds a segment, text to the text before it.
+/// Adds a segment, text to the text before it where neither depends on the status.
 fn push(segments: &mut Vec<Segment>, next: Segment) {
-    if let (Some(Segment { item: Item::Text(before), .. }), Item::Text(after)) =
+    if let (Some(Segment { item: Item::Text(before), statuses: None, .. }), Item::Text(after)) =
         (segments.last_mut(), &next.item)
+        && next.statuses.is_none()
     {
         *before = [&**before, &**after].concat().into();
     } else {
@@ -397,6 +398,13 @@ mod tests {
         let format = LineFormat::compile(r"a%%b\t\n\\\x").unwrap();
         let expected = Segment::always(Item::Text(Box::from(&b"a%b\t\n\\\\x\n"[..])));
         assert_eq!(*format.segments, [expected]);
+    }
+
+    #[test]
+    fn text_that_depends_on_the_status_keeps_to_itself() {
+        let format = LineFormat::compile("a%200{x}pb").unwrap();
+        let depends = format.segments.iter().map(|segment| segment.statuses.is_some());
+        assert_eq!(depends.collect::<Vec<_>>(), [false, true, false]);
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! What the fuzz target `log_format` does with its bytes: the first line is a format, the rest
+//! is what a client sent. Any format compiles or is refused; whatever the client sent, a line of
+//! a fixed format is one line of printable ASCII.
+
+use evenkeel_logging::{ErrorFormat, ErrorFormatKind, Exchange, LineFormat, Told};
+use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Transfer};
+use std::path::PathBuf;
+
+const FIXED: &str = "%h %u %U %q %m %r %f %{N}i %{Cookie}i %{c}C %{e}e %{n}n %{N}o %{N}^ti %R %V";
+
+pub fn run(data: &[u8]) {
+    let (format, client) = match data.iter().position(|byte| *byte == b'\n') {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &b""[..]),
+    };
+    let format = String::from_utf8_lossy(format);
+    for kind in [ErrorFormatKind::Main, ErrorFormatKind::Connection, ErrorFormatKind::Request] {
+        let _ = ErrorFormat::compile(kind, &format);
+    }
+    let peer = Peer {
+        client: "192.0.2.1:4000".parse().unwrap(),
+        local: "[2001:db8::1]:80".parse().unwrap(),
+    };
+    let request = request(client, peer);
+    let mut response = Response::new(Status::OK);
+    response.fields.add("N", client);
+    response.trailers.add("N", client);
+    let transfer = Transfer { duration_us: client.len() as u64, ..Transfer::default() };
+    let exchange = Exchange {
+        request: &request,
+        response: &response,
+        transfer: &transfer,
+        server_name: client,
+        used_name: client,
+        server_port: 80,
+        remote_host: Some(client),
+        keep_alive: true,
+        track_first_byte: true,
+        told: Told { connection: true, request: true },
+    };
+    let mut line = Vec::new();
+    if let Ok(compiled) = LineFormat::compile(&format) {
+        compiled.write(&exchange, &mut line);
+        assert!(line.ends_with(b"\n"), "a line has an end");
+    }
+    line.clear();
+    LineFormat::compile(FIXED).unwrap().write(&exchange, &mut line);
+    let (end, text) = line.split_last().unwrap();
+    assert_eq!(*end, b'\n');
+    assert!(text.iter().all(|byte| (b' '..=b'~').contains(byte)), "only printable ASCII");
+}
+
+fn request(client: &[u8], peer: Peer) -> Request {
+    let target = client.iter().position(|byte| *byte == b' ').unwrap_or(client.len());
+    let mut head = RequestHead {
+        line: client.to_vec(),
+        method_end: client.len().min(3),
+        target: (target, client.len()),
+        ..RequestHead::default()
+    };
+    for name in ["N", "n", "Cookie", "Referer"] {
+        head.fields.add(name, client);
+    }
+    head.trailers.add("N", client);
+    let time_us = client.iter().fold(0, |time: u64, byte| time << 8 ^ u64::from(*byte));
+    let mut request = Request::new(head, peer, time_us);
+    request.path = client.to_vec();
+    request.query = Some(client.to_vec());
+    request.file = PathBuf::from(String::from_utf8_lossy(client).into_owned());
+    request.user = Some(client.into());
+    request.env.set("e", client);
+    request.notes.set("n", client);
+    request.content.handler = Some(client.into());
+    request
+}
