@@ -1,3 +1,52 @@
-//! The command line of Evenkeel.
+//! The command line of Evenkeel. Under the names httpd and apache2 it is httpd's; under its own
+//! name it adds subcommands. This room ties the others together and is the only one that knows
+//! them all.
 
-fn main() {}
+#[cfg(not(target_os = "linux"))]
+compile_error!("Evenkeel runs on Linux only: it is built on epoll, inotify and SO_REUSEPORT.");
+
+mod command_line;
+mod configuration;
+mod httpd;
+mod logs;
+mod serve;
+mod server;
+mod serving;
+mod settings;
+mod terminal;
+mod vocabulary;
+
+use std::path::Path;
+
+fn main() {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let name = words.next().unwrap_or_default();
+    let words: Vec<String> = words.collect();
+    let program =
+        Path::new(&name).file_name().map_or(name.as_str().into(), |n| n.to_string_lossy());
+    let status = match (&*program, words.first().map(String::as_str)) {
+        ("httpd" | "apache2", _) => httpd::run(&program, &words),
+        (_, Some("serve")) => serve::run(words.get(1..).unwrap_or_default()),
+        (_, Some("--version")) => {
+            terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
+            0
+        }
+        (_, None | Some("--help" | "help")) => {
+            terminal::say(HELP);
+            0
+        }
+        _ => httpd::run(&program, &words),
+    };
+    std::process::exit(status);
+}
+
+const HELP: &str = "\
+evenkeel: a web server that reads Apache's configuration and keeps an even keel
+
+Usage:
+  evenkeel serve [DIR] [--listen ADDR]   serve a folder (this one, on 127.0.0.1:8080)
+  evenkeel [httpd's options]             serve an Apache configuration; -h lists them
+  evenkeel --help | --version
+
+Called as httpd or apache2 it is httpd's command line alone.
+";

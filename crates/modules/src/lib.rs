@@ -5,6 +5,7 @@
 pub mod context;
 pub mod core;
 pub mod log_config;
+pub mod mime;
 pub mod mpm;
 mod registry;
 mod settings;
@@ -13,7 +14,7 @@ pub mod unixd;
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
 pub use context::{Probe, RequestContext};
-pub use registry::{OFFERS, active_tables, known_files};
+pub use registry::{MODELS, OFFERS, active_tables, is_active, model};
 pub use settings::{
     Access, DirectorySettings, GlobalSettings, Merge, Place, Scope, ServerSettings,
 };

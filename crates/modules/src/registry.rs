@@ -1,7 +1,7 @@
 //! The list of all modules: which there are, which are always active as in Debian's apache2, and
 //! the tables of those that a configuration makes active.
 
-use crate::{Scope, Table, core, log_config, mpm, unixd};
+use crate::{Scope, Table, core, log_config, mime, mpm, unixd};
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
 const fn builtin(file: &'static str, identifier: &'static str) -> Offer {
@@ -27,6 +27,7 @@ pub const OFFERS: &[Offer] = &[
     builtin("mod_logio.c", "logio_module"),
     builtin("mod_version.c", "version_module"),
     builtin("mod_unixd.c", "unixd_module"),
+    usual("mod_mime.c", "mime_module"),
     usual("event.c", "mpm_event_module"),
     extra("worker.c", "mpm_worker_module"),
     extra("prefork.c", "mpm_prefork_module"),
@@ -35,21 +36,35 @@ pub const OFFERS: &[Offer] = &[
 
 /// The tables of every module, the core's first.
 fn tables() -> impl Iterator<Item = Table> {
-    let own = [log_config::TABLE, log_config::LOGIO_TABLE, unixd::TABLE];
+    let own = [log_config::TABLE, log_config::LOGIO_TABLE, mime::TABLE, unixd::TABLE];
     core::TABLES.into_iter().chain(own).chain(mpm::TABLES.iter().copied())
 }
 
-/// The directives of the active modules. Of the process models the last one that a LoadModule
-/// line names counts; event where none does.
+/// The modules that are process models; one of them is active, event where none is named.
+pub const MODELS: [&str; 3] = ["mpm_event_module", "mpm_worker_module", "mpm_prefork_module"];
+
+/// The identifier of the active process model.
 #[must_use]
-pub fn active_tables(modules: &ModuleSet) -> Tables<Scope> {
-    let active: Vec<Table> = tables().filter(|t| modules.is_active(t.identifier)).collect();
-    let present: Vec<&'static str> = OFFERS.iter().map(|offer| offer.file).collect();
-    Tables::new(&active, &present)
+pub fn model(modules: &ModuleSet) -> &'static str {
+    let [event, others @ ..] = MODELS;
+    others.into_iter().find(|model| modules.is_shared(model)).unwrap_or(event)
 }
 
-/// The source files of all modules that this server has.
+/// Whether a module, named by its source file or its identifier, is active.
 #[must_use]
-pub fn known_files() -> Vec<&'static str> {
-    OFFERS.iter().map(|offer| offer.file).collect()
+pub fn is_active(modules: &ModuleSet, name: &str) -> bool {
+    let offer = OFFERS.iter().find(|offer| offer.file == name || offer.identifier == name);
+    match offer {
+        Some(offer) if MODELS.contains(&offer.identifier) => offer.identifier == model(modules),
+        Some(_) => modules.is_active(name),
+        None => false,
+    }
+}
+
+/// The directives of the active modules.
+#[must_use]
+pub fn active_tables(modules: &ModuleSet) -> Tables<Scope> {
+    let active: Vec<Table> = tables().filter(|t| is_active(modules, t.identifier)).collect();
+    let present: Vec<&'static str> = OFFERS.iter().map(|offer| offer.file).collect();
+    Tables::new(&active, &present)
 }

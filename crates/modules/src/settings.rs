@@ -2,7 +2,7 @@
 //! host and to one directory, and the scope that directives fill while the tree is walked.
 //! Nothing here knows what a setting means.
 
-use crate::{core, log_config, mpm, unixd};
+use crate::{core, log_config, mime, mpm, unixd};
 use evenkeel_expr::{Condition, SyntaxError, Text};
 use evenkeel_message::MethodSet;
 use std::path::{Path, PathBuf};
@@ -57,6 +57,7 @@ settings! {
     /// What one section (`<Directory>`, `<Location>`, `<Files>`, `<If>`, .htaccess) says.
     DirectorySettings {
         core: core::Directory,
+        mime: mime::Directory,
     }
 }
 
@@ -66,6 +67,7 @@ settings! {
 pub struct GlobalSettings {
     pub core: core::Global,
     pub log_config: log_config::Global,
+    pub mime: mime::Global,
     pub mpm: mpm::Global,
     pub unixd: unixd::Global,
 }

@@ -484,16 +484,11 @@ mod tests {
         assert_eq!(
             told,
             [
-                "AH00497: WARNING: ServerLimit of 30000 exceeds compile-time limit of 20000 \
-                 servers, decreasing to 20000.",
-                "AH00507: WARNING: ThreadsPerChild of 100 exceeds ThreadLimit of 64 threads, \
-                 decreasing to 64. To increase, please see the ThreadLimit directive.",
-                "AH00511: WARNING: MaxRequestWorkers of 10 is less than ThreadsPerChild of 64, \
-                 increasing to 64. MaxRequestWorkers must be at least as large as the number of \
-                 threads in a single server.",
+                "AH00497: WARNING: ServerLimit of 30000 exceeds compile-time limit of 20000 servers, decreasing to 20000.",
+                "AH00507: WARNING: ThreadsPerChild of 100 exceeds ThreadLimit of 64 threads, decreasing to 64. To increase, please see the ThreadLimit directive.",
+                "AH00511: WARNING: MaxRequestWorkers of 10 is less than ThreadsPerChild of 64, increasing to 64. MaxRequestWorkers must be at least as large as the number of threads in a single server.",
                 "AH00517: WARNING: StartServers of 0 not allowed, increasing to 1.",
-                "AH00519: WARNING: MinSpareThreads of 0 not allowed, increasing to 1 to avoid \
-                 almost certain server failure. Please read the documentation.",
+                "AH00519: WARNING: MinSpareThreads of 0 not allowed, increasing to 1 to avoid almost certain server failure. Please read the documentation.",
             ]
         );
         assert_eq!((limits.start_servers, limits.max_request_workers), (1, 64));
@@ -510,12 +505,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                "AH00502: WARNING: ThreadLimit of 200000 exceeds compile-time limit of 100000 \
-                 threads, decreasing to 100000.",
+                "AH00502: WARNING: ThreadLimit of 200000 exceeds compile-time limit of 100000 threads, decreasing to 100000.",
                 "AH00509: WARNING: ThreadsPerChild of 0 not allowed, increasing to 1.",
-                "AH00515: WARNING: MaxRequestWorkers of 1001 would require 1001 servers and \
-                 would exceed ServerLimit of 16, decreasing to 16. To increase, please see the \
-                 ServerLimit directive.",
+                "AH00515: WARNING: MaxRequestWorkers of 1001 would require 1001 servers and would exceed ServerLimit of 16, decreasing to 16. To increase, please see the ServerLimit directive.",
             ]
         );
         assert_eq!(limits.max_request_workers, 16);
@@ -527,9 +519,9 @@ mod tests {
             texts(&Configured { model: Model::Worker, max_request_workers: Some(401), ..event() });
         assert_eq!(
             told,
-            ["AH00316: WARNING: MaxRequestWorkers of 401 is not an integer multiple of \
-                 ThreadsPerChild of 25, decreasing to nearest multiple 400, for a maximum of 16 \
-                 servers."]
+            [
+                "AH00316: WARNING: MaxRequestWorkers of 401 is not an integer multiple of ThreadsPerChild of 25, decreasing to nearest multiple 400, for a maximum of 16 servers."
+            ]
         );
         assert_eq!(limits.max_request_workers, 400);
     }
@@ -547,14 +539,10 @@ mod tests {
         assert_eq!(
             told,
             [
-                "AH00175: WARNING: ServerLimit of 300000 exceeds compile-time limit of 200000 \
-                 servers, decreasing to 200000.",
-                "AH00180: WARNING: MaxRequestWorkers of 200001 exceeds ServerLimit value of \
-                 200000 servers, decreasing MaxRequestWorkers to 200000. To increase, please see \
-                 the ServerLimit directive.",
+                "AH00175: WARNING: ServerLimit of 300000 exceeds compile-time limit of 200000 servers, decreasing to 200000.",
+                "AH00180: WARNING: MaxRequestWorkers of 200001 exceeds ServerLimit value of 200000 servers, decreasing MaxRequestWorkers to 200000. To increase, please see the ServerLimit directive.",
                 "AH00184: WARNING: StartServers of -1 not allowed, increasing to 1.",
-                "AH00186: WARNING: MinSpareServers of 0 not allowed, increasing to 1 to avoid \
-                 almost certain server failure. Please read the documentation.",
+                "AH00186: WARNING: MinSpareServers of 0 not allowed, increasing to 1 to avoid almost certain server failure. Please read the documentation.",
                 "MaxSpareServers of 0 is too small, increasing to 2",
             ]
         );
@@ -590,8 +578,9 @@ mod tests {
         });
         assert_eq!(
             told,
-            ["ListenBacklog of 105384 exceeds net.core.somaxconn, 4096 holds. To increase, \
-                 please see sysctl net.core.somaxconn."]
+            [
+                "ListenBacklog of 105384 exceeds net.core.somaxconn, 4096 holds. To increase, please see sysctl net.core.somaxconn."
+            ]
         );
         assert_eq!((limits.start_servers, limits.server_limit), (64, 105_000));
         assert_eq!(limits.max_connections_per_child, None);
@@ -609,8 +598,7 @@ mod tests {
             [
                 (
                     Some(501),
-                    "changing ServerLimit to 32 from original value of 16 not allowed during \
-                     restart"
+                    "changing ServerLimit to 32 from original value of 16 not allowed during restart"
                 ),
                 (Some(518), "StartServers of 0 not allowed, increasing to 1"),
             ]

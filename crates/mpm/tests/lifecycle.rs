@@ -46,8 +46,7 @@ fn main() {
     }
     let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {verdict}. {passed} passed; {} failed; 0 ignored; 0 measured; \
-         0 filtered out",
+        "\ntest result: {verdict}. {passed} passed; {} failed; 0 ignored; 0 measured; 0 filtered out",
         failed.len()
     );
     std::process::exit(i32::from(!failed.is_empty()));

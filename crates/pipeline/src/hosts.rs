@@ -215,7 +215,7 @@ mod tests {
             name: name.into(),
             aliases: Vec::new(),
             wild_aliases: wild.iter().map(|w| (*w).into()).collect(),
-            position: Position::default(),
+            position: Position { file: "test".into(), line: 1 },
         }
     }
 

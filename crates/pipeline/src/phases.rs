@@ -3,12 +3,12 @@
 
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
-use evenkeel_files::Looked;
+use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Level, Mapped, Method, Notice, Prepared, Received, Request, Response, Status,
     Stopped, Translated,
 };
-use evenkeel_modules::core;
+use evenkeel_modules::{core, mime};
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -93,10 +93,14 @@ pub(crate) fn admit(
 
 /// What the content is and who handles it.
 pub(crate) fn prepare(
-    _pipeline: &Pipeline,
+    pipeline: &Pipeline,
     admitted: Admitted<Plan, Option<Looked>>,
 ) -> Phase<Prepared<Plan, Option<Looked>>> {
-    let Admitted { request, plan, found } = admitted;
+    let Admitted { mut request, plan, found } = admitted;
+    let is_directory = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Directory);
+    let server = pipeline.site.server(request.server);
+    mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
+    core::override_type(&mut request, &server.settings, &plan);
     Ok(Prepared { request, plan, found })
 }
 
@@ -123,9 +127,10 @@ fn default_handler(
 pub(crate) fn filter(
     _pipeline: &Pipeline,
     request: &mut Request,
-    _plan: &Plan,
+    plan: &Plan,
     mut response: Response,
 ) -> Response {
+    core::describe_content(request, &plan.core, &mut response);
     let mut always = std::mem::take(&mut request.always);
     always.overlay(&response.always);
     response.always = always;

@@ -3,11 +3,12 @@
 //! threads, changed by none.
 
 use crate::hosts::{Host, Hosts, parse_address};
-use evenkeel_config::{Fault, Node, Notice, Tables, Variables, Vocabulary};
+use evenkeel_config::{Fault, Node, Notice, Stage, Tables, Variables, Vocabulary};
 use evenkeel_message::{Request, Status};
 use evenkeel_modules::core::{
     Match, Section, Tristate, public_name, public_port, server_name, software,
 };
+use evenkeel_modules::mime::Types;
 use evenkeel_modules::{DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings};
 use evenkeel_proto::{HttpProtocolOptions, Limits, UriOptions};
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ pub struct Site {
     pub hosts: Hosts,
     /// What reading .htaccess files takes.
     pub language: Language,
+    /// Media types by extension (TypesConfig).
+    pub types: Arc<Types>,
     /// What Server fields and signatures say.
     pub identity: Identity,
     /// Where paths that are not absolute begin.
@@ -175,7 +178,7 @@ impl Server {
 }
 
 impl Site {
-    /// Applies a tree of directives and compiles what it says.
+    /// Applies a tree of directives and compiles what it says; remarks are added to `notices`.
     ///
     /// # Errors
     /// The first directive that cannot be applied, with its file and line.
@@ -183,12 +186,11 @@ impl Site {
         nodes: &[Node],
         language: Language,
         server_root: &Path,
-    ) -> Result<(Site, Vec<Notice>), Fault> {
+        notices: &mut Vec<Notice>,
+    ) -> Result<Site, Fault> {
         let mut scope = Scope::new(server_root);
-        let mut remarks = Vec::new();
-        evenkeel_config::apply(&language.tables, nodes, &mut scope, &mut remarks)?;
+        evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
         let Scope { global, server, directory, sections, .. } = scope;
-        let mut notices = remarks;
         let mut servers = vec![Server::new(server.clone(), directory.clone())];
         let mut hosts = Hosts::default();
         for virtual_host in &global.core.virtual_hosts {
@@ -221,17 +223,17 @@ impl Site {
             servers.push(merged);
         }
         let identity = Identity { banner: software(global.core.tokens.unwrap_or_default()) };
-        let server_root = server_root.to_owned();
-        let site = Site {
+        let types = media_types(&global, &language, server_root)?;
+        Ok(Site {
+            types,
             global,
             servers,
             hosts,
             language,
             identity,
-            server_root,
+            server_root: server_root.to_owned(),
             section_base: sections,
-        };
-        Ok((site, notices))
+        })
     }
 
     /// A server by its index; the main server for one that does not exist.
@@ -279,6 +281,33 @@ impl Site {
         evenkeel_proto::normalise(&mut normal, path, self.server(request.server).uri_options())
             .map_err(|refusal| refusal.status)?;
         Ok(normal)
+    }
+}
+
+/// Reads the file of media types where mod_mime is active; without one, nothing can be typed and
+/// Apache does not start either (mod_mime.c: mime_post_config).
+fn media_types(
+    global: &GlobalSettings,
+    language: &Language,
+    server_root: &Path,
+) -> Result<Arc<Types>, Fault> {
+    if !language.vocabulary.module_loaded("mod_mime.c") {
+        return Ok(Arc::default());
+    }
+    let own = global.mime.types_config.clone();
+    let path = own.unwrap_or_else(|| server_root.join("conf/mime.types"));
+    match Types::read(&path) {
+        Ok(types) => Ok(Arc::new(types)),
+        Err(_) if global.mime.types_config.is_none() => Ok(Arc::new(Types::usual())),
+        Err(error) => Err(Fault {
+            position: None,
+            text: format!(
+                "AH01597: could not open mime types config file {}.: {error}",
+                path.display()
+            ),
+            trail: Vec::new(),
+            stage: Stage::Apply,
+        }),
     }
 }
 

@@ -7,7 +7,6 @@ use std::io;
 use std::path::Path;
 use std::ptr;
 
-use libc::passwd;
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -184,10 +183,9 @@ fn check(done: libc::c_int, step: &str) -> io::Result<()> {
 }
 
 /// Calls one of getpw*_r with an entry, a buffer of the length given and a place for the result.
-fn look_up_user<Call>(call: Call) -> io::Result<Option<User>>
-where
-    Call: Fn(*mut passwd, *mut libc::c_char, usize, *mut *mut passwd) -> libc::c_int,
-{
+fn look_up_user(
+    call: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
+) -> io::Result<Option<User>> {
     with_buffer(|buffer, length| {
         let mut entry = zeroed_passwd();
         let mut found = ptr::null_mut();
@@ -234,7 +232,7 @@ unsafe fn text_at(text: *const libc::c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-fn zeroed_passwd() -> passwd {
+fn zeroed_passwd() -> libc::passwd {
     // SAFETY: numbers and pointers; all may be zero.
     unsafe { std::mem::zeroed() }
 }

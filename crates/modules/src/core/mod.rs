@@ -1,6 +1,7 @@
 //! The core: what every server needs before any module (Apache: core.c). Server identity, the
 //! sections and their merge, options and overrides, limits, error documents.
 
+mod content;
 mod directory;
 mod directory_directives;
 mod error_document;
@@ -14,6 +15,7 @@ mod server;
 mod server_directives;
 mod static_handler;
 
+pub use content::{describe_content, override_type};
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;
 pub use error_document::ErrorDocument;
@@ -23,7 +25,7 @@ pub use naming::{public_name, public_port, public_url, server_name};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
 pub use sections::{Match, Section};
-pub use server::{ErrorLogTarget, HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable};
+pub use server::{HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable};
 pub use server_directives::parse_interval;
 pub use static_handler::{allowed_methods, serve_file};
 

@@ -49,22 +49,6 @@ impl Merge for HttpProtocol {
     }
 }
 
-/// Where the error log goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ErrorLogTarget {
-    /// A file, its path absolute.
-    File(PathBuf),
-    /// A program's standard input; whether a shell starts it.
-    Pipe {
-        /// The command line.
-        command: Box<str>,
-        /// `|$`.
-        shell: bool,
-    },
-    /// `syslog`, with facility and tag where given.
-    Syslog(Box<str>),
-}
-
 /// What one virtual host, or the main server, says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
@@ -84,8 +68,8 @@ pub struct Server {
     pub admin: Option<Box<str>>,
     /// DocumentRoot, absolute and without a trailing slash.
     pub document_root: Option<PathBuf>,
-    /// ErrorLog with where it was said.
-    pub error_log: Option<(ErrorLogTarget, Position)>,
+    /// ErrorLog as written, and where.
+    pub error_log: Option<(Box<str>, Position)>,
     /// ErrorLogFormat lines: kind (none, connection, request) and format.
     pub error_log_formats: Vec<(Option<Box<str>>, Box<str>, Position)>,
     /// Timeout, in microseconds.

@@ -1,7 +1,7 @@
 //! The core's directives of servers: identity, connection, limits. A line goes in, a field of
 //! [`Server`](super::Server) or [`Global`](super::Global) comes out (core.c, http_core.c).
 
-use super::server::{ErrorLogTarget, ServerTokens, TraceEnable};
+use super::server::{ServerTokens, TraceEnable};
 use crate::{Directive, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 
@@ -113,17 +113,7 @@ fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn error_log(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let text = argument(call, 0);
-    let target = if let Some(command) = text.strip_prefix("|$") {
-        ErrorLogTarget::Pipe { command: command.trim_start().into(), shell: true }
-    } else if let Some(command) = text.strip_prefix("||").or_else(|| text.strip_prefix('|')) {
-        ErrorLogTarget::Pipe { command: command.trim_start().into(), shell: false }
-    } else if text == "syslog" || text.starts_with("syslog:") {
-        ErrorLogTarget::Syslog(text.get(7..).unwrap_or_default().into())
-    } else {
-        ErrorLogTarget::File(scope.server_path(text))
-    };
-    scope.server.core.error_log = Some((target, call.position.clone()));
+    scope.server.core.error_log = Some((argument(call, 0).into(), call.position.clone()));
     Ok(())
 }
 

@@ -1,0 +1,176 @@
+//! The command line of httpd: words in, a command with its options out. It follows getopt as
+//! Apache's main.c uses it: options may be joined (`-DFOREGROUND`, `-f/path`), case matters.
+
+use evenkeel_message::Level;
+
+/// What httpd is asked to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandLine {
+    /// `-d`: ServerRoot.
+    pub server_root: Option<String>,
+    /// `-f`: the main configuration file.
+    pub file: Option<String>,
+    /// `-C`: directives before it.
+    pub before: Vec<String>,
+    /// `-c`: directives after it.
+    pub after: Vec<String>,
+    /// `-D`: names.
+    pub defines: Vec<String>,
+    /// `-e`: the level of start-up messages.
+    pub start_level: Option<Level>,
+    /// `-E`: a file for start-up messages.
+    pub start_log: Option<String>,
+    /// `-k`: the signal to send, or `start`.
+    pub signal: Option<String>,
+    /// `--port-offset`: added to every port.
+    pub port_offset: u16,
+    /// `-X`: one process, in the foreground.
+    pub one_process: bool,
+    /// `-T`: accepted, as in Apache, where it skips the check of DocumentRoot.
+    pub skip_root_check: bool,
+    /// What to show in place of serving.
+    pub show: Vec<Show>,
+}
+
+/// Something to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// `-v`.
+    Version,
+    /// `-V`.
+    Build,
+    /// `-l`.
+    Modules,
+    /// `-L`.
+    Directives,
+    /// `-t`.
+    Syntax,
+    /// `-S`: virtual hosts and run-time settings.
+    Settings,
+    /// `-M`: modules.
+    Loaded,
+    /// `-h` and `-?`.
+    Usage,
+}
+
+/// Options that take an argument.
+const WITH_ARGUMENT: &str = "DCcdfEek";
+
+impl CommandLine {
+    /// Parses the words behind the program's name.
+    ///
+    /// # Errors
+    /// The complaint; the usage text belongs behind it.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        let mut line = CommandLine::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if let Some(offset) = word.strip_prefix("--port-offset") {
+                let text = match offset.strip_prefix('=') {
+                    Some(text) => Some(text.to_owned()),
+                    None => words.next().cloned(),
+                };
+                line.port_offset = text
+                    .and_then(|text| text.parse().ok())
+                    .ok_or("--port-offset takes a number of ports")?;
+                continue;
+            }
+            let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+                return Err(format!("unexpected argument {word}"));
+            };
+            let mut rest = letters.chars();
+            while let Some(letter) = rest.next() {
+                if !WITH_ARGUMENT.contains(letter) {
+                    line.switch(letter)?;
+                    continue;
+                }
+                let joined = rest.as_str().to_owned();
+                let argument = if joined.is_empty() { words.next().cloned() } else { Some(joined) };
+                let argument =
+                    argument.ok_or_else(|| format!("option requires an argument -- '{letter}'"))?;
+                line.option(letter, argument)?;
+                break;
+            }
+        }
+        Ok(line)
+    }
+
+    fn switch(&mut self, letter: char) -> Result<(), String> {
+        match letter {
+            'v' => self.show.push(Show::Version),
+            'V' => self.show.push(Show::Build),
+            'l' => self.show.push(Show::Modules),
+            'L' => self.show.push(Show::Directives),
+            't' => self.show.push(Show::Syntax),
+            'S' => self.show.push(Show::Settings),
+            'M' => self.show.push(Show::Loaded),
+            'h' | '?' => self.show.push(Show::Usage),
+            'X' => self.one_process = true,
+            'T' => self.skip_root_check = true,
+            letter => return Err(format!("invalid option -- '{letter}'")),
+        }
+        Ok(())
+    }
+
+    fn option(&mut self, letter: char, argument: String) -> Result<(), String> {
+        match letter {
+            'D' => self.defines.push(argument),
+            'C' => self.before.push(argument),
+            'c' => self.after.push(argument),
+            'd' => self.server_root = Some(argument),
+            'f' => self.file = Some(argument),
+            'E' => self.start_log = Some(argument),
+            'e' => {
+                let level = Level::parse(&argument).ok_or_else(|| {
+                    "Log level keyword must be one of emerg/alert/crit/error/warn/notice/info/\
+                     debug/trace1/.../trace8"
+                        .to_owned()
+                })?;
+                self.start_level = Some(level);
+            }
+            _ => match argument.as_str() {
+                "start" | "stop" | "restart" | "graceful" | "graceful-stop" => {
+                    self.signal = Some(argument);
+                }
+                _ => return Err(format!("invalid -k argument: {argument}")),
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether a name is defined by `-D`.
+    #[must_use]
+    pub fn is_defined(&self, name: &str) -> bool {
+        self.defines.iter().any(|defined| defined == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<CommandLine, String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        CommandLine::parse(&words)
+    }
+
+    #[test]
+    fn options_may_be_joined_to_their_arguments() {
+        let line = parse("-DFOREGROUND -f/etc/x.conf -d /srv -C Listen -k graceful-stop").unwrap();
+        assert!(line.is_defined("FOREGROUND"));
+        assert_eq!(line.file.as_deref(), Some("/etc/x.conf"));
+        assert_eq!(line.server_root.as_deref(), Some("/srv"));
+        assert_eq!(line.signal.as_deref(), Some("graceful-stop"));
+        let line = parse("-tSD DUMP_MODULES").unwrap();
+        assert_eq!(line.show, [Show::Syntax, Show::Settings]);
+        assert!(line.is_defined("DUMP_MODULES"));
+    }
+
+    #[test]
+    fn what_is_unknown_or_incomplete_is_refused() {
+        assert_eq!(parse("-f").unwrap_err(), "option requires an argument -- 'f'");
+        assert_eq!(parse("-Z").unwrap_err(), "invalid option -- 'Z'");
+        assert_eq!(parse("-k dance").unwrap_err(), "invalid -k argument: dance");
+        assert!(parse("-e loud").is_err() && parse("serve").is_err());
+    }
+}

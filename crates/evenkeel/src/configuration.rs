@@ -1,0 +1,97 @@
+//! From the command line's choice of a configuration to a site: the text is read and applied,
+//! access logs and the parent's settings are derived from it. Nothing is opened or changed.
+
+use crate::vocabulary::Words;
+use evenkeel_config::{Fault, Main, ModuleSet, Notice, Start, Tree, Variables};
+use evenkeel_modules::{OFFERS, active_tables};
+use evenkeel_pipeline::{Language, Site};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Which configuration is to be read.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// ServerRoot until a directive sets it (`-d`).
+    pub server_root: String,
+    /// The main file (`-f`), or a text of our own.
+    pub main: Main,
+    /// Directives to read before it (`-C`).
+    pub before: Vec<String>,
+    /// Directives to read after it (`-c`).
+    pub after: Vec<String>,
+    /// Names that are defined (`-D`).
+    pub defines: Vec<String>,
+}
+
+/// A configuration that was read whole.
+pub struct Configuration {
+    /// What it means.
+    pub site: Arc<Site>,
+    /// What it said.
+    pub tree: Tree,
+    /// Which modules it makes active.
+    pub modules: ModuleSet,
+    /// What the administrator should know of it.
+    pub notices: Vec<Notice>,
+}
+
+/// A configuration that cannot be used, with what was noticed before.
+pub struct Refused {
+    /// Why.
+    pub fault: Fault,
+    /// Remarks from before the fault.
+    pub notices: Vec<Notice>,
+}
+
+impl Choice {
+    /// Reads and applies the configuration.
+    ///
+    /// # Errors
+    /// The first fault, with its file and line.
+    pub fn read(&self) -> Result<Configuration, Refused> {
+        let mut notices = Vec::new();
+        let (tree, modules) = self
+            .text(&mut notices)
+            .map_err(|fault| Refused { fault, notices: std::mem::take(&mut notices) })?;
+        let language = Language {
+            tables: active_tables(&modules),
+            variables: tree.variables.clone(),
+            vocabulary: Box::new(Words::new(modules.clone())),
+        };
+        let root = Path::new(&tree.server_root);
+        match Site::compile(&tree.nodes, language, root, &mut notices) {
+            Ok(site) => Ok(Configuration { site: Arc::new(site), tree, modules, notices }),
+            Err(fault) => Err(Refused { fault, notices }),
+        }
+    }
+
+    /// Reads the text. Conditions ahead of the first LoadModule line depend on which modules
+    /// there are, so a text that names its modules is read a second time with those alone.
+    fn text(&self, notices: &mut Vec<Notice>) -> Result<(Tree, ModuleSet), Fault> {
+        let mut words = Words::new(ModuleSet::preset(OFFERS));
+        let tree = evenkeel_config::read(self.start(), &mut words, notices);
+        if !words.modules().is_named() {
+            return Ok((tree?, words.modules().clone()));
+        }
+        notices.clear();
+        let mut words = Words::new(ModuleSet::named(OFFERS));
+        let tree = evenkeel_config::read(self.start(), &mut words, notices)?;
+        Ok((tree, words.modules().clone()))
+    }
+
+    fn start(&self) -> Start {
+        Start {
+            server_root: self.server_root.clone(),
+            main: self.main.clone(),
+            before: self.before.clone(),
+            after: self.after.clone(),
+            variables: Variables::new(self.defines.clone(), environment()),
+        }
+    }
+}
+
+/// The environment, without what is no UTF-8: no configuration can name that.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}

@@ -1,0 +1,189 @@
+//! What httpd's command line does: shows, checks, signals or serves. The status of the process
+//! comes out; texts go to the terminal.
+
+use crate::command_line::{CommandLine, Show};
+use crate::configuration::{Choice, Configuration};
+use crate::server::{Evenkeel, refusal, to_message};
+use crate::terminal::{complain, say};
+use crate::{logs, settings};
+use evenkeel_config::Main;
+use evenkeel_logging::startup_text;
+use evenkeel_mpm::{Answer, Mode, Start, Wish, ask};
+
+/// Where the configuration is looked for, as Debian's apache2 has it.
+const SERVER_ROOT: &str = "/etc/apache2";
+const FILE: &str = "apache2.conf";
+
+/// Runs the command line under the name `program`.
+pub fn run(program: &str, words: &[String]) -> i32 {
+    match CommandLine::parse(words) {
+        Ok(line) => act(program, &line, words),
+        Err(text) => {
+            complain(&format!("{program}: {text}"));
+            complain(&usage(program));
+            1
+        }
+    }
+}
+
+fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
+    let choice = choice(line);
+    if let Some(show) = line.show.first() {
+        return match show {
+            Show::Usage => {
+                complain(&usage(program));
+                1
+            }
+            Show::Version => {
+                say(&version());
+                0
+            }
+            _ => check(program, &choice),
+        };
+    }
+    match line.signal.as_deref() {
+        None | Some("start") => {
+            let mode = if line.one_process {
+                Mode::OneProcess
+            } else if line.is_defined("FOREGROUND") || line.is_defined("NO_DETACH") {
+                Mode::Foreground
+            } else {
+                Mode::Detached
+            };
+            serve(program, choice, mode, words)
+        }
+        Some(signal) => send(program, &choice, signal, words),
+    }
+}
+
+/// The configuration that the command line chooses.
+fn choice(line: &CommandLine) -> Choice {
+    Choice {
+        server_root: line.server_root.clone().unwrap_or_else(|| SERVER_ROOT.to_owned()),
+        main: Main::File {
+            path: line.file.clone().unwrap_or_else(|| FILE.to_owned()),
+            default: line.file.is_none(),
+        },
+        before: line.before.clone(),
+        after: line.after.clone(),
+        defines: line.defines.clone(),
+    }
+}
+
+/// Serves until the end.
+pub fn serve(program: &str, choice: Choice, mode: Mode, words: &[String]) -> i32 {
+    let command_line = std::iter::once(program.to_owned())
+        .chain(words.iter().map(|word| format!("'{word}'")))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut server = Evenkeel::new(choice, program);
+    let start = Start { mode, command_line, program: program.to_owned() };
+    match evenkeel_mpm::run(&mut server, &start) {
+        Ok(status) => status,
+        Err(text) => {
+            complain(&text);
+            1
+        }
+    }
+}
+
+/// `-t`: reads all of the configuration and says what is wrong with it.
+fn check(program: &str, choice: &Choice) -> i32 {
+    let Configuration { site, modules, tree, notices } = match choice.read() {
+        Ok(configuration) => configuration,
+        Err(refused) => {
+            complain(&refusal(&refused, program));
+            return 1;
+        }
+    };
+    for notice in &notices {
+        complain(&startup_text(&to_message(notice)));
+    }
+    let planned = logs::plan(&site).map_err(|fault| fault.report(program));
+    let parent = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref());
+    if let Some(text) = planned.err().or(parent.err()) {
+        complain(&text);
+        return 1;
+    }
+    if let Err(missing) = logs::check(&site) {
+        missing.iter().for_each(|notice| complain(&startup_text(notice)));
+        return 1;
+    }
+    complain("Syntax OK");
+    0
+}
+
+/// `-k stop` and its kin: signals the server of the pid file; `restart` and `graceful` start one
+/// where none runs, as Apache does.
+fn send(program: &str, choice: &Choice, signal: &str, words: &[String]) -> i32 {
+    let configuration = match choice.read() {
+        Ok(configuration) => configuration,
+        Err(refused) => {
+            complain(&refusal(&refused, program));
+            return 1;
+        }
+    };
+    let runtime = configuration.tree.runtime_dir.as_deref();
+    let settings = match settings::of_parent(&configuration.site, &configuration.modules, runtime) {
+        Ok(settings) => settings,
+        Err(text) => {
+            complain(&text);
+            return 1;
+        }
+    };
+    let Some(wish) = Wish::parse(signal) else { return 1 };
+    match ask(&settings.pid_file, wish) {
+        Answer::Done(line) => {
+            line.iter().for_each(|line| say(line));
+            0
+        }
+        Answer::StartHere(line) => {
+            line.iter().for_each(|line| say(line));
+            serve(program, choice.clone(), Mode::Detached, words)
+        }
+        Answer::Failed(text) => {
+            complain(&text);
+            1
+        }
+    }
+}
+
+/// `-v`.
+fn version() -> String {
+    let (major, minor, patch) = evenkeel_modules::SERVER_VERSION;
+    format!(
+        "Server version: Apache/{major}.{minor}.{patch} (Evenkeel)\nServer built:   {}",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn usage(program: &str) -> String {
+    format!(
+        "Usage: {program} [-D name] [-d directory] [-f file]\n       \
+         [-C \"directive\"] [-c \"directive\"]\n       \
+         [-k start|restart|graceful|graceful-stop|stop]\n       \
+         [-v] [-V] [-h] [-l] [-L] [-t] [-T] [-S] [-X]\n\
+         Options:\n  \
+         -D name            : define a name for use in <IfDefine name> directives\n  \
+         -d directory       : specify an alternate initial ServerRoot\n  \
+         -f file            : specify an alternate ServerConfigFile\n  \
+         -C \"directive\"     : process directive before reading config files\n  \
+         -c \"directive\"     : process directive after reading config files\n  \
+         -e level           : show startup errors of level (see LogLevel)\n  \
+         -E file            : log startup errors to file\n  \
+         -v                 : show version number\n  \
+         -V                 : show compile settings\n  \
+         -h                 : list available command line options (this page)\n  \
+         -l                 : list compiled in modules\n  \
+         -L                 : list available configuration directives\n  \
+         -t -D DUMP_VHOSTS  : show parsed vhost settings\n  \
+         -t -D DUMP_RUN_CFG : show parsed run settings\n  \
+         -S                 : a synonym for -t -D DUMP_VHOSTS -D DUMP_RUN_CFG\n  \
+         -t -D DUMP_MODULES : show all loaded modules\n  \
+         -M                 : a synonym for -t -D DUMP_MODULES\n  \
+         -t -D DUMP_INCLUDES: show all included configuration files\n  \
+         -t                 : run syntax check for config files\n  \
+         -T                 : start without DocumentRoot(s) check\n  \
+         -X                 : debug mode (only one worker, do not detach)\n"
+    )
+}

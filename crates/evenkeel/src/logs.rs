@@ -1,0 +1,161 @@
+//! The logs of a site: what the configuration says of them is compiled into what the room
+//! `logging` opens. A format that cannot be compiled is a fault of the configuration.
+
+use evenkeel_config::Fault;
+use evenkeel_logging::{
+    AccessLog, Condition, ErrorFormat, ErrorFormatKind, ErrorLog, Exchange, LineFormat, Target,
+};
+use evenkeel_message::Notice;
+use evenkeel_modules::log_config::{Log, Server as LogSettings, When};
+use evenkeel_modules::{RequestContext, ServerSettings};
+use evenkeel_pipeline::{Server, Site};
+use std::sync::{Arc, Weak};
+
+/// Common Log Format, which TransferLog has where no LogFormat says otherwise.
+const COMMON: &str = "%h %l %u %t \"%r\" %>s %b";
+
+/// What is to be opened.
+#[derive(Clone, Default)]
+pub struct LogPlan {
+    /// Every access log.
+    pub access: Vec<AccessLog>,
+    /// The access logs of each server, as indices.
+    pub access_of: Vec<Vec<usize>>,
+    /// BufferedLogs.
+    pub buffered: bool,
+    /// Every error log; the first is the main server's.
+    pub errors: Vec<ErrorLog>,
+    /// The error log of each server.
+    pub errors_of: Vec<usize>,
+}
+
+/// Compiles the logs of a site.
+///
+/// # Errors
+/// The format that cannot be compiled, with its file and line.
+pub fn plan(site: &Arc<Site>) -> Result<LogPlan, Fault> {
+    let mut plan =
+        LogPlan { buffered: site.global.log_config.buffered.unwrap_or(true), ..LogPlan::default() };
+    for server in &site.servers {
+        access_logs(site, server, &mut plan)?;
+        error_log(site, server, &mut plan)?;
+    }
+    Ok(plan)
+}
+
+/// Looks whether the folders of all logs are there, as `-t` does.
+///
+/// # Errors
+/// A notice for each folder that is not.
+pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
+    let mut missing = Vec::new();
+    for (index, server) in site.servers.iter().enumerate() {
+        let own = index == 0 || server.settings.core.error_log != main_error_log(site);
+        if let (true, Some((text, _))) = (own, &server.settings.core.error_log) {
+            let place = server.position.as_ref().map(ToString::to_string);
+            let target = Target::of_error_log(text, &site.server_root);
+            missing.extend(target.check_error_log(place.as_deref()).err());
+        }
+        for log in &server.settings.log_config.logs {
+            let target = Target::of_access_log(&log.target, &site.server_root);
+            missing.extend(target.check_access_log(&log.position.to_string()).err());
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(missing) }
+}
+
+fn main_error_log(site: &Site) -> Option<(Box<str>, evenkeel_config::Position)> {
+    site.server(0).settings.core.error_log.clone()
+}
+
+fn access_logs(site: &Arc<Site>, server: &Server, plan: &mut LogPlan) -> Result<(), Fault> {
+    let settings = &server.settings.log_config;
+    let mut own = Vec::new();
+    for log in settings.logs.iter().chain(&settings.global_logs) {
+        let compiled = access_log(site, settings, log)
+            .map_err(|text| Fault::new(log.position.clone(), text))?;
+        own.push(plan.access.len());
+        plan.access.push(compiled);
+    }
+    plan.access_of.push(own);
+    Ok(())
+}
+
+fn access_log(site: &Arc<Site>, settings: &LogSettings, log: &Log) -> Result<AccessLog, String> {
+    let named = |name: &str| {
+        settings.formats.iter().find(|(known, _)| **known == *name).map(|(_, format)| &**format)
+    };
+    let format = match log.format.as_deref() {
+        Some(text) => named(text).unwrap_or(text),
+        None => settings.default_format.as_deref().map_or(COMMON, |f| named(f).unwrap_or(f)),
+    };
+    Ok(AccessLog {
+        target: Target::of_access_log(&log.target, &site.server_root),
+        format: LineFormat::compile(format)?,
+        condition: match &log.condition {
+            None => Condition::Always,
+            Some(When::Environment(name)) => Condition::of_variable(name),
+            Some(When::Expression(expression)) => {
+                let (site, expression) = (Arc::downgrade(site), Arc::clone(expression));
+                Condition::Holds(Arc::new(move |exchange: &Exchange<'_>| {
+                    holds(&site, &expression, exchange)
+                }))
+            }
+        },
+    })
+}
+
+/// A condition that cannot be evaluated logs the request: better a line too many.
+fn holds(
+    site: &Weak<Site>,
+    expression: &evenkeel_expr::Condition,
+    exchange: &Exchange<'_>,
+) -> bool {
+    let Some(site) = site.upgrade() else { return true };
+    let server = site.server(exchange.request.server);
+    let context = RequestContext::new(exchange.request, &server.settings, &server.defaults)
+        .with_response(exchange.response);
+    expression.holds(&context).unwrap_or(true)
+}
+
+fn error_log(site: &Site, server: &Server, plan: &mut LogPlan) -> Result<(), Fault> {
+    let compiled = compile_error_log(site, &server.settings)?;
+    let same = |log: &ErrorLog| {
+        log.target == compiled.target
+            && log.format == compiled.format
+            && log.connection == compiled.connection
+            && log.request == compiled.request
+    };
+    let index = plan.errors.iter().position(same).unwrap_or(plan.errors.len());
+    if index == plan.errors.len() {
+        plan.errors.push(compiled);
+    }
+    plan.errors_of.push(index);
+    Ok(())
+}
+
+fn compile_error_log(site: &Site, settings: &ServerSettings) -> Result<ErrorLog, Fault> {
+    let text = settings.core.error_log.as_ref().map_or("logs/error_log", |(text, _)| text);
+    let mut log = ErrorLog {
+        target: Target::of_error_log(text, &site.server_root),
+        format: None,
+        connection: Vec::new(),
+        request: Vec::new(),
+    };
+    for (kind, format, position) in &settings.core.error_log_formats {
+        let fault = |text: String| Fault::new(position.clone(), text);
+        match kind.as_deref() {
+            Some("connection") => log
+                .connection
+                .push(ErrorFormat::compile(ErrorFormatKind::Connection, format).map_err(fault)?),
+            Some(_) => log
+                .request
+                .push(ErrorFormat::compile(ErrorFormatKind::Request, format).map_err(fault)?),
+            None => {
+                let compiled = ErrorFormat::compile(ErrorFormatKind::Main, format);
+                log.format = Some(compiled.map_err(fault)?);
+            }
+        }
+    }
+    Ok(log)
+}

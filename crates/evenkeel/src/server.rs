@@ -1,0 +1,151 @@
+//! The server that the parent runs: it reads the configuration, opens the logs, serves in the
+//! children and writes what a dead child left. Everything it keeps belongs to the parent.
+
+use crate::configuration::{Choice, Configuration, Refused};
+use crate::logs::{self, LogPlan};
+use crate::{serving, settings};
+use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text};
+use evenkeel_message::{Level, Notice};
+use evenkeel_mpm::{Child, Loaded, Server};
+use evenkeel_pipeline::Site;
+use evenkeel_sys::process::{End, Pid};
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A site with its logs, as a generation of children serves it.
+pub struct Running {
+    /// The site.
+    pub site: Arc<Site>,
+    plan: LogPlan,
+    open: OnceCell<(Arc<AccessLogs>, Arc<ErrorLogs>)>,
+    /// What the configuration's reading remarked on.
+    remarks: Vec<evenkeel_config::Notice>,
+}
+
+impl Running {
+    /// The open logs; none before [`Server::activate`].
+    pub fn logs(&self) -> Option<(Arc<AccessLogs>, Arc<ErrorLogs>)> {
+        self.open.get().cloned()
+    }
+}
+
+/// The server of one command line.
+pub struct Evenkeel {
+    choice: Choice,
+    program: String,
+    programs: Programs,
+    active: Option<Rc<Running>>,
+    started: bool,
+}
+
+impl Evenkeel {
+    /// A server that has read nothing yet.
+    pub fn new(choice: Choice, program: &str) -> Self {
+        let programs = Programs::default();
+        Self { choice, program: program.to_owned(), programs, active: None, started: false }
+    }
+
+    fn say(&self, notice: &Notice) {
+        match self.active.as_ref().and_then(|running| running.open.get()) {
+            Some((_, errors)) => {
+                let levels = self.active.as_ref().map(|running| {
+                    running.site.server(0).settings.core.log_level.of(notice.module)
+                });
+                // What the start and the end of the server have to say is always of interest.
+                if notice.level <= levels.unwrap_or(Level::Warn).max(Level::Notice) {
+                    errors.write_plain(notice);
+                }
+            }
+            None => crate::terminal::complain(&startup_text(notice)),
+        }
+    }
+}
+
+impl Server for Evenkeel {
+    type Site = Running;
+
+    fn load(&mut self) -> Result<Loaded<Running>, String> {
+        let Configuration { site, tree, modules, notices } =
+            self.choice.read().map_err(|refused| refusal(&refused, &self.program))?;
+        let plan = logs::plan(&site).map_err(|fault| fault.report(&self.program))?;
+        let settings = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref())?;
+        let running = Running { site, plan, open: OnceCell::new(), remarks: notices };
+        Ok(Loaded { site: running, settings })
+    }
+
+    fn activate(&mut self, running: &Rc<Running>) -> Result<(), String> {
+        for remark in &running.remarks {
+            self.say(&to_message(remark));
+        }
+        if running.open.get().is_none() {
+            let plan = running.plan.clone();
+            let failed = |notice: Notice| startup_text(&notice);
+            let errors =
+                ErrorLogs::open(plan.errors, plan.errors_of, &self.program, &mut self.programs)
+                    .map_err(failed)?;
+            let access =
+                AccessLogs::open(plan.access, plan.access_of, plan.buffered, &mut self.programs)
+                    .map_err(failed)?;
+            let logs = (Arc::new(access), Arc::new(errors));
+            let _already_open = running.open.set(logs);
+        }
+        self.active = Some(Rc::clone(running));
+        self.started = true;
+        Ok(())
+    }
+
+    fn serve(&self, running: &Running, child: Child) -> i32 {
+        serving::serve(running, child)
+    }
+
+    fn log(&self, notice: &Notice) {
+        self.say(notice);
+    }
+
+    fn salvage(&self, running: &Running, _buffer: usize, lines: &[u8]) {
+        if let Some((access, _)) = running.open.get() {
+            access.salvage(lines);
+        }
+    }
+
+    fn reaped(&mut self, pid: Pid, _end: End) {
+        let number = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0);
+        if let Some(notice) = self.programs.ended(number) {
+            self.say(&notice);
+        }
+    }
+
+    fn turn(&mut self) {
+        for notice in self.programs.turn() {
+            self.say(&notice);
+        }
+        if let Some((access, errors)) = self.active.as_ref().and_then(|r| r.open.get()) {
+            access.retry();
+            errors.retry();
+        }
+    }
+}
+
+/// What the terminal shows of a configuration that cannot be used.
+pub fn refusal(refused: &Refused, program: &str) -> String {
+    let mut text = String::new();
+    for notice in &refused.notices {
+        text.push_str(&startup_text(&to_message(notice)));
+    }
+    text.push_str(&refused.fault.report(program));
+    text
+}
+
+/// A remark of the configuration's as any other notice.
+pub fn to_message(notice: &evenkeel_config::Notice) -> Notice {
+    let level = match notice.level {
+        evenkeel_config::Level::Error => Level::Error,
+        evenkeel_config::Level::Warn => Level::Warn,
+        evenkeel_config::Level::Notice => Level::Notice,
+        evenkeel_config::Level::Info => Level::Info,
+        evenkeel_config::Level::Debug => Level::Debug,
+    };
+    let number = notice.number.and_then(|number| u16::try_from(number).ok());
+    Notice { number, ..Notice::own(notice.module, level, notice.text.clone()) }
+}

@@ -1,0 +1,221 @@
+//! A child at work: each serving thread gets its own pipeline, recorder and cache of files over
+//! the site that all share. Here the rooms `mpm` (whose turn it is), `conn` (the connection) and
+//! `pipeline` (the request) meet; none of them knows another.
+
+use crate::server::Running;
+use evenkeel_conn::{Done, Outcome, Place, Served, Settings, Site as ConnectionSite, Worker};
+use evenkeel_files::{Files, Limits, Policy};
+use evenkeel_logging::{ErrorLogs, Exchange, Origin, Recorder, Told};
+use evenkeel_message::{Level, Notice, Peer, Request, Status};
+use evenkeel_modules::core::{public_name, public_port};
+use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
+use evenkeel_mpm::{Child, event};
+use evenkeel_pipeline::{Pipeline, Site};
+use evenkeel_proto::{Refusal, address, normalise};
+use evenkeel_scoreboard::Credit;
+use evenkeel_sys::clock;
+use evenkeel_sys::socket::Socket;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+/// Serves a site in a child until the parent has it end. The status is the process's.
+pub fn serve(running: &Running, child: Child) -> i32 {
+    let Some((access, errors)) = running.logs() else { return 1 };
+    let settings: Arc<[Settings]> = running
+        .site
+        .servers
+        .iter()
+        .map(|server| crate::settings::of_connections(&running.site, server))
+        .collect();
+    let ports: Arc<[SocketAddr]> = child.listeners.iter().map(|l| l.address).collect();
+    let addresses = Arc::new(Mutex::new(Vec::new()));
+    let (line, slots, site) = (child.line, child.slots.clone(), Arc::clone(&running.site));
+    let writers: Vec<_> = (0..child.buffers.count()).map(|b| child.buffers.writer(b)).collect();
+    let writers = Mutex::new(writers);
+    let log = Arc::clone(&errors);
+    let make = move |seat: Seat| {
+        let safe = writers
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .get_mut(seat.thread)
+            .and_then(Option::take);
+        let (files, notice) = Files::new(Limits::default(), Policy::Told);
+        if let Some(notice) = notice {
+            errors.write_plain(&notice);
+        }
+        let thread_site = ThreadSite {
+            pipeline: Pipeline::new(Arc::clone(&site), files),
+            settings: Arc::clone(&settings),
+            recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
+            errors: Arc::clone(&errors),
+        };
+        let place = Place {
+            gate: Arc::clone(&seat.gate),
+            slots: Some(slots.clone()),
+            line,
+            ports: Arc::clone(&ports),
+            addresses: Arc::clone(&addresses),
+        };
+        Serving(Worker::new(thread_site, place))
+    };
+    match event::serve(child, make) {
+        Ok(()) => 0,
+        Err(error) => {
+            let text = format!("the child cannot serve: {error}");
+            log.write_plain(&Notice::own("mpm_event", Level::Crit, text));
+            1
+        }
+    }
+}
+
+/// The worker of one thread as the process model sees it.
+struct Serving(Worker<ThreadSite>);
+
+impl Service for Serving {
+    fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Verdict {
+        let turn = match turn {
+            Turn::Accepted { client, port } => evenkeel_conn::Turn::Accepted { client, port },
+            Turn::Readable { class, memo, hangup } => {
+                evenkeel_conn::Turn::Readable { class: to_conn(class), memo, hangup }
+            }
+            Turn::Expired { class, memo } => {
+                evenkeel_conn::Turn::Expired { class: to_conn(class), memo }
+            }
+        };
+        verdict(self.0.serve(socket, turn, hand))
+    }
+
+    fn retire(&mut self, retiring: bool) {
+        self.0.retire(retiring);
+    }
+
+    fn tick(&mut self) {
+        self.0.tick();
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.0.site().errors.write_plain(&notice);
+    }
+}
+
+fn to_conn(class: Class) -> evenkeel_conn::Class {
+    match class {
+        Class::Fresh => evenkeel_conn::Class::Fresh,
+        Class::KeepAlive => evenkeel_conn::Class::KeepAlive,
+        Class::Closing => evenkeel_conn::Class::Closing,
+    }
+}
+
+fn to_mpm(class: evenkeel_conn::Class) -> Class {
+    match class {
+        evenkeel_conn::Class::Fresh => Class::Fresh,
+        evenkeel_conn::Class::KeepAlive => Class::KeepAlive,
+        evenkeel_conn::Class::Closing => Class::Closing,
+    }
+}
+
+fn verdict(outcome: Outcome) -> Verdict {
+    match outcome {
+        Outcome::Closed => Verdict::Closed,
+        Outcome::Rest(socket, pause) => {
+            let (timeout_ms, memo) = (pause.timeout_ms, pause.memo);
+            Verdict::Rest(socket, Pause { class: to_mpm(pause.class), timeout_ms, memo })
+        }
+        Outcome::Work(work) => Verdict::Work(Box::pin(async move { verdict(work.await) })),
+    }
+}
+
+/// The site as one serving thread has it.
+struct ThreadSite {
+    pipeline: Rc<Pipeline>,
+    settings: Arc<[Settings]>,
+    recorder: RefCell<Recorder>,
+    errors: Arc<ErrorLogs>,
+}
+
+impl ThreadSite {
+    fn site(&self) -> &Site {
+        &self.pipeline.site
+    }
+}
+
+fn served(served: evenkeel_pipeline::Served) -> Served {
+    match served {
+        evenkeel_pipeline::Served::Now(request, response) => Served::Now(request, response),
+        evenkeel_pipeline::Served::Later(future) => Served::Later(future),
+    }
+}
+
+impl ConnectionSite for ThreadSite {
+    fn server_of(&self, local: SocketAddr) -> usize {
+        self.site().hosts.server(local, b"")
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "there are settings for each server of the site")]
+    fn settings(&self, server: usize) -> &Settings {
+        self.settings.get(server).unwrap_or(&self.settings[0])
+    }
+
+    fn address(&self, request: &mut Request) -> Result<(), Refusal> {
+        address(request, &self.settings(request.server).options)?;
+        request.server = self.site().hosts.server(request.peer.local, &request.host);
+        let options = self.site().server(request.server).uri_options();
+        let Request { path, head, .. } = request;
+        normalise(path, head.target(), options)
+    }
+
+    fn serve(&self, request: Box<Request>) -> Served {
+        served(self.pipeline.serve(request))
+    }
+
+    fn refuse(&self, request: Box<Request>, status: Status) -> Served {
+        served(self.pipeline.refuse(request, status))
+    }
+
+    fn record(&self, done: &Done<'_>) {
+        let server = self.site().server(done.request.server);
+        let mut told = Told::default();
+        for notice in &done.request.notices {
+            let origin = Origin {
+                server_name: server.name().as_bytes(),
+                ..Origin::of_request(done.request)
+            };
+            self.errors.write(done.request.server, notice, &origin, &mut told);
+        }
+        let name = public_name(done.request, &server.settings, &server.defaults);
+        self.recorder.borrow_mut().record(&Exchange {
+            request: done.request,
+            response: done.response,
+            transfer: done.transfer,
+            server_name: server.name().as_bytes(),
+            used_name: name.as_bytes(),
+            server_port: public_port(done.request, &server.settings, &server.defaults),
+            remote_host: None,
+            keep_alive: done.keep_alive,
+            track_first_byte: server.settings.log_config.track_first_byte == Some(true),
+            told,
+        });
+    }
+
+    fn tell(&self, notice: &Notice, peer: &Peer, request: Option<&Request>) {
+        let index = request.map_or_else(|| self.server_of(peer.local), |request| request.server);
+        let server = self.site().server(index);
+        if notice.level > server.settings.core.log_level.of(notice.module) {
+            return;
+        }
+        let origin = Origin {
+            peer: Some(peer),
+            request,
+            server_name: server.name().as_bytes(),
+            used_name: server.name().as_bytes(),
+        };
+        self.errors.write(index, notice, &origin, &mut Told::default());
+    }
+
+    fn tick(&self) {
+        self.recorder.borrow_mut().flush(clock::realtime_us());
+        self.errors.retry();
+    }
+}

@@ -1,0 +1,133 @@
+//! What the parent and the connections have to know of a site, derived from its settings: the
+//! listening addresses, who the children are, the process model's numbers; timeouts and limits.
+
+use evenkeel_conn::{ReadTime, Settings as ConnectionSettings};
+use evenkeel_logging::BUFFER_BYTES;
+use evenkeel_modules::mpm::MaxRequestWorkers;
+use evenkeel_modules::{GlobalSettings, model};
+use evenkeel_mpm::{Configured, Listen, Model, Settings};
+use evenkeel_pipeline::{Server, Site};
+use evenkeel_proto::KeepAlive;
+use evenkeel_sys::identity::{self, Identity};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The parent's part of a configuration.
+///
+/// # Errors
+/// What cannot be: an address that is none, no address at all, a user without groups.
+pub fn of_parent(
+    site: &Site,
+    modules: &evenkeel_config::ModuleSet,
+    runtime_dir: Option<&str>,
+) -> Result<Settings, String> {
+    let mpm = &site.global.mpm;
+    let pid_file = mpm.pid_file.as_deref().unwrap_or("logs/httpd.pid");
+    let base = runtime_dir.map_or_else(|| site.server_root.clone(), PathBuf::from);
+    Ok(Settings {
+        listen: addresses(&site.global)?,
+        backlog: mpm.listen_backlog.and_then(|backlog| u32::try_from(backlog).ok()),
+        send_buffer: mpm.send_buffer_size.and_then(|size| usize::try_from(size).ok()),
+        receive_buffer: mpm.receive_buffer_size.and_then(|size| usize::try_from(size).ok()),
+        pid_file: base.join(pid_file),
+        identity: children_identity(&site.global)?,
+        chroot: site.global.unixd.chroot.as_deref().map(PathBuf::from),
+        core_dumps: mpm.core_dump_directory.as_deref().map(PathBuf::from),
+        configured: configured(&site.global, model(modules)),
+        graceful_shutdown_timeout: mpm
+            .graceful_shutdown_timeout_s
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs),
+        // One for each serving thread; more threads than that are never started in a child.
+        log_buffers: evenkeel_sys::process::usable_cores(),
+        log_buffer_bytes: BUFFER_BYTES,
+        server_text: site.identity.banner.to_string(),
+    })
+}
+
+fn addresses(global: &GlobalSettings) -> Result<Vec<Listen>, String> {
+    let mut all = Vec::new();
+    for line in &global.mpm.listen {
+        let parsed = Listen::parse(&line.address, line.protocol.as_deref()).map_err(|text| {
+            let position = &line.position;
+            format!("AH00526: Syntax error on line {} of {}:\n{text}", position.line, position.file)
+        })?;
+        for mut listen in parsed {
+            let filters = &global.core.accept_filters;
+            let filter = filters.iter().find(|(protocol, _)| **protocol == *listen.protocol);
+            if filter.is_some_and(|(_, deferred)| !deferred) {
+                listen.defer = None;
+            }
+            all.push(listen);
+        }
+    }
+    Ok(all)
+}
+
+/// Who the children are: nobody else where the server was not started by root.
+fn children_identity(global: &GlobalSettings) -> Result<Option<Identity>, String> {
+    if !identity::is_root() {
+        return Ok(None);
+    }
+    let Some((uid, name)) = &global.unixd.user else { return Ok(None) };
+    let own = identity::user_numbered(*uid).ok().flatten();
+    let gid = match (&global.unixd.group, own) {
+        (Some((gid, _)), _) => *gid,
+        (None, Some(user)) => user.gid,
+        (None, None) => *uid,
+    };
+    let groups = identity::groups_of(name, gid).map_err(|error| {
+        format!(
+            "AH02157: initgroups: unable to set groups for User {name} and Group {gid}: {error}"
+        )
+    })?;
+    Ok(Some(Identity { uid: *uid, gid, groups }))
+}
+
+fn configured(global: &GlobalSettings, model: &str) -> Configured {
+    let mpm = &global.mpm;
+    Configured {
+        model: match model {
+            "mpm_prefork_module" => Model::Prefork,
+            "mpm_worker_module" => Model::Worker,
+            _ => Model::Event,
+        },
+        start_servers: mpm.start_servers,
+        min_spare_servers: mpm.min_spare_servers,
+        max_spare_servers: mpm.max_spare_servers,
+        min_spare_threads: mpm.min_spare_threads,
+        max_spare_threads: mpm.max_spare_threads,
+        threads_per_child: mpm.threads_per_child,
+        thread_limit: mpm.thread_limit,
+        server_limit: mpm.server_limit,
+        max_request_workers: match mpm.max_request_workers {
+            Some(MaxRequestWorkers::Number(number)) => Some(number),
+            Some(MaxRequestWorkers::Auto) | None => None,
+        },
+        max_clients_spelling: mpm.max_clients_spelling,
+        async_request_worker_factor: mpm.async_request_worker_factor,
+        max_connections_per_child: mpm.max_connections_per_child,
+        listen_backlog: mpm.listen_backlog,
+    }
+}
+
+/// The settings of a server that bear on its connections.
+pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let requests = server.keep_alive_requests();
+    ConnectionSettings {
+        keep_alive: KeepAlive {
+            on: requests.is_some(),
+            timeout_ms: millis(server.keep_alive_timeout()),
+            max: requests.filter(|most| *most != u32::MAX).unwrap_or(0),
+        },
+        timeout_ms: millis(server.timeout()),
+        header_time: Some(ReadTime { initial_ms: 20_000, most_ms: Some(40_000), rate: 500 }),
+        body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
+        limits: server.limits(),
+        options: server.protocol_options(),
+        server_field: site.identity.banner.as_bytes().into(),
+        name: server.name().as_bytes().into(),
+    }
+}

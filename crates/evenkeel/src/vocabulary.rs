@@ -1,0 +1,56 @@
+//! What the configuration language asks of this server while a text is read: which modules are
+//! active, which directives they have, which version is spoken.
+
+use evenkeel_config::{ModuleSet, Notice, Tables, Vocabulary};
+use evenkeel_expr::{Pattern, PatternOptions};
+use evenkeel_modules::{SERVER_VERSION, Scope, active_tables, is_active};
+
+/// The active modules with the directives that they make known.
+pub struct Words {
+    modules: ModuleSet,
+    tables: Tables<Scope>,
+}
+
+impl Words {
+    /// The words of a set of modules.
+    pub fn new(modules: ModuleSet) -> Self {
+        let tables = active_tables(&modules);
+        Self { modules, tables }
+    }
+
+    /// The modules that are active now.
+    pub fn modules(&self) -> &ModuleSet {
+        &self.modules
+    }
+}
+
+impl Vocabulary for Words {
+    fn module_loaded(&self, name: &str) -> bool {
+        is_active(&self.modules, name)
+    }
+
+    fn load_module(
+        &mut self,
+        identifier: &str,
+        written: &str,
+        path: &str,
+    ) -> Result<Option<Notice>, String> {
+        let notice = self.modules.load(identifier, written, path)?;
+        self.tables = active_tables(&self.modules);
+        Ok(notice)
+    }
+
+    fn directive_exists(&self, name: &str) -> bool {
+        self.tables.has(name)
+    }
+
+    fn server_version(&self) -> (u32, u32, u32) {
+        SERVER_VERSION
+    }
+
+    fn version_matches(&self, pattern: &str) -> Option<bool> {
+        let (major, minor, patch) = SERVER_VERSION;
+        let pattern = Pattern::compile(pattern, PatternOptions::default()).ok()?;
+        pattern.matches(format!("{major}.{minor}.{patch}").as_bytes()).ok()
+    }
+}

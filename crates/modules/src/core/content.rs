@@ -1,0 +1,60 @@
+//! What the core says of content: SetHandler and ForceType over what mod_mime found, and the
+//! fields that describe content in a response (core.c: core_override_type, ap_make_content_type).
+
+use super::Directory;
+use crate::{DirectorySettings, RequestContext, ServerSettings};
+use evenkeel_message::{Level, Notice, Request, Response};
+
+/// Lets SetHandler and ForceType have the last word.
+pub fn override_type(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+    if let Some(Some(media_type)) = &plan.core.force_type {
+        request.content.media_type = Some(media_type.as_bytes().into());
+    }
+    let Some(Some(handler)) = &plan.core.handler else { return };
+    let value = match handler.constant() {
+        Some(name) => Ok(name.to_vec()),
+        None => handler.value(&RequestContext::new(request, server, plan)),
+    };
+    match value {
+        Ok(name) if name.is_empty() || name.eq_ignore_ascii_case(b"none") => {}
+        Ok(name) => request.content.handler = Some(name.into()),
+        Err(error) => {
+            let text = format!("Can't evaluate handler expression: {error}");
+            request.notify(Notice::new("core", Level::Error, 3154, text));
+        }
+    }
+}
+
+/// Puts type, encoding and languages of the content into a response that does not say them.
+pub fn describe_content(request: &Request, directory: &Directory, response: &mut Response) {
+    let content = &request.content;
+    if response.status.is_bodiless() {
+        return;
+    }
+    if !response.fields.contains("Content-Type")
+        && let Some(media_type) = &content.media_type
+    {
+        response.fields.set("Content-Type", media_type);
+    }
+    add_charset(directory, response);
+    if let Some(encoding) = &content.encoding {
+        response.fields.set("Content-Encoding", encoding);
+    }
+    if !content.languages.is_empty() {
+        response.fields.set("Content-Language", content.languages.join(&b", "[..]));
+    }
+}
+
+/// AddDefaultCharset: for text/plain and text/html that name no charset.
+fn add_charset(directory: &Directory, response: &mut Response) {
+    let Some(Some(charset)) = &directory.default_charset else { return };
+    let Some(media_type) = response.fields.first("Content-Type") else { return };
+    let lower = media_type.to_ascii_lowercase();
+    let bare = lower.split(|byte| *byte == b';').next().unwrap_or_default();
+    let has_charset = lower.windows(8).any(|window| window == b"charset=");
+    if has_charset || !matches!(bare, b"text/plain" | b"text/html") {
+        return;
+    }
+    let value = [media_type, b"; charset=", charset.as_bytes()].concat();
+    response.fields.set("Content-Type", value);
+}

@@ -1,0 +1,102 @@
+//! mod_mime's directives: lines go in, entries by extension come out.
+
+use super::Extension;
+use crate::{Directive, Scope, Table, Where, argument, directive};
+use evenkeel_config::{Call, Shape};
+use std::sync::Arc;
+
+type Done = Result<(), String>;
+
+const FILE_INFO: Where = Where::FILE_INFO;
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("AddCharset", FILE_INFO, Shape::IterateTwo, "", "a charset (e.g., iso-2022-jp), followed by one or more file extensions", add_charset),
+    directive("AddEncoding", FILE_INFO, Shape::IterateTwo, "", "an encoding (e.g., gzip), followed by one or more file extensions", add_encoding),
+    directive("AddHandler", FILE_INFO, Shape::IterateTwo, "", "a handler name followed by one or more file extensions", add_handler),
+    directive("AddInputFilter", FILE_INFO, Shape::IterateTwo, "", "input filter name (or ; delimited names) followed by one or more file extensions", add_input_filter),
+    directive("AddLanguage", FILE_INFO, Shape::IterateTwo, "", "a language (e.g., fr), followed by one or more file extensions", add_language),
+    directive("AddOutputFilter", FILE_INFO, Shape::IterateTwo, "", "output filter name (or ; delimited names) followed by one or more file extensions", add_output_filter),
+    directive("AddType", FILE_INFO, Shape::IterateTwo, "", "a mime type followed by one or more file extensions", add_type),
+    directive("DefaultLanguage", FILE_INFO, Shape::One, "", "language to use for documents with no other language file extension", default_language),
+    directive("MultiviewsMatch", FILE_INFO, Shape::Iterate, "NegotiatedOnly", "NegotiatedOnly (default), Handlers and/or Filters, or Any", multiviews_match),
+    directive("RemoveCharset", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_charset),
+    directive("RemoveEncoding", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_encoding),
+    directive("RemoveHandler", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_handler),
+    directive("RemoveInputFilter", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_input_filter),
+    directive("RemoveLanguage", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_language),
+    directive("RemoveOutputFilter", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_output_filter),
+    directive("RemoveType", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_type),
+    directive("TypesConfig", Where::SERVER, Shape::One, "conf/mime.types", "the MIME types config file", types_config),
+    directive("ModMimeUsePathInfo", Where::SECTION, Shape::Flag, "Off", "Set to 'yes' to allow mod_mime to use path info for type checking", use_path_info),
+];
+
+/// mod_mime's directives.
+pub const TABLE: Table =
+    Table { module: "mod_mime.c", identifier: "mime_module", directives: DIRECTIVES };
+
+/// The entry of an extension, which may be written with its dot and in any case.
+fn entry<'a>(scope: &'a mut Scope, extension: &str) -> &'a mut Extension {
+    let name = extension.strip_prefix('.').unwrap_or(extension).to_ascii_lowercase();
+    let all = Arc::make_mut(&mut scope.directory.mime.extensions);
+    all.entry(name.into()).or_default()
+}
+
+/// Declares `AddX value extension...` and `RemoveX extension...` for a field.
+macro_rules! extension_fields {
+    ($($add:ident, $remove:ident => $field:ident),+ $(,)?) => {
+        $(
+            fn $add(scope: &mut Scope, call: &Call<'_>) -> Done {
+                entry(scope, argument(call, 1)).$field = Some(value(call));
+                Ok(())
+            }
+
+            fn $remove(scope: &mut Scope, call: &Call<'_>) -> Done {
+                entry(scope, argument(call, 0)).$field = Some("".into());
+                Ok(())
+            }
+        )+
+    };
+}
+
+/// The value that is added. All but filters and languages are compared in lower case.
+fn value(call: &Call<'_>) -> Box<str> {
+    let text = argument(call, 0);
+    match call.name {
+        "AddType" | "AddEncoding" | "AddHandler" | "AddCharset" => text.to_ascii_lowercase().into(),
+        _ => text.into(),
+    }
+}
+
+extension_fields! {
+    add_charset, remove_charset => charset,
+    add_encoding, remove_encoding => encoding,
+    add_handler, remove_handler => handler,
+    add_input_filter, remove_input_filter => input_filters,
+    add_language, remove_language => language,
+    add_output_filter, remove_output_filter => output_filters,
+    add_type, remove_type => media_type,
+}
+
+fn default_language(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.directory.mime.default_language = Some(argument(call, 0).into());
+    Ok(())
+}
+
+fn multiviews_match(_: &mut Scope, call: &Call<'_>) -> Done {
+    match argument(call, 0).to_ascii_lowercase().as_str() {
+        "any" | "negotiatedonly" | "filters" | "handlers" => Ok(()),
+        word => Err(format!("Unrecognized MultiviewsMatch option: {word}")),
+    }
+}
+
+fn types_config(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let path = scope.server_path(argument(call, 0));
+    scope.global.mime.types_config = Some(path);
+    Ok(())
+}
+
+fn use_path_info(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.directory.mime.use_path_info = Some(call.flag);
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! mod_mime: what a file's extensions say of its content. A file name and the mappings of its
+//! sections go in; media type, encoding, languages, charset and handler come out. Every
+//! extension counts, in order, as in Apache (mod_mime.c: find_ct).
+
+mod directives;
+mod types;
+
+pub use directives::TABLE;
+pub use types::Types;
+
+use crate::{Merge, inherit};
+use evenkeel_message::Request;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What is said of one extension. An empty text takes back what an outer section said (Remove*).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extension {
+    /// AddType.
+    pub media_type: Option<Box<str>>,
+    /// AddEncoding.
+    pub encoding: Option<Box<str>>,
+    /// AddLanguage.
+    pub language: Option<Box<str>>,
+    /// AddHandler.
+    pub handler: Option<Box<str>>,
+    /// AddCharset.
+    pub charset: Option<Box<str>>,
+    /// AddInputFilter.
+    pub input_filters: Option<Box<str>>,
+    /// AddOutputFilter.
+    pub output_filters: Option<Box<str>>,
+}
+
+impl Merge for Extension {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(
+            base, over; media_type, encoding, language, handler, charset, input_filters,
+            output_filters
+        )
+    }
+}
+
+/// What a section says of extensions.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    /// By extension, in lower case and without its dot.
+    pub extensions: Arc<HashMap<Box<str>, Extension>>,
+    /// DefaultLanguage.
+    pub default_language: Option<Box<str>>,
+    /// ModMimeUsePathInfo.
+    pub use_path_info: Option<bool>,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        let extensions = if over.extensions.is_empty() {
+            Arc::clone(&base.extensions)
+        } else if base.extensions.is_empty() {
+            Arc::clone(&over.extensions)
+        } else {
+            let mut merged = (*base.extensions).clone();
+            for (name, extension) in over.extensions.iter() {
+                let entry = merged.entry(name.clone()).or_default();
+                *entry = Extension::merge(entry, extension);
+            }
+            Arc::new(merged)
+        };
+        Self {
+            extensions,
+            default_language: Merge::merge(&base.default_language, &over.default_language),
+            use_path_info: Merge::merge(&base.use_path_info, &over.use_path_info),
+        }
+    }
+}
+
+/// What is said once: the file of media types.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// TypesConfig, absolute.
+    pub types_config: Option<PathBuf>,
+    /// What that file says; read when the site is compiled.
+    pub types: Arc<Types>,
+}
+
+/// Finds out what the request's file is from its name. What `is_directory` says decides for a
+/// folder, which has a type of its own.
+pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_directory: bool) {
+    if is_directory {
+        request.content.media_type = Some(b"httpd/unix-directory"[..].into());
+        return;
+    }
+    let mut name = request.file.as_os_str().as_bytes().to_vec();
+    if settings.use_path_info == Some(true) {
+        name.extend_from_slice(&request.path_info);
+    }
+    let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let mut charset: Option<&str> = None;
+    let leading = base.iter().take_while(|byte| **byte == b'.').count();
+    let parts = base.get(leading..).unwrap_or_default().split(|byte| *byte == b'.').skip(1);
+    for part in parts.filter(|part| !part.is_empty()) {
+        let Ok(part) = std::str::from_utf8(part) else { continue };
+        let part = part.to_ascii_lowercase();
+        let known = settings.extensions.get(part.as_str());
+        let own_type = known.and_then(|extension| extension.media_type.as_deref());
+        if let Some(media_type) = own_type.or_else(|| types.of(&part)).filter(|t| !t.is_empty()) {
+            request.content.media_type = Some(media_type.as_bytes().into());
+        }
+        if let Some(extension) = known {
+            apply(request, extension);
+            charset = extension.charset.as_deref().filter(|c| !c.is_empty()).or(charset);
+        }
+    }
+    if let (Some(charset), Some(media_type)) = (charset, &request.content.media_type) {
+        let with_charset = [media_type, &b"; charset="[..], charset.as_bytes()].concat();
+        request.content.media_type = Some(with_charset.into());
+        request.content.charset_fixed = true;
+    }
+    if let (true, Some(language)) =
+        (request.content.languages.is_empty(), &settings.default_language)
+    {
+        request.content.languages.push(language.as_bytes().into());
+    }
+}
+
+fn apply(request: &mut Request, extension: &Extension) {
+    let said = |text: &Option<Box<str>>| -> Option<Box<[u8]>> {
+        text.as_deref().filter(|text| !text.is_empty()).map(|text| text.as_bytes().into())
+    };
+    if let Some(language) = said(&extension.language) {
+        request.content.languages.push(language);
+    }
+    if let Some(encoding) = said(&extension.encoding) {
+        request.content.encoding = Some(match request.content.encoding.take() {
+            None => encoding,
+            Some(outer) => [&outer, &b", "[..], &encoding].concat().into(),
+        });
+    }
+    if let Some(handler) = said(&extension.handler) {
+        request.content.handler = Some(handler);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::{Peer, RequestHead};
+
+    fn settings(entries: &[(&str, Extension)]) -> Directory {
+        let extensions =
+            entries.iter().map(|(name, extension)| ((*name).into(), extension.clone())).collect();
+        Directory { extensions: Arc::new(extensions), ..Directory::default() }
+    }
+
+    fn found(file: &str, settings: &Directory) -> evenkeel_message::Content {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        let mut request = Request::new(RequestHead::default(), peer, 0);
+        request.file = file.into();
+        let types = Types::parse("text/html html htm\n# no\nimage/png png\n");
+        find_type(&mut request, settings, &types, false);
+        request.content
+    }
+
+    fn said(text: &str) -> Option<Box<str>> {
+        Some(text.into())
+    }
+
+    #[test]
+    fn every_extension_counts_and_the_last_type_wins() {
+        let rules = settings(&[
+            ("fr", Extension { language: said("fr"), ..Extension::default() }),
+            ("gz", Extension { encoding: said("x-gzip"), ..Extension::default() }),
+            ("utf8", Extension { charset: said("utf-8"), ..Extension::default() }),
+            ("htm", Extension { media_type: said("text/x-own"), ..Extension::default() }),
+        ]);
+        let content = found("/a/x.fr.HTML.utf8.gz", &rules);
+        assert_eq!(content.media_type.as_deref(), Some(&b"text/html; charset=utf-8"[..]));
+        assert_eq!(content.encoding.as_deref(), Some(&b"x-gzip"[..]));
+        assert_eq!(content.languages, [b"fr"[..].into()]);
+        assert_eq!(found("x.htm", &rules).media_type.as_deref(), Some(&b"text/x-own"[..]));
+        assert_eq!(found("x.png.bak", &rules).media_type.as_deref(), Some(&b"image/png"[..]));
+    }
+
+    #[test]
+    fn a_first_part_is_no_extension_and_removal_empties() {
+        let none = settings(&[]);
+        assert_eq!(found("html", &none).media_type, None);
+        assert_eq!(found(".html", &none).media_type, None);
+        let outer = settings(&[("x", Extension { handler: said("h"), ..Extension::default() })]);
+        let inner = settings(&[("x", Extension { handler: said(""), ..Extension::default() })]);
+        assert!(found("a.x", &outer).handler.is_some());
+        assert!(found("a.x", &Directory::merge(&outer, &inner)).handler.is_none());
+    }
+}
