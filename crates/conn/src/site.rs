@@ -113,6 +113,11 @@ pub trait Site: 'static {
 
     /// Comes about once a second, between requests.
     fn tick(&self);
+
+    /// Whether a request may be begun now: not while its log line would find no room.
+    fn may_begin(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -77,6 +77,12 @@ impl<S: Site> Worker<S> {
         self.0.site.tick();
     }
 
+    /// Whether the site lets a request begin now.
+    #[must_use]
+    pub fn may_begin(&self) -> bool {
+        self.0.site.may_begin()
+    }
+
     /// Serves a socket as far as that goes without waiting. A request that must wait takes
     /// `hand` along.
     pub fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Outcome {

@@ -24,6 +24,13 @@ pub trait Service {
     /// Comes about once a second, between requests.
     fn tick(&mut self);
 
+    /// Whether a request may be begun now. While a program that logs are piped to does not
+    /// read, none may: nothing is accepted and nothing resting is served, so that no line is
+    /// lost. Asked before each socket, and again some [`Service::tick`] later.
+    fn may_begin(&self) -> bool {
+        true
+    }
+
     /// Has something told to the administrator.
     fn notify(&mut self, notice: Notice);
 }

@@ -13,6 +13,7 @@ use evenkeel_sys::socket::Socket;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,6 +25,7 @@ struct Echo {
     pause_ms: u32,
     blocks: mpsc::Sender<tokio::sync::oneshot::Sender<()>>,
     gate: Arc<Gate>,
+    held: Arc<AtomicBool>,
 }
 
 impl Echo {
@@ -81,6 +83,10 @@ impl Service for Echo {
         let _ = self.gate.waiting();
     }
 
+    fn may_begin(&self) -> bool {
+        !self.held.load(Relaxed)
+    }
+
     fn notify(&mut self, notice: Notice) {
         panic!("{notice:?}");
     }
@@ -114,6 +120,7 @@ struct Running {
     line: ChildLine,
     blocks: mpsc::Receiver<tokio::sync::oneshot::Sender<()>>,
     thread: JoinHandle<io::Result<()>>,
+    held: Arc<AtomicBool>,
 }
 
 impl Running {
@@ -136,6 +143,8 @@ impl Running {
             line,
         };
         let (sender, blocks) = mpsc::channel();
+        let held = Arc::new(AtomicBool::new(false));
+        let holding = Arc::clone(&held);
         let thread = std::thread::spawn(move || {
             let sender = std::sync::Mutex::new(sender);
             event::serve_with(setup, |seat| Echo {
@@ -143,9 +152,10 @@ impl Running {
                 pause_ms,
                 blocks: sender.lock().unwrap().clone(),
                 gate: seat.gate,
+                held: Arc::clone(&holding),
             })
         });
-        Self { address, wire, line, blocks, thread }
+        Self { address, wire, line, blocks, thread, held }
     }
 
     fn connect(&self) -> TcpStream {
@@ -176,6 +186,31 @@ fn hear(stream: &mut TcpStream) -> String {
     let mut buffer = [0; 1024];
     let read = stream.read(&mut buffer).unwrap();
     String::from_utf8_lossy(&buffer[..read]).into_owned()
+}
+
+#[test]
+fn nothing_begins_while_the_service_holds_it_back() {
+    let running = Running::start(4, 1, 60_000, 0);
+    let mut client = running.connect();
+    assert_eq!(ask(&mut client, "hi\n"), "0 hi\n");
+    running.held.store(true, Relaxed);
+    client.write_all(b"held\n").unwrap();
+    let mut late = running.connect();
+    late.write_all(b"late\n").unwrap();
+    // It has been seen and stands in line.
+    while running.line.read(Counter::Runnable) == 0 {
+        std::thread::yield_now();
+    }
+    client.set_nonblocking(true).unwrap();
+    assert_eq!(client.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    client.set_nonblocking(false).unwrap();
+    assert_eq!(running.line.read(Counter::Connections), 1);
+    running.held.store(false, Relaxed);
+    assert_eq!(hear(&mut client), "1 held\n");
+    assert_eq!(hear(&mut late), "0 late\n");
+    drop((client, late));
+    running.command(b'd');
+    running.end();
 }
 
 #[test]

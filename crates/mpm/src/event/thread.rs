@@ -25,6 +25,8 @@ use tokio::time::{Instant, Sleep};
 const TURN: usize = 64;
 /// How many readable sockets are served for one that is accepted, while both wait.
 const READS_PER_ACCEPT: usize = 4;
+/// After how long a service that let nothing begin is asked again.
+const HOLD_MS: u32 = 50;
 /// How many events are taken from the set at once.
 const EVENTS: usize = 256;
 
@@ -46,6 +48,8 @@ pub(super) struct Thread<S> {
     alarm_ms: u32,
     last_tick_ms: u32,
     last_denial_ms: Option<u32>,
+    /// Until when nothing is begun because the service does not want it.
+    held_until_ms: Option<u32>,
 }
 
 impl<S: Service> Thread<S> {
@@ -84,6 +88,7 @@ impl<S: Service> Thread<S> {
             alarm_ms: now.wrapping_add(SWEEP_MS),
             last_tick_ms: now,
             last_denial_ms: None,
+            held_until_ms: None,
             bench,
         })
     }
@@ -135,6 +140,15 @@ impl<S: Service> Thread<S> {
                 Some(until) if ahead_ms(until, due) > 0 => due = until,
                 _ => {}
             }
+            match self.held_until_ms {
+                Some(until) if ahead_ms(now_ms(), until) <= 0 => {
+                    self.held_until_ms = None;
+                    self.service.tick();
+                    return true;
+                }
+                Some(until) if ahead_ms(until, due) > 0 => due = until,
+                _ => {}
+            }
             if due != self.alarm_ms {
                 self.alarm_ms = due;
                 let wait = u64::try_from(ahead_ms(now_ms(), due)).unwrap_or(0);
@@ -175,6 +189,10 @@ impl<S: Service> Thread<S> {
         let mut served = 0;
         let mut stuck = false;
         while served < TURN && !stuck {
+            if self.is_held() {
+                stuck = true;
+                break;
+            }
             let before = served;
             if let Some(port) = self.ports.ready(context) {
                 if !self.take_hand(context) {
@@ -201,7 +219,7 @@ impl<S: Service> Thread<S> {
             }
         }
         if stuck {
-            // Without a credit, what can be read gets in line and its edge is not lost.
+            // While nothing may begin, what can be read gets in line and its edge is not lost.
             while let Some(next) = self.next_event(context) {
                 self.bench.push(next);
             }
@@ -210,6 +228,17 @@ impl<S: Service> Thread<S> {
         // Nothing is left to do that needs the credit we stood in line for.
         self.waiting = None;
         served >= TURN
+    }
+
+    /// Whether the service lets nothing begin. A child that ends asks no more.
+    fn is_held(&mut self) -> bool {
+        let held = self.mode != Mode::Exit && !self.service.may_begin();
+        if held {
+            self.held_until_ms.get_or_insert_with(|| now_ms().wrapping_add(HOLD_MS));
+        } else {
+            self.held_until_ms = None;
+        }
+        held
     }
 
     fn take_hand(&mut self, context: &mut Context<'_>) -> bool {
@@ -323,7 +352,8 @@ impl<S: Service + Unpin> Future for Thread<S> {
             this.service.tick();
             return Poll::Ready(());
         }
-        let more = more || this.waiting.is_none() && !this.bench.runnable.borrow().is_empty();
+        let stuck = this.waiting.is_some() || this.held_until_ms.is_some();
+        let more = more || !stuck && !this.bench.runnable.borrow().is_empty();
         if more {
             context.waker().wake_by_ref();
         } else {
