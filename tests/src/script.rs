@@ -234,23 +234,28 @@ fn entry(path: &str, kind: Kind) -> File {
 }
 
 fn parse_file(rest: &str, block: String) -> Result<File, String> {
-    let mut words = rest.split_whitespace();
-    let mut file = entry(words.next().ok_or("a file needs a path")?, Kind::Folder);
+    // A path may have spaces in it; the first word that is an option ends it.
+    let is_option =
+        |word: &&str| ["mtime=", "mode=", "bytes="].iter().any(|it| word.starts_with(it));
+    let words: Vec<&str> = rest.split(' ').collect();
+    let path: Vec<&str> = words.iter().take_while(|word| !is_option(word)).copied().collect();
+    let mut file = entry(&path.join(" "), Kind::Folder);
     let mut contents = if block == "\n" { String::new() } else { block };
-    for word in words {
+    for word in words.iter().skip(path.len()) {
         let (key, value) = word.split_once('=').ok_or("an option is NAME=VALUE")?;
         let bad = |_| format!("bad number in {word}");
         match key {
             "mtime" => file.mtime_seconds = value.parse().map_err(bad)?,
             "mode" => file.mode = Some(u32::from_str_radix(value, 8).map_err(bad)?),
-            "bytes" => {
-                contents = "0123456789".chars().cycle().take(value.parse().map_err(bad)?).collect()
-            }
-            _ => return Err(format!("unknown option {key}")),
+            _ => contents = digits(value.parse().map_err(bad)?),
         }
     }
     file.kind = Kind::Contents(contents);
     Ok(file)
+}
+
+fn digits(count: usize) -> String {
+    "0123456789".chars().cycle().take(count).collect()
 }
 
 fn parse_step(exchange: &mut Exchange, line: &str) -> Result<(), String> {
