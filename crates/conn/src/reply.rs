@@ -44,12 +44,18 @@ impl Reply {
     ) -> Self {
         let head = &request.head;
         let is_head = head.is_head();
-        let transfer = transfer(&response, head.version, is_head);
+        // Clients that lie about their version (BrowserMatch; http_filters.c:
+        // basic_http_header_check).
+        let downgraded = head.version > Version::Http10 && request.env.contains("downgrade-1.0");
+        let version = if downgraded { Version::Http10 } else { head.version };
+        let http10 = version == Version::Http10 && request.env.contains("force-response-1.0");
+        let transfer = transfer(&response, version, is_head);
         let persistence = persistence(&Ask {
             head,
+            version,
             status: response.status,
             transfer,
-            close: response.close || thread.retiring.get(),
+            close: response.close || thread.retiring.get() || http10,
             expecting,
             nokeepalive: request.env.contains("nokeepalive"),
             keepalives: request.keepalives,
@@ -66,6 +72,7 @@ impl Reply {
                     server: &settings.server_field,
                     transfer,
                     persistence,
+                    http10,
                     proxied: request.notes.contains("proxied"),
                 },
             );

@@ -61,6 +61,9 @@ pub struct Head<'a> {
     pub transfer: Transfer,
     /// What is told about the connection.
     pub persistence: Persistence,
+    /// Whether the status line says HTTP/1.0, for a client that misreads 1.1
+    /// (`force-response-1.0`).
+    pub http10: bool,
     /// Whether Date and Server of the response stand, because another server made it.
     pub proxied: bool,
 }
@@ -101,7 +104,7 @@ fn place(name: &[u8]) -> Place {
 /// about the connection, and the type of the content. A field that holds a line end is left out,
 /// so that no value can split the response.
 pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
-    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(if head.http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
     write_status(out, response);
     write_origin(out, response, head);
     let has_content = !response.status.is_bodiless();
@@ -271,7 +274,14 @@ mod tests {
 
     fn encoded(response: &Response, transfer: Transfer, persistence: Persistence) -> String {
         let mut out = Vec::new();
-        let head = Head { date: DATE, server: b"Apache", transfer, persistence, proxied: false };
+        let head = Head {
+            date: DATE,
+            server: b"Apache",
+            transfer,
+            persistence,
+            http10: persistence == Persistence::Close && response.close,
+            proxied: false,
+        };
         encode_head(&mut out, response, &head);
         String::from_utf8(out).unwrap()
     }
@@ -332,9 +342,10 @@ mod tests {
         let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
         assert!(text.starts_with("HTTP/1.1 299 Foo\r\n"), "{text}");
         assert!(text.contains("\r\nConnection: Upgrade, close\r\n"), "{text}");
+        response.close = true;
         response.status_line = Some("404 Foo".into());
         let text = encoded(&response, Transfer::Exact(0), Persistence::Close);
-        assert!(text.starts_with("HTTP/1.1 299 Status 299\r\n"), "{text}");
+        assert!(text.starts_with("HTTP/1.0 299 Status 299\r\n"), "{text}");
     }
 
     #[test]

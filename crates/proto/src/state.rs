@@ -37,6 +37,8 @@ pub enum Persistence {
 pub struct Ask<'a> {
     /// The request.
     pub head: &'a RequestHead,
+    /// Its version, as far as the client is trusted with it (`downgrade-1.0`).
+    pub version: Version,
     /// The response's status.
     pub status: Status,
     /// How the end of the response's body is told.
@@ -60,7 +62,7 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
     let Ask { head, settings, .. } = ask;
     let left = settings.max.saturating_sub(ask.keepalives);
     // A body in chunks from an HTTP/1.0 client is framed in doubt (RFC 9112, section 6.1).
-    let faulty = head.version < Version::Http11 && head.length == BodyLength::Chunked;
+    let faulty = ask.version < Version::Http11 && head.length == BodyLength::Chunked;
     let kept = settings.on
         && settings.timeout_ms > 0
         && (settings.max == 0 || left > 0)
@@ -68,7 +70,7 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
         && !ask.expecting
         && !faulty
         && ask.transfer != Transfer::UntilClose
-        && head.version >= Version::Http10
+        && ask.version >= Version::Http10
         && !ask.status.drops_connection()
         && (!ask.nokeepalive || head.fields.contains("Via"));
     if !kept {
@@ -81,7 +83,7 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
         }
         told |= eq_ignore_case(token, b"keep-alive");
     }
-    match (told, head.version) {
+    match (told, ask.version) {
         (true, _) => Persistence::KeepTold {
             timeout_s: settings.timeout_ms / 1000,
             max: (settings.max > 0).then_some(left),
@@ -199,6 +201,7 @@ mod tests {
         head.fields.add("Connection", connection);
         let mut ask = Ask {
             head: &head,
+            version,
             status: Status::OK,
             transfer: Transfer::Exact(1),
             close: false,
