@@ -256,6 +256,14 @@ impl<T: 'static> Tables<T> {
         self.by_name.get(&name.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
     }
 
+    /// Every declaration with its module, ordered by module and name.
+    #[must_use]
+    pub fn all(&self) -> Vec<(&'static str, &'static Directive<T>)> {
+        let mut all: Vec<_> = self.by_name.values().flatten().copied().collect();
+        all.sort_by_key(|(module, directive)| (*module, directive.name));
+        all
+    }
+
     /// Whether an active module declares `name`, or the language itself does.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {

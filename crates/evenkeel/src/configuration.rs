@@ -65,6 +65,14 @@ impl Choice {
         }
     }
 
+    /// The modules that the configuration makes active, whatever else is wrong with it.
+    ///
+    /// # Errors
+    /// The fault of its text's structure.
+    pub fn modules(&self) -> Result<ModuleSet, Fault> {
+        self.text(&mut Vec::new()).map(|(_, modules)| modules)
+    }
+
     /// Reads the text. Conditions ahead of the first LoadModule line depend on which modules
     /// there are, so a text that names its modules is read a second time with those alone.
     fn text(&self, notices: &mut Vec<Notice>) -> Result<(Tree, ModuleSet), Fault> {

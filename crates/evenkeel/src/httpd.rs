@@ -5,14 +5,14 @@ use crate::command_line::{CommandLine, Show};
 use crate::configuration::{Choice, Configuration};
 use crate::server::{Evenkeel, refusal, to_message};
 use crate::terminal::{complain, say};
-use crate::{logs, settings};
+use crate::{dump, logs, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::startup_text;
 use evenkeel_mpm::{Answer, Mode, Start, Wish, ask};
 
 /// Where the configuration is looked for, as Debian's apache2 has it.
-const SERVER_ROOT: &str = "/etc/apache2";
-const FILE: &str = "apache2.conf";
+pub const SERVER_ROOT: &str = "/etc/apache2";
+pub const FILE: &str = "apache2.conf";
 
 /// Runs the command line under the name `program`.
 pub fn run(program: &str, words: &[String]) -> i32 {
@@ -28,18 +28,26 @@ pub fn run(program: &str, words: &[String]) -> i32 {
 
 fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
     let choice = choice(line);
-    if let Some(show) = line.show.first() {
-        return match show {
-            Show::Usage => {
-                complain(&usage(program));
-                1
-            }
-            Show::Version => {
-                say(&version());
-                0
-            }
-            _ => check(program, &choice),
-        };
+    match line.show.first() {
+        Some(Show::Usage) => {
+            complain(&usage(program));
+            return 1;
+        }
+        Some(Show::Version) => {
+            say(&dump::version());
+            return 0;
+        }
+        Some(Show::Modules) => {
+            say(&dump::compiled_in());
+            return 0;
+        }
+        Some(show @ (Show::Build | Show::Directives)) => return describe(program, &choice, *show),
+        Some(_) => return check(program, line, &choice),
+        None => {}
+    }
+    // A name that asks for a dump asks for a check, with or without -t (main.c).
+    if dump::is_asked(line) {
+        return check(program, line, &choice);
     }
     match line.signal.as_deref() {
         None | Some("start") => {
@@ -87,29 +95,52 @@ pub fn serve(program: &str, choice: Choice, mode: Mode, words: &[String]) -> i32
     }
 }
 
-/// `-t`: reads all of the configuration and says what is wrong with it.
-fn check(program: &str, choice: &Choice) -> i32 {
-    let Configuration { site, modules, tree, notices } = match choice.read() {
+/// `-V` and `-L`, which tell of the modules that the configuration makes active.
+fn describe(program: &str, choice: &Choice, show: Show) -> i32 {
+    let modules = match choice.modules() {
+        Ok(modules) => modules,
+        Err(fault) => {
+            complain(&fault.report(program));
+            return 1;
+        }
+    };
+    let text =
+        if show == Show::Build { dump::build(&modules) } else { dump::directives(&modules) };
+    say(&text);
+    0
+}
+
+/// `-t` and what goes with it: reads all of the configuration and says what is wrong with it, or
+/// shows what it says.
+fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
+    let configuration = match choice.read() {
         Ok(configuration) => configuration,
         Err(refused) => {
             complain(&refusal(&refused, program));
             return 1;
         }
     };
-    for notice in &notices {
+    for notice in &configuration.notices {
         complain(&startup_text(&to_message(notice)));
     }
-    let planned = logs::plan(&site).map_err(|fault| fault.report(program));
-    let parent = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref());
+    let Configuration { site, modules, tree, .. } = &configuration;
+    let planned = logs::plan(site).map_err(|fault| fault.report(program));
+    let parent = settings::of_parent(site, modules, tree.runtime_dir.as_deref());
     if let Some(text) = planned.err().or(parent.err()) {
         complain(&text);
         return 1;
     }
-    if let Err(missing) = logs::check(&site) {
+    if let Err(missing) = logs::check(site) {
         missing.iter().for_each(|notice| complain(&startup_text(notice)));
         return 1;
     }
-    complain("Syntax OK");
+    if dump::is_asked(line) {
+        say(&dump::dump(line, &configuration));
+    }
+    // Dumps stand alone, but for those that -t was asked for besides (main.c).
+    if line.show.contains(&Show::Syntax) || !dump::is_asked(line) {
+        complain("Syntax OK");
+    }
     0
 }
 
@@ -146,15 +177,6 @@ fn send(program: &str, choice: &Choice, signal: &str, words: &[String]) -> i32 {
             1
         }
     }
-}
-
-/// `-v`.
-fn version() -> String {
-    let (major, minor, patch) = evenkeel_modules::SERVER_VERSION;
-    format!(
-        "Server version: Apache/{major}.{minor}.{patch} (Evenkeel)\nServer built:   {}",
-        env!("CARGO_PKG_VERSION")
-    )
 }
 
 fn usage(program: &str) -> String {

@@ -7,6 +7,7 @@ compile_error!("Evenkeel runs on Linux only: it is built on epoll, inotify and S
 
 mod command_line;
 mod configuration;
+mod dump;
 mod httpd;
 mod logs;
 mod serve;
@@ -17,6 +18,9 @@ mod terminal;
 mod vocabulary;
 
 use std::path::Path;
+
+/// What `-v` shows as the time of the build: the version, so that a build can be repeated.
+pub const BUILT: &str = concat!("Evenkeel ", env!("CARGO_PKG_VERSION"));
 
 fn main() {
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());

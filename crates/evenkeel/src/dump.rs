@@ -1,0 +1,191 @@
+//! What the command line shows of a configuration: virtual hosts, run-time settings, modules,
+//! files, directives. A configuration goes in, texts that tools know how to read come out (vhost.c:
+//! ap_vhost_dump; core.c: core_dump_config; mod_so.c: dump_loaded_modules).
+
+use crate::command_line::{CommandLine, Show};
+use crate::configuration::Configuration;
+use evenkeel_config::{allowed_text, print_tree, reserved};
+use evenkeel_modules::{MODELS, OFFERS, active_tables, is_active, model};
+use evenkeel_pipeline::{AddressHosts, Site};
+use std::fmt::Write;
+
+/// Everything that the command line asks to be shown, in Apache's order.
+pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
+    let asked = |show: Show, name: &str| line.show.contains(&show) || line.is_defined(name);
+    let mut text = String::new();
+    if asked(Show::Settings, "DUMP_VHOSTS") {
+        virtual_hosts(&configuration.site, &mut text);
+    }
+    if asked(Show::Settings, "DUMP_RUN_CFG") {
+        run_settings(configuration, line, &mut text);
+    }
+    if asked(Show::Loaded, "DUMP_MODULES") {
+        modules(configuration, &mut text);
+    }
+    if line.is_defined("DUMP_INCLUDES") {
+        text.push_str("Included configuration files:\n");
+        for included in &configuration.tree.includes {
+            let _infallible = writeln!(text, "{included}");
+        }
+    }
+    if line.is_defined("DUMP_CONFIG") {
+        let _infallible = print_tree(&configuration.tree.nodes, &mut text);
+    }
+    text
+}
+
+/// Whether the command line asks for anything that is shown in place of `Syntax OK`.
+pub fn is_asked(line: &CommandLine) -> bool {
+    let names =
+        ["DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_MODULES", "DUMP_INCLUDES", "DUMP_CONFIG"];
+    let shown = [Show::Settings, Show::Loaded];
+    names.into_iter().any(|name| line.is_defined(name))
+        || line.show.iter().any(|show| shown.contains(show))
+}
+
+fn virtual_hosts(site: &Site, text: &mut String) {
+    if site.hosts.by_ip.is_empty() && site.hosts.any.is_empty() {
+        return;
+    }
+    text.push_str("VirtualHost configuration:\n");
+    for entry in site.hosts.by_ip.iter().chain(&site.hosts.any) {
+        address(entry, text);
+    }
+}
+
+fn address(entry: &AddressHosts, text: &mut String) {
+    let ip = match entry.address.ip {
+        Some(ip) if ip.is_ipv6() => format!("[{ip}]"),
+        Some(ip) => ip.to_string(),
+        None => "*".to_owned(),
+    };
+    let port = entry.address.port.map_or_else(|| "*".to_owned(), |port| port.to_string());
+    let name = format!("{ip}:{port}");
+    let Some(first) = entry.hosts.first() else { return };
+    if entry.hosts.len() == 1 && first.aliases.is_empty() && first.wild_aliases.is_empty() {
+        let _infallible = writeln!(text, "{name:<22} {} ({})", first.name, first.position);
+        return;
+    }
+    let _infallible = writeln!(text, "{name:<22} is a NameVirtualHost");
+    let _infallible =
+        writeln!(text, "{:8} default server {} ({})", "", first.name, first.position);
+    for host in &entry.hosts {
+        let _infallible =
+            writeln!(text, "{:8} port {port} namevhost {} ({})", "", host.name, host.position);
+        for alias in &host.aliases {
+            let _infallible = writeln!(text, "{:16} alias {alias}", "");
+        }
+        for alias in &host.wild_aliases {
+            let _infallible = writeln!(text, "{:16} wild alias {alias}", "");
+        }
+    }
+}
+
+fn run_settings(configuration: &Configuration, line: &CommandLine, text: &mut String) {
+    let site = &configuration.site;
+    let core = &site.server(0).settings.core;
+    let root = core.document_root.as_ref().map(|root| root.display().to_string());
+    let error_log = core.error_log.as_ref().map_or("logs/error_log", |(log, _)| log);
+    let plain = !error_log.starts_with('|') && !error_log.starts_with("syslog");
+    let error_log =
+        if plain { site.server_root.join(error_log).display().to_string() } else { error_log.into() };
+    let _infallible = writeln!(text, "ServerRoot: \"{}\"", site.server_root.display());
+    let root = root.unwrap_or_default();
+    let _infallible = writeln!(text, "Main DocumentRoot: \"{root}\"");
+    let _infallible = writeln!(text, "Main ErrorLog: \"{error_log}\"");
+    let runtime = configuration.tree.runtime_dir.as_deref();
+    let settings = crate::settings::of_parent(site, &configuration.modules, runtime);
+    let pid_file = settings.map(|s| s.pid_file.display().to_string()).unwrap_or_default();
+    let _infallible = writeln!(text, "PidFile: \"{pid_file}\"");
+    defines(configuration, line, text);
+    let unixd = &site.global.unixd;
+    let (uid, user) = unixd.user.clone().unwrap_or((u32::MAX, "#-1".into()));
+    let (gid, group) = unixd.group.clone().unwrap_or((u32::MAX, "#-1".into()));
+    let _infallible = writeln!(text, "User: name=\"{user}\" id={uid}");
+    let _infallible = writeln!(text, "Group: name=\"{group}\" id={gid}");
+}
+
+/// The names that are defined; `-S` stands for two of its own (main.c).
+fn defines(configuration: &Configuration, line: &CommandLine, text: &mut String) {
+    if line.show.contains(&Show::Settings) {
+        text.push_str("Define: DUMP_VHOSTS\nDefine: DUMP_RUN_CFG\n");
+    }
+    for (name, value) in configuration.tree.variables.defines() {
+        let _infallible = match value {
+            Some(value) => writeln!(text, "Define: {name}={value}"),
+            None => writeln!(text, "Define: {name}"),
+        };
+    }
+}
+
+fn modules(configuration: &Configuration, text: &mut String) {
+    text.push_str("Loaded Modules:\n");
+    let modules = &configuration.modules;
+    let own = model(modules);
+    let event = OFFERS.iter().filter(|offer| {
+        offer.identifier == own && !modules.active().iter().any(|a| a.identifier == own)
+    });
+    let active = modules
+        .active()
+        .iter()
+        .filter(|offer| !MODELS.contains(&offer.identifier) || offer.identifier == own);
+    for offer in active.chain(event) {
+        let how = if modules.is_shared(offer.identifier) { "shared" } else { "static" };
+        let _infallible = writeln!(text, " {} ({how})", offer.identifier);
+    }
+}
+
+/// `-l`.
+pub fn compiled_in() -> String {
+    let mut text = "Compiled in modules:\n".to_owned();
+    for offer in OFFERS.iter().filter(|offer| offer.builtin) {
+        let _infallible = writeln!(text, "  {}", offer.file);
+    }
+    text
+}
+
+/// `-L`: every directive of the active modules with where it may stand.
+pub fn directives(modules: &evenkeel_config::ModuleSet) -> String {
+    let mut text = String::new();
+    let tables = active_tables(modules);
+    for (module, directive) in tables.all() {
+        let place = allowed_text(directive.contexts, directive.overrides);
+        let _infallible =
+            writeln!(text, "{} ({module})\n\t{}\n{place}", directive.name, directive.doc);
+    }
+    for word in reserved().iter().filter(|word| is_active(modules, word.module)) {
+        let place = allowed_text(word.contexts, word.overrides);
+        let _infallible = writeln!(text, "{} ({})\n\t{}\n{place}", word.name, word.module, word.doc);
+    }
+    text
+}
+
+/// `-v`.
+pub fn version() -> String {
+    let (major, minor, patch) = evenkeel_modules::SERVER_VERSION;
+    format!(
+        "Server version: Apache/{major}.{minor}.{patch} (Evenkeel)\nServer built:   {}\n",
+        crate::BUILT
+    )
+}
+
+/// `-V`.
+pub fn build(modules: &evenkeel_config::ModuleSet) -> String {
+    let model = model(modules);
+    let name = model.trim_start_matches("mpm_").trim_end_matches("_module");
+    let threaded =
+        if name == "prefork" { "no" } else { "yes (fixed thread count)" };
+    format!(
+        "{}Server's Module Magic Number: 20120211:142\nArchitecture:   {}-bit\n\
+         Server MPM:     {name}\n  threaded:     {threaded}\n    \
+         forked:     yes (variable process count)\nServer compiled with....\n \
+         -D APR_HAS_SENDFILE\n -D APR_HAVE_IPV6 (IPv4-mapped addresses enabled)\n \
+         -D AP_HAVE_RELIABLE_PIPED_LOGS\n -D HTTPD_ROOT=\"{}\"\n \
+         -D DEFAULT_PIDLOG=\"logs/httpd.pid\"\n -D DEFAULT_ERRORLOG=\"logs/error_log\"\n \
+         -D AP_TYPES_CONFIG_FILE=\"conf/mime.types\"\n -D SERVER_CONFIG_FILE=\"{}\"\n",
+        version(),
+        usize::BITS,
+        crate::httpd::SERVER_ROOT,
+        crate::httpd::FILE,
+    )
+}
