@@ -20,7 +20,7 @@ const GLANCE: Duration = Duration::from_millis(4);
 pub enum Kind {
     /// Debian's apache2, the oracle.
     Apache,
-    /// The binary of this workspace, under the name `httpd`.
+    /// The binary of this workspace, under the oracle's name.
     Evenkeel,
 }
 
@@ -35,7 +35,7 @@ pub fn program(kind: Kind, root: &Path) -> Result<PathBuf, String> {
     let found = match kind {
         Kind::Apache => PathBuf::from("/usr/sbin/apache2"),
         Kind::Evenkeel => {
-            let named = root.join("httpd");
+            let named = root.join("apache2");
             if !named.exists() {
                 let binary = evenkeel();
                 std::os::unix::fs::symlink(&binary, &named)
