@@ -5,6 +5,8 @@ use crate::vocabulary::Words;
 use evenkeel_config::{Fault, Main, ModuleSet, Notice, Start, Tree, Variables};
 use evenkeel_modules::{OFFERS, active_tables};
 use evenkeel_pipeline::{Language, Site};
+use evenkeel_sys::host;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub struct Choice {
     pub after: Vec<String>,
     /// Names that are defined (`-D`).
     pub defines: Vec<String>,
+    /// The program's name in messages.
+    pub program: String,
 }
 
 /// A configuration that was read whole.
@@ -59,7 +63,11 @@ impl Choice {
             vocabulary: Box::new(Words::new(modules.clone())),
         };
         let root = Path::new(&tree.server_root);
-        match Site::compile(&tree.nodes, language, root, &mut notices) {
+        let unnamed = Cell::new(None);
+        let own_name = || own_name(&self.program, &unnamed);
+        let site = Site::compile(&tree.nodes, language, root, &own_name, &mut notices);
+        notices.extend(unnamed.take());
+        match site {
             Ok(site) => Ok(Configuration { site: Arc::new(site), tree, modules, notices }),
             Err(fault) => Err(Refused { fault, notices }),
         }
@@ -96,6 +104,20 @@ impl Choice {
             variables: Variables::new(self.defines.clone(), environment()),
         }
     }
+}
+
+/// The machine's name with its domain; where it has none, its address, which is remarked on.
+fn own_name(program: &str, unnamed: &Cell<Option<Notice>>) -> String {
+    if let Some(name) = host::full_host_name() {
+        return name;
+    }
+    let address = host::host_address().map_or_else(|| "127.0.0.1".into(), |ip| ip.to_string());
+    let text = format!(
+        "{program}: Could not reliably determine the server's fully qualified domain name, using \
+         {address}. Set the 'ServerName' directive globally to suppress this message"
+    );
+    unnamed.set(Some(Notice::warn("core", 558, text)));
+    address
 }
 
 /// The environment, without what is no UTF-8: no configuration can name that.

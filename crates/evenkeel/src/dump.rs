@@ -36,8 +36,7 @@ pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
 
 /// Whether the command line asks for anything that is shown in place of `Syntax OK`.
 pub fn is_asked(line: &CommandLine) -> bool {
-    let names =
-        ["DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_MODULES", "DUMP_INCLUDES", "DUMP_CONFIG"];
+    let names = ["DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_MODULES", "DUMP_INCLUDES", "DUMP_CONFIG"];
     let shown = [Show::Settings, Show::Loaded];
     names.into_iter().any(|name| line.is_defined(name))
         || line.show.iter().any(|show| shown.contains(show))
@@ -67,8 +66,7 @@ fn address(entry: &AddressHosts, text: &mut String) {
         return;
     }
     let _infallible = writeln!(text, "{name:<22} is a NameVirtualHost");
-    let _infallible =
-        writeln!(text, "{:8} default server {} ({})", "", first.name, first.position);
+    let _infallible = writeln!(text, "{:8} default server {} ({})", "", first.name, first.position);
     for host in &entry.hosts {
         let _infallible =
             writeln!(text, "{:8} port {port} namevhost {} ({})", "", host.name, host.position);
@@ -87,8 +85,11 @@ fn run_settings(configuration: &Configuration, line: &CommandLine, text: &mut St
     let root = core.document_root.as_ref().map(|root| root.display().to_string());
     let error_log = core.error_log.as_ref().map_or("logs/error_log", |(log, _)| log);
     let plain = !error_log.starts_with('|') && !error_log.starts_with("syslog");
-    let error_log =
-        if plain { site.server_root.join(error_log).display().to_string() } else { error_log.into() };
+    let error_log = if plain {
+        site.server_root.join(error_log).display().to_string()
+    } else {
+        error_log.into()
+    };
     let _infallible = writeln!(text, "ServerRoot: \"{}\"", site.server_root.display());
     let root = root.unwrap_or_default();
     let _infallible = writeln!(text, "Main DocumentRoot: \"{root}\"");
@@ -155,7 +156,8 @@ pub fn directives(modules: &evenkeel_config::ModuleSet) -> String {
     }
     for word in reserved().iter().filter(|word| is_active(modules, word.module)) {
         let place = allowed_text(word.contexts, word.overrides);
-        let _infallible = writeln!(text, "{} ({})\n\t{}\n{place}", word.name, word.module, word.doc);
+        let _infallible =
+            writeln!(text, "{} ({})\n\t{}\n{place}", word.name, word.module, word.doc);
     }
     text
 }
@@ -173,8 +175,7 @@ pub fn version() -> String {
 pub fn build(modules: &evenkeel_config::ModuleSet) -> String {
     let model = model(modules);
     let name = model.trim_start_matches("mpm_").trim_end_matches("_module");
-    let threaded =
-        if name == "prefork" { "no" } else { "yes (fixed thread count)" };
+    let threaded = if name == "prefork" { "no" } else { "yes (fixed thread count)" };
     format!(
         "{}Server's Module Magic Number: 20120211:142\nArchitecture:   {}-bit\n\
          Server MPM:     {name}\n  threaded:     {threaded}\n    \

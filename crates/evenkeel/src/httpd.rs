@@ -27,7 +27,7 @@ pub fn run(program: &str, words: &[String]) -> i32 {
 }
 
 fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
-    let choice = choice(line);
+    let choice = choice(program, line);
     match line.show.first() {
         Some(Show::Usage) => {
             complain(&usage(program));
@@ -65,7 +65,7 @@ fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
 }
 
 /// The configuration that the command line chooses.
-fn choice(line: &CommandLine) -> Choice {
+fn choice(program: &str, line: &CommandLine) -> Choice {
     Choice {
         server_root: line.server_root.clone().unwrap_or_else(|| SERVER_ROOT.to_owned()),
         main: Main::File {
@@ -75,6 +75,7 @@ fn choice(line: &CommandLine) -> Choice {
         before: line.before.clone(),
         after: line.after.clone(),
         defines: line.defines.clone(),
+        program: program.to_owned(),
     }
 }
 
@@ -104,8 +105,7 @@ fn describe(program: &str, choice: &Choice, show: Show) -> i32 {
             return 1;
         }
     };
-    let text =
-        if show == Show::Build { dump::build(&modules) } else { dump::directives(&modules) };
+    let text = if show == Show::Build { dump::build(&modules) } else { dump::directives(&modules) };
     say(&text);
     0
 }

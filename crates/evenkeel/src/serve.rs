@@ -48,6 +48,7 @@ pub fn run(words: &[String]) -> i32 {
         before: Vec::new(),
         after: Vec::new(),
         defines: vec!["FOREGROUND".to_owned()],
+        program: "evenkeel".to_owned(),
     };
     say(&format!(
         "Serving  {shown}\nAt       http://{listen}/\nStatus   http://{listen}/server-status\n\

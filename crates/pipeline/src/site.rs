@@ -179,6 +179,8 @@ impl Server {
 
 impl Site {
     /// Applies a tree of directives and compiles what it says; remarks are added to `notices`.
+    /// `own_name` is asked for the machine's name where no ServerName stands outside of virtual
+    /// hosts.
     ///
     /// # Errors
     /// The first directive that cannot be applied, with its file and line.
@@ -186,11 +188,13 @@ impl Site {
         nodes: &[Node],
         language: Language,
         server_root: &Path,
+        own_name: &dyn Fn() -> String,
         notices: &mut Vec<Notice>,
     ) -> Result<Site, Fault> {
         let mut scope = Scope::new(server_root);
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
-        let Scope { global, server, directory, sections, .. } = scope;
+        let Scope { global, mut server, directory, sections, .. } = scope;
+        server.core.name.get_or_insert_with(|| own_name().into());
         let mut servers = vec![Server::new(server.clone(), directory.clone())];
         let mut hosts = Hosts::default();
         for virtual_host in &global.core.virtual_hosts {

@@ -9,6 +9,7 @@ compile_error!("Evenkeel runs on Linux only");
 pub mod channel;
 pub mod clock;
 pub mod epoll;
+pub mod host;
 pub mod identity;
 pub mod inotify;
 pub mod listen;
