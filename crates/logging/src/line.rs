@@ -373,6 +373,7 @@ mod tests {
             status: Status::FORBIDDEN,
             env: evenkeel_message::Variables::new(),
             method: b"POST".to_vec(),
+            plan: None,
             previous: None,
         };
         let second = Previous { status: Status::OK, ..first.clone() };

@@ -1,4 +1,4 @@
-//! The two ends of a connection.
+//! The two ends of a connection, and what host names are known of them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,5 +22,25 @@ impl Peer {
     #[must_use]
     pub fn local_ip(&self) -> IpAddr {
         self.local.ip().to_canonical()
+    }
+}
+
+/// What the resolver said for a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostNames {
+    /// The client's name, in lower case.
+    pub client: Option<Box<str>>,
+    /// Whether that name leads back to the client's address.
+    pub verified: bool,
+    /// Names with their addresses, as far as they were found.
+    pub addresses: Vec<(Box<str>, Vec<IpAddr>)>,
+}
+
+impl HostNames {
+    /// The addresses of a name, if they were looked up and found.
+    #[must_use]
+    pub fn addresses_of(&self, name: &str) -> Option<&[IpAddr]> {
+        let (_, found) = self.addresses.iter().find(|(known, _)| **known == *name)?;
+        Some(found)
     }
 }

@@ -16,7 +16,7 @@ mod response;
 mod status;
 mod variables;
 
-pub use address::Peer;
+pub use address::{HostNames, Peer};
 pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
 pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};

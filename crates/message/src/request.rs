@@ -1,8 +1,10 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
-use crate::{BodyLength, Fields, Method, Notice, Peer, Source, Status, Variables};
+use crate::{BodyLength, Fields, HostNames, Method, Notice, Peer, Source, Status, Variables};
+use std::any::Any;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// The protocol version of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -161,6 +163,8 @@ pub struct Request {
     pub user: Option<Box<[u8]>>,
     /// `Basic` or `Digest`, with `user`.
     pub auth_type: Option<Box<[u8]>>,
+    /// What was looked up of host names for it; none where nothing was.
+    pub names: Option<Box<HostNames>>,
     /// 200, or the error whose ErrorDocument this request fetches.
     pub status: Status,
     /// Fields that every response to this request gets, errors and those to the requests that
@@ -185,6 +189,9 @@ pub struct Previous {
     pub env: Variables,
     /// The method as it came: an ErrorDocument is fetched with GET.
     pub method: Vec<u8>,
+    /// The settings that held for it, to be known again: where they hold for the new request
+    /// too, access has been decided (Apache: per_dir_config, compared by address).
+    pub plan: Option<Arc<dyn Any>>,
     /// The request before that one.
     pub previous: Option<Box<Previous>>,
 }
@@ -211,6 +218,7 @@ impl Request {
             content: Content::default(),
             user: None,
             auth_type: None,
+            names: None,
             status: Status::OK,
             always: Fields::new(),
             previous: None,
@@ -233,7 +241,7 @@ impl Request {
         self.env.clear();
         self.notes.clear();
         self.content = Content::default();
-        (self.user, self.auth_type, self.previous) = (None, None, None);
+        (self.user, self.auth_type, self.names, self.previous) = (None, None, None, None);
         self.status = Status::OK;
         self.always.clear();
         self.notices.clear();

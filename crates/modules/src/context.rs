@@ -62,8 +62,15 @@ impl<'a> RequestContext<'a> {
             Variable::QueryString => Some(request.query.as_deref().unwrap_or_default().into()),
             Variable::IsSubreq => Some(b"false"[..].into()),
             Variable::TheRequest => Some((&*request.head.line).into()),
-            Variable::RemoteAddr | Variable::ConnRemoteAddr | Variable::RemoteHost => {
+            Variable::RemoteAddr | Variable::ConnRemoteAddr => {
                 text(request.peer.client_ip().to_string())
+            }
+            Variable::RemoteHost => {
+                let name = request.names.as_deref().and_then(|names| names.client.as_deref());
+                match name {
+                    Some(name) => Some(name.as_bytes().into()),
+                    None => text(request.peer.client_ip().to_string()),
+                }
             }
             Variable::RemotePort => text(request.peer.client.port().to_string()),
             Variable::RemoteUser => Some(request.user.as_deref().unwrap_or_default().into()),

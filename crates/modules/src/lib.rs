@@ -2,6 +2,9 @@
 //! and what it does in its phase. What comes in is a directive or a request, what goes out is a
 //! setting or an answer. No module calls another's phase; `pipeline` lists who acts when.
 
+pub mod access_compat;
+pub mod authz_core;
+pub mod authz_host;
 pub mod context;
 pub mod core;
 pub mod log_config;

@@ -1,7 +1,9 @@
 //! The list of all modules: which there are, which are always active as in Debian's apache2, and
 //! the tables of those that a configuration makes active.
 
-use crate::{Scope, Table, core, log_config, mime, mpm, unixd};
+use crate::{
+    Scope, Table, access_compat, authz_core, authz_host, core, log_config, mime, mpm, unixd,
+};
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
 const fn builtin(file: &'static str, identifier: &'static str) -> Offer {
@@ -29,6 +31,9 @@ pub const OFFERS: &[Offer] = &[
     builtin("mod_unixd.c", "unixd_module"),
     usual("mod_mime.c", "mime_module"),
     usual("event.c", "mpm_event_module"),
+    usual("mod_access_compat.c", "access_compat_module"),
+    usual("mod_authz_core.c", "authz_core_module"),
+    usual("mod_authz_host.c", "authz_host_module"),
     extra("worker.c", "mpm_worker_module"),
     extra("prefork.c", "mpm_prefork_module"),
     extra("mod_macro.c", "macro_module"),
@@ -36,7 +41,15 @@ pub const OFFERS: &[Offer] = &[
 
 /// The tables of every module, the core's first.
 fn tables() -> impl Iterator<Item = Table> {
-    let own = [log_config::TABLE, log_config::LOGIO_TABLE, mime::TABLE, unixd::TABLE];
+    let own = [
+        access_compat::TABLE,
+        authz_core::TABLE,
+        authz_host::TABLE,
+        log_config::TABLE,
+        log_config::LOGIO_TABLE,
+        mime::TABLE,
+        unixd::TABLE,
+    ];
     core::TABLES.into_iter().chain(own).chain(mpm::TABLES.iter().copied())
 }
 

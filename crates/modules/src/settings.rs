@@ -2,9 +2,9 @@
 //! host and to one directory, and the scope that directives fill while the tree is walked.
 //! Nothing here knows what a setting means.
 
-use crate::{core, log_config, mime, mpm, unixd};
+use crate::{access_compat, authz_core, core, log_config, mime, mpm, unixd};
 use evenkeel_expr::{Condition, SyntaxError, Text};
-use evenkeel_message::MethodSet;
+use evenkeel_message::{MethodSet, RequestHead};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,6 +56,8 @@ settings! {
 settings! {
     /// What one section (`<Directory>`, `<Location>`, `<Files>`, `<If>`, .htaccess) says.
     DirectorySettings {
+        access_compat: access_compat::Directory,
+        authz_core: authz_core::Directory,
         core: core::Directory,
         mime: mime::Directory,
     }
@@ -65,6 +67,7 @@ settings! {
 #[derive(Clone, Default)]
 #[allow(missing_docs)]
 pub struct GlobalSettings {
+    pub authz_core: authz_core::Global,
     pub core: core::Global,
     pub log_config: log_config::Global,
     pub mime: mime::Global,
@@ -104,6 +107,18 @@ pub enum Access {
     Only(Arc<MethodSet>),
     /// `<LimitExcept>`: all but these.
     Except(Arc<MethodSet>),
+}
+
+impl Access {
+    /// Whether a request of this method is meant.
+    #[must_use]
+    pub fn covers(&self, head: &RequestHead) -> bool {
+        let has = |methods: &MethodSet| methods.contains(head.method, head.method_text());
+        match self {
+            Access::Only(methods) => has(methods),
+            Access::Except(methods) => !has(methods),
+        }
+    }
 }
 
 /// What the directives of a configuration or of one .htaccess file fill, one after another.

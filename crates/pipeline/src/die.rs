@@ -11,6 +11,8 @@ use evenkeel_message::{
 };
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::core::ErrorDocument;
+use std::any::Any;
+use std::sync::Arc;
 
 /// How an error goes on.
 pub(crate) enum Fate {
@@ -160,6 +162,7 @@ fn page(
 pub(crate) fn redirected(
     pipeline: &Pipeline,
     mut request: Box<Request>,
+    plan: &Arc<Plan>,
     target: &[u8],
 ) -> Result<Box<Request>, (Box<Request>, Status)> {
     let (path, query) = match target.iter().position(|byte| *byte == b'?') {
@@ -179,6 +182,7 @@ pub(crate) fn redirected(
         status: request.status,
         env,
         method: request.head.method_text().to_vec(),
+        plan: Some(Arc::clone(plan) as Arc<dyn Any>),
         previous: request.previous.take(),
     };
     request.previous = Some(Box::new(previous));

@@ -8,7 +8,11 @@ use evenkeel_message::{
     Admitted, Answer, Level, Mapped, Method, Notice, Prepared, Received, Request, Response, Status,
     Stopped, Translated,
 };
-use evenkeel_modules::{core, mime};
+use evenkeel_modules::access_compat::Satisfy;
+use evenkeel_modules::authz_host::Wanted;
+use evenkeel_modules::core::Tristate;
+use evenkeel_modules::{RequestContext, authz_core, core, mime};
+use std::any::Any;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -20,6 +24,9 @@ pub(crate) enum Generated {
     Now(Box<Concluded>),
     Later(Pin<Box<dyn Future<Output = Concluded>>>),
 }
+
+/// A request after the section walk, with what stands at its file.
+pub(crate) type Walked = Mapped<Plan, Option<Looked>>;
 
 type Phase<T> = Result<T, Stopped<Plan>>;
 
@@ -65,10 +72,7 @@ fn document_root(request: &Request, server: &crate::site::Server) -> Result<Path
 }
 
 /// The section walk.
-pub(crate) fn map(
-    pipeline: &Pipeline,
-    translated: Translated<Plan>,
-) -> Phase<Mapped<Plan, Option<Looked>>> {
+pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
     if request.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
@@ -82,13 +86,47 @@ pub(crate) fn map(
     }
 }
 
-/// Whether the request may be answered at all.
-pub(crate) fn admit(
-    _pipeline: &Pipeline,
-    mapped: Mapped<Plan, Option<Looked>>,
-) -> Phase<Admitted<Plan, Option<Looked>>> {
-    let Mapped { request, plan, found } = mapped;
-    Ok(Admitted { request, plan, found })
+/// What must be looked up before access can be decided; none as a rule.
+pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
+    let Mapped { request, plan, .. } = mapped;
+    let lookups = plan.core.hostname_lookups.unwrap_or_default();
+    let mut wanted = Wanted {
+        client: lookups != Tristate::Off,
+        verify: lookups == Tristate::Third || plan.access_compat.wants_name(),
+        names: Vec::new(),
+    };
+    let server = &pipeline.site.server(request.server).settings;
+    plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
+    (!wanted.is_nothing() && request.names.is_none()).then_some(wanted)
+}
+
+/// Whether the request may be answered at all (request.c: ap_process_request_internal).
+pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
+    let Mapped { mut request, plan, found } = mapped;
+    let redirected = request.previous.as_ref().and_then(|previous| previous.plan.as_ref());
+    let passed = redirected.is_some_and(|before| is_same(before, &plan));
+    if passed || found.is_none() {
+        return Ok(Admitted { request, plan, found });
+    }
+    let any = plan.access_compat.satisfy(&request.head) == Satisfy::Any;
+    let has_rules = plan.authz_core.rules.is_some();
+    let allowed = plan.access_compat.admits(&mut request, any && has_rules);
+    if allowed && any {
+        return Ok(Admitted { request, plan, found });
+    }
+    if !allowed && !any {
+        return stop(request, plan, Status::FORBIDDEN);
+    }
+    let server = &pipeline.site.server(request.server).settings;
+    match authz_core::authorize(&mut request, server, &plan) {
+        Ok(()) => Ok(Admitted { request, plan, found }),
+        Err(status) => stop(request, plan, status),
+    }
+}
+
+/// Whether an internal redirect has led to the same sections, where access was decided before.
+fn is_same(before: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(before), Arc::as_ptr(plan))
 }
 
 /// What the content is and who handles it.

@@ -3,10 +3,12 @@
 //! Nothing here touches a socket.
 
 use crate::die;
-use crate::phases::{self, Generated};
+use crate::phases::{self, Generated, Walked};
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Response, Status, Stopped};
+use evenkeel_modules::authz_host::{Wanted, look_up};
+use evenkeel_modules::core::is_logged;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -68,13 +70,33 @@ impl Pipeline {
     }
 
     /// The phases, each consuming what the one before has made (DESIGN: Phases).
-    fn run(&self, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
+    fn run(self: &Rc<Self>, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
         let received = phases::receive(self, request)?;
         let translated = phases::translate(self, received)?;
         let mapped = phases::map(self, translated)?;
+        match phases::wants_names(self, &mapped) {
+            None => self.answer(mapped),
+            Some(wanted) => Ok(Generated::Later(Box::pin(Rc::clone(self).wait(mapped, wanted)))),
+        }
+    }
+
+    /// The phases behind the section walk.
+    fn answer(&self, mapped: Walked) -> Result<Generated, Stopped<Plan>> {
         let admitted = phases::admit(self, mapped)?;
         let prepared = phases::prepare(self, admitted)?;
         Ok(phases::generate(self, prepared))
+    }
+
+    /// Goes on when the names have been looked up without which access cannot be decided.
+    async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: Wanted) -> Concluded {
+        look_up(&mut mapped.request, wanted).await;
+        match self.answer(mapped) {
+            Ok(Generated::Now(concluded)) => *concluded,
+            Ok(Generated::Later(future)) => future.await,
+            Err(Stopped { request, plan, answer }) => {
+                Concluded { request, plan, result: Err(answer) }
+            }
+        }
     }
 
     fn finish(self: &Rc<Self>, generated: Generated) -> Served {
@@ -153,7 +175,7 @@ impl Pipeline {
             return Served::Now(request, response);
         }
         self.keep_notices(&mut request, plan);
-        match die::redirected(self, request, target) {
+        match die::redirected(self, request, plan, target) {
             Ok(request) => self.serve(request),
             Err((request, status)) => {
                 let (request, response) = die::canned(self, request, plan, status, Fields::new());
@@ -167,12 +189,7 @@ impl Pipeline {
         if request.notices.is_empty() {
             return;
         }
-        let server = &self.site.server(request.server).settings.core.log_level;
-        request.notices.retain(|notice| {
-            let section = &plan.core.log_level;
-            let levels =
-                if section.all.is_some() || !section.modules.is_empty() { section } else { server };
-            notice.level <= levels.of(notice.module)
-        });
+        let server = &self.site.server(request.server).settings;
+        request.notices.retain(|notice| is_logged(server, plan, notice.module, notice.level));
     }
 }

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod open;
 pub mod pipe;
 pub mod process;
+pub mod resolve;
 pub mod shelf;
 pub mod signal;
 pub mod socket;

@@ -1,7 +1,7 @@
 //! Settings of a virtual host and of the main server, and the directives that make them.
 
 use super::sections::Section;
-use crate::{Merge, inherit};
+use crate::{DirectorySettings, Merge, ServerSettings, inherit};
 use evenkeel_config::Position;
 use evenkeel_message::Level;
 use std::path::PathBuf;
@@ -126,6 +126,20 @@ impl LogLevels {
         let named = self.modules.iter().rev().find(|(name, _)| &**name == module);
         named.map(|(_, level)| *level).or(self.all).unwrap_or(Level::Warn)
     }
+}
+
+/// Whether a notice of that module and level is written for a request of this server and section
+/// (log.c: the section's LogLevel stands for the server's).
+#[must_use]
+pub fn is_logged(
+    server: &ServerSettings,
+    section: &DirectorySettings,
+    module: &str,
+    level: Level,
+) -> bool {
+    let said = &section.core.log_level;
+    let said_nothing = said.all.is_none() && said.modules.is_empty();
+    level <= if said_nothing { &server.core.log_level } else { said }.of(module)
 }
 
 impl Merge for LogLevels {

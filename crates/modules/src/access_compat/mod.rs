@@ -1,0 +1,326 @@
+//! mod_access_compat: the access rules of Apache 2.2. Order, Allow and Deny of a request's
+//! sections come in, whether they let it pass goes out; Satisfy says how that goes with Require.
+//! Nothing here is merged: what an inner section says stands for all that the outer one said.
+
+use crate::authz_core::target;
+use crate::authz_host::{AddressFault, in_domain, parse_network, verified_name};
+use crate::{Access, Directive, Merge, Scope, Table, Where, argument, directive};
+use evenkeel_config::{Call, Shape};
+use evenkeel_expr::Subnet;
+use evenkeel_message::{Level, Notice, Request, RequestHead};
+use std::sync::Arc;
+
+type Done = Result<(), String>;
+
+/// Which of Allow and Deny has the last word (Order).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Allow; what neither names passes.
+    #[default]
+    DenyAllow,
+    /// Deny; what neither names does not pass.
+    AllowDeny,
+}
+
+/// How Allow and Deny go with Require (Satisfy).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Satisfy {
+    /// Both must let a request pass.
+    #[default]
+    All,
+    /// Either must.
+    Any,
+}
+
+/// Whom an Allow or Deny line means.
+#[derive(Clone, Debug)]
+pub enum Whom {
+    /// `all`.
+    All,
+    /// `env=name`, `env=!name`.
+    Env {
+        /// The variable.
+        name: Box<str>,
+        /// Whether it must be set.
+        set: bool,
+    },
+    /// Clients of a network.
+    Network(Subnet),
+    /// Clients of a domain.
+    Domain(Box<str>),
+}
+
+/// Something said for the methods of `<Limit>`, or for all.
+type Limited<T> = Vec<(Option<Access>, T)>;
+
+/// What one section says.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    order: Limited<Order>,
+    satisfy: Limited<Satisfy>,
+    allow: Limited<Whom>,
+    deny: Limited<Whom>,
+}
+
+/// What holds for a request: the innermost section's rules; none where nothing was said.
+#[derive(Clone, Debug, Default)]
+pub struct Directory(pub Option<Arc<Rules>>);
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        Self(Merge::merge(&base.0, &over.0))
+    }
+}
+
+impl Directory {
+    /// How the rules go with Require for this request.
+    #[must_use]
+    pub fn satisfy(&self, head: &RequestHead) -> Satisfy {
+        self.0.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, head))
+    }
+
+    /// Whether a rule names a domain, so that the client's name must be looked up.
+    #[must_use]
+    pub fn wants_name(&self) -> bool {
+        self.0.as_ref().is_some_and(|rules| {
+            let mut lines = rules.allow.iter().chain(&rules.deny);
+            lines.any(|(_, whom)| matches!(whom, Whom::Domain(_)))
+        })
+    }
+
+    /// Whether the rules let the request pass (mod_access_compat.c: check_dir_access).
+    /// `may_still_pass` is whether Satisfy Any leaves it to Require, so that no refusal is told.
+    pub fn admits(&self, request: &mut Request, may_still_pass: bool) -> bool {
+        let Some(rules) = &self.0 else { return true };
+        let passes = match last(&rules.order, &request.head) {
+            Order::AllowDeny => means(&rules.allow, request) && !means(&rules.deny, request),
+            Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
+        };
+        if !passes && !may_still_pass {
+            let text = format!("client denied by server configuration: {}", target(request));
+            request.notify(Notice::new("access_compat", Level::Error, 1797, text));
+        }
+        passes
+    }
+}
+
+/// The last of what was said for the request's method.
+fn last<T: Copy + Default>(said: &Limited<T>, head: &RequestHead) -> T {
+    let mut said = said.iter().rev();
+    said.find(|(limit, _)| covers(limit, head)).map(|(_, value)| *value).unwrap_or_default()
+}
+
+fn covers(limit: &Option<Access>, head: &RequestHead) -> bool {
+    limit.as_ref().is_none_or(|limit| limit.covers(head))
+}
+
+/// Whether one of the lines means the request's client.
+fn means(lines: &Limited<Whom>, request: &Request) -> bool {
+    lines.iter().filter(|(limit, _)| covers(limit, &request.head)).any(|(_, whom)| match whom {
+        Whom::All => true,
+        Whom::Env { name, set } => request.env.contains(name.as_bytes()) == *set,
+        Whom::Network(network) => network.contains(request.peer.client_ip()),
+        Whom::Domain(domain) => {
+            verified_name(request).is_some_and(|client| in_domain(domain, client))
+        }
+    })
+}
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("order", Where::LIMIT, Shape::One, "deny,allow", "'allow,deny', 'deny,allow', or 'mutual-failure'", order),
+    directive("allow", Where::LIMIT, Shape::IterateTwo, "", "'from' followed by hostnames or IP-address wildcards", allow),
+    directive("deny", Where::LIMIT, Shape::IterateTwo, "", "'from' followed by hostnames or IP-address wildcards", deny),
+    directive("Satisfy", Where::AUTH_CONFIG, Shape::One, "all", "access policy if both allow and require used ('all' or 'any')", satisfy),
+];
+
+/// mod_access_compat's directives.
+pub const TABLE: Table = Table {
+    module: "mod_access_compat.c",
+    identifier: "access_compat_module",
+    directives: DIRECTIVES,
+};
+
+/// The rules of the section at hand.
+fn rules(scope: &mut Scope) -> &mut Rules {
+    Arc::make_mut(scope.directory.access_compat.0.get_or_insert_default())
+}
+
+fn order(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let order = match argument(call, 0).to_ascii_lowercase().as_str() {
+        // Mutual-failure passes what is allowed and not denied: that is allow,deny.
+        "allow,deny" | "mutual-failure" => Order::AllowDeny,
+        "deny,allow" => Order::DenyAllow,
+        _ => return Err("unknown order".into()),
+    };
+    let limit = scope.limit.clone();
+    rules(scope).order.push((limit, order));
+    Ok(())
+}
+
+fn satisfy(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let satisfy = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "all" => Satisfy::All,
+        "any" => Satisfy::Any,
+        _ => return Err("Satisfy either 'any' or 'all'.".into()),
+    };
+    let limit = scope.limit.clone();
+    rules(scope).satisfy.push((limit, satisfy));
+    Ok(())
+}
+
+fn allow(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let line = (scope.limit.clone(), whom(call)?);
+    rules(scope).allow.push(line);
+    Ok(())
+}
+
+fn deny(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let line = (scope.limit.clone(), whom(call)?);
+    rules(scope).deny.push(line);
+    Ok(())
+}
+
+/// Whom a line means (mod_access_compat.c: allow_cmd).
+fn whom(call: &Call<'_>) -> Result<Whom, String> {
+    if !argument(call, 0).eq_ignore_ascii_case("from") {
+        return Err("allow and deny must be followed by 'from'".into());
+    }
+    let text = argument(call, 1);
+    if text.contains('#') {
+        return Err("No comments are allowed here".into());
+    }
+    if let (Some(start), Some(name)) = (text.get(..4), text.get(4..))
+        && start.eq_ignore_ascii_case("env=")
+    {
+        let unset = name.strip_prefix('!');
+        return Ok(Whom::Env { name: unset.unwrap_or(name).into(), set: unset.is_none() });
+    }
+    if text.eq_ignore_ascii_case("all") {
+        return Ok(Whom::All);
+    }
+    match parse_network(text) {
+        Ok(network) => Ok(Whom::Network(network)),
+        Err(AddressFault::NoAddress) if text.contains('/') => {
+            Err("An IP address was expected".into())
+        }
+        Err(AddressFault::NoAddress) => Ok(Whom::Domain(text.into())),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::{HostNames, Method, Peer};
+
+    /// Applies lines to an empty scope, in an .htaccess file that may say anything.
+    fn apply(text: &str) -> Result<Directory, String> {
+        let mut scope = Scope::default();
+        let tables = evenkeel_config::Tables::new(&[TABLE], &[]);
+        let position = evenkeel_config::Position { file: "test".into(), line: 1 };
+        let overrides = evenkeel_config::Overrides::ALL;
+        let grant = evenkeel_config::Grant { overrides, ..Default::default() };
+        for line in text.lines() {
+            let mut methods = evenkeel_message::MethodSet::default();
+            methods.add(b"POST");
+            let limited = line.strip_prefix("POST: ");
+            scope.limit = limited.map(|_| Access::Only(Arc::new(methods)));
+            let (name, arguments) = limited.unwrap_or(line).split_once(' ').unwrap();
+            let (name, arguments) = (name.into(), arguments.into());
+            let position = position.clone();
+            let node = evenkeel_config::Node { name, arguments, position, section: None };
+            let nodes = [node];
+            evenkeel_config::apply_htaccess(&tables, &nodes, &mut scope, &grant, &mut vec![])
+                .map_err(|fault| fault.text)?;
+        }
+        Ok(scope.directory.access_compat)
+    }
+
+    fn request() -> Request {
+        let client = "10.1.2.3:4000".parse().unwrap();
+        let local = "10.1.2.9:80".parse().unwrap();
+        let mut request = Request::new(RequestHead::default(), Peer { client, local }, 0);
+        request.env.set("known", "");
+        let client = Some("a.example.org".into());
+        request.names = Some(Box::new(HostNames { client, verified: true, addresses: vec![] }));
+        request
+    }
+
+    #[test]
+    fn the_last_word_is_order_s() {
+        let table = [
+            ("Order allow,deny", false),
+            ("Order deny,allow", true),
+            ("Deny from all", false),
+            ("Order allow,deny\nAllow from all", true),
+            ("Order Allow,Deny\nAllow from all\nDeny from 10.1.2", false),
+            ("Order deny,allow\nDeny from all\nAllow from 10.1.2", true),
+            ("Order mutual-failure\nAllow from all\nDeny from 10.1.2", false),
+            ("Order mutual-failure\nAllow from 10.0.0.0/8", true),
+            ("Deny from env=known", false),
+            ("Deny from env=!known", true),
+            ("Deny from ENV=!unknown", false),
+            ("Deny from 11 .example.org", false),
+            ("Deny from ample.org", true),
+            ("POST: Deny from all", true),
+            ("Order allow,deny\nPOST: Order deny,allow", false),
+        ];
+        for (text, passes) in table {
+            assert_eq!(apply(text).unwrap().admits(&mut request(), false), passes, "{text}");
+        }
+    }
+
+    #[test]
+    fn limit_counts_for_its_methods() {
+        let mut post = request();
+        post.head.method = Method::Post;
+        assert!(!apply("POST: Deny from all").unwrap().admits(&mut post, false));
+        let said = apply("Satisfy all\nPOST: Satisfy any").unwrap();
+        assert_eq!(said.satisfy(&post.head), Satisfy::Any);
+        assert_eq!(said.satisfy(&request().head), Satisfy::All);
+    }
+
+    #[test]
+    fn a_refusal_is_told_unless_require_decides() {
+        let denied = apply("Deny from all").unwrap();
+        let mut refused = request();
+        assert!(!denied.admits(&mut refused, true) && refused.notices.is_empty());
+        assert!(!denied.admits(&mut refused, false));
+        assert_eq!(refused.notices[0].number, Some(1797));
+    }
+
+    #[test]
+    fn an_inner_section_stands_for_all() {
+        let outer = apply("Deny from all").unwrap();
+        let inner = apply("Satisfy any").unwrap();
+        assert!(Directory::merge(&outer, &inner).admits(&mut request(), false));
+        assert!(!Directory::merge(&outer, &Directory::default()).admits(&mut request(), false));
+        assert!(apply("Allow from x.org").unwrap().wants_name() && !outer.wants_name());
+    }
+
+    #[test]
+    fn faults_are_apaches() {
+        let table = [
+            ("Order x", "unknown order"),
+            (
+                "Order allow, deny",
+                "order takes one argument, 'allow,deny', 'deny,allow', or 'mutual-failure'",
+            ),
+            ("Allow all x", "allow and deny must be followed by 'from'"),
+            (
+                "Deny from",
+                "deny requires at least two arguments, 'from' followed by hostnames or \
+                 IP-address wildcards",
+            ),
+            ("Allow from a#b", "No comments are allowed here"),
+            ("Deny from 10.0.0.0/99", "The specified network mask is invalid."),
+            ("Deny from foo/8", "An IP address was expected"),
+            ("Deny from 300.1", "The specified IP address is invalid."),
+            ("Satisfy x", "Satisfy either 'any' or 'all'."),
+        ];
+        for (text, fault) in table {
+            assert_eq!(apply(text).err().as_deref(), Some(fault), "{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! mod_authz_core's directives: Require and the sections that group it become rules of the
+//! section at hand.
+
+use super::{Logic, Merging, Provider, Rule};
+use crate::{Directive, Scope, Table, Where, argument, directive, section};
+use evenkeel_config::{Block, Call, Contexts, Fault, Shape, next_word};
+use std::sync::Arc;
+
+type Done = Result<(), String>;
+
+const AUTH: Where = Where::AUTH_CONFIG;
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    section("<AuthzProviderAlias", Where::GLOBAL, "container for grouping an authorization provider's directives under a provider alias", provider_alias),
+    directive("Require", AUTH, Shape::Raw, "", "specifies authorization directives which one must pass (or not) for a request to succeed", require),
+    section("<RequireAll", AUTH, "container for grouping authorization directives of which none must fail and at least one must pass for a request to succeed", group),
+    section("<RequireAny", AUTH, "container for grouping authorization directives of which one must pass for a request to succeed", group),
+    section("<RequireNone", AUTH, "container for grouping authorization directives of which none must pass for a request to succeed", group),
+    directive("AuthMerging", AUTH, Shape::One, "Off", "controls how a <Directory>, <Location>, or similar directive's authorization directives are combined with those of its predecessor", auth_merging),
+    directive("AuthzSendForbiddenOnFailure", AUTH, Shape::Flag, "Off", "Controls if an authorization failure should result in a '403 FORBIDDEN' response instead of the HTTP-conforming '401 UNAUTHORIZED'", send_forbidden),
+];
+
+/// mod_authz_core's directives.
+pub const TABLE: Table =
+    Table { module: "mod_authz_core.c", identifier: "authz_core_module", directives: DIRECTIVES };
+
+fn require(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let (mut name, mut arguments) = next_word(call.raw);
+    let negate = name.eq_ignore_ascii_case("not");
+    if negate {
+        (name, arguments) = next_word(arguments);
+    }
+    let provider = Provider::parse(scope, &name, arguments)?;
+    let (name, arguments, limit) = (name.into(), arguments.into(), scope.limit.clone());
+    let rule = Rule::Ask { negate, name, arguments, provider, limit };
+    let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);
+    open.add(rule)
+        .map_err(|_| format!("negative Require directive has no effect in {open} directive"))
+}
+
+fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let name = block.call.name;
+    let Some((text, _)) = block.call.raw.rsplit_once('>') else {
+        return Err(block.fault(format!("{name}> directive missing closing '>'")));
+    };
+    if !text.is_empty() {
+        return Err(block.fault(format!("{name}> directive doesn't take additional arguments")));
+    }
+    let (logic, negate) = match name {
+        "<RequireAll" => (Logic::All, false),
+        "<RequireAny" => (Logic::Any, false),
+        _ => (Logic::Any, true),
+    };
+    let open = Rule::Group { negate, logic, rules: Vec::new() };
+    let outer = scope.directory.authz_core.rules.replace(open);
+    let walked = block.walk(scope, Contexts::AUTHORIZATION);
+    let inner = std::mem::replace(&mut scope.directory.authz_core.rules, outer);
+    walked?;
+    let Some(inner) = inner.filter(|rule| !rule.is_empty()) else {
+        return Err(block.fault(format!("{name}> directive contains no authorization directives")));
+    };
+    // Apache looks at this when all is read, and so never at an .htaccess file.
+    if !scope.in_htaccess && inner.only_refuses() {
+        let text = format!("{inner} directive contains only negative authorization directives");
+        return Err(block.fault(text));
+    }
+    let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);
+    open.add(inner)
+        .map_err(|_| block.fault(format!("{name}> directive has no effect in {open} directive")))
+}
+
+fn provider_alias(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let text = block.argument()?;
+    let (provider, rest) = next_word(text);
+    let (alias, rest) = next_word(rest);
+    let (arguments, rest) = next_word(rest);
+    if provider.is_empty() || alias.is_empty() {
+        let text = "<AuthzProviderAlias> directive requires additional arguments";
+        return Err(block.fault(text));
+    }
+    if !rest.is_empty() {
+        let text = format!(
+            "When several arguments ({arguments} {rest}...) are passed to a <AuthzProviderAlias \
+             directive, they must be enclosed in quotation marks.  Otherwise, only the first one \
+             is taken into account"
+        );
+        block.call.warn("authz_core", 10142, text);
+    }
+    let outer = std::mem::take(&mut scope.directory);
+    let walked = block.walk(scope, Contexts::DIRECTORY);
+    scope.directory = outer;
+    walked?;
+    let parsed = Provider::parse(scope, &provider, &arguments).map_err(|error| {
+        let unknown = error.starts_with("Unknown Authz provider");
+        let text = if unknown {
+            error
+        } else {
+            format!("Can't parse 'Require {provider} {arguments}': {error}")
+        };
+        block.fault(text)
+    })?;
+    Arc::make_mut(&mut scope.global.authz_core.aliases).insert(alias.into(), parsed);
+    Ok(())
+}
+
+fn auth_merging(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let merging = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "off" => Merging::Off,
+        "and" => Merging::And,
+        "or" => Merging::Or,
+        _ => return Err("AuthMerging must be one of: Off | And | Or".into()),
+    };
+    scope.directory.authz_core.merging = Some(merging);
+    Ok(())
+}
+
+fn send_forbidden(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.directory.authz_core.forbid_on_failure = Some(call.flag);
+    Ok(())
+}

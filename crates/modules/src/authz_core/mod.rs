@@ -1,0 +1,414 @@
+//! mod_authz_core: who may see what. The Require lines of a request's sections come in as one
+//! tree of rules, the request is asked each of them, and a yes or the status of the refusal goes
+//! out. Nothing here looks a name up: what rules want to know is found out before they are asked.
+
+mod directives;
+mod provider;
+mod rule;
+
+pub use directives::TABLE;
+pub use provider::Provider;
+pub use rule::{Logic, Rule, Verdict};
+
+use crate::authz_host::Wanted;
+use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, core};
+use evenkeel_message::{Level, Notice, Request, Status};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// How a section's rules go with those of the sections around it (AuthMerging).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merging {
+    /// They replace them.
+    Off,
+    /// Both must let the request pass.
+    And,
+    /// Either must.
+    Or,
+}
+
+/// What a section says of access.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    /// Require and its groups, as one group; none where nothing was said.
+    pub rules: Option<Rule>,
+    /// AuthMerging; never inherited.
+    pub merging: Option<Merging>,
+    /// AuthzSendForbiddenOnFailure.
+    pub forbid_on_failure: Option<bool>,
+}
+
+impl Merge for Directory {
+    /// Source: mod_authz_core.c, merge_authz_core_dir_config.
+    fn merge(base: &Self, over: &Self) -> Self {
+        let (rules, merging) = match (&base.rules, &over.rules, over.merging) {
+            (Some(_), None, None) => (base.rules.clone(), base.merging),
+            (_, _, None | Some(Merging::Off)) | (None, None, _) => {
+                (over.rules.clone(), over.merging)
+            }
+            (Some(outer), Some(inner), Some(merging)) => {
+                let logic = if merging == Merging::And { Logic::All } else { Logic::Any };
+                (Some(Rule::both(logic, outer, inner)), over.merging)
+            }
+            (outer, inner, _) => (inner.clone().or_else(|| outer.clone()), over.merging),
+        };
+        let forbid_on_failure = Merge::merge(&base.forbid_on_failure, &over.forbid_on_failure);
+        Self { rules, merging, forbid_on_failure }
+    }
+}
+
+impl Directory {
+    /// Adds what must be looked up before the rules can be asked.
+    pub fn want(&self, context: &RequestContext<'_>, wanted: &mut Wanted) {
+        let Some(rules) = &self.rules else { return };
+        rules.providers(&mut |provider| {
+            if let Provider::Host(rule) = provider {
+                rule.want(context, wanted);
+            }
+        });
+    }
+}
+
+/// What is said once: providers under other names.
+#[derive(Clone, Debug, Default)]
+pub struct Global {
+    /// By the alias of AuthzProviderAlias.
+    pub aliases: Arc<HashMap<Box<str>, Provider>>,
+}
+
+/// Decides whether a request may be answered. No module here finds out who the user is, so rules
+/// that need to know cannot be met.
+///
+/// # Errors
+/// 403 where the rules refuse, 500 where they cannot be asked (mod_authz_core.c:
+/// authorize_user_core; request.c: decl_die).
+pub fn authorize(
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+) -> Result<(), Status> {
+    let verbose = core::is_logged(server, plan, "authz_core", Level::Debug);
+    let Some(rules) = &plan.authz_core.rules else {
+        if verbose {
+            let text = "authorization result: granted (no directives)";
+            request.notify(Notice::new("authz_core", Level::Debug, 1628, text));
+        }
+        return Ok(());
+    };
+    let mut inquiry = Inquiry::new(RequestContext::new(request, server, plan), verbose);
+    let verdict = inquiry.ask(rules, Logic::All);
+    let notices = inquiry.notices;
+    request.notices.extend(notices);
+    match verdict {
+        Verdict::Granted => Ok(()),
+        Verdict::Denied | Verdict::Neutral => {
+            let text = format!("client denied by server configuration: {}", target(request));
+            request.notify(Notice::new("authz_core", Level::Error, 1630, text));
+            Err(Status::FORBIDDEN)
+        }
+        Verdict::DeniedWithoutUser => {
+            let path = String::from_utf8_lossy(&request.path);
+            let text = format!("configuration error:  couldn't check user: {path}");
+            request.notify(Notice::new("core", Level::Crit, 25, text));
+            Err(Status::INTERNAL_SERVER_ERROR)
+        }
+        Verdict::Failed => Err(Status::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// What a refusal names: the file, or the path where there is none.
+#[must_use]
+pub fn target(request: &Request) -> String {
+    let file = request.file.as_os_str().as_bytes();
+    if file.is_empty() {
+        return format!("uri {}", String::from_utf8_lossy(&request.path));
+    }
+    String::from_utf8_lossy(file).into_owned()
+}
+
+/// One request that is asked the rules.
+pub struct Inquiry<'a> {
+    /// The request.
+    pub context: RequestContext<'a>,
+    /// What is to be told of it.
+    pub notices: Vec<Notice>,
+    verbose: bool,
+}
+
+impl<'a> Inquiry<'a> {
+    /// An inquiry; a verbose one notes the result of each rule.
+    #[must_use]
+    pub fn new(context: RequestContext<'a>, verbose: bool) -> Self {
+        Self { context, notices: Vec::new(), verbose }
+    }
+
+    /// Asks one rule, which stands in a group of that logic (mod_authz_core.c:
+    /// apply_authz_sections).
+    pub fn ask(&mut self, rule: &Rule, parent: Logic) -> Verdict {
+        if !rule.covers(&self.context.request.head) {
+            let verdict = if parent == Logic::All { Verdict::Granted } else { Verdict::Denied };
+            self.remark(1625, rule, verdict, " (directive limited to other methods)");
+            return verdict;
+        }
+        let verdict = match rule {
+            Rule::Ask { provider, .. } => provider.check(self),
+            Rule::Group { logic, rules, .. } => self.ask_group(*logic, rules),
+        };
+        // What is not refused is not granted for that alone.
+        let verdict = match (rule.is_negated(), verdict) {
+            (true, Verdict::Granted) => Verdict::Denied,
+            (true, Verdict::Denied | Verdict::DeniedWithoutUser) => Verdict::Neutral,
+            (_, verdict) => verdict,
+        };
+        self.remark(1626, rule, verdict, "");
+        verdict
+    }
+
+    fn ask_group(&mut self, logic: Logic, rules: &[Arc<Rule>]) -> Verdict {
+        use Verdict::{Denied, DeniedWithoutUser, Failed, Granted, Neutral};
+        let mut result = Neutral;
+        for rule in rules {
+            let verdict = self.ask(rule, logic);
+            match (logic, verdict) {
+                (_, Neutral) => {}
+                (_, Failed) | (Logic::All, Denied) | (Logic::Any, Granted) => return verdict,
+                (Logic::All, DeniedWithoutUser) => result = verdict,
+                (Logic::Any, DeniedWithoutUser) if result == Denied => result = verdict,
+                _ if result == Neutral => result = verdict,
+                _ => {}
+            }
+        }
+        result
+    }
+
+    fn remark(&mut self, number: u16, rule: &Rule, verdict: Verdict, why: &str) {
+        if self.verbose {
+            let text = format!("authorization result of {rule}: {}{why}", verdict.text());
+            self.notices.push(Notice::new("authz_core", Level::Debug, number, text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scope;
+    use evenkeel_config::{Node, Position, Tables};
+    use evenkeel_message::{HostNames, Method, Peer, RequestHead};
+
+    /// Applies lines, those between `<Name>` and `</Name>` as a section, to an empty scope.
+    fn apply(text: &str) -> Result<Scope, String> {
+        let position = || Position { file: "test.conf".into(), line: 1 };
+        let mut open: Vec<Node> = vec![];
+        let mut nodes: Vec<Vec<Node>> = vec![vec![]];
+        for line in text.lines() {
+            if line.starts_with("</") {
+                let section = nodes.pop();
+                let node = Node { section, ..open.pop().unwrap() };
+                nodes.last_mut().unwrap().push(node);
+                continue;
+            }
+            let end = line.find([' ', '>']).unwrap_or(line.len());
+            let (name, arguments) = line.split_at(end);
+            let (name, arguments) = (name.into(), arguments.trim_start().into());
+            let node = Node { name, arguments, position: position(), section: None };
+            if line.starts_with('<') {
+                open.push(node);
+                nodes.push(vec![]);
+            } else {
+                nodes.last_mut().unwrap().push(node);
+            }
+        }
+        let tables = Tables::new(&[&core::TABLES[..], &[TABLE]].concat(), &[]);
+        let section = nodes.pop();
+        let location = Node {
+            name: "<Location".into(),
+            arguments: "/>".into(),
+            position: position(),
+            section,
+        };
+        let mut scope = Scope::default();
+        evenkeel_config::apply(&tables, &[location], &mut scope, &mut vec![])
+            .map_err(|fault| fault.text)?;
+        scope.directory = scope.server.core.locations[0].settings.clone();
+        Ok(scope)
+    }
+
+    fn request() -> Request {
+        let peer = Peer {
+            client: "10.1.2.3:4000".parse().unwrap(),
+            local: "10.1.2.9:80".parse().unwrap(),
+        };
+        let line = b"GET /x HTTP/1.1".to_vec();
+        let head = RequestHead { line, method_end: 3, ..RequestHead::default() };
+        let mut request = Request::new(head, peer, 0);
+        request.path = b"/x".to_vec();
+        request.env.set("known", "1");
+        request
+    }
+
+    fn decide(text: &str, request: &mut Request) -> Result<(), Status> {
+        let scope = apply(text).unwrap();
+        authorize(request, &scope.server, &scope.directory)
+    }
+
+    #[test]
+    fn rules_grant_and_refuse() {
+        let table = [
+            ("", true),
+            ("Require all granted", true),
+            ("Require all DENIED", false),
+            ("Require all denied\nRequire ip 10.1", true),
+            ("Require ip 192.0.2.0/24 10.1.2.3", true),
+            ("Require ip 10.0.0.0/255.255.255.0", false),
+            ("Require env unknown known", true),
+            ("Require env", false),
+            ("Require method POST GET", true),
+            ("Require method POST", false),
+            ("Require expr %{REQUEST_URI} == '/x'", true),
+            ("Require expr \"%{REQUEST_URI} == '/y'\"", false),
+            ("Require local", false),
+            ("<RequireAll>\nRequire all granted\nRequire not ip 10.1\n</RequireAll>", false),
+            ("<RequireAll>\nRequire all granted\nRequire not ip 10.2\n</RequireAll>", true),
+            (
+                "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire ip 10.1\n\
+                 Require env unknown\n</RequireNone>\n</RequireAll>",
+                false,
+            ),
+            ("<RequireAny>\nRequire env unknown\nRequire ip 10\n</RequireAny>", true),
+            ("<RequireAll>\nRequire env known\nRequire ip 11\n</RequireAll>", false),
+        ];
+        for (text, passes) in table {
+            let expected = if passes { Ok(()) } else { Err(Status::FORBIDDEN) };
+            assert_eq!(decide(text, &mut request()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_and_names_the_file() {
+        let mut refused = request();
+        refused.file = "/srv/x".into();
+        assert_eq!(decide("Require all denied", &mut refused), Err(Status::FORBIDDEN));
+        let text = "client denied by server configuration: /srv/x";
+        assert_eq!(refused.notices, [Notice::new("authz_core", Level::Error, 1630, text)]);
+        refused.file.clear();
+        assert_eq!(target(&refused), "uri /x");
+    }
+
+    #[test]
+    fn limit_leaves_other_methods_alone() {
+        let text = "<Limit POST>\nRequire all denied\n</Limit>";
+        assert_eq!(decide(text, &mut request()), Ok(()));
+        let mut post = request();
+        post.head.method = Method::Post;
+        assert_eq!(decide(text, &mut post), Err(Status::FORBIDDEN));
+    }
+
+    #[test]
+    fn names_count_only_when_they_lead_back() {
+        let named = |verified| {
+            let mut request = request();
+            let client = Some("www.example.org".into());
+            let addresses = vec![("here.test".into(), vec![request.peer.client_ip()])];
+            request.names = Some(Box::new(HostNames { client, verified, addresses }));
+            request
+        };
+        let text = "Require host example.com example.org";
+        assert_eq!(decide(text, &mut named(true)), Ok(()));
+        assert_eq!(decide(text, &mut named(false)), Err(Status::FORBIDDEN));
+        assert_eq!(decide(text, &mut request()), Err(Status::FORBIDDEN));
+        assert_eq!(decide("Require forward-dns a.test here.test", &mut named(false)), Ok(()));
+        let scope =
+            apply("Require forward-dns a.test\nRequire host x\nRequire ip 1.1.1.1").unwrap();
+        let mut wanted = Wanted::default();
+        let asking = request();
+        let context = RequestContext::new(&asking, &scope.server, &scope.directory);
+        scope.directory.authz_core.want(&context, &mut wanted);
+        assert_eq!(wanted, Wanted { client: false, verify: true, names: vec!["a.test".into()] });
+    }
+
+    #[test]
+    fn a_user_that_nobody_can_find_out_is_an_error() {
+        let text = "Require expr %{REMOTE_USER} == 'me'";
+        assert_eq!(decide(text, &mut request()), Err(Status::INTERNAL_SERVER_ERROR));
+    }
+
+    #[test]
+    fn debug_tells_the_result_of_each_rule() {
+        let mut asked = request();
+        let text = "LogLevel debug\n<RequireAll>\nRequire not ip 11\nRequire ip 10\n</RequireAll>";
+        assert_eq!(decide(text, &mut asked), Ok(()));
+        let texts: Vec<&str> = asked.notices.iter().map(|notice| &*notice.text).collect();
+        let expected = [
+            "authorization result of Require not ip 11: neutral",
+            "authorization result of Require ip 10: granted",
+            "authorization result of <RequireAll>: granted",
+            "authorization result of <RequireAny>: granted",
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn sections_replace_or_join() {
+        let merged = |inner: &str| {
+            let outer = apply("Require ip 10").unwrap().directory;
+            let inner = apply(inner).unwrap().directory;
+            let plan = DirectorySettings::merge(&outer, &inner);
+            authorize(&mut request(), &ServerSettings::default(), &plan).is_ok()
+        };
+        assert!(merged("") && merged("AuthzSendForbiddenOnFailure On"));
+        assert!(!merged("Require all denied"));
+        assert!(merged("AuthMerging Or\nRequire all denied"));
+        assert!(!merged("AuthMerging And\nRequire all denied"));
+        assert!(merged("AuthMerging And"));
+        assert!(
+            !merged("AuthMerging And\nRequire ip 11") && merged("AuthMerging Off\nRequire ip 10")
+        );
+    }
+
+    #[test]
+    fn faults_are_apaches() {
+        let table = [
+            ("Require foo bar", "Unknown Authz provider: foo"),
+            ("Require", "Unknown Authz provider: "),
+            (
+                "Require not all granted",
+                "negative Require directive has no effect in <RequireAny> directive",
+            ),
+            ("Require all maybe", "Argument for 'Require all' must be 'granted' or 'denied'"),
+            ("Require method GETT", "Invalid Method 'GETT'"),
+            ("Require ip", "'require ip' requires an argument"),
+            ("Require ip foo", "ip address 'foo' appears to be invalid"),
+            (
+                "Require ip 10.0.0.0/99",
+                "ip address '10.0.0.0/99' appears to be invalid: The specified network mask is \
+                 invalid.",
+            ),
+            (
+                "<RequireAll>\n</RequireAll>",
+                "<RequireAll> directive contains no authorization directives",
+            ),
+            (
+                "<RequireAll>\nRequire not ip 1.2.3.4\n</RequireAll>",
+                "<RequireAll> directive contains only negative authorization directives",
+            ),
+            (
+                "<RequireNone>\nRequire all granted\n</RequireNone>",
+                "<RequireNone> directive has no effect in <RequireAny> directive",
+            ),
+            (
+                "<RequireAll x>\n</RequireAll>",
+                "<RequireAll> directive doesn't take additional arguments",
+            ),
+            ("AuthMerging x", "AuthMerging must be one of: Off | And | Or"),
+            (
+                "<RequireAll>\nOptions None\n</RequireAll>",
+                "Options not allowed in <RequireAll> context",
+            ),
+        ];
+        for (text, fault) in table {
+            assert_eq!(apply(text).err().as_deref(), Some(fault), "{text}");
+        }
+    }
+}

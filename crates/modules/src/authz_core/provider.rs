@@ -1,0 +1,100 @@
+//! What a Require line asks: its name and arguments come in, a compiled question goes out, and
+//! asking it of a request gives a verdict.
+
+use super::{Inquiry, Verdict};
+use crate::Scope;
+use crate::authz_host::HostRule;
+use evenkeel_config::words;
+use evenkeel_expr::Condition;
+use evenkeel_message::{Level, Method, MethodSet, Notice};
+use std::sync::Arc;
+
+/// A compiled question.
+#[derive(Clone, Debug)]
+pub enum Provider {
+    /// `all granted`, `all denied`.
+    All(bool),
+    /// `env`: one of these variables is set.
+    Env(Arc<[Box<str>]>),
+    /// `method`: the request's is one of these.
+    Method(Arc<MethodSet>),
+    /// `expr`.
+    Expr {
+        /// The condition.
+        condition: Arc<Condition>,
+        /// Whether it names REMOTE_USER, so that knowing the user may change its answer.
+        needs_user: bool,
+    },
+    /// `ip`, `host`, `forward-dns` and `local`.
+    Host(HostRule),
+}
+
+impl Provider {
+    /// Compiles what stands behind Require.
+    ///
+    /// # Errors
+    /// Apache's complaint about the name or the arguments.
+    pub fn parse(scope: &Scope, name: &str, arguments: &str) -> Result<Self, String> {
+        if let Some(known) = scope.global.authz_core.aliases.get(name) {
+            return Ok(known.clone());
+        }
+        match name {
+            "all" if arguments.eq_ignore_ascii_case("granted") => Ok(Provider::All(true)),
+            "all" if arguments.eq_ignore_ascii_case("denied") => Ok(Provider::All(false)),
+            "all" => Err("Argument for 'Require all' must be 'granted' or 'denied'".into()),
+            "env" => Ok(Provider::Env(words(arguments).into_iter().map(Into::into).collect())),
+            "method" => methods(arguments),
+            "expr" => {
+                let text = unquoted(arguments);
+                let condition = scope
+                    .compile_condition(text)
+                    .map_err(|error| format!("Cannot parse expression in require line: {error}"))?;
+                let needs_user = text.contains("REMOTE_USER");
+                Ok(Provider::Expr { condition: Arc::new(condition), needs_user })
+            }
+            _ => match HostRule::parse(scope, name, arguments) {
+                Some(rule) => rule.map(Provider::Host),
+                None => Err(format!("Unknown Authz provider: {name}")),
+            },
+        }
+    }
+
+    /// Asks it of the request.
+    pub(super) fn check(&self, inquiry: &mut Inquiry<'_>) -> Verdict {
+        let request = inquiry.context.request;
+        let granted = match self {
+            Provider::All(granted) => *granted,
+            Provider::Env(names) => names.iter().any(|name| request.env.contains(name.as_bytes())),
+            Provider::Method(methods) => {
+                methods.contains(request.head.method, request.head.method_text())
+            }
+            Provider::Expr { condition, needs_user } => match condition.holds(&inquiry.context) {
+                Ok(false) if *needs_user => return Verdict::DeniedWithoutUser,
+                Ok(holds) => holds,
+                Err(error) => {
+                    let text = format!("Error evaluating expression in 'Require expr': {error}");
+                    inquiry.notices.push(Notice::new("authz_core", Level::Error, 2320, text));
+                    return Verdict::Failed;
+                }
+            },
+            Provider::Host(rule) => rule.check(&inquiry.context, &mut inquiry.notices),
+        };
+        if granted { Verdict::Granted } else { Verdict::Denied }
+    }
+}
+
+fn methods(arguments: &str) -> Result<Provider, String> {
+    let mut methods = MethodSet::default();
+    for word in words(arguments) {
+        if Method::parse(word.as_bytes()) == Method::Other {
+            return Err(format!("Invalid Method '{word}'"));
+        }
+        methods.add(word.as_bytes());
+    }
+    Ok(Provider::Method(Arc::new(methods)))
+}
+
+/// An expression may stand in double quotes.
+fn unquoted(text: &str) -> &str {
+    text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
+}

@@ -1,0 +1,166 @@
+//! The tree of rules: Require lines and the groups around them. It knows how rules are put
+//! together and how they read; `Inquiry` asks them.
+
+use super::Provider;
+use crate::Access;
+use evenkeel_message::RequestHead;
+use std::fmt;
+use std::sync::Arc;
+
+/// How the rules of a group go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logic {
+    /// None may refuse and one must grant.
+    All,
+    /// One must grant.
+    Any,
+}
+
+/// What a rule answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The request may pass.
+    Granted,
+    /// It may not.
+    Denied,
+    /// It may not as long as nobody knows who the user is.
+    DeniedWithoutUser,
+    /// The rule has no objection.
+    Neutral,
+    /// The rule could not be asked.
+    Failed,
+}
+
+impl Verdict {
+    /// As the log has it (mod_authz_core.c: format_authz_result).
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Verdict::Granted => "granted",
+            Verdict::Denied => "denied",
+            Verdict::DeniedWithoutUser => "denied (no authenticated user yet)",
+            Verdict::Neutral => "neutral",
+            Verdict::Failed => "unknown",
+        }
+    }
+}
+
+/// A Require line, or a group of rules.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// `Require [not] provider arguments`.
+    Ask {
+        /// `not`.
+        negate: bool,
+        /// The provider's name as written.
+        name: Box<str>,
+        /// Its arguments as written.
+        arguments: Box<str>,
+        /// What is asked.
+        provider: Provider,
+        /// `<Limit>` around the line.
+        limit: Option<Access>,
+    },
+    /// RequireAll, RequireAny, RequireNone.
+    Group {
+        /// RequireNone.
+        negate: bool,
+        /// How the rules go together.
+        logic: Logic,
+        /// The rules, in order.
+        rules: Vec<Arc<Rule>>,
+    },
+}
+
+impl Rule {
+    /// The group that Require lines outside of all groups stand in.
+    #[must_use]
+    pub const fn any() -> Self {
+        Rule::Group { negate: false, logic: Logic::Any, rules: Vec::new() }
+    }
+
+    /// The rules of two sections as one.
+    #[must_use]
+    pub fn both(logic: Logic, outer: &Rule, inner: &Rule) -> Self {
+        let rules = vec![Arc::new(outer.clone()), Arc::new(inner.clone())];
+        Rule::Group { negate: false, logic, rules }
+    }
+
+    /// Adds a rule to a group. A group of the same logic dissolves in it.
+    ///
+    /// # Errors
+    /// Whether a negative rule would never count here.
+    pub fn add(&mut self, rule: Rule) -> Result<(), HasNoEffect> {
+        let Rule::Group { logic: own, rules: members, .. } = self else { return Ok(()) };
+        if rule.is_negated() && *own == Logic::Any {
+            return Err(HasNoEffect);
+        }
+        match rule {
+            Rule::Group { negate: false, logic, rules } if logic == *own => members.extend(rules),
+            rule => members.push(Arc::new(rule)),
+        }
+        Ok(())
+    }
+
+    /// Whether it is `Require not` or RequireNone.
+    #[must_use]
+    pub const fn is_negated(&self) -> bool {
+        match self {
+            Rule::Ask { negate, .. } | Rule::Group { negate, .. } => *negate,
+        }
+    }
+
+    /// Whether it is a group in which nothing stands.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Rule::Group { rules, .. } if rules.is_empty())
+    }
+
+    /// Whether nothing in the group can ever grant a request.
+    #[must_use]
+    pub fn only_refuses(&self) -> bool {
+        match self {
+            Rule::Ask { .. } => false,
+            Rule::Group { rules, .. } => rules.iter().all(|rule| rule.is_negated()),
+        }
+    }
+
+    /// Whether `<Limit>` leaves the rule, or any in its group, for this request's method.
+    #[must_use]
+    pub fn covers(&self, head: &RequestHead) -> bool {
+        match self {
+            Rule::Ask { limit, .. } => limit.as_ref().is_none_or(|limit| limit.covers(head)),
+            Rule::Group { rules, .. } => rules.iter().any(|rule| rule.covers(head)),
+        }
+    }
+
+    /// Calls `visit` with each provider in the tree.
+    pub fn providers<'a>(&'a self, visit: &mut dyn FnMut(&'a Provider)) {
+        match self {
+            Rule::Ask { provider, .. } => visit(provider),
+            Rule::Group { rules, .. } => rules.iter().for_each(|rule| rule.providers(visit)),
+        }
+    }
+}
+
+/// A negative rule stands where it can change nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HasNoEffect;
+
+impl fmt::Display for Rule {
+    /// As the configuration has it (mod_authz_core.c: format_authz_command).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Ask { negate, name, arguments, .. } => {
+                let not = if *negate { "not " } else { "" };
+                write!(f, "Require {not}{name} {arguments}")
+            }
+            Rule::Group { negate, logic, .. } => f.write_str(match (logic, negate) {
+                (Logic::All, false) => "<RequireAll>",
+                (Logic::All, true) => "<RequireNotAll>",
+                (Logic::Any, false) => "<RequireAny>",
+                (Logic::Any, true) => "<RequireNone>",
+            }),
+        }
+    }
+}
