@@ -104,6 +104,7 @@ struct Shared {
     shelf: Shelf,
     sets: Vec<Set>,
     ports: Vec<Arc<OwnedFd>>,
+    descriptors: usize,
 }
 
 /// What the other threads see of one.
@@ -217,6 +218,7 @@ where
         shelf: Shelf::new(setup.descriptors),
         sets,
         ports: setup.ports,
+        descriptors: setup.descriptors,
     });
     let (control, blocking) = (setup.control, setup.blocking_threads.max(1));
     std::thread::scope(|scope| {
@@ -248,7 +250,7 @@ where
         .build_local(LocalOptions::default())?;
     let service = make(Seat { thread: number, gate: Arc::clone(&shared.gate) });
     let ended = runtime.block_on(async {
-        let ports = Ports::new(shared.ports.clone());
+        let ports = Ports::new(shared.ports.clone(), shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
         Thread::new(bench, ports, control, service)?.await;
         Ok(())

@@ -7,7 +7,7 @@ use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::watch::Watch;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -20,6 +20,8 @@ pub(super) struct Ports {
     /// Which is asked first next time.
     turn: usize,
     paused_until_ms: Option<u32>,
+    /// Descriptors from this number on are kept for files, logs and the status page.
+    reserved_from: usize,
 }
 
 struct Port {
@@ -29,9 +31,14 @@ struct Port {
     expected: u32,
 }
 
+/// How many descriptors are kept from connections.
+const RESERVE: usize = 32;
+
 /// What accepting gave.
 pub(super) enum Accepted {
     Connection(Socket, SocketAddr),
+    /// The same, and hardly a descriptor is left: accepting pauses.
+    Last(Socket, SocketAddr),
     /// Somebody else was faster, or the client has gone.
     Nothing,
     /// The system denies it: out of descriptors or memory.
@@ -39,9 +46,14 @@ pub(super) enum Accepted {
 }
 
 impl Ports {
-    pub(super) fn new(sockets: Vec<Arc<OwnedFd>>) -> Self {
+    pub(super) fn new(sockets: Vec<Arc<OwnedFd>>, descriptors: usize) -> Self {
         let port = |socket| Port { socket, watch: None, expected: 0 };
-        Self { ports: sockets.into_iter().map(port).collect(), turn: 0, paused_until_ms: None }
+        Self {
+            ports: sockets.into_iter().map(port).collect(),
+            turn: 0,
+            paused_until_ms: None,
+            reserved_from: descriptors.saturating_sub(RESERVE.min(descriptors / 4)),
+        }
     }
 
     /// Begins to watch. What waits already makes itself known at once.
@@ -93,10 +105,16 @@ impl Ports {
         match socket::accept(&port.socket) {
             Ok((socket, client)) => {
                 port.expected = port.expected.saturating_sub(1);
-                Accepted::Connection(socket, client)
+                // The kernel gives the lowest free number, so the number tells how many are used.
+                let number = usize::try_from(socket.as_raw_fd()).unwrap_or(0);
+                if number < self.reserved_from {
+                    return Accepted::Connection(socket, client);
+                }
+                self.pause();
+                Accepted::Last(socket, client)
             }
             Err(error) if is_shortage(&error) => {
-                self.paused_until_ms = Some(now_ms().wrapping_add(PAUSE_MS));
+                self.pause();
                 Accepted::Denied(error)
             }
             // WouldBlock: others have taken all. The rest are errors of a connection that broke
@@ -106,6 +124,13 @@ impl Ports {
                 Accepted::Nothing
             }
         }
+    }
+}
+
+impl Ports {
+    /// Accepts nothing for a moment, in which descriptors may come free.
+    pub(super) fn pause(&mut self) {
+        self.paused_until_ms = Some(now_ms().wrapping_add(PAUSE_MS));
     }
 }
 

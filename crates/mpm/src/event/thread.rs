@@ -12,9 +12,12 @@ use evenkeel_scoreboard::{Counter, Credit, Waiting};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Events;
 use evenkeel_sys::shelf::Taken;
+use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::Watch;
+use std::collections::BinaryHeap;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -27,6 +30,8 @@ const TURN: usize = 64;
 const READS_PER_ACCEPT: usize = 4;
 /// After how long a service that let nothing begin is asked again.
 const HOLD_MS: u32 = 50;
+/// How many idle connections are closed at a time where descriptors run out.
+const RELIEF: usize = 16;
 /// How many events are taken from the set at once.
 const EVENTS: usize = 256;
 
@@ -305,13 +310,40 @@ impl<S: Service> Thread<S> {
     fn accept(&mut self, port: usize) {
         match self.ports.accept(port) {
             Accepted::Nothing => {}
-            Accepted::Denied(error) => self.tell_denial(&error),
-            Accepted::Connection(socket, client) => {
-                self.bench.shared.count_accepted();
-                let turn = Turn::Accepted { client, port };
-                let verdict = self.service.serve(socket, turn, &mut self.hand);
-                self.bench.settle(verdict, Counted::default());
+            Accepted::Denied(error) => {
+                self.tell_denial(&error);
+                self.relieve();
             }
+            Accepted::Last(socket, client) => {
+                self.relieve();
+                self.serve_new(socket, client, port);
+            }
+            Accepted::Connection(socket, client) => self.serve_new(socket, client, port),
+        }
+    }
+
+    fn serve_new(&mut self, socket: Socket, client: SocketAddr, port: usize) {
+        self.bench.shared.count_accepted();
+        let turn = Turn::Accepted { client, port };
+        let verdict = self.service.serve(socket, turn, &mut self.hand);
+        self.bench.settle(verdict, Counted::default());
+    }
+
+    /// Closes the kept-alive connections that have been idle longest, where descriptors are
+    /// short. One on which a request has come by now is served.
+    fn relieve(&mut self) {
+        let mut oldest = BinaryHeap::with_capacity(RELIEF + 1);
+        let bench = &self.bench;
+        bench.shared.shelf.sweep(bench.number, now_ms(), |token, class, left| {
+            if Class::from_number(class) == Class::KeepAlive {
+                oldest.push((left, token));
+                if oldest.len() > RELIEF {
+                    oldest.pop();
+                }
+            }
+        });
+        for (_, token) in oldest {
+            bench.push(Runnable { token, why: Why::Exiting });
         }
     }
 
@@ -323,8 +355,8 @@ impl<S: Service> Thread<S> {
         }
         self.last_denial_ms = Some(now);
         // Apache: os/unix/unixd.c, ap_unixd_accept.
-        let text = format!("apr_socket_accept: (client socket): {error}");
-        self.service.notify(Notice::new("core", Level::Error, 2176, text));
+        let text = "apr_socket_accept: (client socket)";
+        self.service.notify(Notice::new("core", Level::Error, 2176, text).because(error));
     }
 
     /// Lets other threads and the tasks of this one wake the loop; its waker never changes.
