@@ -24,6 +24,7 @@ const fn extra(file: &'static str, identifier: &'static str) -> Offer {
 pub const OFFERS: &[Offer] = &[
     builtin("core.c", "core_module"),
     builtin("mod_so.c", "so_module"),
+    builtin("mod_watchdog.c", "watchdog_module"),
     builtin("http_core.c", "http_module"),
     builtin("mod_log_config.c", "log_config_module"),
     builtin("mod_logio.c", "logio_module"),

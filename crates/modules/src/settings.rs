@@ -3,7 +3,7 @@
 //! Nothing here knows what a setting means.
 
 use crate::{access_compat, authz_core, core, log_config, mime, mpm, unixd};
-use evenkeel_expr::{Condition, SyntaxError, Text};
+use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,12 +164,20 @@ impl Scope {
         self.server_root.join(path)
     }
 
+    /// Compiles a pattern with the options that RegexDefaultOptions has set so far.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern.
+    pub fn compile_pattern(&self, text: &str) -> Result<Pattern, PatternError> {
+        Pattern::compile(text, self.global.core.pattern_options)
+    }
+
     /// Compiles a condition; in an .htaccess file without the functions that read files.
     ///
     /// # Errors
     /// What is wrong with the expression.
     pub fn compile_condition(&self, text: &str) -> Result<Condition, SyntaxError> {
-        Condition::compile(text, self.expression_place())
+        Condition::compile_with(text, self.expression_place(), self.global.core.pattern_options)
     }
 
     /// Compiles a text with variables, as [`Scope::compile_condition`].

@@ -6,7 +6,7 @@ use super::error_document::ErrorDocument;
 use super::options::{AllowOverride, Options};
 use crate::{Directive, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Overrides, Shape};
-use evenkeel_expr::Text;
+use evenkeel_expr::{PatternOptions, Text};
 use evenkeel_message::{Level, Status};
 use evenkeel_proto::AllowEncodedSlashes;
 use std::sync::Arc;
@@ -481,12 +481,29 @@ fn log_level(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn regex_default_options(_: &mut Scope, call: &Call<'_>) -> Done {
+fn regex_default_options(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let mut options = scope.global.core.pattern_options;
     for word in call.words {
-        let name = word.trim_start_matches(['+', '-']).to_ascii_uppercase();
-        if !["NONE", "ICASE", "EXTENDED", "DOTALL", "DOLLAR_ENDONLY"].contains(&name.as_str()) {
-            return Err(format!("Illegal regex option {word}"));
+        let (on, name) = match word.as_bytes().first() {
+            Some(b'-') => (false, word.get(1..).unwrap_or_default()),
+            Some(b'+') => (true, word.get(1..).unwrap_or_default()),
+            _ => (true, word.as_str()),
+        };
+        let none = PatternOptions {
+            ignore_case: false,
+            extended: false,
+            dot_all: false,
+            dollar_end_only: false,
+        };
+        match name.to_ascii_uppercase().as_str() {
+            "NONE" => options = none,
+            "ICASE" => options.ignore_case = on,
+            "EXTENDED" => options.extended = on,
+            "DOTALL" => options.dot_all = on,
+            "DOLLAR_ENDONLY" => options.dollar_end_only = on,
+            _ => return Err(format!("RegexDefaultOptions: option '{name}' unknown")),
         }
     }
+    scope.global.core.pattern_options = options;
     Ok(())
 }

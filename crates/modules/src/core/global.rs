@@ -3,6 +3,7 @@
 use super::server::ServerTokens;
 use crate::{DirectorySettings, ServerSettings};
 use evenkeel_config::Position;
+use evenkeel_expr::PatternOptions;
 
 /// The core's settings of the whole process.
 #[derive(Clone, Default)]
@@ -25,6 +26,8 @@ pub struct Global {
     pub flush_max_threshold: Option<usize>,
     /// FlushMaxPipelined.
     pub flush_max_pipelined: Option<i64>,
+    /// RegexDefaultOptions.
+    pub pattern_options: PatternOptions,
     /// `<VirtualHost>` sections in order.
     pub virtual_hosts: Vec<VirtualHost>,
 }

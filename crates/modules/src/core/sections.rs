@@ -5,7 +5,7 @@
 use super::global::VirtualHost;
 use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, section};
 use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, words};
-use evenkeel_expr::{Condition, Pattern, PatternOptions};
+use evenkeel_expr::{Condition, Pattern};
 use evenkeel_message::MethodSet;
 use std::sync::Arc;
 
@@ -96,8 +96,9 @@ fn path_or_pattern(
     Ok((pattern, argument))
 }
 
-fn compile_pattern(block: &Block<'_, Scope>, text: &str) -> Result<Match, Fault> {
-    Pattern::compile(text, PatternOptions::default())
+fn compile_pattern(scope: &Scope, block: &Block<'_, Scope>, text: &str) -> Result<Match, Fault> {
+    scope
+        .compile_pattern(text)
         .map(|pattern| Match::Pattern(Arc::new(pattern)))
         .map_err(|_| block.fault("Regex could not be compiled"))
 }
@@ -131,7 +132,7 @@ fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<DirectoryMatch";
     let (pattern, argument) = path_or_pattern(block, by_name, "path")?;
     let (matches, place) = if pattern {
-        (compile_pattern(block, &argument)?, Place::Pattern)
+        (compile_pattern(scope, block, &argument)?, Place::Pattern)
     } else {
         let path = directory_path(scope, &argument);
         (plain(&path), Place::Directory(path.into()))
@@ -167,7 +168,7 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<LocationMatch";
     let (pattern, argument) = path_or_pattern(block, by_name, "path")?;
     let (matches, place) = if pattern {
-        (compile_pattern(block, &argument)?, Place::Pattern)
+        (compile_pattern(scope, block, &argument)?, Place::Pattern)
     } else {
         (plain(&argument), Place::Location(argument.into()))
     };
@@ -180,7 +181,8 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
 fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<FilesMatch";
     let (pattern, argument) = path_or_pattern(block, by_name, "filename")?;
-    let matches = if pattern { compile_pattern(block, &argument)? } else { plain(&argument) };
+    let matches =
+        if pattern { compile_pattern(scope, block, &argument)? } else { plain(&argument) };
     let place = scope.place.clone();
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     let section = numbered(scope, block, matches, settings);
