@@ -22,11 +22,9 @@ pub struct CommandLine {
     pub start_log: Option<String>,
     /// `-k`: the signal to send, or `start`.
     pub signal: Option<String>,
-    /// `--port-offset`: added to every port.
-    pub port_offset: u16,
     /// `-X`: one process, in the foreground.
     pub one_process: bool,
-    /// `-T`: accepted, as in Apache, where it skips the check of DocumentRoot.
+    /// `-T`: whether DocumentRoot exists is not checked.
     pub skip_root_check: bool,
     /// What to show in place of serving.
     pub show: Vec<Show>,
@@ -65,16 +63,6 @@ impl CommandLine {
         let mut line = CommandLine::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            if let Some(offset) = word.strip_prefix("--port-offset") {
-                let text = match offset.strip_prefix('=') {
-                    Some(text) => Some(text.to_owned()),
-                    None => words.next().cloned(),
-                };
-                line.port_offset = text
-                    .and_then(|text| text.parse().ok())
-                    .ok_or("--port-offset takes a number of ports")?;
-                continue;
-            }
             let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
                 return Err(format!("unexpected argument {word}"));
             };

@@ -1,8 +1,10 @@
 //! From the command line's choice of a configuration to a site: the text is read and applied,
 //! access logs and the parent's settings are derived from it. Nothing is opened or changed.
 
+use crate::server::to_message;
 use crate::vocabulary::Words;
 use evenkeel_config::{Fault, Main, ModuleSet, Notice, Start, Tree, Variables};
+use evenkeel_message::Level;
 use evenkeel_modules::{OFFERS, active_tables};
 use evenkeel_pipeline::{Language, Site};
 use evenkeel_sys::host;
@@ -25,6 +27,10 @@ pub struct Choice {
     pub defines: Vec<String>,
     /// The program's name in messages.
     pub program: String,
+    /// Remarks that are less urgent than this are not made (`-e`).
+    pub start_level: Level,
+    /// Whether a DocumentRoot that does not exist goes unremarked (`-T`).
+    pub skip_root_check: bool,
 }
 
 /// A configuration that was read whole.
@@ -67,10 +73,17 @@ impl Choice {
         let own_name = || own_name(&self.program, &unnamed);
         let site = Site::compile(&tree.nodes, language, root, &own_name, &mut notices);
         notices.extend(unnamed.take());
+        notices.retain(|notice| self.is_worth_saying(notice));
         match site {
             Ok(site) => Ok(Configuration { site: Arc::new(site), tree, modules, notices }),
             Err(fault) => Err(Refused { fault, notices }),
         }
+    }
+
+    fn is_worth_saying(&self, notice: &Notice) -> bool {
+        const ROOT_MISSING: Option<u32> = Some(112);
+        let unwanted = self.skip_root_check && notice.number == ROOT_MISSING;
+        !unwanted && to_message(notice).level <= self.start_level
     }
 
     /// The modules that the configuration makes active, whatever else is wrong with it.

@@ -8,6 +8,7 @@ use crate::terminal::{complain, say};
 use crate::{dump, logs, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::startup_text;
+use evenkeel_message::Level;
 use evenkeel_mpm::{Answer, Mode, Start, Wish, ask};
 
 /// Where the configuration is looked for, as Debian's apache2 has it.
@@ -27,6 +28,12 @@ pub fn run(program: &str, words: &[String]) -> i32 {
 }
 
 fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
+    if let Some(path) = &line.start_log
+        && let Err(error) = redirect_errors(path)
+    {
+        complain(&format!("{program}: could not open {path} for start-up messages: {error}"));
+        return 1;
+    }
     let choice = choice(program, line);
     match line.show.first() {
         Some(Show::Usage) => {
@@ -64,6 +71,12 @@ fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
     }
 }
 
+/// `-E`: start-up messages go to a file in place of the terminal.
+fn redirect_errors(path: &str) -> std::io::Result<()> {
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    evenkeel_sys::process::replace_standard(2, &file)
+}
+
 /// The configuration that the command line chooses.
 fn choice(program: &str, line: &CommandLine) -> Choice {
     Choice {
@@ -76,6 +89,8 @@ fn choice(program: &str, line: &CommandLine) -> Choice {
         after: line.after.clone(),
         defines: line.defines.clone(),
         program: program.to_owned(),
+        start_level: line.start_level.unwrap_or(Level::Warn),
+        skip_root_check: line.skip_root_check,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::configuration::Choice;
 use crate::httpd;
 use crate::terminal::{complain, say};
 use evenkeel_config::Main;
+use evenkeel_message::Level;
 use evenkeel_mpm::Mode;
 use std::path::PathBuf;
 
@@ -49,6 +50,8 @@ pub fn run(words: &[String]) -> i32 {
         after: Vec::new(),
         defines: vec!["FOREGROUND".to_owned()],
         program: "evenkeel".to_owned(),
+        start_level: Level::Warn,
+        skip_root_check: false,
     };
     say(&format!(
         "Serving  {shown}\nAt       http://{listen}/\nStatus   http://{listen}/server-status\n\

@@ -99,7 +99,8 @@ fn explain(status: Status, facts: &Facts<'_>, page: &mut Vec<u8>) {
         Status::CONTENT_TOO_LARGE => &[
             b"The requested resource does not allow request data with ",
             &method,
-            b" requests, or the amount of data provided in\nthe request exceeds the capacity limit.\n",
+            b" requests, or the amount of data provided in\nthe request exceeds the capacity \
+              limit.\n",
         ],
         Status::URI_TOO_LONG => &[
             b"<p>The requested URL's length exceeds the capacity\nlimit for this server.<br />\n",
