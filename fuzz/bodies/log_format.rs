@@ -34,7 +34,9 @@ pub fn run(data: &[u8]) {
         used_name: client,
         server_port: 80,
         remote_host: Some(client),
+        content_length: Some(700),
         keep_alive: true,
+        keep_alive_told: false,
         track_first_byte: true,
         told: Told { connection: true, request: true },
     };

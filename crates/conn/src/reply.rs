@@ -8,7 +8,7 @@ use crate::thread::Thread;
 use evenkeel_message::{
     BodyLength, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
 };
-use evenkeel_proto::{Ask, Exchange, Head, Next, encode_head, persistence, transfer};
+use evenkeel_proto::{Ask, Exchange, Head, Next, Persistence, encode_head, persistence, transfer};
 use evenkeel_scoreboard::{Counter, SlotGuard};
 use evenkeel_sys::clock;
 
@@ -26,6 +26,8 @@ pub(crate) struct Reply {
     response: Response,
     pub(crate) output: Output,
     pub(crate) begun: Begun,
+    framing: evenkeel_proto::Transfer,
+    persistence: Persistence,
     first_byte_us: Option<u64>,
     /// Bytes of the request's body that came.
     pub(crate) received: u64,
@@ -84,7 +86,16 @@ impl Reply {
         }
         let trailers = std::mem::take(&mut response.trailers);
         let output = Output::new(out, body, transfer, trailers);
-        Self { request, response, output, begun, first_byte_us: None, received: 0 }
+        Self {
+            request,
+            response,
+            output,
+            begun,
+            framing: transfer,
+            persistence,
+            first_byte_us: None,
+            received: 0,
+        }
     }
 
     /// Notes that something has been sent.
@@ -124,6 +135,8 @@ impl Reply {
             request: &self.request,
             response: &self.response,
             transfer: &transfer,
+            framing: self.framing,
+            persistence: self.persistence,
             keep_alive,
         });
         if let Some(slot) = self.begun.slot.take() {

@@ -81,6 +81,10 @@ pub struct Done<'a> {
     pub response: &'a Response,
     /// What moved over the wire.
     pub transfer: &'a Transfer,
+    /// How the end of the body was told.
+    pub framing: evenkeel_proto::Transfer,
+    /// What the client was told of the connection.
+    pub persistence: evenkeel_proto::Persistence,
     /// Whether the connection stays open for another request.
     pub keep_alive: bool,
 }

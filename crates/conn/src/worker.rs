@@ -437,6 +437,8 @@ impl<S: Site> Inner<S> {
             request: &request,
             response: &response,
             transfer: &transfer,
+            framing: evenkeel_proto::Transfer::Nothing,
+            persistence: evenkeel_proto::Persistence::Close,
             keep_alive: false,
         });
         self.give(request);

@@ -70,6 +70,9 @@ fn main_error_log(site: &Site) -> Option<(Box<str>, evenkeel_config::Position)> 
 
 fn access_logs(site: &Arc<Site>, server: &Server, plan: &mut LogPlan) -> Result<(), Fault> {
     let settings = &server.settings.log_config;
+    for (format, position) in &settings.written {
+        LineFormat::compile(format).map_err(|text| Fault::new(position.clone(), text))?;
+    }
     let mut own = Vec::new();
     for log in settings.logs.iter().chain(&settings.global_logs) {
         let compiled = access_log(site, settings, log)

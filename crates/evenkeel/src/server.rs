@@ -39,6 +39,9 @@ pub struct Evenkeel {
     started: bool,
 }
 
+/// What ends the start of a server whose logs cannot be opened.
+const UNABLE: &str = "AH00015: Unable to open logs\n";
+
 impl Evenkeel {
     /// A server that has read nothing yet.
     pub fn new(choice: Choice, program: &str) -> Self {
@@ -80,17 +83,24 @@ impl Server for Evenkeel {
         }
         if running.open.get().is_none() {
             let plan = running.plan.clone();
-            let failed = |notice: Notice| startup_text(&notice);
+            let failed = |notice: Notice| startup_text(&notice) + UNABLE;
             let errors =
                 ErrorLogs::open(plan.errors, plan.errors_of, &self.program, &mut self.programs)
                     .map_err(failed)?;
             let access =
                 AccessLogs::open(plan.access, plan.access_of, plan.buffered, &mut self.programs)
-                    .map_err(failed)?;
+                    .map_err(|notice| {
+                        errors.write_plain(&notice);
+                        failed(notice)
+                    })?;
             let logs = (Arc::new(access), Arc::new(errors));
             let _already_open = running.open.set(logs);
         }
         self.active = Some(Rc::clone(running));
+        if let Some((_, errors)) = running.open.get() {
+            // What is printed goes to the terminal then, as before: no reason not to serve.
+            let _printed_elsewhere = errors.take_standard_error();
+        }
         self.started = true;
         Ok(())
     }

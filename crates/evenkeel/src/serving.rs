@@ -7,11 +7,11 @@ use evenkeel_conn::{Done, Outcome, Place, Served, Settings, Site as ConnectionSi
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, Origin, Recorder, Told};
 use evenkeel_message::{Level, Notice, Peer, Request, Status};
-use evenkeel_modules::core::{public_name, public_port};
+use evenkeel_modules::core::public_name;
 use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
 use evenkeel_mpm::{Child, event};
 use evenkeel_pipeline::{Pipeline, Site};
-use evenkeel_proto::{Refusal, address, normalise};
+use evenkeel_proto::{Persistence, Refusal, Transfer, address, normalise};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
@@ -93,6 +93,10 @@ impl Service for Serving {
 
     fn tick(&mut self) {
         self.0.tick();
+    }
+
+    fn may_begin(&self) -> bool {
+        self.0.may_begin()
     }
 
     fn notify(&mut self, notice: Notice) {
@@ -177,7 +181,9 @@ impl ConnectionSite for ThreadSite {
     fn record(&self, done: &Done<'_>) {
         let server = self.site().server(done.request.server);
         let mut told = Told::default();
-        for notice in &done.request.notices {
+        let level =
+            |notice: &&Notice| notice.level <= server.settings.core.log_level.of(notice.module);
+        for notice in done.request.notices.iter().filter(level) {
             let origin = Origin {
                 server_name: server.name().as_bytes(),
                 ..Origin::of_request(done.request)
@@ -191,9 +197,14 @@ impl ConnectionSite for ThreadSite {
             transfer: done.transfer,
             server_name: server.name().as_bytes(),
             used_name: name.as_bytes(),
-            server_port: public_port(done.request, &server.settings, &server.defaults),
+            server_port: server.settings.core.port.unwrap_or(80),
             remote_host: None,
+            content_length: match done.framing {
+                Transfer::Exact(length) => Some(length),
+                _ => None,
+            },
             keep_alive: done.keep_alive,
+            keep_alive_told: matches!(done.persistence, Persistence::KeepTold { .. }),
             track_first_byte: server.settings.log_config.track_first_byte == Some(true),
             told,
         });
@@ -212,6 +223,10 @@ impl ConnectionSite for ThreadSite {
             used_name: server.name().as_bytes(),
         };
         self.errors.write(index, notice, &origin, &mut Told::default());
+    }
+
+    fn may_begin(&self) -> bool {
+        !self.recorder.borrow().is_blocked()
     }
 
     fn tick(&self) {

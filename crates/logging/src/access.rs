@@ -405,7 +405,9 @@ mod tests {
                 used_name: b"",
                 server_port: 80,
                 remote_host: None,
+                content_length: Some(700),
                 keep_alive: false,
+                keep_alive_told: false,
                 track_first_byte: false,
                 told: crate::Told::default(),
             }

@@ -120,6 +120,15 @@ impl ErrorLogs {
         self.write(0, notice, &Origin::default(), &mut Told::default());
     }
 
+    /// Makes the main server's log the process's standard error, so that what libraries, panics
+    /// and programs print is found there (Apache: ap_open_logs). Errors are dup3(2)'s.
+    pub fn take_standard_error(&self) -> io::Result<()> {
+        match self.logs.first().and_then(|(place, _)| self.places.get(*place)) {
+            Some(Place::Sink(sink, _)) => sink.replace_standard_error(),
+            _ => Ok(()),
+        }
+    }
+
     /// Offers again what a program or a disk has not taken; to be called about once a second.
     pub fn retry(&self) {
         for place in &self.places {

@@ -20,8 +20,12 @@ pub struct Exchange<'a> {
     pub server_port: u16,
     /// The client's host name where HostnameLookups found one (%h).
     pub remote_host: Option<&'a [u8]>,
+    /// The Content-Length that was sent (%{Content-Length}o).
+    pub content_length: Option<u64>,
     /// Whether the connection stays open for another request (%X).
     pub keep_alive: bool,
+    /// Whether the client, which asked, was told so (%{Connection}o).
+    pub keep_alive_told: bool,
     /// Whether LogIOTrackTTFB is on, without which %^FB has nothing to say.
     pub track_first_byte: bool,
     /// What the error log has of it (%L, %{c}L).

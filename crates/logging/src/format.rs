@@ -172,9 +172,6 @@ impl LineFormat {
     /// The format of logs for which none was given (mod_log_config: DEFAULT_LOG_FORMAT).
     pub const COMMON: &'static str = "%h %l %u %t \"%r\" %>s %b";
 
-    /// The format that CookieLog writes.
-    pub const COOKIE: &'static str = "%{Cookie}n \"%r\" %t";
-
     /// Compiles a format string as it stands after the configuration's own quoting. The error
     /// is Apache's text for it.
     pub fn compile(format: &str) -> Result<LineFormat, String> {

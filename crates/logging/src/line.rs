@@ -7,7 +7,7 @@ use crate::escape::{For, address, escape, number, padded};
 use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
 use crate::format::{Statuses, TimeShape};
 use crate::{Exchange, log_id};
-use evenkeel_message::{Fields, eq_ignore_case, trim};
+use evenkeel_message::{Fields, Method, eq_ignore_case, trim};
 use evenkeel_sys::process::own_tid;
 use std::os::unix::ffi::OsStrExt;
 
@@ -56,7 +56,6 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
         Item::Environment(name) => request.env.contains(name),
         Item::Note(name) => request.notes.contains(name),
         Item::Cookie(name) => cookie(&request.head.fields, name).is_some(),
-        Item::RequestLine => true,
         _ => false,
     }
 }
@@ -101,8 +100,8 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         Item::Protocol => out.extend_from_slice(request.head.version.text().as_bytes()),
         Item::Method => write_method(original, exchange, out),
         Item::Query => write_query(original, exchange, out),
-        Item::Path if original => quote(exchange.original_path(), out),
-        Item::Path => quote(&request.path, out),
+        Item::Path if original => write_path(exchange.original_path(), exchange, out),
+        Item::Path => write_path(&request.path, exchange, out),
         Item::ServerName => quote(exchange.server_name, out),
         Item::UsedName => quote(exchange.used_name, out),
         Item::Port(kind) => number(u64::from(port(kind, exchange)), out),
@@ -202,7 +201,9 @@ fn write_fields(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
 fn write_response_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) {
     let response = exchange.response;
     let fields = if response.fields.contains(name) { &response.fields } else { &response.always };
-    if eq_ignore_case(name, b"content-type") {
+    if write_framing_field(exchange, name, out) {
+        // Decided when the response was sent: it stands in no list of fields.
+    } else if eq_ignore_case(name, b"content-type") {
         let value = fields.first(name).unwrap_or_default();
         let bare = value.split(|byte| *byte == b';').next().unwrap_or_default();
         escape(For::Access, trim(bare), out);
@@ -211,12 +212,57 @@ fn write_response_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>)
     }
 }
 
+/// The fields that say where the response ends and whether the connection does; false for any
+/// other name.
+fn write_framing_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) -> bool {
+    if eq_ignore_case(name, b"content-length") {
+        if let Some(length) = exchange.content_length {
+            number(length, out);
+        }
+        return true;
+    }
+    let own = exchange.response.fields.contains(name) || exchange.response.always.contains(name);
+    if !eq_ignore_case(name, b"connection") || own {
+        return false;
+    }
+    if !exchange.keep_alive {
+        out.extend_from_slice(b"close");
+    } else if exchange.keep_alive_told {
+        out.extend_from_slice(b"Keep-Alive");
+    }
+    true
+}
+
 fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
-    let method = match exchange.first() {
-        Some(first) if original => &*first.method,
-        _ => exchange.request.head.method_text(),
+    let head = &exchange.request.head;
+    let method = match (exchange.first(), head.method) {
+        (Some(first), _) if original => &*first.method,
+        // The text is the client's; an ErrorDocument is fetched with a method of our own.
+        (Some(_), method) if method != Method::Other => method.text().as_bytes(),
+        _ if head.method_end == 0 => word(&head.line, 0),
+        _ => head.method_text(),
     };
     escape(For::Access, method, out);
+}
+
+/// The path; of a request that was refused before it had one, what stands in its line.
+fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let mut shown = path;
+    if path.is_empty() {
+        shown = word(&exchange.request.head.line, 1);
+        if let Some(scheme) = shown.windows(3).position(|window| window == b"://") {
+            let rest = shown.get(scheme + 3..).unwrap_or_default();
+            let slash = rest.iter().position(|byte| *byte == b'/');
+            shown = slash.and_then(|at| rest.get(at..)).unwrap_or_default();
+        }
+        shown = shown.split(|byte| *byte == b'?').next().unwrap_or_default();
+    }
+    escape(For::Access, shown, out);
+}
+
+/// A word of the request line, counted from 0.
+fn word(line: &[u8], at: usize) -> &[u8] {
+    line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(at).unwrap_or_default()
 }
 
 fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
@@ -327,7 +373,9 @@ mod tests {
                 used_name: b"used.example.org",
                 server_port: 80,
                 remote_host: None,
+                content_length: Some(700),
                 keep_alive: true,
+                keep_alive_told: false,
                 track_first_byte: true,
                 told: Told::default(),
             };
@@ -347,6 +395,7 @@ mod tests {
             ("\"%r\" %s %>s %b %B", "\"GET /first?q HTTP/1.1\" 404 404 700 700"),
             ("%{X-Twice}i|%{Empty}i|%{None}i", "one, two||-"),
             ("%{Content-Type}o|%{Set-Cookie}o|%{None}o", "text/html|x=1, y=2|-"),
+            ("%{Content-length}o|%{Connection}o", "700|-"),
             ("%{Sum}^to %{Sum}^ti", "abc -"),
             ("%{A}C|%{b}C|%{c}C|%{d}C", "1|two||-"),
             ("%{VAR}e %{var}e %{note}n", "value - said"),
@@ -387,7 +436,13 @@ mod tests {
         let mut case = Case::new("HEAD / HTTP/1.0");
         case.transfer = Transfer { aborted: true, ..Transfer::default() };
         assert_eq!(case.line("%b %B %X %^FB"), "- 0 X -");
+        case.request.path.clear();
+        (case.request.head.method_end, case.request.head.line) =
+            (0, b"BAD\x01 http://h/x?y 1".into());
+        assert_eq!(case.line("%m %U"), "BAD\\x01 /x");
         case.request.user = Some(Box::from(&b""[..]));
+        case.request.head = RequestHead::default();
+        assert_eq!(case.line("\"%r\" %m %U"), "\"-\" - -");
         assert_eq!(case.line("%u"), "\"\"");
     }
 

@@ -59,6 +59,11 @@ impl Sink {
         Ok(Sink { file: Arc::new(file), name: "standard error".into(), piped: false })
     }
 
+    /// Makes the process's standard error another name of this.
+    pub(crate) fn replace_standard_error(&self) -> io::Result<()> {
+        evenkeel_sys::process::replace_standard(2, &*self.file)
+    }
+
     /// A pipe whose reader is at hand.
     #[cfg(test)]
     pub(crate) fn of_pipe(writer: File) -> Sink {

@@ -30,7 +30,10 @@ pub fn error_page(status: Status, facts: &Facts<'_>) -> Vec<u8> {
     let line = status.line();
     let reason = line.get(4..).unwrap_or_default();
     let mut page = Vec::with_capacity(512);
-    page.extend_from_slice(b"<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">\n<html><head>\n");
+    page.extend_from_slice(
+        b"<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \
+          \"http://www.w3.org/TR/html4/strict.dtd\">\n<html><head>\n",
+    );
     page.extend_from_slice(format!("<title>{line}</title>\n</head><body>\n").as_bytes());
     page.extend_from_slice(format!("<h1>{reason}</h1>\n").as_bytes());
     explain(status, facts, &mut page);

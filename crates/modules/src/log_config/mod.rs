@@ -35,6 +35,8 @@ pub enum When {
 pub struct Server {
     /// LogFormat with a nickname: nickname and format.
     pub formats: Vec<(Box<str>, Box<str>)>,
+    /// Every format that this server writes itself, where it stands, to be checked in order.
+    pub written: Vec<(Box<str>, Position)>,
     /// LogFormat without one: what TransferLog uses.
     pub default_format: Option<Box<str>>,
     /// The logs, in order. A virtual host with its own has none of the main server's.
@@ -55,6 +57,7 @@ impl Merge for Server {
         let own = if over.logs.is_empty() { base } else { over };
         Self {
             formats,
+            written: over.written.clone(),
             default_format: Merge::merge(&base.default_format, &over.default_format),
             logs: own.logs.clone(),
             global_logs: base.global_logs.clone(),
@@ -76,7 +79,6 @@ const DIRECTIVES: &[Directive] = &[
     directive("GlobalLog", Where::GLOBAL, Shape::TwoOrThree, "", "Same as CustomLog, but forces virtualhosts to inherit the log", global_log),
     directive("TransferLog", Where::SERVER, Shape::One, "", "the filename of the access log", transfer_log),
     directive("LogFormat", Where::SERVER, Shape::OneOrTwo, "\"%h %l %u %t \\\"%r\\\" %>s %b\"", "a log format string (see docs) and an optional format name", log_format),
-    directive("CookieLog", Where::SERVER, Shape::One, "", "the filename of the cookie log", cookie_log),
     directive("BufferedLogs", Where::GLOBAL, Shape::Flag, "On", "Enable Buffered Logging (experimental)", buffered_logs),
 ];
 
@@ -93,12 +95,15 @@ const LOGIO_DIRECTIVES: &[Directive] = &[
 pub const LOGIO_TABLE: Table =
     Table { module: "mod_logio.c", identifier: "logio_module", directives: LOGIO_DIRECTIVES };
 
-fn log(scope: &Scope, call: &Call<'_>) -> Result<Log, String> {
+fn log(scope: &mut Scope, call: &Call<'_>) -> Result<Log, String> {
     let condition = match argument(call, 2) {
         "" => None,
         text => Some(condition(scope, text)?),
     };
-    let format = call.second().map(Into::into);
+    let format: Option<Box<str>> = call.second().map(Into::into);
+    if let Some(format) = &format {
+        scope.server.log_config.written.push((format.clone(), call.position.clone()));
+    }
     Ok(Log { target: call.first().into(), format, condition, position: call.position.clone() })
 }
 
@@ -113,6 +118,9 @@ fn condition(scope: &Scope, text: &str) -> Result<When, String> {
     let Some(expression) = text.strip_prefix("expr=") else {
         return Err("error in condition clause".into());
     };
+    if expression.is_empty() {
+        return Err("missing condition".into());
+    }
     let compiled = scope.compile_condition(expression).map_err(|error| error.to_string())?;
     Ok(When::Expression(Arc::new(compiled)))
 }
@@ -133,16 +141,9 @@ fn transfer_log(scope: &mut Scope, call: &Call<'_>) -> Done {
     custom_log(scope, call)
 }
 
-/// A cookie log has a fixed format: the cookie, the request line and the time.
-fn cookie_log(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let mut log = log(scope, call)?;
-    log.format = Some("%{Cookie}n \"%r\" %t".into());
-    scope.server.log_config.logs.push(log);
-    Ok(())
-}
-
 fn log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
     let format = call.first();
+    scope.server.log_config.written.push((format.into(), call.position.clone()));
     match call.second() {
         None => scope.server.log_config.default_format = Some(format.into()),
         Some(name) => {
