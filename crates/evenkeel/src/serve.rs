@@ -98,7 +98,11 @@ fn configuration(folder: &str, listen: &str, pid: u32) -> String {
          <Directory \"{folder}\">\n\
              Options FollowSymLinks\n\
              AllowOverride None\n\
-         </Directory>\n"
+         </Directory>\n\
+         <Location \"/server-status\">\n\
+             SetHandler server-status\n\
+             Require local\n\
+         </Location>\n"
     )
 }
 

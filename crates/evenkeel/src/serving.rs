@@ -3,16 +3,19 @@
 //! `pipeline` (the request) meet; none of them knows another.
 
 use crate::server::Running;
+use crate::settings;
 use evenkeel_conn::{Done, Outcome, Place, Served, Settings, Site as ConnectionSite, Worker};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, Origin, Recorder, Told};
 use evenkeel_message::{Level, Notice, Peer, Request, Status};
 use evenkeel_modules::core::public_name;
+use evenkeel_modules::status::Source;
+use evenkeel_monitor::{Facts, Snapshot};
 use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
 use evenkeel_mpm::{Child, event};
 use evenkeel_pipeline::{Pipeline, Site};
 use evenkeel_proto::{Persistence, Refusal, Transfer, address, normalise};
-use evenkeel_scoreboard::Credit;
+use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
 use std::cell::RefCell;
@@ -27,14 +30,18 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         .site
         .servers
         .iter()
-        .map(|server| crate::settings::of_connections(&running.site, server))
+        .map(|server| settings::of_connections(&running.site, server))
         .collect();
     let ports: Arc<[SocketAddr]> = child.listeners.iter().map(|l| l.address).collect();
     let addresses = Arc::new(Mutex::new(Vec::new()));
-    let (line, slots, site) = (child.line, child.slots.clone(), Arc::clone(&running.site));
+    let (line, slots, site) = (child.line, child.slots, Arc::clone(&running.site));
     let writers: Vec<_> = (0..child.buffers.count()).map(|b| child.buffers.writer(b)).collect();
     let writers = Mutex::new(writers);
     let log = Arc::clone(&errors);
+    let status: Arc<dyn Source> = Arc::new(State {
+        board: child.board,
+        facts: settings::facts(&running.site, child.settings.configured.model),
+    });
     let make = move |seat: Seat| {
         let safe = writers
             .lock()
@@ -46,14 +53,14 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             errors.write_plain(&notice);
         }
         let thread_site = ThreadSite {
-            pipeline: Pipeline::new(Arc::clone(&site), files),
+            pipeline: Pipeline::new(Arc::clone(&site), files, Some(Arc::clone(&status))),
             settings: Arc::clone(&settings),
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
             errors: Arc::clone(&errors),
         };
         let place = Place {
             gate: Arc::clone(&seat.gate),
-            slots: Some(slots.clone()),
+            slots: Some(slots),
             line,
             ports: Arc::clone(&ports),
             addresses: Arc::clone(&addresses),
@@ -67,6 +74,18 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             log.write_plain(&Notice::own("mpm_event", Level::Crit, text));
             1
         }
+    }
+}
+
+/// The state of the server as the status page shows it.
+struct State {
+    board: Scoreboard,
+    facts: Facts,
+}
+
+impl Source for State {
+    fn snapshot(&self) -> Snapshot {
+        evenkeel_monitor::collect(&self.board, &self.facts, clock::realtime_us())
     }
 }
 

@@ -3,8 +3,10 @@
 
 use evenkeel_conn::{ReadTime, Settings as ConnectionSettings};
 use evenkeel_logging::BUFFER_BYTES;
+use evenkeel_modules::core::{ServerTokens, software};
 use evenkeel_modules::mpm::MaxRequestWorkers;
 use evenkeel_modules::{GlobalSettings, model};
+use evenkeel_monitor::Facts;
 use evenkeel_mpm::{Configured, Listen, Model, Settings};
 use evenkeel_pipeline::{Server, Site};
 use evenkeel_proto::KeepAlive;
@@ -109,6 +111,18 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
         async_request_worker_factor: mpm.async_request_worker_factor,
         max_connections_per_child: mpm.max_connections_per_child,
         listen_backlog: mpm.listen_backlog,
+    }
+}
+
+/// What the status page says of the server, whoever asks. ExtendedStatus is on unless it was
+/// turned off where mod_status is active (mod_status.c: status_pre_config).
+pub fn facts(site: &Site, model: Model) -> Facts {
+    Facts {
+        version: software(ServerTokens::Full).into(),
+        mpm: model.name().to_owned(),
+        built: crate::BUILT.to_owned(),
+        asynchronous: model == Model::Event,
+        extended: site.global.core.extended_status.unwrap_or(true),
     }
 }
 

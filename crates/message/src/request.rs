@@ -126,6 +126,19 @@ pub struct Content {
     pub charset_fixed: bool,
 }
 
+impl Content {
+    /// The name by which a handler is chosen: the one that was set, else the media type without
+    /// its parameters (config.c: ap_invoke_handler).
+    #[must_use]
+    pub fn handler_name(&self) -> Option<&[u8]> {
+        let bare = |media_type: &'_ [u8]| media_type.iter().position(|b| matches!(b, b';' | b' '));
+        self.handler.as_deref().or_else(|| {
+            let media_type = self.media_type.as_deref()?;
+            media_type.get(..bare(media_type).unwrap_or(media_type.len()))
+        })
+    }
+}
+
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
 /// reads it; it lives on one serving thread.
 pub struct Request {

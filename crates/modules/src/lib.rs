@@ -12,6 +12,7 @@ pub mod mime;
 pub mod mpm;
 mod registry;
 mod settings;
+pub mod status;
 pub mod unixd;
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};

@@ -2,7 +2,7 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, authz_core, authz_host, core, log_config, mime, mpm, unixd,
+    Scope, Table, access_compat, authz_core, authz_host, core, log_config, mime, mpm, status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -31,6 +31,7 @@ pub const OFFERS: &[Offer] = &[
     builtin("mod_version.c", "version_module"),
     builtin("mod_unixd.c", "unixd_module"),
     usual("mod_mime.c", "mime_module"),
+    usual("mod_status.c", "status_module"),
     usual("event.c", "mpm_event_module"),
     usual("mod_access_compat.c", "access_compat_module"),
     usual("mod_authz_core.c", "authz_core_module"),
@@ -49,6 +50,7 @@ fn tables() -> impl Iterator<Item = Table> {
         log_config::TABLE,
         log_config::LOGIO_TABLE,
         mime::TABLE,
+        status::TABLE,
         unixd::TABLE,
     ];
     core::TABLES.into_iter().chain(own).chain(mpm::TABLES.iter().copied())

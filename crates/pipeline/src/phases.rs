@@ -11,7 +11,7 @@ use evenkeel_message::{
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
-use evenkeel_modules::{RequestContext, authz_core, core, mime};
+use evenkeel_modules::{RequestContext, authz_core, core, mime, status};
 use std::any::Any;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
@@ -145,8 +145,20 @@ pub(crate) fn prepare(
 /// The handler.
 pub(crate) fn generate(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
     let Prepared { mut request, plan, found } = prepared;
-    let result = default_handler(pipeline, &mut request, &plan, found.as_ref());
+    let result = server_status(pipeline, &request, &plan)
+        .map(Ok)
+        .unwrap_or_else(|| default_handler(pipeline, &mut request, &plan, found.as_ref()));
     Generated::Now(Box::new(Concluded { request, plan, result }))
+}
+
+/// The status page, where it is asked for and the module is active.
+fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Option<Response> {
+    let source = pipeline.status.as_deref().filter(|_| status::is_wanted(request))?;
+    let server = &pipeline.site.server(request.server).settings;
+    let name = core::public_name(request, server, plan);
+    // mod_status ends its page in XHTML.
+    let signature = pipeline.site.signature(request, plan).replacen("<hr>", "<hr />", 1);
+    Some(status::page(request, source, &name, &signature))
 }
 
 /// What answers where no handler is named: the file itself.

@@ -9,6 +9,7 @@ use crate::walk::Walker;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Response, Status, Stopped};
 use evenkeel_modules::authz_host::{Wanted, look_up};
 use evenkeel_modules::core::is_logged;
+use evenkeel_modules::status;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -31,6 +32,8 @@ pub enum Served {
 pub struct Pipeline {
     /// The site that is served.
     pub site: Arc<Site>,
+    /// What the status page shows; none where mod_status is not active.
+    pub(crate) status: Option<Arc<dyn status::Source>>,
     pub(crate) walker: RefCell<Walker>,
 }
 
@@ -42,11 +45,16 @@ pub(crate) struct Concluded {
 }
 
 impl Pipeline {
-    /// A pipeline for one thread.
+    /// A pipeline for one thread. `status` says how the server is, for its status page.
     #[must_use]
-    pub fn new(site: Arc<Site>, files: evenkeel_files::Files) -> Rc<Self> {
+    pub fn new(
+        site: Arc<Site>,
+        files: evenkeel_files::Files,
+        status: Option<Arc<dyn status::Source>>,
+    ) -> Rc<Self> {
+        let status = status.filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        Rc::new(Self { site, walker })
+        Rc::new(Self { site, status, walker })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
