@@ -14,7 +14,7 @@ use evenkeel_monitor::{Facts, Snapshot};
 use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
 use evenkeel_mpm::{Child, event};
 use evenkeel_pipeline::{Pipeline, Site};
-use evenkeel_proto::{Persistence, Refusal, Transfer, address, normalise};
+use evenkeel_proto::{Persistence, Refusal, Transfer, address, expectation, normalise};
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
@@ -184,6 +184,7 @@ impl ConnectionSite for ThreadSite {
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
         address(request, &self.settings(request.server).options)?;
         request.server = self.site().hosts.server(request.peer.local, &request.host);
+        expectation(&request.head, true)?;
         let options = self.site().server(request.server).uri_options();
         let Request { path, head, .. } = request;
         normalise(path, head.target(), options)

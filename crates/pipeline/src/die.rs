@@ -125,7 +125,11 @@ pub(crate) fn canned(
             "text/html; charset=iso-8859-1"
         };
         response.fields.set("Content-Type", charset);
-        response.body = Body::from(page(pipeline, &request, plan, &response, first));
+        // For HEAD there is no page, and so no length of one (http_protocol.c:
+        // ap_send_error_response).
+        if !request.head.is_head() {
+            response.body = Body::from(page(pipeline, &request, plan, &response, first));
+        }
     }
     let response = phases::filter_error(pipeline, &mut request, plan, response);
     pipeline.keep_notices(&mut request, plan);

@@ -8,6 +8,7 @@ mod hosts;
 mod phases;
 mod serve;
 mod site;
+mod trace;
 mod walk;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};

@@ -3,6 +3,7 @@
 
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
+use crate::trace::trace;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Level, Mapped, Method, Notice, Prepared, Received, Request, Response, Status,
@@ -48,6 +49,10 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
     if request.path == b"*" && request.head.method == Method::Options {
         return Ok(Translated { request, plan });
     }
+    // Nobody here makes tunnels.
+    if request.head.method == Method::Connect {
+        return stop(request, plan, Status::METHOD_NOT_ALLOWED);
+    }
     match document_root(&request, server) {
         Ok(file) => request.file = file,
         Err(answer) => {
@@ -78,7 +83,9 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         return Ok(Mapped { request, plan, found: None });
     }
     if request.head.method == Method::Trace {
-        return Ok(Mapped { request, plan, found: None });
+        let enabled = pipeline.site.server(request.server).settings.core.trace_enable;
+        let answer = trace(&mut request, enabled);
+        return stop(request, plan, answer);
     }
     match pipeline.walker.borrow_mut().map(&pipeline.site, &mut request) {
         Ok((plan, looked)) => Ok(Mapped { request, plan, found: Some(looked) }),

@@ -45,8 +45,8 @@ pub(crate) fn parse(
     head.method = Method::parse(method);
     let (uri, start, protocol) = target_and_protocol(line, rest, options)?;
     head.target = (start, start + uri.len());
-    head.version = version(protocol, options)?;
-    if head.version == Version::Http09 {
+    let version = version(protocol, options)?;
+    if version == Version::Http09 {
         check_http09(method, options)?;
     }
     if options.registered_methods && head.method == Method::Other {
@@ -61,7 +61,10 @@ pub(crate) fn parse(
             ),
         ));
     }
-    target::check(head.method, uri, options.strict)
+    target::check(head.method, uri, options.strict)?;
+    // Last, so that a refusal is not told in HTTP/0.9, which has no status.
+    head.version = version;
+    Ok(())
 }
 
 /// The method, and where what follows its space begins.
@@ -162,7 +165,7 @@ fn check_http09(method: &[u8], options: &HttpProtocolOptions) -> Result<(), Refu
     if !options.allow_http09 {
         return Err(Refusal::bad(2401, "HTTP Request Line; Rejected HTTP/0.9 request"));
     }
-    if method == b"GET" {
+    if method == b"GET" || !options.strict {
         return Ok(());
     }
     Err(Refusal::bad(
