@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// The running programs. Their processes are the parent's children: it reaps them and says so.
 #[derive(Debug, Default)]
@@ -22,7 +22,9 @@ pub struct Programs {
 struct Running {
     program: Program,
     reader: OwnedFd,
-    writer: Arc<File>,
+    /// The writing end is the sites' alone: a child that has let go of another generation's site
+    /// must not keep its programs from ending.
+    writer: Weak<File>,
     /// None while it is dead.
     pid: Option<u32>,
     started_us: u64,
@@ -39,7 +41,7 @@ impl Start for Programs {
         self.running.push(Running {
             program: program.clone(),
             reader,
-            writer: Arc::clone(&writer),
+            writer: Arc::downgrade(&writer),
             pid: Some(pid),
             started_us: evenkeel_sys::clock::monotonic_us(),
         });
@@ -53,7 +55,7 @@ impl Programs {
     pub fn ended(&mut self, pid: u32) -> Option<Notice> {
         let ended = self.running.iter_mut().find(|running| running.pid == Some(pid))?;
         ended.pid = None;
-        if Arc::strong_count(&ended.writer) == 1 {
+        if ended.writer.strong_count() == 0 {
             return None;
         }
         let text = format!("piped log program '{}' failed unexpectedly", ended.program.command);
@@ -63,7 +65,7 @@ impl Programs {
     /// Starts again what has ended and is due, and closes what no site uses. To be called about
     /// once a second and after each end; the notices are for the error log.
     pub fn turn(&mut self) -> Vec<Notice> {
-        self.running.retain(|running| Arc::strong_count(&running.writer) > 1);
+        self.running.retain(|running| running.writer.strong_count() > 0);
         let now_us = evenkeel_sys::clock::monotonic_us();
         let mut notices = Vec::new();
         for running in &mut self.running {
