@@ -180,6 +180,9 @@ pub struct Request {
     pub names: Option<Box<HostNames>>,
     /// 200, or the error whose ErrorDocument this request fetches.
     pub status: Status,
+    /// Fields that the response gets unless it is an error's standard page; those of a handler
+    /// stand for them (Apache: headers_out).
+    pub fields: Fields,
     /// Fields that every response to this request gets, errors and those to the requests that
     /// it is redirected to included (Apache: err_headers_out).
     pub always: Fields,
@@ -233,6 +236,7 @@ impl Request {
             auth_type: None,
             names: None,
             status: Status::OK,
+            fields: Fields::new(),
             always: Fields::new(),
             previous: None,
             notices: Vec::new(),
@@ -256,6 +260,7 @@ impl Request {
         self.content = Content::default();
         (self.user, self.auth_type, self.names, self.previous) = (None, None, None, None);
         self.status = Status::OK;
+        self.fields.clear();
         self.always.clear();
         self.notices.clear();
     }

@@ -3,8 +3,8 @@
 
 use crate::core::{public_name, public_port};
 use crate::{DirectorySettings, ServerSettings};
-use evenkeel_expr::{Context, Variable};
-use evenkeel_message::{Request, Response};
+use evenkeel_expr::{Condition, Context, Evaluation, EvaluationError, Variable};
+use evenkeel_message::{Fields, Request, Response};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -48,6 +48,20 @@ impl<'a> RequestContext<'a> {
     pub fn with_response(mut self, response: &'a Response) -> Self {
         self.response = Some(response);
         self
+    }
+
+    /// Whether a condition holds; the request fields that it asked for are added to `vary` as a
+    /// Vary field.
+    ///
+    /// # Errors
+    /// The condition has no answer for this request.
+    pub fn holds(&self, condition: &Condition, vary: &mut Fields) -> Result<bool, EvaluationError> {
+        let mut evaluation = Evaluation::new(self);
+        let answer = evaluation.holds(condition);
+        for name in evaluation.vary() {
+            vary.merge("Vary", name);
+        }
+        answer
     }
 
     /// A variable of the connection, the server and the request line.

@@ -7,6 +7,7 @@ pub mod authz_core;
 pub mod authz_host;
 pub mod context;
 pub mod core;
+pub mod headers;
 pub mod log_config;
 pub mod mime;
 pub mod mpm;

@@ -2,7 +2,8 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, authz_core, authz_host, core, log_config, mime, mpm, status, unixd,
+    Scope, Table, access_compat, authz_core, authz_host, core, headers, log_config, mime, mpm,
+    status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -36,6 +37,7 @@ pub const OFFERS: &[Offer] = &[
     usual("mod_access_compat.c", "access_compat_module"),
     usual("mod_authz_core.c", "authz_core_module"),
     usual("mod_authz_host.c", "authz_host_module"),
+    usual("mod_headers.c", "headers_module"),
     extra("worker.c", "mpm_worker_module"),
     extra("prefork.c", "mpm_prefork_module"),
     extra("mod_macro.c", "macro_module"),
@@ -47,6 +49,7 @@ fn tables() -> impl Iterator<Item = Table> {
         access_compat::TABLE,
         authz_core::TABLE,
         authz_host::TABLE,
+        headers::TABLE,
         log_config::TABLE,
         log_config::LOGIO_TABLE,
         mime::TABLE,

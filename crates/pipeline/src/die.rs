@@ -191,6 +191,7 @@ pub(crate) fn redirected(
     };
     request.previous = Some(Box::new(previous));
     request.notes = Variables::new();
+    request.fields.clear();
     request.path_info.clear();
     request.content = Default::default();
     Ok(request)

@@ -12,7 +12,7 @@ use evenkeel_message::{
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
-use evenkeel_modules::{RequestContext, authz_core, core, mime, status};
+use evenkeel_modules::{RequestContext, authz_core, core, headers, mime, status};
 use std::any::Any;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
@@ -38,6 +38,7 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 /// The settings that hold before translation; early changes to the request.
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
+    headers::act_early(&mut request, &server.settings, &server.defaults);
     let plan = pipeline.walker.borrow_mut().before_translation(server, &mut request);
     Ok(Received { request, plan })
 }
@@ -116,8 +117,7 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
         return Ok(Admitted { request, plan, found });
     }
     let any = plan.access_compat.satisfy(&request.head) == Satisfy::Any;
-    let has_rules = plan.authz_core.rules.is_some();
-    let allowed = plan.access_compat.admits(&mut request, any && has_rules);
+    let allowed = plan.access_compat.admits(&mut request);
     if allowed && any {
         return Ok(Admitted { request, plan, found });
     }
@@ -146,6 +146,7 @@ pub(crate) fn prepare(
     let server = pipeline.site.server(request.server);
     mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     core::override_type(&mut request, &server.settings, &plan);
+    headers::act_on_request(&mut request, &server.settings, &plan);
     Ok(Prepared { request, plan, found })
 }
 
@@ -182,25 +183,47 @@ fn default_handler(
 
 /// What changes a response on its way out, in order.
 pub(crate) fn filter(
-    _pipeline: &Pipeline,
+    pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
     mut response: Response,
 ) -> Response {
+    let server = &pipeline.site.server(request.server).settings;
+    core::name_type(request, &mut response);
+    add_earlier(request, &mut response);
+    headers::act_on_response(request, server, plan, &mut response);
     core::describe_content(request, &plan.core, &mut response);
+    core::settle_vary(request, &mut response);
+    response
+}
+
+/// Puts the fields that were set before there was a response before those that it has.
+fn add_earlier(request: &mut Request, response: &mut Response) {
     let mut always = std::mem::take(&mut request.always);
     always.overlay(&response.always);
     response.always = always;
-    response
+    if request.fields.is_empty() {
+        return;
+    }
+    let mut fields = std::mem::take(&mut request.fields);
+    let vary = fields.joined(b"Vary").filter(|_| response.fields.contains("Vary"));
+    fields.overlay(&response.fields);
+    if let Some(vary) = vary {
+        fields.merge("Vary", vary);
+    }
+    response.fields = fields;
 }
 
 /// What changes the standard page of an error on its way out.
 pub(crate) fn filter_error(
-    _pipeline: &Pipeline,
-    _request: &mut Request,
-    _plan: &Plan,
-    response: Response,
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    mut response: Response,
 ) -> Response {
+    let server = &pipeline.site.server(request.server).settings;
+    headers::act_on_error(request, server, plan, &mut response);
+    core::settle_vary(request, &mut response);
     response
 }
 

@@ -8,6 +8,7 @@ use crate::site::{Plan, Server, Site};
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Files, Found, Kind, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_modules::core::merge_vary;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use evenkeel_modules::{Merge, RequestContext};
 use std::collections::HashMap;
@@ -231,8 +232,11 @@ fn evaluate(
     plan: &Plan,
     condition: &evenkeel_expr::Condition,
 ) -> bool {
+    let mut vary = Fields::new();
     let context = RequestContext::new(request, &server.settings, plan);
-    match condition.holds(&context) {
+    let answer = context.holds(condition, &mut vary);
+    merge_vary(&mut request.fields, &vary);
+    match answer {
         Ok(holds) => holds,
         Err(error) => {
             let text = format!("Failed to evaluate <If > condition: {error}");

@@ -89,14 +89,14 @@ impl Directory {
     }
 
     /// Whether the rules let the request pass (mod_access_compat.c: check_dir_access).
-    /// `may_still_pass` is whether Satisfy Any leaves it to Require, so that no refusal is told.
-    pub fn admits(&self, request: &mut Request, may_still_pass: bool) -> bool {
+    /// A refusal is told even where Satisfy Any leaves the decision to Require.
+    pub fn admits(&self, request: &mut Request) -> bool {
         let Some(rules) = &self.0 else { return true };
         let passes = match last(&rules.order, &request.head) {
             Order::AllowDeny => means(&rules.allow, request) && !means(&rules.deny, request),
             Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
         };
-        if !passes && !may_still_pass {
+        if !passes {
             let text = format!("client denied by server configuration: {}", target(request));
             request.notify(Notice::new("access_compat", Level::Error, 1797, text));
         }
@@ -267,7 +267,7 @@ mod tests {
             ("Order allow,deny\nPOST: Order deny,allow", false),
         ];
         for (text, passes) in table {
-            assert_eq!(apply(text).unwrap().admits(&mut request(), false), passes, "{text}");
+            assert_eq!(apply(text).unwrap().admits(&mut request()), passes, "{text}");
         }
     }
 
@@ -275,18 +275,16 @@ mod tests {
     fn limit_counts_for_its_methods() {
         let mut post = request();
         post.head.method = Method::Post;
-        assert!(!apply("POST: Deny from all").unwrap().admits(&mut post, false));
+        assert!(!apply("POST: Deny from all").unwrap().admits(&mut post));
         let said = apply("Satisfy all\nPOST: Satisfy any").unwrap();
         assert_eq!(said.satisfy(&post.head), Satisfy::Any);
         assert_eq!(said.satisfy(&request().head), Satisfy::All);
     }
 
     #[test]
-    fn a_refusal_is_told_unless_require_decides() {
-        let denied = apply("Deny from all").unwrap();
+    fn a_refusal_is_told() {
         let mut refused = request();
-        assert!(!denied.admits(&mut refused, true) && refused.notices.is_empty());
-        assert!(!denied.admits(&mut refused, false));
+        assert!(!apply("Deny from all").unwrap().admits(&mut refused));
         assert_eq!(refused.notices[0].number, Some(1797));
     }
 
@@ -294,8 +292,8 @@ mod tests {
     fn an_inner_section_stands_for_all() {
         let outer = apply("Deny from all").unwrap();
         let inner = apply("Satisfy any").unwrap();
-        assert!(Directory::merge(&outer, &inner).admits(&mut request(), false));
-        assert!(!Directory::merge(&outer, &Directory::default()).admits(&mut request(), false));
+        assert!(Directory::merge(&outer, &inner).admits(&mut request()));
+        assert!(!Directory::merge(&outer, &Directory::default()).admits(&mut request()));
         assert!(apply("Allow from x.org").unwrap().wants_name() && !outer.wants_name());
     }
 

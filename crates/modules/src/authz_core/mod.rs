@@ -12,7 +12,7 @@ pub use rule::{Logic, Rule, Verdict};
 
 use crate::authz_host::Wanted;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, core};
-use evenkeel_message::{Level, Notice, Request, Status};
+use evenkeel_message::{Fields, Level, Notice, Request, Status};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -98,8 +98,9 @@ pub fn authorize(
     };
     let mut inquiry = Inquiry::new(RequestContext::new(request, server, plan), verbose);
     let verdict = inquiry.ask(rules, Logic::All);
-    let notices = inquiry.notices;
+    let Inquiry { notices, vary, .. } = inquiry;
     request.notices.extend(notices);
+    core::merge_vary(&mut request.fields, &vary);
     match verdict {
         Verdict::Granted => Ok(()),
         Verdict::Denied | Verdict::Neutral => {
@@ -133,6 +134,8 @@ pub struct Inquiry<'a> {
     pub context: RequestContext<'a>,
     /// What is to be told of it.
     pub notices: Vec<Notice>,
+    /// What the answers depended on.
+    pub vary: Fields,
     verbose: bool,
 }
 
@@ -140,7 +143,7 @@ impl<'a> Inquiry<'a> {
     /// An inquiry; a verbose one notes the result of each rule.
     #[must_use]
     pub fn new(context: RequestContext<'a>, verbose: bool) -> Self {
-        Self { context, notices: Vec::new(), verbose }
+        Self { context, notices: Vec::new(), vary: Fields::new(), verbose }
     }
 
     /// Asks one rule, which stands in a group of that logic (mod_authz_core.c:

@@ -68,15 +68,18 @@ impl Provider {
             Provider::Method(methods) => {
                 methods.contains(request.head.method, request.head.method_text())
             }
-            Provider::Expr { condition, needs_user } => match condition.holds(&inquiry.context) {
-                Ok(false) if *needs_user => return Verdict::DeniedWithoutUser,
-                Ok(holds) => holds,
-                Err(error) => {
-                    let text = format!("Error evaluating expression in 'Require expr': {error}");
-                    inquiry.notices.push(Notice::new("authz_core", Level::Error, 2320, text));
-                    return Verdict::Failed;
+            Provider::Expr { condition, needs_user } => {
+                match inquiry.context.holds(condition, &mut inquiry.vary) {
+                    Ok(false) if *needs_user => return Verdict::DeniedWithoutUser,
+                    Ok(holds) => holds,
+                    Err(error) => {
+                        let text =
+                            format!("Error evaluating expression in 'Require expr': {error}");
+                        inquiry.notices.push(Notice::new("authz_core", Level::Error, 2320, text));
+                        return Verdict::Failed;
+                    }
                 }
-            },
+            }
             Provider::Host(rule) => rule.check(&inquiry.context, &mut inquiry.notices),
         };
         if granted { Verdict::Granted } else { Verdict::Denied }

@@ -25,16 +25,21 @@ pub fn override_type(request: &mut Request, server: &ServerSettings, plan: &Dire
     }
 }
 
-/// Puts type, encoding and languages of the content into a response that does not say them.
+/// Puts the media type into a response that does not say it.
+pub fn name_type(request: &Request, response: &mut Response) {
+    if !response.status.is_bodiless()
+        && !response.fields.contains("Content-Type")
+        && let Some(media_type) = &request.content.media_type
+    {
+        response.fields.set("Content-Type", media_type);
+    }
+}
+
+/// Puts charset, encoding and languages of the content into a response.
 pub fn describe_content(request: &Request, directory: &Directory, response: &mut Response) {
     let content = &request.content;
     if response.status.is_bodiless() {
         return;
-    }
-    if !response.fields.contains("Content-Type")
-        && let Some(media_type) = &content.media_type
-    {
-        response.fields.set("Content-Type", media_type);
     }
     add_charset(directory, response);
     if let Some(encoding) = &content.encoding {

@@ -14,8 +14,9 @@ mod sections;
 mod server;
 mod server_directives;
 mod static_handler;
+mod vary;
 
-pub use content::{describe_content, override_type};
+pub use content::{describe_content, name_type, override_type};
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;
 pub use error_document::ErrorDocument;
@@ -28,6 +29,7 @@ pub use sections::{Match, Section};
 pub use server::{HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable, is_logged};
 pub use server_directives::parse_interval;
 pub use static_handler::{allowed_methods, serve_file};
+pub use vary::{merge_vary, settle_vary};
 
 use crate::Table;
 

@@ -1,0 +1,73 @@
+//! The Vary field: what conditions add to it while a request is looked at, and the one list that
+//! is sent in the end.
+
+use evenkeel_message::{Fields, Request, Response, eq_ignore_case};
+
+/// Adds the Vary fields of `vary` to those of `fields`.
+pub fn merge_vary(fields: &mut Fields, vary: &Fields) {
+    for value in vary.all(b"Vary") {
+        fields.merge("Vary", value);
+    }
+}
+
+/// Puts the lists of Vary into one, each name once (http_filters.c: fixup_vary), and takes it
+/// out where `force-no-vary` says so.
+pub fn settle_vary(request: &mut Request, response: &mut Response) {
+    if !response.always.contains("Vary") && !response.fields.contains("Vary") {
+        return;
+    }
+    let mut list: Vec<Vec<u8>> = Vec::new();
+    for fields in [&response.always, &response.fields] {
+        for token in fields.tokens(b"Vary") {
+            if !list.iter().any(|known| eq_ignore_case(known, token)) {
+                list.push(token.to_vec());
+            }
+        }
+    }
+    let in_always = response.always.contains("Vary");
+    let unwanted = request.env.contains("force-no-vary");
+    if unwanted || in_always {
+        response.fields.remove("Vary");
+    }
+    if unwanted {
+        response.always.remove("Vary");
+        request.env.set("force-response-1.0", "1");
+        return;
+    }
+    let fields = if in_always { &mut response.always } else { &mut response.fields };
+    fields.set("Vary", list.join(&b","[..]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::{Peer, RequestHead, Status};
+
+    fn settled(env: &str, always: &[&str], fields: &[&str]) -> (Response, Request) {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        let mut request = Request::new(RequestHead::default(), peer, 0);
+        request.env.set(env, "1");
+        let mut response = Response::new(Status::OK);
+        always.iter().for_each(|value| response.always.add("Vary", value));
+        fields.iter().for_each(|value| response.fields.add("Vary", value));
+        settle_vary(&mut request, &mut response);
+        (response, request)
+    }
+
+    #[test]
+    fn lists_become_one_with_each_name_once() {
+        let (response, _) = settled("x", &["c"], &["a, b,A", "C"]);
+        assert_eq!(response.always.first("Vary"), Some(&b"c,a,b"[..]));
+        assert!(!response.fields.contains("Vary"));
+        let (response, _) = settled("x", &[], &["a, b", "a"]);
+        assert_eq!(response.fields.joined(b"Vary"), Some(b"a,b".to_vec()));
+    }
+
+    #[test]
+    fn a_client_may_be_spared_it() {
+        let (response, request) = settled("force-no-vary", &["c"], &["a"]);
+        assert!(!response.always.contains("Vary") && !response.fields.contains("Vary"));
+        assert!(request.env.contains("force-response-1.0"));
+    }
+}

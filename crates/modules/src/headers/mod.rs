@@ -1,0 +1,456 @@
+//! mod_headers: changes to the fields of requests and responses. What Header and RequestHeader
+//! say for a request's sections comes in, in order; the changed fields go out. Responses have two
+//! lists, as in Apache: fields of success, and fields that are sent always.
+
+mod directives;
+mod edit;
+mod value;
+
+pub use directives::TABLE;
+pub use edit::edited;
+pub use value::Value;
+
+use crate::core::merge_vary;
+use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
+use evenkeel_expr::{Condition, Pattern};
+use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, trim};
+use std::sync::Arc;
+
+/// What a line does to a field.
+#[derive(Debug)]
+pub enum Action {
+    /// Stands for all that was there.
+    Set(Value),
+    /// Is set where nothing was there.
+    SetIfEmpty(Value),
+    /// Is added as a field of its own.
+    Add(Value),
+    /// Is added to the list of the first.
+    Append(Value),
+    /// Is added to that list if it is not in it.
+    Merge(Value),
+    /// The field's value is noted under this name.
+    Note(Value),
+    /// The field is taken out.
+    Unset,
+    /// The request's fields whose names match are given back.
+    Echo(Pattern),
+    /// What the pattern finds is replaced, once or everywhere.
+    Edit {
+        /// What to find.
+        pattern: Pattern,
+        /// What to put in its place; `$1` is a group.
+        value: Value,
+        /// Everywhere.
+        all: bool,
+    },
+}
+
+/// When a line counts.
+#[derive(Debug)]
+pub enum When {
+    /// For every request.
+    Always,
+    /// For every request, before anything else is done with it.
+    Early,
+    /// Where a variable of the environment is set, or is not.
+    Env {
+        /// The variable.
+        name: Box<str>,
+        /// Whether it must be set.
+        set: bool,
+    },
+    /// Where a condition holds.
+    Expr(Condition),
+}
+
+/// One Header or RequestHeader line.
+#[derive(Debug)]
+pub struct Entry {
+    /// The field's name.
+    pub name: Box<str>,
+    /// What happens to it.
+    pub action: Action,
+    /// When.
+    pub when: When,
+}
+
+/// Lines in the order in which they count.
+pub type List = Vec<Arc<Entry>>;
+
+/// What a section says; an outer section's lines come before an inner one's.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    /// RequestHeader.
+    pub request: List,
+    /// Header.
+    pub success: List,
+    /// Header always.
+    pub always: List,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        let joined = |base: &List, over: &List| [base.as_slice(), over].concat();
+        Self {
+            request: joined(&base.request, &over.request),
+            success: joined(&base.success, &over.success),
+            always: joined(&base.always, &over.always),
+        }
+    }
+}
+
+/// Carries out the early lines, before the request is looked at (mod_headers.c:
+/// ap_headers_early).
+pub fn act_early(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+    let Directory { request: incoming, success, always } = &plan.headers;
+    if incoming.is_empty() && success.is_empty() && always.is_empty() {
+        return;
+    }
+    change_request(request, server, plan, true);
+    for (list, is_always) in [(always, true), (success, false)] {
+        for entry in list.iter().filter(|entry| matches!(entry.when, When::Early)) {
+            let context = RequestContext::new(request, server, plan);
+            let mut told = Told::default();
+            let change = told.resolve(&entry.action, &context);
+            let mut fields =
+                std::mem::take(if is_always { &mut request.always } else { &mut request.fields });
+            carry_out(entry, &change, &mut fields, request, &mut told.notices);
+            *(if is_always { &mut request.always } else { &mut request.fields }) = fields;
+            told.report(request);
+        }
+    }
+}
+
+/// Changes the request's fields, last of all before it is handled (ap_headers_fixup).
+pub fn act_on_request(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+    change_request(request, server, plan, false);
+}
+
+fn change_request(
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+    early: bool,
+) {
+    for entry in &plan.headers.request {
+        if matches!(entry.when, When::Early) != early {
+            continue;
+        }
+        let mut told = Told::default();
+        let context = RequestContext::new(request, server, plan);
+        if told.counts(&entry.when, &context) {
+            let change = told.resolve(&entry.action, &context);
+            let mut fields = std::mem::take(&mut request.head.fields);
+            carry_out(entry, &change, &mut fields, request, &mut told.notices);
+            request.head.fields = fields;
+        }
+        told.report(request);
+    }
+}
+
+/// Changes the fields of a response that a handler gave (ap_headers_output_filter).
+pub fn act_on_response(
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+    response: &mut Response,
+) {
+    for entry in &plan.headers.always {
+        change_response(entry, request, server, plan, response, true);
+    }
+    for entry in &plan.headers.success {
+        change_response(entry, request, server, plan, response, false);
+    }
+}
+
+/// Changes the fields of an error's standard page: only what is said for always counts, and it
+/// begins with none of the fields that are there (ap_headers_error_filter,
+/// ap_send_error_response).
+pub fn act_on_error(
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+    response: &mut Response,
+) {
+    if plan.headers.always.is_empty() {
+        return;
+    }
+    let before = std::mem::take(&mut response.always);
+    for entry in &plan.headers.always {
+        change_response(entry, request, server, plan, response, true);
+    }
+    let added = std::mem::replace(&mut response.always, before);
+    response.always.extend(&added);
+}
+
+fn change_response(
+    entry: &Entry,
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+    response: &mut Response,
+    always: bool,
+) {
+    if matches!(entry.when, When::Early) {
+        return;
+    }
+    let mut told = Told::default();
+    let context = RequestContext::new(request, server, plan).with_response(response);
+    if told.counts(&entry.when, &context) {
+        let change = told.resolve(&entry.action, &context);
+        if eq_ignore_case(entry.name.as_bytes(), b"Content-Type") {
+            change_type(entry, &change, request, response, &mut told.notices);
+        } else {
+            let fields = if always { &mut response.always } else { &mut response.fields };
+            carry_out(entry, &change, fields, request, &mut told.notices);
+        }
+    }
+    merge_vary(&mut response.fields, &told.vary);
+    request.notices.append(&mut told.notices);
+}
+
+/// The media type is one, whatever list a line is for, and what would add to it is lost
+/// (http_filters.c: ap_http_header_filter sets the field last).
+fn change_type(
+    entry: &Entry,
+    change: &[u8],
+    request: &mut Request,
+    response: &mut Response,
+    notices: &mut Vec<Notice>,
+) {
+    match entry.action {
+        Action::Unset => request.content.media_type = None,
+        Action::Set(_) | Action::Edit { .. } | Action::Note(_) => {}
+        _ if response.fields.contains("Content-Type") => return,
+        _ => {}
+    }
+    carry_out(entry, change, &mut response.fields, request, notices);
+}
+
+/// What evaluating a line has to tell.
+#[derive(Default)]
+struct Told {
+    notices: Vec<Notice>,
+    vary: Fields,
+}
+
+impl Told {
+    fn tell(&mut self, number: u16, text: String) {
+        self.notices.push(Notice::new("headers", Level::Error, number, text));
+    }
+
+    /// Whether the line counts. A condition that cannot be evaluated is not looked at.
+    fn counts(&mut self, when: &When, context: &RequestContext<'_>) -> bool {
+        match when {
+            When::Always | When::Early => true,
+            When::Env { name, set } => context.request.env.contains(name.as_bytes()) == *set,
+            When::Expr(condition) => match context.holds(condition, &mut self.vary) {
+                Ok(holds) => holds,
+                Err(error) => {
+                    let text = format!("Failed to evaluate expression ({error}) - ignoring");
+                    self.tell(1501, text);
+                    true
+                }
+            },
+        }
+    }
+
+    /// The text that the line's value stands for; empty where it has none.
+    fn resolve(&mut self, action: &Action, context: &RequestContext<'_>) -> Vec<u8> {
+        let value = match action {
+            Action::Unset | Action::Echo(_) => return Vec::new(),
+            Action::Set(value)
+            | Action::SetIfEmpty(value)
+            | Action::Add(value)
+            | Action::Append(value)
+            | Action::Merge(value)
+            | Action::Note(value)
+            | Action::Edit { value, .. } => value,
+        };
+        value.text(context).unwrap_or_else(|error| {
+            self.tell(2557, format!("Can't evaluate value expression: {error}"));
+            Vec::new()
+        })
+    }
+
+    fn report(mut self, request: &mut Request) {
+        merge_vary(&mut request.fields, &self.vary);
+        request.notices.append(&mut self.notices);
+    }
+}
+
+/// Does to the fields what the line says.
+fn carry_out(
+    entry: &Entry,
+    value: &[u8],
+    fields: &mut Fields,
+    request: &mut Request,
+    notices: &mut Vec<Notice>,
+) {
+    let name = entry.name.as_bytes();
+    match &entry.action {
+        Action::Set(_) => fields.set(name, value),
+        Action::SetIfEmpty(_) if fields.contains(name) => {}
+        Action::SetIfEmpty(_) | Action::Add(_) => fields.add(name, value),
+        Action::Append(_) => fields.merge(name, value),
+        Action::Merge(_) if fields.first(name).is_some_and(|list| lists(list, value)) => {}
+        Action::Merge(_) => fields.merge(name, value),
+        Action::Note(_) => {
+            if let Some(noted) = fields.first(name) {
+                request.notes.set(value, noted);
+            }
+        }
+        Action::Unset => {
+            fields.remove(name);
+        }
+        Action::Echo(pattern) => {
+            for (name, value) in request.head.fields.iter() {
+                if pattern.matches(name).unwrap_or(false) {
+                    fields.add(name, value);
+                }
+            }
+        }
+        Action::Edit { pattern, all, .. } => {
+            let old: Vec<Vec<u8>> = fields.all(name).map(<[u8]>::to_vec).collect();
+            fields.remove(name);
+            for text in old {
+                let new = edited(pattern, value, *all, &text);
+                fields.add(name, new.as_deref().unwrap_or(&text));
+                if let Err(error) = new {
+                    let text = format!("Regular expression replacement failed ({error})");
+                    notices.push(Notice::new("headers", Level::Crit, 1504, text));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a list has this element; a comma in quotes does not part elements.
+fn lists(list: &[u8], wanted: &[u8]) -> bool {
+    let mut quoted = false;
+    list.split(|byte| {
+        quoted ^= *byte == b'"';
+        *byte == b',' && !quoted
+    })
+    .any(|element| trim(element) == wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directives::tests::apply;
+    use super::*;
+    use evenkeel_message::{Peer, RequestHead, Status};
+
+    fn plan(lines: &[&str]) -> DirectorySettings {
+        lines.iter().fold(DirectorySettings::default(), |plan, line| {
+            DirectorySettings::merge(&plan, &apply(line).unwrap().directory)
+        })
+    }
+
+    fn request() -> Request {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        let mut request = Request::new(RequestHead::default(), peer, 0);
+        request.head.fields.add("X-In", "in");
+        request.head.fields.add("X-Echo", "e");
+        request.env.set("SET", "1");
+        request
+    }
+
+    fn shown(fields: &Fields) -> String {
+        let line = |(name, value): (&[u8], &[u8])| {
+            format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
+        };
+        fields.iter().map(line).collect::<Vec<_>>().join("|")
+    }
+
+    fn respond(lines: &[&str]) -> Response {
+        let mut response = Response::new(Status::OK);
+        response.fields.add("ETag", "\"e\"");
+        response.fields.add("Content-Type", "text/plain");
+        let server = ServerSettings::default();
+        act_on_response(&mut request(), &server, &plan(lines), &mut response);
+        response
+    }
+
+    #[test]
+    fn actions_change_fields_in_order() {
+        let table: &[(&[&str], &str)] = &[
+            (&["Header set A 1", "Header set A 2"], "A=2"),
+            (&["Header add A 1", "Header add A 2"], "A=1|A=2"),
+            (&["Header append A 1", "Header append A 2"], "A=1, 2"),
+            (&["Header merge A 1", "Header merge A 1", "Header merge A 2"], "A=1, 2"),
+            (
+                &["Header set A '\"1,2\",3'", "Header merge A 2", "Header merge A 3"],
+                "A=\"1,2\",3, 2",
+            ),
+            (&["Header set A 1", "Header unset A"], ""),
+            (&["Header setifempty A 1", "Header setifempty A 2"], "A=1"),
+            (&["Header set A a-b-c", "Header edit* A - +"], "A=a+b+c"),
+            (&["Header add A x1", "Header add A x2", "Header edit A x y"], "A=y1|A=y2"),
+            (&["Header echo ^x-echo$"], ""),
+            (&["Header echo ^X-Echo$"], "X-Echo=e"),
+            (&["Header set A 1 env=SET", "Header set B 1 env=!SET"], "A=1"),
+            (&["Header set A 1 env=NONE", "Header set B 1 env=!NONE"], "B=1"),
+            (&["Header set A 1 early"], ""),
+            (
+                &["Header set A 1", "Header note A noted", "Header set B expr=%{note:noted}"],
+                "A=1|B=1",
+            ),
+            (&["Header set A 1 \"expr=%{HTTP:X-In} == 'in'\""], "A=1|Vary=X-In"),
+            (&["Header set A 1 \"expr=%{REQUEST_STATUS} == 404\""], ""),
+        ];
+        for (lines, expected) in table {
+            let mut response = respond(lines);
+            response.fields.remove("ETag");
+            response.fields.remove("Content-Type");
+            assert_eq!(shown(&response.fields), *expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn always_has_a_list_of_its_own() {
+        let response = respond(&["Header always set A 1", "Header set A 2", "Header unset ETag"]);
+        assert_eq!(shown(&response.always), "A=1");
+        assert_eq!(shown(&response.fields), "Content-Type=text/plain|A=2");
+    }
+
+    #[test]
+    fn the_media_type_is_one() {
+        let type_of = |line| respond(&[line]).fields.joined(b"Content-Type");
+        assert_eq!(type_of("Header always set Content-Type a/b"), Some(b"a/b".to_vec()));
+        assert_eq!(type_of("Header append Content-Type a/b"), Some(b"text/plain".to_vec()));
+        assert_eq!(type_of("Header edit Content-Type plain html"), Some(b"text/html".to_vec()));
+        assert_eq!(type_of("Header always unset content-type"), None);
+    }
+
+    #[test]
+    fn an_error_has_what_is_said_for_always() {
+        let mut response = Response::new(Status::FORBIDDEN);
+        response.always.add("A", "0");
+        let lines = ["Header always append A 1", "Header set B 1"];
+        act_on_error(&mut request(), &ServerSettings::default(), &plan(&lines), &mut response);
+        assert_eq!(shown(&response.always), "A=0|A=1");
+    }
+
+    #[test]
+    fn requests_change_early_and_late() {
+        let lines = [
+            "RequestHeader set X-Early 1 early",
+            "RequestHeader edit X-In i o",
+            "RequestHeader unset X-Echo",
+            "Header set X-Out 1 early",
+            "Header always add X-All 1 early",
+        ];
+        let (mut request, server, plan) = (request(), ServerSettings::default(), plan(&lines));
+        act_early(&mut request, &server, &plan);
+        assert_eq!(shown(&request.head.fields), "X-In=in|X-Echo=e|X-Early=1");
+        assert_eq!(
+            (shown(&request.fields), shown(&request.always)),
+            ("X-Out=1".into(), "X-All=1".into())
+        );
+        act_on_request(&mut request, &server, &plan);
+        assert_eq!(shown(&request.head.fields), "X-Early=1|X-In=on");
+    }
+}
