@@ -186,6 +186,9 @@ pub struct Request {
     /// Fields that every response to this request gets, errors and those to the requests that
     /// it is redirected to included (Apache: err_headers_out).
     pub always: Fields,
+    /// How many looks at another path deep this is; 0 for the client's own request (Apache:
+    /// the length of r->main).
+    pub depth: u8,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
     /// What the phases want to have logged, in order; written by `conn` after each phase run.
@@ -238,6 +241,7 @@ impl Request {
             status: Status::OK,
             fields: Fields::new(),
             always: Fields::new(),
+            depth: 0,
             previous: None,
             notices: Vec::new(),
         }
@@ -262,6 +266,7 @@ impl Request {
         self.status = Status::OK;
         self.fields.clear();
         self.always.clear();
+        self.depth = 0;
         self.notices.clear();
     }
 

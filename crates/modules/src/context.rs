@@ -74,7 +74,9 @@ impl<'a> RequestContext<'a> {
             Variable::RequestUri | Variable::DocumentUri => Some((&*request.path).into()),
             Variable::PathInfo => Some((&*request.path_info).into()),
             Variable::QueryString => Some(request.query.as_deref().unwrap_or_default().into()),
-            Variable::IsSubreq => Some(b"false"[..].into()),
+            Variable::IsSubreq => {
+                Some(if request.depth > 0 { b"true"[..].into() } else { b"false"[..].into() })
+            }
             Variable::TheRequest => Some((&*request.head.line).into()),
             Variable::RemoteAddr | Variable::ConnRemoteAddr => {
                 text(request.peer.client_ip().to_string())

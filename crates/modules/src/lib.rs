@@ -7,6 +7,7 @@ pub mod authz_core;
 pub mod authz_host;
 pub mod context;
 pub mod core;
+pub mod dir;
 pub mod headers;
 pub mod log_config;
 pub mod mime;
@@ -14,6 +15,8 @@ pub mod mpm;
 mod registry;
 mod settings;
 pub mod status;
+#[cfg(test)]
+mod testing;
 pub mod unixd;
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};

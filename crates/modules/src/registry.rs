@@ -2,7 +2,7 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, authz_core, authz_host, core, headers, log_config, mime, mpm,
+    Scope, Table, access_compat, authz_core, authz_host, core, dir, headers, log_config, mime, mpm,
     status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
@@ -31,6 +31,7 @@ pub const OFFERS: &[Offer] = &[
     builtin("mod_logio.c", "logio_module"),
     builtin("mod_version.c", "version_module"),
     builtin("mod_unixd.c", "unixd_module"),
+    usual("mod_dir.c", "dir_module"),
     usual("mod_mime.c", "mime_module"),
     usual("mod_status.c", "status_module"),
     usual("event.c", "mpm_event_module"),
@@ -49,6 +50,7 @@ fn tables() -> impl Iterator<Item = Table> {
         access_compat::TABLE,
         authz_core::TABLE,
         authz_host::TABLE,
+        dir::TABLE,
         headers::TABLE,
         log_config::TABLE,
         log_config::LOGIO_TABLE,

@@ -2,7 +2,7 @@
 //! host and to one directory, and the scope that directives fill while the tree is walked.
 //! Nothing here knows what a setting means.
 
-use crate::{access_compat, authz_core, core, headers, log_config, mime, mpm, unixd};
+use crate::{access_compat, authz_core, core, dir, headers, log_config, mime, mpm, unixd};
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
 use std::path::{Path, PathBuf};
@@ -59,6 +59,7 @@ settings! {
         access_compat: access_compat::Directory,
         authz_core: authz_core::Directory,
         core: core::Directory,
+        dir: dir::Directory,
         headers: headers::Directory,
         mime: mime::Directory,
     }

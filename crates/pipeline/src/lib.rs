@@ -5,6 +5,7 @@ mod access;
 mod die;
 mod error_page;
 mod hosts;
+mod look;
 mod phases;
 mod serve;
 mod site;

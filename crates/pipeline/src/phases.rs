@@ -1,6 +1,7 @@
 //! The phases of a request in order, and in each the modules that act, in the order in which they
 //! act. A module is called here and nowhere else.
 
+use crate::look;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
 use crate::trace::trace;
@@ -35,10 +36,16 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
     Err(Stopped { request, plan, answer: answer.into() })
 }
 
-/// The settings that hold before translation; early changes to the request.
+/// Early changes to the request, before anything is asked of its path.
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
     headers::act_early(&mut request, &server.settings, &server.defaults);
+    locate(pipeline, request)
+}
+
+/// The settings that hold before translation.
+pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
+    let server = pipeline.site.server(request.server);
     let plan = pipeline.walker.borrow_mut().before_translation(server, &mut request);
     Ok(Received { request, plan })
 }
@@ -146,8 +153,13 @@ pub(crate) fn prepare(
     let server = pipeline.site.server(request.server);
     mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     core::override_type(&mut request, &server.settings, &plan);
-    headers::act_on_request(&mut request, &server.settings, &plan);
-    Ok(Prepared { request, plan, found })
+    let mut prepared = look::find_index(pipeline, Prepared { request, plan, found })?;
+    let Prepared { request, plan, .. } = &mut prepared;
+    // A look changes no fields: the request that it is taken for does so once.
+    if request.depth == 0 {
+        headers::act_on_request(request, &server.settings, plan);
+    }
+    Ok(prepared)
 }
 
 /// The handler.

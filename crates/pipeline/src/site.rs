@@ -37,6 +37,8 @@ pub struct Site {
     pub server_root: PathBuf,
     /// The first number that a section of an .htaccess file may get.
     pub section_base: u64,
+    /// Whether mod_dir is active: a folder has an index and a slash even where nothing is said.
+    pub folders_have_indexes: bool,
 }
 
 /// What the words of a configuration mean: kept for .htaccess files, which are read while the
@@ -228,7 +230,9 @@ impl Site {
         }
         let identity = Identity { banner: software(global.core.tokens.unwrap_or_default()) };
         let types = media_types(&global, &language, server_root)?;
+        let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
         Ok(Site {
+            folders_have_indexes,
             types,
             global,
             servers,

@@ -1,0 +1,171 @@
+//! mod_dir: what a request for a folder is answered with, and one for nothing at all. The
+//! settings and a request go in; a redirect to the path with its slash, or the paths of the files
+//! to look for go out. It looks at no file: `pipeline` does that with a look at each path.
+
+mod directives;
+
+pub use directives::TABLE;
+
+use crate::core::public_url;
+use crate::{DirectorySettings, Merge, ServerSettings, inherit};
+use evenkeel_message::{Answer, Fields, Method, Request, Status};
+use std::sync::Arc;
+
+/// What a folder's index is called where nothing is said (AP_DEFAULT_INDEX).
+const DEFAULT_INDEX: &str = "index.html";
+
+/// What a section says of folders.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    /// DirectoryIndex; empty for `disabled`.
+    pub index_names: Option<Arc<[Box<str>]>>,
+    /// DirectorySlash.
+    pub slash: Option<bool>,
+    /// DirectoryCheckHandler.
+    pub check_handler: Option<bool>,
+    /// DirectoryIndexRedirect; the inner none is `Off`.
+    pub index_redirect: Option<Option<Status>>,
+    /// FallbackResource; the inner none is `disabled`.
+    pub fallback: Option<Option<Box<str>>>,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(base, over; index_names, slash, check_handler, index_redirect, fallback)
+    }
+}
+
+impl Directory {
+    /// The names to look for in a folder, the first at 0.
+    #[must_use]
+    pub fn index_name(&self, number: usize) -> Option<&str> {
+        match &self.index_names {
+            Some(names) => names.get(number).map(|name| &**name),
+            None => (number == 0).then_some(DEFAULT_INDEX),
+        }
+    }
+
+    /// The status that leads to an index by its own name, where it is not served at once.
+    #[must_use]
+    pub fn redirect_status(&self) -> Option<Status> {
+        self.index_redirect.flatten()
+    }
+
+    /// Whether another handler than that of folders keeps this module out.
+    #[must_use]
+    pub fn leaves_to(&self, handler: Option<&[u8]>) -> bool {
+        self.check_handler == Some(true) && handler.is_some()
+    }
+
+    /// The path to serve in place of one where nothing is, unless that is the path itself.
+    #[must_use]
+    pub fn fallback_for(&self, path: &[u8]) -> Option<&str> {
+        let fallback = self.fallback.as_ref()?.as_deref()?;
+        (!path.eq_ignore_ascii_case(fallback.as_bytes())).then_some(fallback)
+    }
+}
+
+/// What becomes of a folder whose name came without its slash (mod_dir.c: fixup_dir).
+#[derive(Debug)]
+pub enum Slash {
+    /// It has its slash.
+    There,
+    /// It has none and gets none: there is no index to look for.
+    Missing,
+    /// The client is sent to the path with the slash.
+    Redirect(Answer),
+}
+
+/// Looks for the slash at the end of a folder's path.
+#[must_use]
+pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySettings) -> Slash {
+    if request.path.ends_with(b"/") {
+        return Slash::There;
+    }
+    let careful = || request.env.contains("redirect-carefully");
+    if plan.dir.slash == Some(false) || (request.head.method != Method::Get && careful()) {
+        return Slash::Missing;
+    }
+    let mut path = Vec::with_capacity(request.path.len() + 1);
+    evenkeel_proto::escape_uri(&mut path, &request.path);
+    path.push(b'/');
+    if let Some(query) = &request.query {
+        path.push(b'?');
+        path.extend_from_slice(query);
+    }
+    let mut fields = Fields::new();
+    fields.set("Location", public_url(request, server, plan, &path));
+    Slash::Redirect(Answer::Status(Status::MOVED_PERMANENTLY, fields))
+}
+
+/// The answer that leads to an index by its own name (DirectoryIndexRedirect).
+#[must_use]
+pub fn redirect_to_index(
+    request: &Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+    index: &[u8],
+    status: Status,
+) -> Answer {
+    let mut fields = Fields::new();
+    fields.set("Location", public_url(request, server, plan, index));
+    Answer::Status(status, fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::{Peer, RequestHead};
+
+    fn request(path: &str, query: Option<&str>) -> Request {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        let mut request = Request::new(RequestHead::default(), peer, 0);
+        request.path = path.into();
+        request.query = query.map(Into::into);
+        request.host = b"h".to_vec();
+        request
+    }
+
+    fn location(answer: &Slash) -> String {
+        let Slash::Redirect(Answer::Status(status, fields)) = answer else { return String::new() };
+        let location = String::from_utf8_lossy(fields.first("Location").unwrap()).into_owned();
+        format!("{} {location}", status.code())
+    }
+
+    #[test]
+    fn a_folder_gets_its_slash_and_keeps_its_query() {
+        let (server, mut plan) = (ServerSettings::default(), DirectorySettings::default());
+        let asked = request("/a b", Some("x=%20"));
+        assert_eq!(location(&slash(&asked, &server, &plan)), "301 http://h/a%20b/?x=%20");
+        assert!(matches!(slash(&request("/a/", None), &server, &plan), Slash::There));
+        plan.dir.slash = Some(false);
+        assert!(matches!(slash(&asked, &server, &plan), Slash::Missing));
+    }
+
+    #[test]
+    fn clients_that_redirect_a_post_wrongly_are_spared() {
+        let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
+        let mut asked = request("/a", None);
+        asked.env.set("redirect-carefully", "1");
+        assert!(matches!(slash(&asked, &server, &plan), Slash::Redirect(_)));
+        asked.head.method = Method::Post;
+        assert!(matches!(slash(&asked, &server, &plan), Slash::Missing));
+    }
+
+    #[test]
+    fn inner_sections_win_and_disabled_leaves_no_name() {
+        let outer = Directory { fallback: Some(Some("/f".into())), ..Directory::default() };
+        assert_eq!((outer.index_name(0), outer.index_name(1)), (Some("index.html"), None));
+        assert_eq!(outer.fallback_for(b"/x"), Some("/f"));
+        assert_eq!(outer.fallback_for(b"/F"), None);
+        let inner = Directory {
+            index_names: Some(Arc::new([])),
+            fallback: Some(None),
+            ..Directory::default()
+        };
+        let merged = Directory::merge(&outer, &inner);
+        assert_eq!(merged.index_name(0), None);
+        assert_eq!(merged.fallback_for(b"/x"), None);
+    }
+}

@@ -1,0 +1,266 @@
+//! A look at another path of the site on behalf of a request (Apache: a sub-request). The request
+//! and a path go in; what a request for that path would come upon goes out, and the request takes
+//! the path's place or is itself again. No handler runs and nothing is sent.
+
+use crate::phases;
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_files::{Kind, Looked};
+use evenkeel_message::{
+    Answer, Content, Fields, Level, Mapped, Method, Notice, Prepared, Request, Status, Stopped,
+    Variables,
+};
+use evenkeel_modules::dir::{self, Slash};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Looks within looks that a request may take (Apache: AP_DEFAULT_MAX_SUBREQ_DEPTH).
+const DEPTH: u8 = 10;
+
+/// The state of the phases: what a request has become, or why it ended early.
+type Phase = Result<Prepared<Plan, Option<Looked>>, Stopped<Plan>>;
+
+/// What a look came upon.
+struct Seen {
+    plan: Arc<Plan>,
+    found: Option<Looked>,
+    /// The early answer of a phase.
+    answer: Option<Answer>,
+}
+
+impl Seen {
+    /// The status of the look: 200 where every phase let it pass.
+    fn status(&self) -> Status {
+        match &self.answer {
+            None => Status::OK,
+            Some(Answer::Status(status, _)) => *status,
+            Some(Answer::Response(response)) => response.status,
+            Some(Answer::Redirect(_)) => Status::FOUND,
+        }
+    }
+
+    /// Whether a regular file was found that may be served.
+    fn is_file(&self) -> bool {
+        let file = |looked: &Looked| looked.found.kind() == Kind::File;
+        self.answer.is_none() && self.found.as_ref().is_some_and(file)
+    }
+}
+
+/// What of a request is put aside while it looks at another path.
+struct Aside {
+    path: Vec<u8>,
+    query: Option<Vec<u8>>,
+    file: PathBuf,
+    path_info: Vec<u8>,
+    env: Variables,
+    notes: Variables,
+    content: Content,
+    always: Fields,
+    method: Method,
+    status: Status,
+    user: Option<Box<[u8]>>,
+    auth_type: Option<Box<[u8]>>,
+}
+
+impl Aside {
+    /// Makes the request one for another path (request.c: make_sub_request).
+    fn put(request: &mut Request, path: Vec<u8>, query: Option<Vec<u8>>) -> Self {
+        let env = request.env.clone();
+        request.depth += 1;
+        Self {
+            path: std::mem::replace(&mut request.path, path),
+            query: std::mem::replace(&mut request.query, query),
+            file: std::mem::take(&mut request.file),
+            path_info: std::mem::take(&mut request.path_info),
+            env: std::mem::replace(&mut request.env, env),
+            notes: std::mem::take(&mut request.notes),
+            content: std::mem::take(&mut request.content),
+            always: std::mem::take(&mut request.always),
+            method: std::mem::replace(&mut request.head.method, Method::Get),
+            status: std::mem::replace(&mut request.status, Status::OK),
+            user: request.user.clone(),
+            auth_type: request.auth_type.clone(),
+        }
+    }
+
+    /// Makes the request what it was before.
+    fn restore(self, request: &mut Request) {
+        (request.path, request.query) = (self.path, self.query);
+        (request.file, request.path_info) = (self.file, self.path_info);
+        (request.env, request.notes) = (self.env, self.notes);
+        (request.content, request.always) = (self.content, self.always);
+        (request.head.method, request.status) = (self.method, self.status);
+        (request.user, request.auth_type) = (self.user, self.auth_type);
+        request.depth -= 1;
+    }
+
+    /// Leaves the request at the path that it looked at (http_request.c:
+    /// ap_internal_fast_redirect).
+    fn keep(self, request: &mut Request) {
+        for (name, value) in self.notes.iter() {
+            if !request.notes.contains(name) {
+                request.notes.set(name, value);
+            }
+        }
+        let own = std::mem::replace(&mut request.always, self.always);
+        request.always.overlay(&own);
+        (request.head.method, request.status) = (self.method, self.status);
+        request.depth -= 1;
+    }
+}
+
+/// Runs the phases before the handler for the request's path.
+fn see(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
+    if request.depth > DEPTH {
+        let text = format!(
+            "Request exceeded the limit of {DEPTH} subrequest nesting levels due to probable \
+             configuration error. Use 'LimitInternalRecursion' to increase the limit if \
+             necessary. Use 'LogLevel debug' to get a backtrace."
+        );
+        request.notify(Notice::new("core", Level::Error, 125, text));
+        let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
+        let answer = Some(Status::INTERNAL_SERVER_ERROR.into());
+        return (request, Seen { plan, found: None, answer });
+    }
+    let prepared = phases::locate(pipeline, request)
+        .and_then(|received| phases::translate(pipeline, received))
+        .and_then(|translated| phases::map(pipeline, translated))
+        .and_then(|mapped| refuse_unknown_names(pipeline, mapped))
+        .and_then(|mapped| phases::admit(pipeline, mapped))
+        .and_then(|admitted| phases::prepare(pipeline, admitted));
+    match prepared {
+        Ok(Prepared { request, plan, found }) => (request, Seen { plan, found, answer: None }),
+        Err(Stopped { request, plan, answer }) => {
+            (request, Seen { plan, found: None, answer: Some(answer) })
+        }
+    }
+}
+
+/// A look cannot wait for names. Where only the path that is looked at decides by host names,
+/// and not the folder around it, they are not known: an unknown client is not let in.
+fn refuse_unknown_names(
+    pipeline: &Pipeline,
+    mut mapped: phases::Walked,
+) -> Result<phases::Walked, Stopped<Plan>> {
+    if phases::wants_names(pipeline, &mapped).is_none() {
+        return Ok(mapped);
+    }
+    let path = String::from_utf8_lossy(&mapped.request.path).into_owned();
+    let text = format!("{path} is refused as an index: the name of its client is not known yet");
+    mapped.request.notify(Notice::own("dir", Level::Error, text));
+    let Mapped { request, plan, .. } = mapped;
+    Err(Stopped { request, plan, answer: Status::FORBIDDEN.into() })
+}
+
+/// What mod_dir makes of a request at the end of its preparation: a folder's index takes its
+/// place, a fallback that of nothing (mod_dir.c: dir_fixups).
+pub(crate) fn find_index(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
+    let Some(looked) = prepared.found.as_ref().filter(|_| pipeline.site.folders_have_indexes)
+    else {
+        return Ok(prepared);
+    };
+    match looked.found.kind() {
+        Kind::Directory => folder(pipeline, prepared),
+        Kind::Absent if prepared.request.content.handler.is_none() => fallback(pipeline, prepared),
+        _ => Ok(prepared),
+    }
+}
+
+fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
+    let Prepared { mut request, plan, found } = prepared;
+    let server = &pipeline.site.server(request.server).settings;
+    match dir::slash(&request, server, &plan) {
+        Slash::There => {}
+        Slash::Missing => return Ok(Prepared { request, plan, found }),
+        Slash::Redirect(answer) => return Err(Stopped { request, plan, answer }),
+    }
+    if plan.dir.leaves_to(request.content.handler.as_deref()) {
+        request.content.media_type = None;
+        return Ok(Prepared { request, plan, found });
+    }
+    let mut refused = None;
+    for number in 0.. {
+        let Some(name) = plan.dir.index_name(number) else { break };
+        let Some((path, query)) = beside(pipeline, &request, name) else { continue };
+        let aside = Aside::put(&mut request, path, query);
+        let (back, seen) = see(pipeline, request);
+        request = back;
+        let status = seen.status();
+        if seen.is_file() {
+            if let Some(status) = plan.dir.redirect_status() {
+                let mut index = Vec::new();
+                evenkeel_proto::escape_uri(&mut index, &request.path);
+                aside.restore(&mut request);
+                let answer = dir::redirect_to_index(&request, server, &plan, &index, status);
+                return Err(Stopped { request, plan, answer });
+            }
+            aside.keep(&mut request);
+            return Ok(Prepared { request, plan: seen.plan, found: seen.found });
+        }
+        aside.restore(&mut request);
+        let is_last = plan.dir.index_name(number + 1).is_none();
+        let is_final = matches!(status, Status::NOT_ACCEPTABLE | Status::UNAUTHORIZED) && is_last;
+        match seen.answer {
+            Some(answer) if status.is_redirect() || is_final => {
+                return Err(Stopped { request, plan, answer });
+            }
+            Some(_) if status != Status::NOT_FOUND => refused = Some(status),
+            _ => {}
+        }
+    }
+    match refused {
+        Some(status) => Err(Stopped { request, plan, answer: status.into() }),
+        None => Ok(Prepared { request, plan, found }),
+    }
+}
+
+fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
+    let Prepared { mut request, plan, found } = prepared;
+    let target = plan.dir.fallback_for(&request.path);
+    let Some((path, query)) = target.and_then(|target| beside(pipeline, &request, target)) else {
+        return Ok(Prepared { request, plan, found });
+    };
+    let aside = Aside::put(&mut request, path, query);
+    let (mut request, seen) = see(pipeline, request);
+    if seen.is_file() {
+        aside.keep(&mut request);
+        return Ok(Prepared { request, plan: seen.plan, found: seen.found });
+    }
+    aside.restore(&mut request);
+    Ok(Prepared { request, plan, found })
+}
+
+/// The path and query of a name that was configured for a folder: the name may be a path of its
+/// own, may hold escapes and a query, and the query of the request goes behind it. None where it
+/// cannot be a path.
+fn beside(
+    pipeline: &Pipeline,
+    request: &Request,
+    name: &str,
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let (name, own) = match name.split_once('?') {
+        Some((name, query)) => (name.as_bytes(), Some(query.as_bytes())),
+        None => (name.as_bytes(), None),
+    };
+    let query = match (own, &request.query) {
+        (Some(own), Some(asked)) => Some([own, b"?", asked].concat()),
+        (own, asked) => own.map(<[u8]>::to_vec).or_else(|| asked.clone()),
+    };
+    let folder = match name.first() {
+        Some(b'/') => &b""[..],
+        _ => {
+            let end = request.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+            request.path.get(..end).unwrap_or_default()
+        }
+    };
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_file_name = name.first().is_some_and(is_plain)
+        && name.iter().all(|byte| is_plain(byte) || *byte == b'.');
+    if is_file_name {
+        return Some(([folder, name].concat(), query));
+    }
+    let mut target = Vec::new();
+    evenkeel_proto::escape_uri(&mut target, folder);
+    target.extend_from_slice(name);
+    pipeline.site.normalise(request, &target).ok().map(|path| (path, query))
+}
