@@ -32,6 +32,7 @@
 //!   ours [#N] header NAME: VALUE
 //!   ours [#N] without NAME
 //!   ours [#N] body TEXT
+//!   ours [#N] drop            we do not send it; later numbers count without it
 //!   ours only N                we send no more than N responses
 //! ```
 //!
@@ -157,6 +158,8 @@ pub enum Departure {
     Without(String),
     /// The body.
     Body(Vec<u8>),
+    /// A response that we do not send.
+    Drop,
     /// The number of responses.
     Only(usize),
 }
@@ -316,7 +319,7 @@ fn parse_change(rest: &str) -> Result<Change, String> {
         Some((number, rest)) => (Some(number.parse().map_err(|_| "a number follows #")?), rest),
         None => (None, rest),
     };
-    let (verb, rest) = rest.split_once(' ').ok_or("what is ours?")?;
+    let (verb, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     let what = match verb {
         "status" => Departure::Status(rest.to_owned()),
         "header" => {
@@ -325,6 +328,7 @@ fn parse_change(rest: &str) -> Result<Change, String> {
         }
         "without" => Departure::Without(rest.to_owned()),
         "body" => Departure::Body(unescape(rest)?),
+        "drop" => Departure::Drop,
         "only" => Departure::Only(rest.parse().map_err(|_| "a number is needed")?),
         _ => return Err("unknown departure".to_owned()),
     };
