@@ -5,7 +5,7 @@
 use crate::site::Site;
 use evenkeel_files::{AccessFile, Files, Folder};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
-use evenkeel_modules::core::{AllowOverride, Match, Section};
+use evenkeel_modules::core::{AllowOverride, Kind, Match, Section};
 use evenkeel_modules::{Place, Scope};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -163,6 +163,12 @@ impl AccessFiles {
         self.sections = scope.sections - site.section_base;
         let position = evenkeel_config::Position { file: path.as_ref().into(), line: 1 };
         let matches = Match::Else;
-        Ok(Arc::new(Section { id, matches, settings: scope.directory, position }))
+        Ok(Arc::new(Section {
+            id,
+            kind: Kind::Directory,
+            matches,
+            settings: scope.directory,
+            position,
+        }))
     }
 }

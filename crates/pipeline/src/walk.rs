@@ -139,9 +139,11 @@ impl Walker {
         if let Some(plan) = self.plans.get(key.as_slice()) {
             return Arc::clone(plan);
         }
-        let merged = sections.iter().fold((*server.defaults).clone(), |base, section| {
-            Plan::merge(&base, &section.settings)
-        });
+        // AuthMerging tells whether a walk's sections were merged among themselves first.
+        let walks = sections.chunk_by(|one, next| one.kind == next.kind);
+        let merged = walks
+            .filter_map(merged)
+            .fold((*server.defaults).clone(), |base, walk| Plan::merge(&base, &walk));
         if self.plans.len() >= PLANS {
             self.plans.clear();
         }
@@ -200,6 +202,13 @@ impl Walker {
         }
         Ok(plan)
     }
+}
+
+/// What the sections that one walk has found say together.
+fn merged(sections: &[Arc<Section>]) -> Option<Plan> {
+    let (first, others) = sections.split_first()?;
+    let settings = others.iter().map(|section| &section.settings);
+    Some(settings.fold(first.settings.clone(), |base, over| Plan::merge(&base, over)))
 }
 
 fn matching_conditions(

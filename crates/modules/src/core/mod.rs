@@ -25,7 +25,7 @@ pub use global::{Global, VirtualHost};
 pub use naming::{public_name, public_port, public_url, server_name};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
-pub use sections::{Match, Section};
+pub use sections::{Kind, Match, Section};
 pub use server::{HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable, is_logged};
 pub use server_directives::parse_interval;
 pub use static_handler::{allowed_methods, serve_file};

@@ -14,12 +14,28 @@ use std::sync::Arc;
 pub struct Section {
     /// A number that no other section of the site has.
     pub id: u64,
+    /// Which of the walks comes upon it.
+    pub kind: Kind,
     /// When it holds.
     pub matches: Match,
     /// What it says.
     pub settings: DirectorySettings,
     /// Where it begins.
     pub position: Position,
+}
+
+/// The walks of a request, each of which merges what it finds before it is merged with what the
+/// one before has found (request.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `<Directory>`, `<DirectoryMatch>` and .htaccess.
+    Directory,
+    /// `<Files>`.
+    Files,
+    /// `<Location>`.
+    Location,
+    /// `<If>`.
+    If,
 }
 
 impl std::fmt::Debug for Section {
@@ -121,11 +137,13 @@ fn inner_settings(
 fn numbered(
     scope: &mut Scope,
     block: &Block<'_, Scope>,
+    kind: Kind,
     matches: Match,
     settings: DirectorySettings,
 ) -> Arc<Section> {
     let position = block.call.position.clone();
-    Arc::new(Section { id: scope.number_section(), matches, settings, position })
+    let id = scope.number_section();
+    Arc::new(Section { id, kind, matches, settings, position })
 }
 
 fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
@@ -138,7 +156,7 @@ fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         (plain(&path), Place::Directory(path.into()))
     };
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
-    let section = numbered(scope, block, matches, settings);
+    let section = numbered(scope, block, Kind::Directory, matches, settings);
     scope.server.core.directories.push(section);
     Ok(())
 }
@@ -173,7 +191,7 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         (plain(&argument), Place::Location(argument.into()))
     };
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
-    let section = numbered(scope, block, matches, settings);
+    let section = numbered(scope, block, Kind::Location, matches, settings);
     scope.server.core.locations.push(section);
     Ok(())
 }
@@ -185,7 +203,7 @@ fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         if pattern { compile_pattern(scope, block, &argument)? } else { plain(&argument) };
     let place = scope.place.clone();
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
-    let section = numbered(scope, block, matches, settings);
+    let section = numbered(scope, block, Kind::Files, matches, settings);
     scope.directory.core.files.push(section);
     Ok(())
 }
@@ -213,7 +231,7 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     }
     let place = scope.place.clone();
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
-    let section = numbered(scope, block, matches, settings);
+    let section = numbered(scope, block, Kind::If, matches, settings);
     scope.directory.core.conditions.push(section);
     Ok(())
 }
