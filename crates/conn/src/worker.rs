@@ -333,10 +333,18 @@ impl<S: Site> Inner<S> {
         // An address fits; were it cut, the page would show the beginning.
         let _ = write!(rest, "{}", request.peer.client_ip());
         let length = room - rest.len();
+        // The name and the port of the connection, as the status page shows them.
+        let mut vhost = [0_u8; 48];
+        let vhost_room = vhost.len();
+        let mut rest = vhost.as_mut_slice();
+        let name = &self.site.settings(request.server).name;
+        let _ = rest.write_all(name.get(..name.len().min(42)).unwrap_or_default());
+        let _ = write!(rest, ":{}", request.peer.local.port());
+        let vhost_length = vhost_room - rest.len();
         let shown = evenkeel_scoreboard::Request {
             client: client.get(..length).unwrap_or_default(),
             protocol: b"http/1.1",
-            vhost: &self.site.settings(request.server).name,
+            vhost: vhost.get(..vhost_length).unwrap_or_default(),
             line: &request.head.line,
             connection_accesses: request.keepalives,
             connection_bytes: 0,

@@ -54,6 +54,22 @@ pub enum Show {
 /// Options that take an argument.
 const WITH_ARGUMENT: &str = "DCcdfEek";
 
+/// The command line as the error log shows it (AH00094): an option and its argument are two
+/// words, however they were written (mpm_common.c: ap_mpm_rewrite_args).
+pub fn shown(program: &str, words: &[String]) -> String {
+    let mut text = program.to_owned();
+    for word in words {
+        text.push(' ');
+        match word.strip_prefix('-').and_then(|rest| rest.split_at_checked(1)) {
+            Some((letter, argument)) if WITH_ARGUMENT.contains(letter) && !argument.is_empty() => {
+                text.extend(["-", letter, " ", argument]);
+            }
+            _ => text.push_str(word),
+        }
+    }
+    text
+}
+
 impl CommandLine {
     /// Parses the words behind the program's name.
     ///
@@ -136,6 +152,12 @@ impl CommandLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_shows_options_and_arguments_apart() {
+        let words = ["-DFOREGROUND", "-f", "/a b.conf", "-X"].map(str::to_owned);
+        assert_eq!(shown("apache2", &words), "apache2 -D FOREGROUND -f /a b.conf -X");
+    }
 
     fn parse(text: &str) -> Result<CommandLine, String> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();

@@ -96,10 +96,7 @@ fn choice(program: &str, line: &CommandLine) -> Choice {
 
 /// Serves until the end.
 pub fn serve(program: &str, choice: Choice, mode: Mode, words: &[String]) -> i32 {
-    let command_line = std::iter::once(program.to_owned())
-        .chain(words.iter().map(|word| format!("'{word}'")))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let command_line = crate::command_line::shown(program, words);
     let mut server = Evenkeel::new(choice, program);
     let start = Start { mode, command_line, program: program.to_owned() };
     match evenkeel_mpm::run(&mut server, &start) {
