@@ -22,10 +22,13 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Serves a site in a child until the parent has it end. The status is the process's.
 pub fn serve(running: &Running, child: Child) -> i32 {
     let Some((access, errors)) = running.logs() else { return 1 };
+    // The lab's wish for children that are slow to start; no child has it otherwise.
+    std::thread::sleep(Duration::from_millis(running.site.global.lab.child_start_delay_ms));
     let settings: Arc<[Settings]> = running
         .site
         .servers

@@ -5,6 +5,7 @@ use evenkeel_conn::{ReadTime, Settings as ConnectionSettings};
 use evenkeel_logging::BUFFER_BYTES;
 use evenkeel_modules::core::{ServerTokens, software};
 use evenkeel_modules::mpm::MaxRequestWorkers;
+use evenkeel_modules::reqtimeout::Stage;
 use evenkeel_modules::{GlobalSettings, model};
 use evenkeel_monitor::Facts;
 use evenkeel_mpm::{Configured, Listen, Model, Settings};
@@ -114,6 +115,14 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
     }
 }
 
+/// RequestReadTimeout for one stage; none where mod_reqtimeout is not active.
+fn read_time(site: &Site, stage: Option<Stage>) -> Option<ReadTime> {
+    let active = site.language.vocabulary.module_loaded("mod_reqtimeout.c");
+    let Stage { timeout_s, most_s, min_rate } = stage.filter(|_| active)?;
+    let most_ms = (most_s > 0).then_some(u64::from(most_s) * 1000);
+    Some(ReadTime { initial_ms: u64::from(timeout_s) * 1000, most_ms, rate: u64::from(min_rate) })
+}
+
 /// What the status page says of the server, whoever asks. ExtendedStatus is on unless it was
 /// turned off where mod_status is active (mod_status.c: status_pre_config).
 pub fn facts(site: &Site, model: Model) -> Facts {
@@ -137,8 +146,8 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
             max: requests.filter(|most| *most != u32::MAX).unwrap_or(0),
         },
         timeout_ms: millis(server.timeout()),
-        header_time: Some(ReadTime { initial_ms: 20_000, most_ms: Some(40_000), rate: 500 }),
-        body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
+        header_time: read_time(site, server.settings.reqtimeout.header()),
+        body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),
         options: server.protocol_options(),
         server_field: site.identity.banner.as_bytes().into(),

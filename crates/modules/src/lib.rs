@@ -9,10 +9,12 @@ pub mod context;
 pub mod core;
 pub mod dir;
 pub mod headers;
+pub mod lab;
 pub mod log_config;
 pub mod mime;
 pub mod mpm;
 mod registry;
+pub mod reqtimeout;
 mod settings;
 pub mod status;
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, authz_core, authz_host, core, dir, headers, log_config, mime, mpm,
-    status, unixd,
+    Scope, Table, access_compat, authz_core, authz_host, core, dir, headers, lab, log_config, mime,
+    mpm, reqtimeout, status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -33,7 +33,9 @@ pub const OFFERS: &[Offer] = &[
     builtin("mod_unixd.c", "unixd_module"),
     usual("mod_dir.c", "dir_module"),
     usual("mod_mime.c", "mime_module"),
+    usual("mod_reqtimeout.c", "reqtimeout_module"),
     usual("mod_status.c", "status_module"),
+    usual("mod_lab.c", "lab_module"),
     usual("event.c", "mpm_event_module"),
     usual("mod_access_compat.c", "access_compat_module"),
     usual("mod_authz_core.c", "authz_core_module"),
@@ -52,9 +54,11 @@ fn tables() -> impl Iterator<Item = Table> {
         authz_host::TABLE,
         dir::TABLE,
         headers::TABLE,
+        lab::TABLE,
         log_config::TABLE,
         log_config::LOGIO_TABLE,
         mime::TABLE,
+        reqtimeout::TABLE,
         status::TABLE,
         unixd::TABLE,
     ];

@@ -2,7 +2,9 @@
 //! host and to one directory, and the scope that directives fill while the tree is walked.
 //! Nothing here knows what a setting means.
 
-use crate::{access_compat, authz_core, core, dir, headers, log_config, mime, mpm, unixd};
+use crate::{
+    access_compat, authz_core, core, dir, headers, lab, log_config, mime, mpm, reqtimeout, unixd,
+};
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
 use std::path::{Path, PathBuf};
@@ -50,6 +52,7 @@ settings! {
     ServerSettings {
         core: core::Server,
         log_config: log_config::Server,
+        reqtimeout: reqtimeout::Server,
     }
 }
 
@@ -71,6 +74,7 @@ settings! {
 pub struct GlobalSettings {
     pub authz_core: authz_core::Global,
     pub core: core::Global,
+    pub lab: lab::Global,
     pub log_config: log_config::Global,
     pub mime: mime::Global,
     pub mpm: mpm::Global,

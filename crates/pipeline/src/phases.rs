@@ -13,7 +13,7 @@ use evenkeel_message::{
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
-use evenkeel_modules::{RequestContext, authz_core, core, headers, mime, status};
+use evenkeel_modules::{RequestContext, authz_core, core, headers, lab, mime, status};
 use std::any::Any;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
@@ -165,10 +165,23 @@ pub(crate) fn prepare(
 /// The handler.
 pub(crate) fn generate(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
     let Prepared { mut request, plan, found } = prepared;
-    let result = server_status(pipeline, &request, &plan)
-        .map(Ok)
-        .unwrap_or_else(|| default_handler(pipeline, &mut request, &plan, found.as_ref()));
+    let result = match lab::wanted(&mut request, &pipeline.site.global.lab) {
+        Ok(Some(work)) => return in_the_lab(request, plan, work),
+        Err(answer) => Err(answer),
+        Ok(None) => match server_status(pipeline, &request, &plan) {
+            Some(page) => Ok(page),
+            None => default_handler(pipeline, &mut request, &plan, found.as_ref()),
+        },
+    };
     Generated::Now(Box::new(Concluded { request, plan, result }))
+}
+
+/// What the lab works on; other requests are served meanwhile.
+fn in_the_lab(request: Box<Request>, plan: Arc<Plan>, work: lab::Work) -> Generated {
+    Generated::Later(Box::pin(async move {
+        let result = lab::perform(work, request.status).await;
+        Concluded { request, plan, result }
+    }))
 }
 
 /// The status page, where it is asked for and the module is active.

@@ -1,0 +1,203 @@
+//! mod_lab, a module of this server's own: applications to measure it with. A request for
+//! `lab-wait?ms=N` or `lab-burn?ms=N` comes in and is answered after N milliseconds of waiting or
+//! of CPU time; it holds its worker as an application would. Off until a bound is configured.
+
+use crate::{Directive, Scope, Table, Where, argument, directive};
+use bytes::Bytes;
+use evenkeel_config::{Call, Shape};
+use evenkeel_message::{Answer, Body, Level, Notice, Request, Response, Status};
+use evenkeel_sys::clock;
+use std::time::Duration;
+
+type Done = Result<(), String>;
+
+/// The most that any directive of the lab can ask for: an hour.
+const MOST_MS: u64 = 3_600_000;
+/// How many rounds of arithmetic pass between two looks at the clock.
+const ROUNDS: u64 = 2_000;
+
+/// The bounds of the lab, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Global {
+    /// LabMaxWait; 0 where `lab-wait` is off.
+    pub max_wait_ms: u64,
+    /// LabMaxBurn; 0 where `lab-burn` is off.
+    pub max_burn_ms: u64,
+    /// LabChildStartDelay: how long a child takes before it serves.
+    pub child_start_delay_ms: u64,
+}
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("LabMaxWait", Where::GLOBAL, Shape::One, "0", "The most milliseconds that a request of the handler lab-wait may wait; 0 switches the handler off", max_wait),
+    directive("LabMaxBurn", Where::GLOBAL, Shape::One, "0", "The most milliseconds of CPU time that a request of the handler lab-burn may use; 0 switches the handler off", max_burn),
+    directive("LabChildStartDelay", Where::GLOBAL, Shape::One, "0", "Milliseconds that every child process waits before it serves", child_start_delay),
+];
+
+/// mod_lab's directives.
+pub const TABLE: Table =
+    Table { module: "mod_lab.c", identifier: "lab_module", directives: DIRECTIVES };
+
+fn max_wait(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.lab.max_wait_ms = milliseconds("LabMaxWait", call)?;
+    Ok(())
+}
+
+fn max_burn(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.lab.max_burn_ms = milliseconds("LabMaxBurn", call)?;
+    Ok(())
+}
+
+fn child_start_delay(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.lab.child_start_delay_ms = milliseconds("LabChildStartDelay", call)?;
+    Ok(())
+}
+
+fn milliseconds(name: &str, call: &Call<'_>) -> Result<u64, String> {
+    let number = argument(call, 0).parse().ok().filter(|number| *number <= MOST_MS);
+    number.ok_or_else(|| format!("{name} must be a number of milliseconds from 0 to {MOST_MS}"))
+}
+
+/// What a request asks of the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// To wait, as for a database.
+    Wait(Duration),
+    /// To use CPU time, as a program does that computes its page.
+    Burn(Duration),
+}
+
+/// What the request asks of the lab; none where its handler is another, or is off.
+///
+/// # Errors
+/// 400 where `ms` is missing, is no number, or is beyond the configured bound.
+pub fn wanted(request: &mut Request, bounds: &Global) -> Result<Option<Work>, Answer> {
+    let name = request.content.handler.as_deref().unwrap_or_default();
+    let (work, most_ms): (fn(Duration) -> Work, u64) = match name {
+        b"lab-wait" => (Work::Wait, bounds.max_wait_ms),
+        b"lab-burn" => (Work::Burn, bounds.max_burn_ms),
+        _ => return Ok(None),
+    };
+    if most_ms == 0 {
+        return Ok(None);
+    }
+    let asked_ms = parse(request.query.as_deref().unwrap_or_default());
+    match asked_ms.filter(|asked_ms| *asked_ms <= most_ms) {
+        Some(asked_ms) => Ok(Some(work(Duration::from_millis(asked_ms)))),
+        None => {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("{name} takes ms=0 to ms={most_ms}");
+            request.notify(Notice::own("lab", Level::Error, text));
+            Err(Status::BAD_REQUEST.into())
+        }
+    }
+}
+
+/// The number of `ms=` in a query string.
+fn parse(query: &[u8]) -> Option<u64> {
+    let mut words = query.split(|byte| *byte == b'&');
+    let digits = words.find_map(|word| word.strip_prefix(b"ms="))?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Does the work and says what was done, in a response of this status. Waiting takes no thread; burning takes one of those
+/// that the process has for work that blocks.
+///
+/// # Errors
+/// 503 where the process ends before a thread was free.
+pub async fn perform(work: Work, status: Status) -> Result<Response, Answer> {
+    let text = match work {
+        Work::Wait(time) => {
+            let began_us = clock::monotonic_us();
+            tokio::time::sleep(time).await;
+            let waited_us = clock::monotonic_us().saturating_sub(began_us);
+            format!("waited {} ms\n", waited_us / 1000)
+        }
+        Work::Burn(time) => match tokio::task::spawn_blocking(move || burn(time)).await {
+            Ok(used_us) => format!("burned {} ms of CPU time\n", used_us / 1000),
+            Err(_) => return Err(Status::SERVICE_UNAVAILABLE.into()),
+        },
+    };
+    let mut response = Response::new(status);
+    response.fields.set("Content-Type", "text/plain");
+    response.body = Body::Bytes(Bytes::from(text));
+    Ok(response)
+}
+
+/// Keeps a core busy until the thread has used so much CPU time; tells how many microseconds it
+/// were.
+fn burn(time: Duration) -> u64 {
+    let began_us = clock::thread_cpu_us();
+    let wanted_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let mut number = began_us;
+    loop {
+        for _ in 0..ROUNDS {
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
+        }
+        let used_us = clock::thread_cpu_us().saturating_sub(began_us);
+        if used_us >= wanted_us {
+            return used_us;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_config::{Node, Position, Tables};
+    use evenkeel_message::{Peer, RequestHead};
+
+    fn request(handler: &str, query: &str) -> Request {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        let mut request = Request::new(RequestHead::default(), peer, 0);
+        request.content.handler = Some(handler.as_bytes().into());
+        request.query = Some(query.into());
+        request
+    }
+
+    const BOUNDS: Global = Global { max_wait_ms: 100, max_burn_ms: 0, child_start_delay_ms: 0 };
+
+    #[test]
+    fn work_is_bounded_and_off_without_a_bound() {
+        let wanted = |handler: &str, query: &str| wanted(&mut request(handler, query), &BOUNDS);
+        let ten = Work::Wait(Duration::from_millis(10));
+        assert_eq!(wanted("lab-wait", "a=1&ms=10").unwrap(), Some(ten));
+        assert_eq!(wanted("lab-burn", "ms=10").unwrap(), None);
+        assert_eq!(wanted("other", "ms=10").unwrap(), None);
+        for query in ["", "ms=", "ms=-1", "ms=101", "ms=99999999999999999999", "xms=1"] {
+            assert!(matches!(wanted("lab-wait", query), Err(Answer::Status(..))), "{query}");
+        }
+    }
+
+    #[test]
+    fn directives_take_milliseconds() {
+        let apply = |name: &str, value: &str| {
+            let position = Position { file: "t".into(), line: 1 };
+            let node = Node { name: name.into(), arguments: value.into(), position, section: None };
+            let (tables, mut scope) = (Tables::new(&[TABLE], &[]), Scope::default());
+            evenkeel_config::apply(&tables, &[node], &mut scope, &mut Vec::new())
+                .map(|()| scope.global.lab)
+                .map_err(|fault| fault.text)
+        };
+        assert_eq!(apply("LabMaxWait", "5").unwrap().max_wait_ms, 5);
+        assert_eq!(apply("LabMaxBurn", "6").unwrap().max_burn_ms, 6);
+        assert_eq!(apply("LabChildStartDelay", "7").unwrap().child_start_delay_ms, 7);
+        let refused = "LabMaxWait must be a number of milliseconds from 0 to 3600000";
+        assert_eq!(apply("LabMaxWait", "1s").unwrap_err(), refused);
+        assert_eq!(apply("LabMaxWait", "3600001").unwrap_err(), refused);
+    }
+
+    #[test]
+    fn burning_uses_cpu_time_and_waiting_does_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let text = |work: Work| match runtime.block_on(perform(work, Status::OK)).unwrap().body {
+            Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        assert!(burn(Duration::from_millis(3)) >= 3_000);
+        let burned = text(Work::Burn(Duration::from_millis(3)));
+        assert!(burned.starts_with("burned ") && burned.ends_with(" ms of CPU time\n"));
+        assert!(text(Work::Wait(Duration::from_millis(1))).starts_with("waited "));
+    }
+}
