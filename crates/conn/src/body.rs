@@ -5,7 +5,7 @@
 use crate::link::Link;
 use crate::site::{ReadTime, Settings};
 use bytes::Bytes;
-use evenkeel_message::{BodyLength, Chunk, Fields, Source};
+use evenkeel_message::{BodyLength, Chunk, Fields, Source, Status};
 use evenkeel_proto::{CONTINUE, ChunkedDecoder, HttpProtocolOptions, Limits, Refusal, Step};
 use evenkeel_sys::clock;
 use std::cell::RefCell;
@@ -131,7 +131,7 @@ impl Incoming {
             match state.fate {
                 Fate::Open => {}
                 Fate::Read => return Poll::Ready(None),
-                Fate::Broken => return Poll::Ready(Some(Err(ErrorKind::InvalidData.into()))),
+                Fate::Broken => return Poll::Ready(Some(Err(state.broken().into()))),
                 Fate::Late => return Poll::Ready(Some(Err(ErrorKind::TimedOut.into()))),
                 Fate::Gone => return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into()))),
             }
@@ -171,6 +171,15 @@ impl Incoming {
 }
 
 impl State {
+    /// What kind of fault its framing has: a chunk can be larger than any limit.
+    fn broken(&self) -> ErrorKind {
+        let status = self.refusal.as_ref().map(|refusal| refusal.status);
+        match status {
+            Some(Status::CONTENT_TOO_LARGE) => ErrorKind::FileTooLarge,
+            _ => ErrorKind::InvalidData,
+        }
+    }
+
     /// Takes data off the inbox, framing before it with it.
     fn take(&mut self, link: &Link) -> Option<Bytes> {
         let mut inbox = link.inbox.borrow_mut();

@@ -2,6 +2,7 @@
 //! order, each a list of the modules that act in it. It knows no socket and no process.
 
 mod access;
+mod body;
 mod die;
 mod error_page;
 mod hosts;

@@ -1,6 +1,7 @@
 //! The phases of a request in order, and in each the modules that act, in the order in which they
 //! act. A module is called here and nowhere else.
 
+use crate::body;
 use crate::look;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
@@ -19,6 +20,7 @@ use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a handler gives: its answer, or the promise of one.
@@ -162,8 +164,32 @@ pub(crate) fn prepare(
     Ok(prepared)
 }
 
-/// The handler.
-pub(crate) fn generate(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
+/// The handler. A body that none wants is read to its end first.
+pub(crate) fn generate(
+    pipeline: &Rc<Pipeline>,
+    prepared: Prepared<Plan, Option<Looked>>,
+) -> Generated {
+    if prepared.request.body.is_none() {
+        return handle(pipeline, prepared);
+    }
+    let pipeline = Rc::clone(pipeline);
+    Generated::Later(Box::pin(async move {
+        let mut prepared = prepared;
+        match body::discard(&mut prepared.request, &prepared.plan).await {
+            Ok(()) => match handle(&pipeline, prepared) {
+                Generated::Now(concluded) => *concluded,
+                Generated::Later(future) => future.await,
+            },
+            Err(status) => {
+                let Prepared { request, plan, .. } = prepared;
+                Concluded { request, plan, result: Err(status.into()) }
+            }
+        }
+    }))
+}
+
+/// Who handles the request.
+fn handle(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
     let Prepared { mut request, plan, found } = prepared;
     let result = match lab::wanted(&mut request, &pipeline.site.global.lab) {
         Ok(Some(work)) => return in_the_lab(request, plan, work),

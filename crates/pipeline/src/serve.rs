@@ -89,7 +89,7 @@ impl Pipeline {
     }
 
     /// The phases behind the section walk.
-    fn answer(&self, mapped: Walked) -> Result<Generated, Stopped<Plan>> {
+    fn answer(self: &Rc<Self>, mapped: Walked) -> Result<Generated, Stopped<Plan>> {
         let admitted = phases::admit(self, mapped)?;
         let prepared = phases::prepare(self, admitted)?;
         Ok(phases::generate(self, prepared))

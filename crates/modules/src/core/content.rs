@@ -46,7 +46,7 @@ pub fn describe_content(request: &Request, directory: &Directory, response: &mut
         response.fields.set("Content-Encoding", encoding);
     }
     if !content.languages.is_empty() {
-        response.fields.set("Content-Language", content.languages.join(&b", "[..]));
+        response.fields.set("Content-Language", content.languages.join(&b","[..]));
     }
 }
 
