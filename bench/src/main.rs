@@ -1,3 +1,58 @@
-//! bench.
+//! The benchmarks. Names of scenarios and contenders come in on the command line; a table in
+//! Markdown comes out, with ratios to the ceiling and to the peers. All servers run on this
+//! machine, on loopback addresses, from a temporary folder; nothing else is touched.
 
-fn main() {}
+mod ceiling;
+mod contender;
+mod family;
+mod idle;
+mod load;
+mod plan;
+mod scenario;
+mod site;
+mod table;
+mod trace;
+
+use plan::Plan;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// What a step of a benchmark gives, or why it failed, in a sentence.
+type Result<T> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.split_first() {
+        Some((first, rest)) if first == "ceiling" => ceiling::serve(rest),
+        _ => measure(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            let _ = writeln!(std::io::stderr(), "bench: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what the command line asks for and writes the tables.
+fn measure(arguments: &[String]) -> Result<()> {
+    let plan = Plan::parse(arguments)?;
+    let mut page = table::heading(&plan, arguments);
+    for scenario in &plan.scenarios {
+        let section = scenario::run(scenario, &plan)?;
+        let _ = writeln!(std::io::stderr(), "{section}");
+        page.push('\n');
+        page.push_str(&section);
+    }
+    match &plan.out {
+        Some(file) => {
+            let told = |error| format!("{}: {error}", file.display());
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder).map_err(told)?;
+            }
+            std::fs::write(file, page).map_err(told)
+        }
+        None => std::io::stdout().write_all(page.as_bytes()).map_err(|error| error.to_string()),
+    }
+}

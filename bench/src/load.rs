@@ -1,0 +1,125 @@
+//! The client of the scenarios that ask all the time. An address and a request come in; how many
+//! were answered, and what that cost the server and the client, come out. wrk does the asking, on
+//! a core of its own.
+
+use crate::Result;
+use crate::contender::{CLIENT_CORE, Server};
+use crate::family::cpu_of_ended_us;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+/// What is asked, over and over.
+pub struct Asked {
+    /// The path.
+    pub path: &'static str,
+    /// How many connections ask at a time.
+    pub connections: usize,
+    /// Whether each connection is for one request.
+    pub close: bool,
+    /// Whether the client has the file already.
+    pub conditional: bool,
+}
+
+/// What one turn gave.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// Requests answered.
+    pub requests: u64,
+    /// Requests a second.
+    pub rate: f64,
+    /// Processor time of the server's processes, in microseconds a request.
+    pub cpu_us: f64,
+    /// The share of its core that the client used.
+    pub client: f64,
+    /// Answers that were errors, and connections that failed.
+    pub errors: u64,
+}
+
+impl Asked {
+    /// Asks the server for some seconds.
+    pub fn ask(&self, server: &Server, seconds: u64) -> Result<Turn> {
+        let mut command = Command::new("taskset");
+        command.args(["-c", CLIENT_CORE, "wrk", "-t", "1"]);
+        command.arg("-c").arg(self.connections.to_string());
+        command.arg("-d").arg(format!("{seconds}s"));
+        if self.close {
+            command.args(["-H", "Connection: close"]);
+        }
+        if self.conditional {
+            let tag = validator(server.address, self.path)?;
+            command.arg("-H").arg(format!("If-None-Match: {tag}"));
+        }
+        command.arg(format!("http://{}{}", server.address, self.path));
+        let (busy, own) = (server.family.cpu_us(), cpu_of_ended_us());
+        let output = command.output().map_err(|error| format!("wrk: {error}"))?;
+        let busy = server.family.cpu_us().saturating_sub(busy);
+        let own = cpu_of_ended_us().saturating_sub(own);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (requests, elapsed_s) =
+            parse_total(&text).ok_or_else(|| format!("wrk said: {text}"))?;
+        let cpu_us = busy as f64 / requests.max(1) as f64;
+        let client = own as f64 / 1e6 / elapsed_s;
+        let rate = requests as f64 / elapsed_s;
+        Ok(Turn { requests, rate, cpu_us, client, errors: parse_errors(&text) })
+    }
+}
+
+/// The entity tag that the server gives the file.
+fn validator(address: SocketAddr, path: &str) -> Result<String> {
+    let told = |error: std::io::Error| format!("{address}: {error}");
+    let mut stream = TcpStream::connect(address).map_err(told)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(told)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .map_err(told)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).map_err(told)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let tag = answer.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("etag").then(|| value.trim().to_owned())
+    });
+    tag.ok_or_else(|| format!("{address}: {path} comes without an entity tag"))
+}
+
+/// The requests and seconds of wrk's line `N requests in 3.00s, ...`.
+fn parse_total(text: &str) -> Option<(u64, f64)> {
+    let line = text.lines().find(|line| line.contains(" requests in "))?;
+    let mut words = line.split_whitespace();
+    let requests = words.next()?.parse().ok()?;
+    let time = words.nth(2)?.trim_end_matches(',');
+    let seconds = match (time.strip_suffix("ms"), time.strip_suffix('s'), time.strip_suffix('m')) {
+        (Some(ms), _, _) => ms.parse::<f64>().ok()? / 1e3,
+        (_, Some(s), _) => s.parse().ok()?,
+        (_, _, Some(minutes)) => minutes.parse::<f64>().ok()? * 60.0,
+        _ => return None,
+    };
+    Some((requests, seconds))
+}
+
+/// The sum of the numbers in wrk's lines about errors.
+fn parse_errors(text: &str) -> u64 {
+    let lines =
+        text.lines().filter(|line| line.contains("Non-2xx") || line.contains("Socket errors"));
+    let numbers = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_digit()));
+    // `Non-2xx or 3xx responses` has digits of its own.
+    numbers.filter_map(|digits| digits.parse::<u64>().ok()).filter(|n| !matches!(n, 2 | 3)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_of_wrk_is_read() {
+        let text = "  Latency 1ms\n  301234 requests in 3.10s, 362.83MB read\n\
+                    Requests/sec:  97172.26\n";
+        assert_eq!(parse_total(text), Some((301_234, 3.1)));
+        assert_eq!(parse_errors(text), 0);
+        let text = "  Socket errors: connect 0, read 17, write 0, timeout 8\n\
+                    Non-2xx or 3xx responses: 20\n";
+        assert_eq!(parse_errors(text), 45);
+        assert_eq!(parse_total("unable to connect"), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The command line comes in; what is measured, against whom, how often and how long goes out.
+
+use crate::Result;
+use crate::contender::Kind;
+use crate::scenario::Scenario;
+use std::path::PathBuf;
+
+/// What one run of the benchmarks does.
+pub struct Plan {
+    /// The scenarios in their order.
+    pub scenarios: Vec<Scenario>,
+    /// Evenkeel and those that it is measured beside.
+    pub contenders: Vec<Kind>,
+    /// How often each contender has its turn.
+    pub rounds: usize,
+    /// How long a turn lasts, in seconds.
+    pub seconds: u64,
+    /// How many connections are idle in P11.
+    pub idle: usize,
+    /// Where the page is written; without it, standard output.
+    pub out: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Reads the arguments; those that are missing have the values of the published figures.
+    pub fn parse(arguments: &[String]) -> Result<Self> {
+        let mut plan = Self {
+            scenarios: Vec::new(),
+            contenders: Vec::new(),
+            rounds: 5,
+            seconds: 3,
+            idle: 10_000,
+            out: None,
+        };
+        let mut against = "ceiling,nginx,nginx-ofc,h2o,apache2";
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let mut value =
+                || rest.next().ok_or_else(|| format!("{argument} needs a value behind it"));
+            match argument.as_str() {
+                "--against" => against = value()?,
+                "--rounds" => plan.rounds = number(value()?)?,
+                "--seconds" => plan.seconds = number(value()?)?,
+                "--idle" => plan.idle = number(value()?)?,
+                "--out" => plan.out = Some(PathBuf::from(value()?)),
+                name => plan.scenarios.push(Scenario::named(name)?),
+            }
+        }
+        if plan.scenarios.is_empty() {
+            return Err(format!("no scenario is named; there are: {}", Scenario::names()));
+        }
+        plan.contenders.push(Kind::Evenkeel);
+        for name in against.split(',').filter(|name| !name.is_empty()) {
+            plan.contenders.push(Kind::named(name)?);
+        }
+        Ok(plan)
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T> {
+    text.parse().map_err(|_| format!("{text}: a whole number is expected"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Plan> {
+        Plan::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn evenkeel_goes_first_and_the_named_follow() {
+        let plan = parse("P1 P3 --against nginx,h2o --rounds 2").unwrap();
+        assert_eq!(plan.contenders, [Kind::Evenkeel, Kind::Nginx, Kind::H2o]);
+        assert_eq!((plan.scenarios.len(), plan.rounds), (2, 2));
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        assert!(parse("P99").is_err());
+        assert!(parse("P1 --against iis").is_err());
+        assert!(parse("P1 --rounds few").is_err());
+        assert!(parse("--rounds 3").is_err());
+    }
+}

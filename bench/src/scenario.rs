@@ -1,0 +1,139 @@
+//! The scenarios, by the numbers of the goals. A plan comes in; the contenders take turns, and a
+//! section of the page goes out.
+
+use crate::Result;
+use crate::contender::{Kind, Server};
+use crate::idle::{self, Held};
+use crate::load::{Asked, Turn};
+use crate::plan::Plan;
+use crate::site::Place;
+use crate::table;
+use crate::trace::{self, Calls};
+use std::io::Write as _;
+
+/// What is measured.
+pub struct Scenario {
+    name: &'static str,
+    /// What it is, in a line.
+    pub title: &'static str,
+    measure: Measure,
+}
+
+enum Measure {
+    /// Server time a request, and throughput.
+    Load(Asked),
+    /// Memory of idle connections.
+    Idle,
+    /// System calls, of requests on kept connections and of connections of one request.
+    Calls,
+}
+
+/// The 1 KiB file on kept connections, 64 at a time, and what is different from that.
+const PLAIN: Asked = Asked { path: "/1k.html", connections: 64, close: false, conditional: false };
+
+const SCENARIOS: [Scenario; 8] = [
+    Scenario {
+        name: "P1",
+        title: "keep-alive GET of 1 KiB, 64 connections",
+        measure: Measure::Load(PLAIN),
+    },
+    Scenario {
+        name: "P2",
+        title: "304 for a file of 1 KiB, 64 connections",
+        measure: Measure::Load(Asked { conditional: true, ..PLAIN }),
+    },
+    Scenario {
+        name: "P3",
+        title: "GET of 1 KiB, a connection per request, 64 at a time",
+        measure: Measure::Load(Asked { close: true, ..PLAIN }),
+    },
+    Scenario {
+        name: "P4",
+        title: "keep-alive GET of 100 KiB, 16 connections",
+        measure: Measure::Load(Asked { path: "/100k.bin", connections: 16, ..PLAIN }),
+    },
+    Scenario {
+        name: "P4-1m",
+        title: "keep-alive GET of 1 MiB, 8 connections",
+        measure: Measure::Load(Asked { path: "/1m.bin", connections: 8, ..PLAIN }),
+    },
+    Scenario {
+        name: "P4-10m",
+        title: "keep-alive GET of 10 MiB, 4 connections",
+        measure: Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
+    },
+    Scenario { name: "P11", title: "idle keep-alive connections", measure: Measure::Idle },
+    Scenario { name: "P12", title: "system calls a request", measure: Measure::Calls },
+];
+
+impl Scenario {
+    /// The scenario by its number.
+    pub fn named(name: &str) -> Result<Self> {
+        let found = SCENARIOS.into_iter().find(|it| it.name.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| format!("{name}: no such scenario; there are: {}", Self::names()))
+    }
+
+    /// All names, for messages.
+    pub fn names() -> String {
+        SCENARIOS.map(|scenario| scenario.name).join(", ")
+    }
+
+    /// Its number and what it is.
+    pub fn heading(&self) -> String {
+        format!("{}: {}", self.name, self.title)
+    }
+}
+
+/// Runs a scenario and gives its section.
+pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
+    let place = Place::new()?;
+    match &scenario.measure {
+        Measure::Load(asked) => load(scenario, asked, plan, &place),
+        Measure::Idle => held(scenario, plan, &place),
+        Measure::Calls => calls(scenario, plan, &place),
+    }
+}
+
+/// All servers stand ready; each is asked in its turn, round after round.
+fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, place: &Place) -> Result<String> {
+    let start = |kind: &Kind| Server::start(*kind, place, asked.path);
+    let servers: Vec<Server> = plan.contenders.iter().map(start).collect::<Result<_>>()?;
+    for server in &servers {
+        asked.ask(server, 1)?;
+    }
+    let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); servers.len()];
+    for round in 1..=plan.rounds {
+        for (server, turns) in servers.iter().zip(&mut turns) {
+            let turn = asked.ask(server, plan.seconds)?;
+            let name = server.kind.name();
+            let (cpu, rate) = (turn.cpu_us, turn.rate);
+            let _ = writeln!(std::io::stderr(), "round {round} {name}: {cpu:.2} us, {rate:.0}/s");
+            turns.push(turn);
+        }
+    }
+    let rows: Vec<(Kind, Vec<Turn>)> =
+        servers.iter().map(|server| server.kind).zip(turns).collect();
+    Ok(table::of_load(&scenario.heading(), &rows))
+}
+
+/// One server at a time holds the connections, so that the kernel's share is its alone.
+fn held(scenario: &Scenario, plan: &Plan, place: &Place) -> Result<String> {
+    let mut rows: Vec<(Kind, Held)> = Vec::new();
+    for kind in &plan.contenders {
+        let server = Server::start(*kind, place, PLAIN.path)?;
+        rows.push((*kind, idle::hold(&server, PLAIN.path, plan.idle)?));
+    }
+    Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
+}
+
+fn calls(scenario: &Scenario, plan: &Plan, place: &Place) -> Result<String> {
+    let mut rows: Vec<(Kind, Calls, Calls)> = Vec::new();
+    for kind in &plan.contenders {
+        let server = Server::start(*kind, place, PLAIN.path)?;
+        PLAIN.ask(&server, 1)?;
+        let kept = trace::count(&server, &PLAIN, place.path())?;
+        let short = trace::count(&server, &Asked { close: true, ..PLAIN }, place.path())?;
+        rows.push((*kind, kept, short));
+    }
+    Ok(table::of_calls(&scenario.heading(), &rows))
+}

@@ -1,0 +1,134 @@
+//! What was measured comes in; tables in Markdown go out, with medians, spreads and ratios.
+
+use crate::contender::Kind;
+use crate::idle::Held;
+use crate::load::Turn;
+use crate::plan::Plan;
+use crate::trace::Calls;
+use std::fmt::Write as _;
+
+/// The head of the page: how it was made, and on what.
+pub fn heading(plan: &Plan, arguments: &[String]) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "# Benchmarks beside the peers\n\n\
+         Made by `bench/run {}` on {cores} cores, Linux {}. The contenders took turns, {} rounds of \
+         {} s each after a second of warming; the figures are medians. Servers had one core to \
+         themselves and the client the other. `CPU` is user and system time of all the server's \
+         processes, in microseconds a request: a slow client does not distort it. All but the \
+         ceiling serve files from disk with the access log on and sections or locations for \
+         folders; Evenkeel and apache2 have the same configuration, with ExtendedStatus. \
+         `ceiling` is a bare epoll loop with httparse and a fixed answer in memory; `nginx-ofc` has \
+         open_file_cache, deferred accept and a buffered log. Compare ratios, not absolute figures: \
+         they hold on any machine, microseconds only on this one.\n",
+        arguments.join(" "),
+        kernel.trim(),
+        plan.rounds,
+        plan.seconds,
+    )
+}
+
+/// The table of a scenario that asks all the time.
+pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
+    let cpu = |turns: &[Turn]| median(turns.iter().map(|turn| turn.cpu_us));
+    let of =
+        |wanted: Kind| rows.iter().find(|(kind, _)| *kind == wanted).map(|(_, turns)| cpu(turns));
+    let (own, ceiling) = (of(Kind::Evenkeel), of(Kind::Ceiling));
+    let mut text = format!(
+        "## {heading}\n\n\
+         | server | CPU | least to most | x ceiling | x Evenkeel | requests/s | client busy | errors |\n\
+         |---|---|---|---|---|---|---|---|\n"
+    );
+    for (kind, turns) in rows {
+        let each = cpu(turns);
+        let least = turns.iter().map(|turn| turn.cpu_us).fold(f64::INFINITY, f64::min);
+        let most = turns.iter().map(|turn| turn.cpu_us).fold(0.0, f64::max);
+        let rate = median(turns.iter().map(|turn| turn.rate));
+        let client = median(turns.iter().map(|turn| turn.client)) * 100.0;
+        let errors: u64 = turns.iter().map(|turn| turn.errors).sum();
+        let _ = writeln!(
+            text,
+            "| {} | {each:.2} | {least:.2} to {most:.2} | {} | {} | {rate:.0} | {client:.0} % | \
+             {errors} |",
+            kind.name(),
+            ratio(each, ceiling),
+            ratio(each, own),
+        );
+    }
+    text
+}
+
+/// The table of idle connections.
+pub fn of_idle(heading: &str, asked: usize, rows: &[(Kind, Held)]) -> String {
+    let mut text = format!(
+        "## {heading}\n\n\
+         {asked} connections were opened, one request answered on each. User bytes are anonymous \
+         and shared memory of the server's processes, the kernel's are its slabs for both ends.\n\n\
+         | server | held | user bytes each | kernel bytes each |\n|---|---|---|---|\n"
+    );
+    for (kind, held) in rows {
+        let Held { open, user_bytes, kernel_bytes } = held;
+        let _ =
+            writeln!(text, "| {} | {open} | {user_bytes:.0} | {kernel_bytes:.0} |", kind.name());
+    }
+    text
+}
+
+/// The table of system calls: on kept connections, and on those of one request.
+pub fn of_calls(heading: &str, rows: &[(Kind, Calls, Calls)]) -> String {
+    let mut text = format!(
+        "## {heading}\n\n\
+         Counted by `strace -c -f` over about a second of 64 connections; strace slows the server, \
+         so fewer requests share a wait.\n\n\
+         | server | requests | calls each | failed | opens | by name |\n|---|---|---|---|---|---|\n"
+    );
+    for (kind, kept, short) in rows {
+        for (calls, how) in [(kept, "kept"), (short, "one request a connection")] {
+            let _ = writeln!(
+                text,
+                "| {}, {how} | {} | {:.2} | {:.2} | {:.2} | {} |",
+                kind.name(),
+                calls.requests,
+                calls.each(),
+                calls.failed(),
+                calls.each_of("open"),
+                calls.told(),
+            );
+        }
+    }
+    text
+}
+
+fn ratio(each: f64, base: Option<f64>) -> String {
+    base.map_or("-".to_owned(), |base| format!("{:.2}", each / base))
+}
+
+/// The middle value, or the mean of the two in the middle; 0 of none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
+    if values.len() % 2 == 1 { at(half) } else { (at(half.saturating_sub(1)) + at(half)) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+        assert_eq!(median(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn ratios_stand_beside_the_figures() {
+        let turn = |cpu_us| Turn { requests: 1, rate: 10.0, cpu_us, client: 0.5, errors: 0 };
+        let rows = [(Kind::Evenkeel, vec![turn(6.0)]), (Kind::Ceiling, vec![turn(5.0)])];
+        let text = of_load("P1: a", &rows);
+        assert!(text.contains("| evenkeel | 6.00 | 6.00 to 6.00 | 1.20 | 1.00 |"), "{text}");
+    }
+}
