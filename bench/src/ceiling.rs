@@ -32,6 +32,7 @@ pub fn serve(arguments: &[String]) -> Result<()> {
 }
 
 fn run(port: u16, size: usize) -> std::io::Result<()> {
+    let _ = evenkeel_sys::process::raise_descriptor_limit();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = listen::bind(address, listen::Options::default())?;
     listen::defer_accept(&listener, Duration::from_secs(30))?;
@@ -43,7 +44,11 @@ fn run(port: u16, size: usize) -> std::io::Result<()> {
     let mut events = Vec::with_capacity(256);
     loop {
         events.clear();
-        epoll::wait(&set, spare_capacity(&mut events), None)?;
+        match epoll::wait(&set, spare_capacity(&mut events), None) {
+            // A tracer that attaches interrupts the wait.
+            Err(rustix::io::Errno::INTR) => continue,
+            result => result?,
+        };
         answers.renew();
         for event in &events {
             let token = event.data.u64();
@@ -84,6 +89,7 @@ struct Answers {
     size: usize,
     second: u64,
     whole: Vec<u8>,
+    last: Vec<u8>,
     unchanged: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -94,6 +100,7 @@ impl Answers {
             size,
             second: 0,
             whole: Vec::new(),
+            last: Vec::new(),
             unchanged: Vec::new(),
             buffer: vec![0; 16 << 10],
         };
@@ -112,12 +119,14 @@ impl Answers {
         let date = format!("Date: Thu, 01 Jan 2026 00:00:{second:02} GMT");
         let size = self.size;
         let both = format!("{date}\r\nServer: ceiling\r\nETag: \"1-2\"\r\n");
-        self.whole = format!(
-            "HTTP/1.1 200 OK\r\n{both}Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n\
-             Accept-Ranges: bytes\r\nContent-Length: {size}\r\nContent-Type: text/html\r\n\r\n"
-        )
-        .into_bytes();
+        let rest = format!(
+            "{both}Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nAccept-Ranges: bytes\r\n\
+             Content-Length: {size}\r\nContent-Type: text/html\r\n\r\n"
+        );
+        self.whole = format!("HTTP/1.1 200 OK\r\n{rest}").into_bytes();
         self.whole.resize(self.whole.len() + size, b'x');
+        self.last = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{rest}").into_bytes();
+        self.last.resize(self.last.len() + size, b'x');
         self.unchanged = format!("HTTP/1.1 304 Not Modified\r\n{both}\r\n").into_bytes();
     }
 
@@ -140,6 +149,7 @@ impl Answers {
         for header in request.headers.iter() {
             if header.name.eq_ignore_ascii_case("connection") && header.value == b"close" {
                 after = After::Close;
+                answer = &self.last;
             } else if header.name.eq_ignore_ascii_case("if-none-match") {
                 answer = &self.unchanged;
             }

@@ -168,8 +168,17 @@ impl Drop for Server {
 fn httpd(root: &Path, port: u16, kind: Kind) -> String {
     let root = root.display();
     let name = kind.name();
-    let modules =
-        ["mpm_event", "authz_core", "dir", "mime", "headers", "setenvif", "reqtimeout", "status"];
+    let modules = [
+        "mpm_event",
+        "authz_core",
+        "authz_host",
+        "dir",
+        "mime",
+        "headers",
+        "setenvif",
+        "reqtimeout",
+        "status",
+    ];
     let load: String = modules
         .iter()
         .map(|it| format!("LoadModule {it}_module /usr/lib/apache2/modules/mod_{it}.so\n"))

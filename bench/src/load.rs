@@ -57,8 +57,10 @@ impl Asked {
         let busy = server.family.cpu_us().saturating_sub(busy);
         let own = cpu_of_ended_us().saturating_sub(own);
         let text = String::from_utf8_lossy(&output.stdout);
-        let (requests, elapsed_s) =
-            parse_total(&text).ok_or_else(|| format!("wrk said: {text}"))?;
+        let (requests, elapsed_s) = parse_total(&text).ok_or_else(|| {
+            let faults = String::from_utf8_lossy(&output.stderr);
+            format!("{}: wrk said: {text}{faults}{}", server.kind.name(), output.status)
+        })?;
         let cpu_us = busy as f64 / requests.max(1) as f64;
         let client = own as f64 / 1e6 / elapsed_s;
         let rate = requests as f64 / elapsed_s;
