@@ -2,6 +2,7 @@
 //! answered from the request, its settings and, in filters and logs, its response.
 
 use crate::core::{public_name, public_port};
+use crate::status::Source;
 use crate::{DirectorySettings, ServerSettings};
 use evenkeel_expr::{Condition, Context, Evaluation, EvaluationError, Variable};
 use evenkeel_message::{Fields, Request, Response};
@@ -30,6 +31,8 @@ pub struct RequestContext<'a> {
     pub response: Option<&'a Response>,
     /// Where to ask about other paths; without it they count as not allowed.
     pub probe: Option<&'a dyn Probe>,
+    /// Where to ask how the server is.
+    pub source: Option<&'a dyn Source>,
 }
 
 impl<'a> RequestContext<'a> {
@@ -40,7 +43,7 @@ impl<'a> RequestContext<'a> {
         server: &'a ServerSettings,
         directory: &'a DirectorySettings,
     ) -> Self {
-        Self { request, server, directory, response: None, probe: None }
+        Self { request, server, directory, response: None, probe: None, source: None }
     }
 
     /// The same with the response that answers it.

@@ -78,6 +78,8 @@ impl AccessFiles {
                          is readable and that '{folder}/' is executable: {error}"
                     );
                     request.notify(Notice::new("core", Level::Crit, 529, text));
+                    let note = "Server unable to read htaccess file, denying access to be safe";
+                    request.notes.set("error-notes", note);
                     return Err(Answer::Status(Status::FORBIDDEN, Fields::new()));
                 }
             }

@@ -55,6 +55,7 @@ struct Aside {
     env: Variables,
     notes: Variables,
     content: Content,
+    fields: Fields,
     always: Fields,
     method: Method,
     status: Status,
@@ -75,6 +76,7 @@ impl Aside {
             env: std::mem::replace(&mut request.env, env),
             notes: std::mem::take(&mut request.notes),
             content: std::mem::take(&mut request.content),
+            fields: std::mem::take(&mut request.fields),
             always: std::mem::take(&mut request.always),
             method: std::mem::replace(&mut request.head.method, Method::Get),
             status: std::mem::replace(&mut request.status, Status::OK),
@@ -89,6 +91,7 @@ impl Aside {
         (request.file, request.path_info) = (self.file, self.path_info);
         (request.env, request.notes) = (self.env, self.notes);
         (request.content, request.always) = (self.content, self.always);
+        request.fields = self.fields;
         (request.head.method, request.status) = (self.method, self.status);
         (request.user, request.auth_type) = (self.user, self.auth_type);
         request.depth -= 1;
@@ -102,6 +105,8 @@ impl Aside {
                 request.notes.set(name, value);
             }
         }
+        let own = std::mem::replace(&mut request.fields, self.fields);
+        request.fields.extend(&own);
         let own = std::mem::replace(&mut request.always, self.always);
         request.always.overlay(&own);
         (request.head.method, request.status) = (self.method, self.status);

@@ -4,7 +4,7 @@
 use crate::body;
 use crate::look;
 use crate::serve::{Concluded, Pipeline};
-use crate::site::Plan;
+use crate::site::{Plan, Server};
 use crate::trace::trace;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
@@ -14,6 +14,7 @@ use evenkeel_message::{
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
+use evenkeel_modules::headers::Around;
 use evenkeel_modules::{RequestContext, authz_core, core, headers, lab, mime, status};
 use std::any::Any;
 use std::future::Future;
@@ -41,7 +42,7 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 /// Early changes to the request, before anything is asked of its path.
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
-    headers::act_early(&mut request, &server.settings, &server.defaults);
+    headers::act_early(&mut request, around(pipeline, server, &server.defaults));
     locate(pipeline, request)
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
 }
 
 /// The path below DocumentRoot (core.c: core_translate).
-fn document_root(request: &Request, server: &crate::site::Server) -> Result<PathBuf, Answer> {
+fn document_root(request: &Request, server: &Server) -> Result<PathBuf, Answer> {
     if request.path.first() != Some(&b'/') {
         return Err(Status::BAD_REQUEST.into());
     }
@@ -159,7 +160,7 @@ pub(crate) fn prepare(
     let Prepared { request, plan, .. } = &mut prepared;
     // A look changes no fields: the request that it is taken for does so once.
     if request.depth == 0 {
-        headers::act_on_request(request, &server.settings, plan);
+        headers::act_on_request(request, around(pipeline, server, plan));
     }
     Ok(prepared)
 }
@@ -239,13 +240,17 @@ pub(crate) fn filter(
     plan: &Plan,
     mut response: Response,
 ) -> Response {
-    let server = &pipeline.site.server(request.server).settings;
+    let server = pipeline.site.server(request.server);
     core::name_type(request, &mut response);
     add_earlier(request, &mut response);
-    headers::act_on_response(request, server, plan, &mut response);
+    headers::act_on_response(request, around(pipeline, server, plan), &mut response);
     core::describe_content(request, &plan.core, &mut response);
     core::settle_vary(request, &mut response);
     response
+}
+
+fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Around<'a> {
+    Around { server: &server.settings, plan, source: pipeline.source.as_deref() }
 }
 
 /// Puts the fields that were set before there was a response before those that it has.
@@ -272,8 +277,8 @@ pub(crate) fn filter_error(
     plan: &Plan,
     mut response: Response,
 ) -> Response {
-    let server = &pipeline.site.server(request.server).settings;
-    headers::act_on_error(request, server, plan, &mut response);
+    let server = pipeline.site.server(request.server);
+    headers::act_on_error(request, around(pipeline, server, plan), &mut response);
     core::settle_vary(request, &mut response);
     response
 }

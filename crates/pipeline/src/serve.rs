@@ -34,6 +34,8 @@ pub struct Pipeline {
     pub site: Arc<Site>,
     /// What the status page shows; none where mod_status is not active.
     pub(crate) status: Option<Arc<dyn status::Source>>,
+    /// How the server is.
+    pub(crate) source: Option<Arc<dyn status::Source>>,
     pub(crate) walker: RefCell<Walker>,
 }
 
@@ -45,16 +47,17 @@ pub(crate) struct Concluded {
 }
 
 impl Pipeline {
-    /// A pipeline for one thread. `status` says how the server is, for its status page.
+    /// A pipeline for one thread. `source` says how the server is.
     #[must_use]
     pub fn new(
         site: Arc<Site>,
         files: evenkeel_files::Files,
-        status: Option<Arc<dyn status::Source>>,
+        source: Option<Arc<dyn status::Source>>,
     ) -> Rc<Self> {
-        let status = status.filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
+        let status =
+            source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        Rc::new(Self { site, status, walker })
+        Rc::new(Self { site, status, source, walker })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.

@@ -38,6 +38,10 @@ pub fn name_type(request: &Request, response: &mut Response) {
 /// Puts charset, encoding and languages of the content into a response.
 pub fn describe_content(request: &Request, directory: &Directory, response: &mut Response) {
     let content = &request.content;
+    if request.notes.contains("no-etag") {
+        response.fields.remove("ETag");
+        response.always.remove("ETag");
+    }
     if response.status.is_bodiless() {
         return;
     }

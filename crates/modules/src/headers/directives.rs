@@ -152,29 +152,20 @@ fn when(scope: &Scope, condition: Option<&str>) -> Result<When, String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    /// Applies one line to an empty scope.
-    pub(in super::super) fn apply(line: &str) -> Result<Scope, String> {
-        let mut scope = Scope::default();
-        let (name, arguments) = line.split_once(' ').unwrap_or((line, ""));
-        let (name, arguments) = (name.into(), arguments.into());
-        let position = evenkeel_config::Position { file: "test".into(), line: 1 };
-        let node = evenkeel_config::Node { name, arguments, position, section: None };
-        let tables = evenkeel_config::Tables::new(&[TABLE], &[]);
-        evenkeel_config::apply(&tables, &[node], &mut scope, &mut vec![])
-            .map_err(|fault| fault.text)?;
-        Ok(scope)
-    }
+    use crate::testing::apply;
 
     #[test]
     fn lines_go_to_their_lists() {
-        let headers = apply("Header always set A: b").unwrap().directory.headers;
+        let headers = apply(TABLE, "Header always set A: b").unwrap().directory.headers;
         assert_eq!((headers.always.len(), headers.success.len()), (1, 0));
         assert_eq!(&*headers.always[0].name, "A");
-        assert_eq!(apply("Header onsuccess unset A").unwrap().directory.headers.success.len(), 1);
-        let headers = apply("RequestHeader add A \"\" early").unwrap().directory.headers;
+        assert_eq!(
+            apply(TABLE, "Header onsuccess unset A").unwrap().directory.headers.success.len(),
+            1
+        );
+        let headers = apply(TABLE, "RequestHeader add A \"\" early").unwrap().directory.headers;
         assert!(matches!(headers.request[0].when, When::Early));
     }
 
@@ -204,7 +195,7 @@ pub(super) mod tests {
             ("Header set A %q", "Unrecognized header format %q"),
         ];
         for (line, fault) in table {
-            assert_eq!(apply(line).err().as_deref(), Some(fault), "{line}");
+            assert_eq!(apply(TABLE, line).err().as_deref(), Some(fault), "{line}");
         }
     }
 }

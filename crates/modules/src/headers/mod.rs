@@ -11,6 +11,7 @@ pub use edit::edited;
 pub use value::Value;
 
 use crate::core::merge_vary;
+use crate::status::Source;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
 use evenkeel_expr::{Condition, Pattern};
 use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, trim};
@@ -100,17 +101,37 @@ impl Merge for Directory {
     }
 }
 
+/// What a request is served under.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// Settings of its server.
+    pub server: &'a ServerSettings,
+    /// Settings of its sections.
+    pub plan: &'a DirectorySettings,
+    /// Where to ask how the server is.
+    pub source: Option<&'a dyn Source>,
+}
+
+impl<'a> Around<'a> {
+    fn context(&self, request: &'a Request) -> RequestContext<'a> {
+        RequestContext {
+            source: self.source,
+            ..RequestContext::new(request, self.server, self.plan)
+        }
+    }
+}
+
 /// Carries out the early lines, before the request is looked at (mod_headers.c:
 /// ap_headers_early).
-pub fn act_early(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    let Directory { request: incoming, success, always } = &plan.headers;
+pub fn act_early(request: &mut Request, around: Around<'_>) {
+    let Directory { request: incoming, success, always } = &around.plan.headers;
     if incoming.is_empty() && success.is_empty() && always.is_empty() {
         return;
     }
-    change_request(request, server, plan, true);
+    change_request(request, around, true);
     for (list, is_always) in [(always, true), (success, false)] {
         for entry in list.iter().filter(|entry| matches!(entry.when, When::Early)) {
-            let context = RequestContext::new(request, server, plan);
+            let context = around.context(request);
             let mut told = Told::default();
             let change = told.resolve(&entry.action, &context);
             let mut fields =
@@ -123,22 +144,17 @@ pub fn act_early(request: &mut Request, server: &ServerSettings, plan: &Director
 }
 
 /// Changes the request's fields, last of all before it is handled (ap_headers_fixup).
-pub fn act_on_request(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    change_request(request, server, plan, false);
+pub fn act_on_request(request: &mut Request, around: Around<'_>) {
+    change_request(request, around, false);
 }
 
-fn change_request(
-    request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
-    early: bool,
-) {
-    for entry in &plan.headers.request {
+fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
+    for entry in &around.plan.headers.request {
         if matches!(entry.when, When::Early) != early {
             continue;
         }
         let mut told = Told::default();
-        let context = RequestContext::new(request, server, plan);
+        let context = around.context(request);
         if told.counts(&entry.when, &context) {
             let change = told.resolve(&entry.action, &context);
             let mut fields = std::mem::take(&mut request.head.fields);
@@ -150,35 +166,25 @@ fn change_request(
 }
 
 /// Changes the fields of a response that a handler gave (ap_headers_output_filter).
-pub fn act_on_response(
-    request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
-    response: &mut Response,
-) {
-    for entry in &plan.headers.always {
-        change_response(entry, request, server, plan, response, true);
+pub fn act_on_response(request: &mut Request, around: Around<'_>, response: &mut Response) {
+    for entry in &around.plan.headers.always {
+        change_response(entry, request, around, response, true);
     }
-    for entry in &plan.headers.success {
-        change_response(entry, request, server, plan, response, false);
+    for entry in &around.plan.headers.success {
+        change_response(entry, request, around, response, false);
     }
 }
 
 /// Changes the fields of an error's standard page: only what is said for always counts, and it
 /// begins with none of the fields that are there (ap_headers_error_filter,
 /// ap_send_error_response).
-pub fn act_on_error(
-    request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
-    response: &mut Response,
-) {
-    if plan.headers.always.is_empty() {
+pub fn act_on_error(request: &mut Request, around: Around<'_>, response: &mut Response) {
+    if around.plan.headers.always.is_empty() {
         return;
     }
     let before = std::mem::take(&mut response.always);
-    for entry in &plan.headers.always {
-        change_response(entry, request, server, plan, response, true);
+    for entry in &around.plan.headers.always {
+        change_response(entry, request, around, response, true);
     }
     let added = std::mem::replace(&mut response.always, before);
     response.always.extend(&added);
@@ -187,8 +193,7 @@ pub fn act_on_error(
 fn change_response(
     entry: &Entry,
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    around: Around<'_>,
     response: &mut Response,
     always: bool,
 ) {
@@ -196,7 +201,7 @@ fn change_response(
         return;
     }
     let mut told = Told::default();
-    let context = RequestContext::new(request, server, plan).with_response(response);
+    let context = around.context(request).with_response(response);
     if told.counts(&entry.when, &context) {
         let change = told.resolve(&entry.action, &context);
         if eq_ignore_case(entry.name.as_bytes(), b"Content-Type") {
@@ -338,13 +343,13 @@ fn lists(list: &[u8], wanted: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::directives::tests::apply;
     use super::*;
+    use crate::testing::apply;
     use evenkeel_message::{Peer, RequestHead, Status};
 
     fn plan(lines: &[&str]) -> DirectorySettings {
         lines.iter().fold(DirectorySettings::default(), |plan, line| {
-            DirectorySettings::merge(&plan, &apply(line).unwrap().directory)
+            DirectorySettings::merge(&plan, &apply(TABLE, line).unwrap().directory)
         })
     }
 
@@ -369,8 +374,9 @@ mod tests {
         let mut response = Response::new(Status::OK);
         response.fields.add("ETag", "\"e\"");
         response.fields.add("Content-Type", "text/plain");
-        let server = ServerSettings::default();
-        act_on_response(&mut request(), &server, &plan(lines), &mut response);
+        let (server, plan) = (ServerSettings::default(), plan(lines));
+        let around = Around { server: &server, plan: &plan, source: None };
+        act_on_response(&mut request(), around, &mut response);
         response
     }
 
@@ -430,7 +436,9 @@ mod tests {
         let mut response = Response::new(Status::FORBIDDEN);
         response.always.add("A", "0");
         let lines = ["Header always append A 1", "Header set B 1"];
-        act_on_error(&mut request(), &ServerSettings::default(), &plan(&lines), &mut response);
+        let (server, plan) = (ServerSettings::default(), plan(&lines));
+        let around = Around { server: &server, plan: &plan, source: None };
+        act_on_error(&mut request(), around, &mut response);
         assert_eq!(shown(&response.always), "A=0|A=1");
     }
 
@@ -444,13 +452,14 @@ mod tests {
             "Header always add X-All 1 early",
         ];
         let (mut request, server, plan) = (request(), ServerSettings::default(), plan(&lines));
-        act_early(&mut request, &server, &plan);
+        let around = Around { server: &server, plan: &plan, source: None };
+        act_early(&mut request, around);
         assert_eq!(shown(&request.head.fields), "X-In=in|X-Echo=e|X-Early=1");
         assert_eq!(
             (shown(&request.fields), shown(&request.always)),
             ("X-Out=1".into(), "X-All=1".into())
         );
-        act_on_request(&mut request, &server, &plan);
+        act_on_request(&mut request, around);
         assert_eq!(shown(&request.head.fields), "X-Early=1|X-In=on");
     }
 }

@@ -25,6 +25,11 @@ pub enum Part {
     Time,
     /// `%l`: the machine's load averages.
     Load,
+    /// `%i`, `%b`: how many workers in a hundred wait, and how many work.
+    Workers {
+        /// Whether those that wait.
+        idle: bool,
+    },
     /// `%{NAME}e`: a variable of the request's environment.
     Env(Box<str>),
     /// `%{NAME}s`: a variable of the TLS connection.
@@ -101,6 +106,11 @@ impl Part {
                 let averages: Vec<&str> = averages.split(' ').take(3).collect();
                 out.extend_from_slice(format!("l={}", averages.join("/")).as_bytes());
             }
+            Part::Workers { idle } => {
+                let letter = if *idle { 'i' } else { 'b' };
+                let share = share_of_workers(context, *idle);
+                out.extend_from_slice(format!("{letter}={share}").as_bytes());
+            }
             Part::Env(name) => {
                 let value = request.env.value(name.as_bytes());
                 out.extend_from_slice(value.unwrap_or(b"(null)"));
@@ -108,6 +118,16 @@ impl Part {
             Part::Tls => out.extend_from_slice(b"(null)"),
         }
     }
+}
+
+/// The share of the workers of present children, in per cent; -1 where nobody knows (scoreboard.c:
+/// ap_get_sload).
+fn share_of_workers(context: &RequestContext<'_>, idle: bool) -> i64 {
+    let Some(source) = context.source else { return -1 };
+    let counts = source.snapshot().counts();
+    let (idle_count, busy) = (counts.idle as u64, counts.busy as u64);
+    let part = if idle { idle_count } else { busy };
+    (part * 100).checked_div(idle_count + busy).map_or(-1, u64::cast_signed)
 }
 
 /// Reads the placeholder behind a `%`, and gives what follows it.
@@ -123,6 +143,8 @@ fn placeholder(tag: &str) -> Result<(Part, &str), String> {
         Some('D') => Part::Duration,
         Some('t') => Part::Time,
         Some('l') => Part::Load,
+        Some('i') => Part::Workers { idle: true },
+        Some('b') => Part::Workers { idle: false },
         Some('e') => Part::Env(argument.into()),
         Some('s') => Part::Tls,
         other => {
@@ -174,6 +196,7 @@ mod tests {
         let table = [
             ("plain", "plain"),
             ("%t %%|%{A}e|%{B}e|%{C}s", "t=1234 %|one  two|(null)|(null)"),
+            ("%i %b", "i=-1 b=-1"),
             (r"a\tb\qc\\d%", "a\tb\\qc\\d%"),
             ("expr=%{REQUEST_URI}!", "/x!"),
             ("", ""),
