@@ -424,7 +424,15 @@ mod tests {
     }
 
     fn recorder(logs: &Arc<AccessLogs>, safe: Option<LineWriter>) -> Recorder {
-        Recorder::new(Arc::clone(logs), Arc::new(ErrorLogs::standard_error()), safe)
+        let silent = crate::ErrorLog {
+            target: Target::File("/dev/null".into()),
+            format: None,
+            connection: Vec::new(),
+            request: Vec::new(),
+        };
+        let errors =
+            ErrorLogs::open(vec![silent], vec![0], "test", &mut Programs::default()).unwrap();
+        Recorder::new(Arc::clone(logs), Arc::new(errors), safe)
     }
 
     fn read(folder: &Path, name: &str) -> String {

@@ -7,7 +7,7 @@ use crate::escape::{For, address, escape, number, padded};
 use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
 use crate::format::{Statuses, TimeShape};
 use crate::{Exchange, log_id};
-use evenkeel_message::{Fields, Method, eq_ignore_case, trim};
+use evenkeel_message::{Fields, Method, Version, eq_ignore_case, trim};
 use evenkeel_sys::process::own_tid;
 use std::os::unix::ffi::OsStrExt;
 
@@ -97,7 +97,7 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         Item::Environment(name) => quote(request.env.value(name).unwrap_or_default(), out),
         Item::Note(name) => quote(request.notes.value(name).unwrap_or_default(), out),
         Item::File => quote(request.file.as_os_str().as_bytes(), out),
-        Item::Protocol => out.extend_from_slice(request.head.version.text().as_bytes()),
+        Item::Protocol => write_protocol(exchange, out),
         Item::Method => write_method(original, exchange, out),
         Item::Query => write_query(original, exchange, out),
         Item::Path if original => write_path(exchange.original_path(), exchange, out),
@@ -256,8 +256,25 @@ fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
             shown = slash.and_then(|at| rest.get(at..)).unwrap_or_default();
         }
         shown = shown.split(|byte| *byte == b'?').next().unwrap_or_default();
+        if shown.is_empty() && !exchange.request.head.line.is_empty() {
+            shown = b"/";
+        }
     }
     escape(For::Access, shown, out);
+}
+
+/// The protocol as the client named it; one that it did not name is HTTP/0.9 where such a
+/// request was served, and HTTP/1.0 where it was refused.
+fn write_protocol(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let head = &exchange.request.head;
+    let named = word(&head.line, 2);
+    match head.version {
+        _ if named.get(..5).is_some_and(|start| eq_ignore_case(start, b"HTTP/")) => {
+            escape(For::Access, named, out)
+        }
+        Version::Http09 => out.extend_from_slice(b"HTTP/0.9"),
+        _ => out.extend_from_slice(b"HTTP/1.0"),
+    }
 }
 
 /// A word of the request line, counted from 0.
@@ -268,6 +285,11 @@ fn word(line: &[u8], at: usize) -> &[u8] {
 fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let query = match exchange.first() {
         Some(first) if original => first.query.as_deref(),
+        _ if exchange.request.path.is_empty() => {
+            let target = word(&exchange.request.head.line, 1);
+            let mark = target.iter().position(|byte| *byte == b'?');
+            mark.and_then(|at| target.get(at + 1..))
+        }
         _ => exchange.request.query.as_deref(),
     };
     if let Some(query) = query {
@@ -439,7 +461,9 @@ mod tests {
         case.request.path.clear();
         (case.request.head.method_end, case.request.head.line) =
             (0, b"BAD\x01 http://h/x?y 1".into());
-        assert_eq!(case.line("%m %U"), "BAD\\x01 /x");
+        assert_eq!(case.line("%m %U%q"), "BAD\\x01 /x?y");
+        case.request.head.line = b"NONSENSE".into();
+        assert_eq!(case.line("%m %U %H"), "NONSENSE / HTTP/1.0");
         case.request.user = Some(Box::from(&b""[..]));
         case.request.head = RequestHead::default();
         assert_eq!(case.line("\"%r\" %m %U"), "\"-\" - -");
