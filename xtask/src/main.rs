@@ -1,9 +1,10 @@
 //! The chores of the repository: `cargo xtask tidy` reads the sources and `cargo metadata` and
-//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line.
-//! It never changes a file.
+//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line, and
+//! `cargo xtask manual` writes the pages of docs/manual. No other file is ever changed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
 mod manifest;
+mod manual;
 mod rooms;
 mod sources;
 
@@ -12,10 +13,30 @@ use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
-    if task != "tidy" {
-        eprintln!("usage: cargo xtask tidy");
-        return ExitCode::from(2);
+    match task.as_str() {
+        "manual" => write_manual(),
+        "tidy" => show_departures(),
+        _ => {
+            eprintln!("usage: cargo xtask manual|tidy");
+            ExitCode::from(2)
+        }
     }
+}
+
+fn write_manual() -> ExitCode {
+    match manual::write(&root()) {
+        Ok(pages) => {
+            println!("manual: {pages} pages in docs/manual");
+            ExitCode::SUCCESS
+        }
+        Err(reason) => {
+            eprintln!("manual: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show_departures() -> ExitCode {
     match tidy(&root()) {
         Ok(faults) if faults.is_empty() => {
             println!("tidy: nothing to say");
@@ -42,6 +63,7 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let table = rooms::parse(&read(&root.join("ARCHITECTURE.md"))?);
     let metadata = run(root, "cargo", &["metadata", "--format-version=1", "--no-deps"])?;
     rooms::check(&table, &rooms::crates(&metadata)?, &mut faults);
+    manual::check(root, &mut faults);
     manifest::check(&read(&root.join("Cargo.toml"))?, &mut faults);
     for path in run(root, "git", &["ls-files", "-co", "--exclude-standard"])?.lines() {
         // A file that is deleted but not yet committed is still listed.

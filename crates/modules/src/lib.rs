@@ -11,6 +11,7 @@ pub mod dir;
 pub mod headers;
 pub mod lab;
 pub mod log_config;
+mod manual;
 pub mod mime;
 pub mod mpm;
 mod registry;
@@ -24,6 +25,7 @@ pub mod unixd;
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
 pub use context::{Probe, RequestContext};
+pub use manual::{Page, manual};
 pub use registry::{MODELS, OFFERS, active_tables, is_active, model};
 pub use settings::{
     Access, DirectorySettings, GlobalSettings, Merge, Place, Scope, ServerSettings,

@@ -47,7 +47,7 @@ pub const OFFERS: &[Offer] = &[
 ];
 
 /// The tables of every module, the core's first.
-fn tables() -> impl Iterator<Item = Table> {
+pub(crate) fn tables() -> impl Iterator<Item = Table> {
     let own = [
         access_compat::TABLE,
         authz_core::TABLE,
