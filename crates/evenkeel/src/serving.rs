@@ -203,17 +203,18 @@ impl ConnectionSite for ThreadSite {
 
     fn record(&self, done: &Done<'_>) {
         let server = self.site().server(done.request.server);
+        let name = public_name(done.request, &server.settings, &server.defaults);
         let mut told = Told::default();
         let level =
             |notice: &&Notice| notice.level <= server.settings.core.log_level.of(notice.module);
         for notice in done.request.notices.iter().filter(level) {
             let origin = Origin {
                 server_name: server.name().as_bytes(),
+                used_name: name.as_bytes(),
                 ..Origin::of_request(done.request)
             };
             self.errors.write(done.request.server, notice, &origin, &mut told);
         }
-        let name = public_name(done.request, &server.settings, &server.defaults);
         self.recorder.borrow_mut().record(&Exchange {
             request: done.request,
             response: done.response,
