@@ -43,6 +43,10 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
     headers::act_early(&mut request, around(pipeline, server, &server.defaults));
+    let global = &pipeline.site.global.core;
+    if let Err(status) = core::recognise_method(&mut request, global, &server.settings.core) {
+        return stop(request, Arc::clone(&server.defaults), status);
+    }
     locate(pipeline, request)
 }
 
@@ -246,6 +250,7 @@ pub(crate) fn filter(
     headers::act_on_response(request, around(pipeline, server, plan), &mut response);
     core::describe_content(request, &plan.core, &mut response);
     core::settle_vary(request, &mut response);
+    core::omit_tag(request, &mut response);
     response
 }
 

@@ -147,13 +147,15 @@ impl Server {
         }
     }
 
-    /// How strictly requests are read (HttpProtocolOptions).
+    /// How strictly requests are read (HttpProtocolOptions). Where RegisterHttpMethod has made
+    /// more methods known than HTTP's, the first phase refuses the others, not the reader.
     #[must_use]
-    pub fn protocol_options(&self) -> HttpProtocolOptions {
+    pub fn protocol_options(&self, global: &GlobalSettings) -> HttpProtocolOptions {
         let said = self.settings.core.protocol;
         HttpProtocolOptions {
             strict: said.lenient != Some(true),
-            registered_methods: said.registered_methods == Some(true),
+            registered_methods: said.registered_methods == Some(true)
+                && global.core.methods.is_empty(),
             allow_http09: said.require_10 != Some(true),
         }
     }

@@ -3,6 +3,7 @@
 //! It never decides whether the client may see the file, and sets no media type.
 
 use super::directory::{AcceptPathInfo, Directory, EtagParts};
+use super::global::Global;
 use super::server::{Server, TraceEnable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -18,6 +19,11 @@ use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
+
+/// The note of a request whose file has no entity tag (util_etag.c: ap_set_etag).
+const NO_ETAG: &str = "no-etag";
+/// The note of a request whose method RegisterHttpMethod has made known.
+const REGISTERED: &str = "registered-method";
 
 /// A tag is weak until the file has been left alone for this long (util_etag.c: ap_make_etag).
 const SETTLED_NS: i64 = 1_000_000_000;
@@ -53,6 +59,9 @@ pub fn serve_file(
     let accepts_path = settings.accept_path_info == Some(AcceptPathInfo::On);
     if !request.path_info.is_empty() && !accepts_path {
         return Err(not_found(request, 130, "File does not exist: "));
+    }
+    if settings.etag.effective() == 0 {
+        request.notes.set(NO_ETAG, "omit");
     }
     let contents = files.contents(found).map_err(|error| unreadable(request, &error))?;
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
@@ -188,6 +197,35 @@ fn meets_conditions(
     evaluate(request.head.method, &request.head.fields, &validators, now_ns / 1_000_000_000)
 }
 
+/// Takes out the entity tag of a file for which `FileETag None` holds, whoever has set it
+/// (http_filters.c: ap_http_header_filter).
+pub fn omit_tag(request: &Request, response: &mut Response) {
+    if request.notes.contains(NO_ETAG) {
+        response.fields.remove("ETag");
+    }
+}
+
+/// Notes whether RegisterHttpMethod has made a method known that is not HTTP's own.
+///
+/// # Errors
+/// 501 where `HttpProtocolOptions RegisteredMethods` refuses those that are not.
+pub fn recognise_method(
+    request: &mut Request,
+    global: &Global,
+    server: &Server,
+) -> Result<(), Status> {
+    if request.head.method != Method::Other || global.methods.is_empty() {
+        return Ok(());
+    }
+    let text = request.head.method_text();
+    if global.methods.iter().any(|known| known.as_bytes() == text) {
+        request.notes.set(REGISTERED, "1");
+    } else if server.protocol.registered_methods == Some(true) {
+        return Err(Status::NOT_IMPLEMENTED);
+    }
+    Ok(())
+}
+
 /// The answer to methods that send no file.
 fn other_method(request: &mut Request, server: &Server) -> Answer {
     let mut fields = Fields::new();
@@ -198,7 +236,7 @@ fn other_method(request: &mut Request, server: &Server) -> Answer {
             response.fields = fields;
             Answer::Response(Box::new(response))
         }
-        Method::Other => {
+        Method::Other if !request.notes.contains(REGISTERED) => {
             let line = String::from_utf8_lossy(&request.head.line);
             let text = format!("Invalid method in request {line}");
             request.notify(Notice::new("core", Level::Error, 135, text));
@@ -334,6 +372,18 @@ mod tests {
             );
             assert_eq!(response.body.length(), Some(100));
         }
+    }
+
+    #[test]
+    fn without_parts_no_tag_may_be_set_either() {
+        let site = Site::new();
+        let etag = EtagParts { set: Some(0), ..EtagParts::default() };
+        let settings = Directory { etag, ..Directory::default() };
+        let (response, request) = site.ask("GET", "a.txt", &[], &settings);
+        let mut response = response.unwrap();
+        response.fields.set("ETag", "\"by-hand\"");
+        omit_tag(&request, &mut response);
+        assert!(!response.fields.contains("ETag"));
     }
 
     #[test]
