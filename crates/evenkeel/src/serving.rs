@@ -14,7 +14,9 @@ use evenkeel_monitor::{Facts, Snapshot};
 use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
 use evenkeel_mpm::{Child, event};
 use evenkeel_pipeline::{Pipeline, Site};
-use evenkeel_proto::{Persistence, Refusal, Transfer, address, expectation, normalise};
+use evenkeel_proto::{
+    Persistence, Refusal, Transfer, address, expectation, normalise, recognise_method,
+};
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
@@ -185,7 +187,9 @@ impl ConnectionSite for ThreadSite {
     }
 
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
-        address(request, &self.settings(request.server).options)?;
+        let options = &self.settings(request.server).options;
+        recognise_method(&mut request.head, &self.site().global.core.methods, options)?;
+        address(request, options)?;
         request.server = self.site().hosts.server(request.peer.local, &request.host);
         expectation(&request.head, true)?;
         let options = self.site().server(request.server).uri_options();

@@ -7,7 +7,7 @@ use crate::escape::{For, address, escape, number, padded};
 use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
 use crate::format::{Statuses, TimeShape};
 use crate::{Exchange, log_id};
-use evenkeel_message::{Fields, Method, Version, eq_ignore_case, trim};
+use evenkeel_message::{Fields, Version, eq_ignore_case, trim};
 use evenkeel_sys::process::own_tid;
 use std::os::unix::ffi::OsStrExt;
 
@@ -238,7 +238,7 @@ fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let method = match (exchange.first(), head.method) {
         (Some(first), _) if original => &*first.method,
         // The text is the client's; an ErrorDocument is fetched with a method of our own.
-        (Some(_), method) if method != Method::Other => method.text().as_bytes(),
+        (Some(_), method) if !method.text().is_empty() => method.text().as_bytes(),
         _ if head.method_end == 0 => word(&head.line, 0),
         _ => head.method_text(),
     };

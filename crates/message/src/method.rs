@@ -9,6 +9,8 @@ macro_rules! methods {
         pub enum Method {
             $(#[doc = $text] $name),+
             ,
+            /// A method that RegisterHttpMethod names; its text stands in the request head.
+            Registered,
             /// A method that no table names; its text stands in the request head.
             Other,
         }
@@ -29,7 +31,7 @@ macro_rules! methods {
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Method::$name => $text,)+
-                    Method::Other => "",
+                    Method::Registered | Method::Other => "",
                 }
             }
         }
@@ -66,7 +68,7 @@ impl MethodSet {
     #[must_use]
     pub fn contains(&self, method: Method, text: &[u8]) -> bool {
         match method {
-            Method::Other => self.others.iter().any(|other| **other == *text),
+            Method::Registered | Method::Other => self.others.iter().any(|other| **other == *text),
             method => self.bits & Self::bit(method) != 0,
         }
     }

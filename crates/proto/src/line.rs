@@ -4,7 +4,7 @@
 use crate::refusal::{Refusal, excerpt};
 use crate::scan::first_space_or_control;
 use crate::{HttpProtocolOptions, target};
-use evenkeel_message::{Level, Method, RequestHead, Status, Version};
+use evenkeel_message::{Method, RequestHead, Version};
 
 /// Bytes of a token (RFC 9110, section 5.6.2).
 pub(crate) static TOKEN: [bool; 256] = token_table();
@@ -48,18 +48,6 @@ pub(crate) fn parse(
     let version = version(protocol, options)?;
     if version == Version::Http09 {
         check_http09(method, options)?;
-    }
-    if options.registered_methods && head.method == Method::Other {
-        return Err(Refusal::new(
-            Status::NOT_IMPLEMENTED,
-            Level::Debug,
-            2423,
-            format!(
-                "HTTP Request Line; Unrecognized HTTP method: '{}' (disallowed by \
-                 RegisteredMethods)",
-                excerpt(method)
-            ),
-        ));
     }
     target::check(head.method, uri, options.strict)?;
     // Last, so that a refusal is not told in HTTP/0.9, which has no status.
@@ -262,7 +250,6 @@ mod tests {
         let tight =
             HttpProtocolOptions { strict: true, registered_methods: true, allow_http09: false };
         assert_eq!(outcome(b"GET /", tight).unwrap_err(), 2401);
-        assert_eq!(outcome(b"FOO / HTTP/1.1", tight).unwrap_err(), 2423);
         assert!(outcome(b"PROPFIND / HTTP/1.1", tight).is_ok());
     }
 }
