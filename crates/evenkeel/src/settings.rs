@@ -149,7 +149,7 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         header_time: read_time(site, server.settings.reqtimeout.header()),
         body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),
-        options: server.protocol_options(&site.global),
+        options: server.protocol_options(),
         server_field: site.identity.banner.as_bytes().into(),
         name: server.name().as_bytes().into(),
     }

@@ -43,10 +43,6 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
     headers::act_early(&mut request, around(pipeline, server, &server.defaults));
-    let global = &pipeline.site.global.core;
-    if let Err(status) = core::recognise_method(&mut request, global, &server.settings.core) {
-        return stop(request, Arc::clone(&server.defaults), status);
-    }
     locate(pipeline, request)
 }
 

@@ -147,15 +147,13 @@ impl Server {
         }
     }
 
-    /// How strictly requests are read (HttpProtocolOptions). Where RegisterHttpMethod has made
-    /// more methods known than HTTP's, the first phase refuses the others, not the reader.
+    /// How strictly requests are read (HttpProtocolOptions).
     #[must_use]
-    pub fn protocol_options(&self, global: &GlobalSettings) -> HttpProtocolOptions {
+    pub fn protocol_options(&self) -> HttpProtocolOptions {
         let said = self.settings.core.protocol;
         HttpProtocolOptions {
             strict: said.lenient != Some(true),
-            registered_methods: said.registered_methods == Some(true)
-                && global.core.methods.is_empty(),
+            registered_methods: said.registered_methods == Some(true),
             allow_http09: said.require_10 != Some(true),
         }
     }

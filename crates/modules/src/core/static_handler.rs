@@ -3,7 +3,6 @@
 //! It never decides whether the client may see the file, and sets no media type.
 
 use super::directory::{AcceptPathInfo, Directory, EtagParts};
-use super::global::Global;
 use super::server::{Server, TraceEnable};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -22,8 +21,6 @@ use std::rc::Rc;
 
 /// The note of a request whose file has no entity tag (util_etag.c: ap_set_etag).
 const NO_ETAG: &str = "no-etag";
-/// The note of a request whose method RegisterHttpMethod has made known.
-const REGISTERED: &str = "registered-method";
 
 /// A tag is weak until the file has been left alone for this long (util_etag.c: ap_make_etag).
 const SETTLED_NS: i64 = 1_000_000_000;
@@ -205,27 +202,6 @@ pub fn omit_tag(request: &Request, response: &mut Response) {
     }
 }
 
-/// Notes whether RegisterHttpMethod has made a method known that is not HTTP's own.
-///
-/// # Errors
-/// 501 where `HttpProtocolOptions RegisteredMethods` refuses those that are not.
-pub fn recognise_method(
-    request: &mut Request,
-    global: &Global,
-    server: &Server,
-) -> Result<(), Status> {
-    if request.head.method != Method::Other || global.methods.is_empty() {
-        return Ok(());
-    }
-    let text = request.head.method_text();
-    if global.methods.iter().any(|known| known.as_bytes() == text) {
-        request.notes.set(REGISTERED, "1");
-    } else if server.protocol.registered_methods == Some(true) {
-        return Err(Status::NOT_IMPLEMENTED);
-    }
-    Ok(())
-}
-
 /// The answer to methods that send no file.
 fn other_method(request: &mut Request, server: &Server) -> Answer {
     let mut fields = Fields::new();
@@ -236,7 +212,7 @@ fn other_method(request: &mut Request, server: &Server) -> Answer {
             response.fields = fields;
             Answer::Response(Box::new(response))
         }
-        Method::Other if !request.notes.contains(REGISTERED) => {
+        Method::Other => {
             let line = String::from_utf8_lossy(&request.head.line);
             let text = format!("Invalid method in request {line}");
             request.notify(Notice::new("core", Level::Error, 135, text));
