@@ -13,6 +13,7 @@ use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::process;
 use evenkeel_sys::shelf::Shelf;
+use evenkeel_sys::socket;
 use park::Bench;
 use ports::Ports;
 use std::io;
@@ -88,6 +89,10 @@ pub struct Setup {
     /// The child's line in the scoreboard.
     pub line: ChildLine,
 }
+
+/// The most bytes that the kernel keeps unsent for a connection: enough that a fast client never
+/// waits for us, so little that a thousand slow ones do not matter.
+const UNSENT_BYTES: u32 = 256 << 10;
 
 /// The most descriptors that a shelf has room for, whatever the limit of the process says.
 const MOST: usize = 1 << 22;
@@ -206,6 +211,10 @@ where
     S: Service + Unpin,
     M: Fn(Seat) -> S + Send + Sync,
 {
+    for port in &setup.ports {
+        // A socket that cannot be bounded (not TCP) serves all the same.
+        let _ = socket::limit_unsent(port, UNSENT_BYTES);
+    }
     let threads = setup.threads.clamp(1, usize::from(u8::MAX));
     let sets = (0..threads).map(|_| Set::new()).collect::<io::Result<Vec<_>>>()?;
     let shared = Arc::new(Shared {

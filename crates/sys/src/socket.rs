@@ -130,6 +130,23 @@ pub fn accept(listener: impl AsFd) -> io::Result<(Socket, SocketAddr)> {
     Ok((Socket::new(descriptor), client))
 }
 
+/// Bounds what the kernel keeps of a connection's output before it is sent (TCP_NOTSENT_LOWAT).
+/// Set on a listening socket, it holds for what is accepted there. Without it a client that
+/// does not read makes the kernel keep megabytes for it.
+pub fn limit_unsent(listener: impl AsFd, bytes: u32) -> io::Result<()> {
+    // SAFETY: the value is a live u32 of the size that is given.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// How full a listening socket's queue is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptQueue {
@@ -209,6 +226,21 @@ mod tests {
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text, "pong");
         assert_eq!(accept(&listener).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn what_is_not_sent_is_bounded() {
+        let (listener, address) = listener();
+        limit_unsent(&listener, 64 << 10).unwrap();
+        let _client = TcpStream::connect(address).unwrap();
+        let (socket, _) = accept(&listener).unwrap();
+        let piece = vec![0; 16 << 10];
+        let mut taken = 0;
+        while let Ok(count) = socket.send(&[IoSlice::new(&piece)], false) {
+            taken += count;
+        }
+        // The client's window (tcp_rmem's middle value) and what may wait before it.
+        assert!(taken < 1 << 20, "{taken}");
     }
 
     #[test]
