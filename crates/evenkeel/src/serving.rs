@@ -219,6 +219,8 @@ impl ConnectionSite for ThreadSite {
             };
             self.errors.write(done.request.server, notice, &origin, &mut told);
         }
+        let names = done.request.names.as_deref();
+        let remote_host = names.and_then(|names| names.client.as_deref());
         self.recorder.borrow_mut().record(&Exchange {
             request: done.request,
             response: done.response,
@@ -226,7 +228,7 @@ impl ConnectionSite for ThreadSite {
             server_name: server.name().as_bytes(),
             used_name: name.as_bytes(),
             server_port: server.settings.core.port.unwrap_or(80),
-            remote_host: None,
+            remote_host: remote_host.map(str::as_bytes),
             content_length: match done.framing {
                 Transfer::Exact(length) => Some(length),
                 _ => None,

@@ -109,8 +109,9 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
     let Mapped { request, plan, .. } = mapped;
     let lookups = plan.core.hostname_lookups.unwrap_or_default();
     let mut wanted = Wanted {
-        client: lookups != Tristate::Off,
-        verify: lookups == Tristate::Third || plan.access_compat.wants_name(),
+        client: lookups == Tristate::On,
+        verify: plan.access_compat.wants_name(),
+        only_verified: lookups == Tristate::Third,
         names: Vec::new(),
     };
     let server = &pipeline.site.server(request.server).settings;

@@ -19,10 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What must be looked up for a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The client's name, whether or not it leads back to the client.
+    /// The client's name (HostnameLookups On).
     pub client: bool,
-    /// The client's name, if it leads back to the client.
+    /// Whether the client's name leads back to the client (Require host, Allow from).
     pub verify: bool,
+    /// The client's name only if it leads back to the client (HostnameLookups Double).
+    pub only_verified: bool,
     /// The addresses of these names.
     pub names: Vec<Box<str>>,
 }
@@ -62,7 +64,7 @@ async fn run<T: Send + 'static>(look_up: impl FnOnce() -> T + Send + 'static) ->
 
 fn ask(client: IpAddr, wanted: Wanted) -> HostNames {
     let mut found = HostNames::default();
-    if wanted.client || wanted.verify {
+    if wanted.client || wanted.verify || wanted.only_verified {
         let name = resolve::name_of(client).ok().flatten();
         found.client = name.map(|name| name.to_ascii_lowercase().into());
     }
