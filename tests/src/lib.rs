@@ -5,6 +5,8 @@
 pub mod answer;
 pub mod broken;
 pub mod compare;
+pub mod house;
+pub mod load;
 pub mod play;
 pub mod script;
 pub mod server;

@@ -76,17 +76,31 @@ pub fn command(program: &Path, arguments: &[&str]) -> Command {
 impl Server {
     /// Starts a server and waits until it takes connections on `port`.
     pub fn start(kind: Kind, root: &Path, port: u16) -> Result<Server, String> {
-        let program = program(kind, root)?;
+        Self::start_under(kind, root, port, &[])
+    }
+
+    /// The same under a command that runs what is said behind it, as `prlimit` does.
+    pub fn start_under(
+        kind: Kind,
+        root: &Path,
+        port: u16,
+        over: &[&str],
+    ) -> Result<Server, String> {
+        let named = program(kind, root)?;
+        let name = named.to_string_lossy();
         let configuration = root.join("httpd.conf");
         let configuration = configuration.to_string_lossy();
         let said = root.join("logs/said.txt");
         let out = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
         let err = out.try_clone().map_err(|error| error.to_string())?;
-        let child = command(&program, &["-f", &configuration, "-DFOREGROUND"])
+        let mut words = over.to_vec();
+        words.extend([&*name, "-f", &configuration, "-DFOREGROUND"]);
+        let (first, rest) = words.split_first().ok_or("no program")?;
+        let child = command(Path::new(first), rest)
             .stdout(out)
             .stderr(err)
             .spawn()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
+            .map_err(|error| format!("{first}: {error}"))?;
         let mut server = Server { child };
         let started = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
@@ -99,6 +113,11 @@ impl Server {
             std::thread::sleep(GLANCE);
         }
         Ok(server)
+    }
+
+    /// The process that was started: the parent of those that serve.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends the server and waits for it; an error when it had to be killed or ended badly.

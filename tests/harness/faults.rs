@@ -1,0 +1,244 @@
+//! Faults: what must go on working while something is killed, full, exhausted, slow or wrong.
+//! Requests are counted, sent and answered; nothing is timed but that an answer comes at all.
+
+use evenkeel_tests::house::{House, client_ports, cpu_ticks, send, wait_for};
+use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Few workers, which a thousand slow clients would fill many times over.
+const FEW: &str = "\
+ServerLimit 2
+StartServers 2
+ThreadsPerChild 8
+MinSpareThreads 4
+MaxSpareThreads 16
+MaxRequestWorkers 16
+";
+
+/// How many slow clients there are.
+const SLOW: usize = 1_000;
+
+/// Waits until the load has answered so many requests more.
+fn wait_for_answers(load: &Load, more: u64) {
+    let before = load.answered();
+    wait_for("an answer under load", || load.answered() >= before + more).unwrap();
+}
+
+/// Lets this process have as many connections as the slow clients need.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
+#[test]
+fn a_killed_child_costs_its_own_requests_only() {
+    let house = House::open(FEW, &[]).unwrap();
+    let load = Load::start(house.address, 16, true);
+    let mut its_own = HashSet::new();
+    for _ in 0..5 {
+        wait_for_answers(&load, 500);
+        wait_for("two children", || house.children().len() == 2).unwrap();
+        let child = house.children()[0];
+        // Stopped, it takes no connection that is not seen here.
+        send(child, Signal::STOP);
+        its_own.extend(client_ports(child, house.address.port()));
+        send(child, Signal::KILL);
+        wait_for("its end", || !house.children().contains(&child)).unwrap();
+    }
+    wait_for_answers(&load, 500);
+    wait_for("two children", || house.children().len() == 2).unwrap();
+    let tally = load.stop();
+    let others: Vec<_> = tally.lost.iter().filter(|(port, _)| !its_own.contains(port)).collect();
+    assert!(others.is_empty(), "lost by others: {others:?}");
+    assert_eq!(tally.refused, 0);
+    assert!(tally.lost.len() <= its_own.len(), "{} lost", tally.lost.len());
+}
+
+#[test]
+fn a_killed_parent_leaves_the_port_to_the_next_server() {
+    let mut house = House::open(FEW, &[]).unwrap();
+    let children = house.children();
+    house.signal(Signal::KILL);
+    house.server = None;
+    let alive = |pid: &u32| fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+    wait_for("the children's end", || !children.iter().any(alive)).unwrap();
+    house.start(&[]).unwrap();
+    probe(house.address).unwrap();
+}
+
+#[test]
+fn a_reload_loses_nothing() {
+    let house = House::open(FEW, &[]).unwrap();
+    let kept = Load::start(house.address, 16, true);
+    let short = Load::start(house.address, 4, false);
+    for _ in 0..10 {
+        wait_for_answers(&kept, 100);
+        wait_for_answers(&short, 20);
+        house.reload().unwrap();
+    }
+    wait_for_answers(&kept, 100);
+    wait_for_answers(&short, 20);
+    for tally in [kept.stop(), short.stop()] {
+        assert!(tally.lost.is_empty(), "lost: {:?}", tally.lost);
+        assert_eq!(tally.refused, 0);
+    }
+}
+
+#[test]
+fn a_broken_configuration_leaves_the_running_one_in_force() {
+    let house = House::open(FEW, &[]).unwrap();
+    let load = Load::start(house.address, 4, true);
+    let parent = house.parent();
+    for broken in ["NoSuchDirective on\n", "<Directory /x>\n", "Listen nowhere:http:80\n"] {
+        house.configure(broken).unwrap();
+        let before = house.error_log().len();
+        house.signal(Signal::USR1);
+        wait_for("a line about it", || house.error_log().len() > before).unwrap();
+        wait_for_answers(&load, 100);
+        probe(house.address).unwrap();
+    }
+    house.configure("").unwrap();
+    house.reload().unwrap();
+    wait_for_answers(&load, 100);
+    let tally = load.stop();
+    assert!(tally.lost.is_empty(), "lost: {:?}", tally.lost);
+    assert_eq!((tally.refused, house.parent()), (0, parent));
+}
+
+#[test]
+fn exhausted_descriptors_are_borne_and_recovered_from() {
+    raise_descriptor_limit();
+    let one = "ServerLimit 1\nStartServers 1\nThreadsPerChild 64\nMaxRequestWorkers 64\n";
+    let house = House::open(one, &["prlimit", "--nofile=80:80"]).unwrap();
+    // A head that does not end holds each connection open.
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        let mut stream = connect(house.address).unwrap();
+        stream.write_all(b"GET /small.txt HTTP/1.1\r\n").unwrap();
+        held.push(stream);
+    }
+    let child = house.children()[0];
+    let open = || fs::read_dir(format!("/proc/{child}/fd")).map_or(0, Iterator::count);
+    wait_for("the limit", || open() >= 70).unwrap();
+    let (lines, busy) = (house.error_log().lines().count(), cpu_ticks(child));
+    let seconds = 3;
+    std::thread::sleep(std::time::Duration::from_secs(seconds));
+    let busy = cpu_ticks(child) - busy;
+    let lines = house.error_log().lines().count() - lines;
+    let ticks = rustix::param::clock_ticks_per_second() * seconds;
+    assert!(busy * 4 < ticks, "{busy} of {ticks} ticks of processor time while exhausted");
+    assert!(lines as u64 <= 2 * seconds, "{lines} lines in {seconds} s");
+    drop(held);
+    probe(house.address).unwrap();
+    assert_eq!(house.children(), [child], "the child has died of it");
+}
+
+/// A file system of 64 KiB, unmounted when it is let go.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: std::path::PathBuf) -> SmallDisk {
+        fs::create_dir_all(&at).unwrap();
+        let options = ["-t", "tmpfs", "-o", "size=64k,mode=777", "none"];
+        let done = Command::new("mount").args(options).arg(&at).status().unwrap();
+        assert!(done.success(), "a file system cannot be mounted: this test needs root");
+        SmallDisk(at)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_log_disk_stops_nobody_and_logging_resumes() {
+    let more = "LogFormat \"%r %{User-Agent}i\" long\n";
+    let mut house = House::open(&format!("{FEW}{more}"), &[]).unwrap();
+    let disk = SmallDisk::mount(house.path("small"));
+    let root = house.path("");
+    house.server.take().unwrap().stop().unwrap();
+    let log = disk.0.join("access.log");
+    house.configure(&format!("CustomLog \"{}small/access.log\" long\n", root.display())).unwrap();
+    house.start(&[]).unwrap();
+    let agent = "a".repeat(400);
+    let request =
+        format!("GET /small.txt HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {agent}\r\n\r\n");
+    let mut stream = connect(house.address).unwrap();
+    for _ in 0..3_000 {
+        exchange(&mut stream, request.as_bytes()).unwrap();
+    }
+    let size = || fs::metadata(&log).map_or(0, |data| data.len());
+    wait_for("a full disk", || size() >= 60 << 10).unwrap();
+    // Room again: what comes from now on is written.
+    fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+    wait_for("lines after the disk has room", || {
+        let mut stream = connect(house.address).unwrap();
+        exchange(&mut stream, REQUEST).unwrap();
+        size() > 0
+    })
+    .unwrap();
+    house.server.take().unwrap().stop().unwrap();
+}
+
+/// Opens the slow clients, each having sent `first`.
+fn slow_clients(house: &House, first: &[u8]) -> Vec<TcpStream> {
+    raise_descriptor_limit();
+    let client = |_| {
+        let mut stream = connect(house.address).unwrap();
+        stream.write_all(first).unwrap();
+        stream
+    };
+    (0..SLOW).map(client).collect()
+}
+
+/// Has every slow client send a little more, round after round; another client is answered in
+/// each round.
+fn probe_among(house: &House, slow: &mut [TcpStream], more: &[u8]) {
+    let cut = AtomicU64::new(0);
+    for _ in 0..5 {
+        probe(house.address).unwrap();
+        for stream in &mut *slow {
+            if stream.write_all(more).is_err() {
+                cut.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        probe(house.address).unwrap();
+    }
+    assert_eq!(cut.into_inner(), 0, "slow clients were cut off before their time");
+}
+
+#[test]
+fn slow_headers_of_a_thousand_clients_keep_nobody_waiting() {
+    let house = House::open(FEW, &[]).unwrap();
+    let mut slow = slow_clients(&house, b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\n");
+    probe_among(&house, &mut slow, b"X-A: b\r\n");
+}
+
+#[test]
+fn slow_bodies_of_a_thousand_clients_keep_nobody_waiting() {
+    let house = House::open(FEW, &[]).unwrap();
+    let head = b"POST /small.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+    let mut slow = slow_clients(&house, head);
+    probe_among(&house, &mut slow, b"some");
+}
+
+#[test]
+fn slow_readers_of_a_large_file_keep_nobody_waiting() {
+    let house = House::open(FEW, &[]).unwrap();
+    let request = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let slow = slow_clients(&house, request);
+    // None of them reads; all are kept.
+    for _ in 0..5 {
+        probe(house.address).unwrap();
+    }
+    drop(slow);
+    probe(house.address).unwrap();
+}

@@ -1,0 +1,165 @@
+//! A site for tests of faults: more lines of configuration come in; a scratch folder with files,
+//! and a running server whose processes can be looked at and hurt, come out. All waits end.
+
+use crate::server::{Kind, Server, free_port};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashSet;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything that must come may take to come.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A folder, and the server that serves it.
+pub struct House {
+    /// The server; none while it is stopped.
+    pub server: Option<Server>,
+    /// Where it listens.
+    pub address: SocketAddr,
+    root: TempDir,
+    configuration: String,
+}
+
+/// What apache2 would need is loaded too: EVENKEEL=/usr/sbin/apache2 shows that the tests can fail.
+const BASE: &str = "\
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+ServerRoot \"@ROOT@\"
+PidFile \"@ROOT@/logs/httpd.pid\"
+Listen 127.0.0.1:@PORT@
+ServerName localhost
+ErrorLog \"@ROOT@/logs/error.log\"
+DocumentRoot \"@ROOT@/htdocs\"
+Timeout 60
+KeepAliveTimeout 60
+MaxKeepAliveRequests 0
+<Directory \"@ROOT@/htdocs\">
+Require all granted
+</Directory>
+";
+
+impl House {
+    /// Lays out the files `small.txt` (1 KiB) and `large.bin` (8 MiB) and starts the server, under
+    /// a command such as `prlimit` where one is given.
+    pub fn open(more: &str, over: &[&str]) -> Result<House, String> {
+        let told = |error: std::io::Error| format!("the scratch folder: {error}");
+        let root = tempfile::Builder::new().prefix("faults-").tempdir().map_err(told)?;
+        let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        open(root.path(), 0o755).map_err(told)?;
+        fs::create_dir(root.path().join("htdocs")).map_err(told)?;
+        fs::create_dir(root.path().join("logs")).map_err(told)?;
+        fs::write(root.path().join("htdocs/small.txt"), [b's'; 1 << 10]).map_err(told)?;
+        fs::write(root.path().join("htdocs/large.bin"), vec![b'l'; 8 << 20]).map_err(told)?;
+        let port = free_port()?;
+        let configuration = BASE.replace("@PORT@", &port.to_string()) + more;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut house = House { server: None, address, root, configuration };
+        house.configure("")?;
+        house.start(over)?;
+        Ok(house)
+    }
+
+    /// Writes the configuration again, with more lines at its end; the server is not told.
+    pub fn configure(&self, more: &str) -> Result<(), String> {
+        let text = format!("{}{more}", self.configuration);
+        let text = text.replace("@ROOT@", &self.root.path().to_string_lossy());
+        fs::write(self.path("httpd.conf"), text).map_err(|error| error.to_string())
+    }
+
+    /// Starts the server; the one before must have ended.
+    pub fn start(&mut self, over: &[&str]) -> Result<(), String> {
+        let (root, port) = (self.root.path(), self.address.port());
+        self.server = Some(Server::start_under(Kind::Evenkeel, root, port, over)?);
+        Ok(())
+    }
+
+    /// A path below the scratch folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The parent's process id; 0 while there is none.
+    pub fn parent(&self) -> u32 {
+        self.server.as_ref().map_or(0, Server::pid)
+    }
+
+    /// The processes that serve.
+    pub fn children(&self) -> Vec<u32> {
+        let parent = self.parent();
+        let text = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+        let text = text.unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    /// All that stands in the error log.
+    pub fn error_log(&self) -> String {
+        let bytes = fs::read(self.path("logs/error.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Sends the parent a signal.
+    pub fn signal(&self, signal: Signal) {
+        send(self.parent(), signal);
+    }
+
+    /// Has the server begin a new generation, and waits until it says that it has.
+    pub fn reload(&self) -> Result<(), String> {
+        let resumed = || self.error_log().matches("resuming normal operations").count();
+        let before = resumed();
+        self.signal(Signal::USR1);
+        wait_for("the new generation", || resumed() > before)
+    }
+}
+
+/// Sends a process a signal; one that is gone gets none.
+pub fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Waits until it is so; an error when that does not come.
+pub fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("{what} did not come"));
+        }
+        std::thread::sleep(Duration::from_millis(4));
+    }
+    Ok(())
+}
+
+/// The client ports of the connections that a process has open to a server on `port`. The process
+/// should be stopped, or they are old news.
+pub fn client_ports(pid: u32, port: u16) -> HashSet<u16> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let sockets: HashSet<String> = links
+        .filter_map(|link| {
+            let name = link.to_string_lossy().into_owned();
+            Some(name.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let port_of = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+    let row = |line: &str| {
+        // sl, local address, remote address, state, ..., inode as the tenth (proc_net_tcp).
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (local, remote) = (port_of(words.get(1)?)?, port_of(words.get(2)?)?);
+        (local == port && sockets.contains(*words.get(9)?)).then_some(remote)
+    };
+    table.lines().filter_map(row).filter(|remote| *remote != 0).collect()
+}
+
+/// User and system time of a process, in clock ticks.
+pub fn cpu_ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    // utime and stime are fields 14 and 15, and `rest` begins with the third.
+    rest.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
+}

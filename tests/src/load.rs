@@ -1,0 +1,136 @@
+//! Clients for tests of faults: an address comes in; requests sent, answered and lost come out,
+//! counted one by one. A lost request is one that was sent on an open connection and not answered
+//! in full, whatever the reason.
+
+use crate::answer::{Parsed, parse};
+use crate::house::PATIENCE;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// The plain request of all clients, for the small file.
+pub const REQUEST: &[u8] = b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Clients that ask all the time.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    clients: Vec<JoinHandle<Tally>>,
+}
+
+/// What became of the requests of some clients.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// How many were answered with 200, whole.
+    pub answered: u64,
+    /// How many were lost, by the client's port and with what happened.
+    pub lost: Vec<(u16, String)>,
+    /// How often no connection could be made.
+    pub refused: u64,
+}
+
+impl Load {
+    /// Starts `count` clients, each on a connection of its own that it keeps, or makes anew for
+    /// every request.
+    pub fn start(address: SocketAddr, count: usize, keep: bool) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicU64::new(0));
+        let client = |_| {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            std::thread::spawn(move || ask(address, keep, &stop, &answered))
+        };
+        let clients = (0..count).map(client).collect();
+        Load { stop, answered, clients }
+    }
+
+    /// How many requests have been answered so far.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Ends the clients when their last requests are answered.
+    pub fn stop(self) -> Tally {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Tally::default();
+        for client in self.clients {
+            match client.join() {
+                Ok(tally) => {
+                    all.answered += tally.answered;
+                    all.refused += tally.refused;
+                    all.lost.extend(tally.lost);
+                }
+                Err(_) => all.lost.push((0, "a client ended badly".to_owned())),
+            }
+        }
+        all
+    }
+}
+
+/// One client: asks until it is told to stop; a connection that ends is made anew.
+fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool, answered: &AtomicU64) -> Tally {
+    let mut tally = Tally::default();
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut stream) = connect(address) else {
+            tally.refused += 1;
+            continue;
+        };
+        let port = stream.local_addr().map_or(0, |address| address.port());
+        while !stop.load(Ordering::Relaxed) {
+            match exchange(&mut stream, REQUEST) {
+                Ok(ends) => {
+                    tally.answered += 1;
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if ends || !keep {
+                        break;
+                    }
+                }
+                Err(reason) => {
+                    tally.lost.push((port, reason));
+                    break;
+                }
+            }
+        }
+    }
+    tally
+}
+
+/// A connection whose reads and writes have an end.
+pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
+    let told = |error: std::io::Error| error.to_string();
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
+    stream.set_nodelay(true).map_err(told)?;
+    Ok(stream)
+}
+
+/// Sends a request and reads its response, which must be a whole 200. Says whether the server
+/// ends the connection with it.
+pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<bool, String> {
+    stream.write_all(request).map_err(|error| format!("sending: {error}"))?;
+    let mut bytes = Vec::new();
+    let mut part = [0_u8; 4096];
+    loop {
+        let count = stream.read(&mut part).map_err(|error| format!("reading: {error}"))?;
+        bytes.extend_from_slice(part.get(..count).unwrap_or_default());
+        match parse(&bytes, false, count == 0) {
+            Parsed::Whole(response, _) if response.status() == 200 => {
+                let ends = |value: &str| value.eq_ignore_ascii_case("close");
+                return Ok(response.header("Connection").is_some_and(ends));
+            }
+            Parsed::Whole(response, _) => return Err(response.status_line),
+            Parsed::Part if count == 0 => {
+                return Err(format!("the connection ended after {} bytes", bytes.len()));
+            }
+            Parsed::Part => {}
+        }
+    }
+}
+
+/// Whether a new client is answered at all.
+pub fn probe(address: SocketAddr) -> Result<(), String> {
+    let mut stream = connect(address)?;
+    exchange(&mut stream, REQUEST).map(|_| ())
+}
