@@ -1,5 +1,6 @@
 //! Faults: what must go on working while something is killed, full, exhausted, slow or wrong.
 //! Requests are counted, sent and answered; nothing is timed but that an answer comes at all.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, client_ports, cpu_ticks, send, wait_for};
 use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
