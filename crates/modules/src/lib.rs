@@ -3,11 +3,13 @@
 //! setting or an answer. No module calls another's phase; `pipeline` lists who acts when.
 
 pub mod access_compat;
+pub mod alias;
 pub mod authz_core;
 pub mod authz_host;
 pub mod context;
 pub mod core;
 pub mod dir;
+pub mod env;
 pub mod headers;
 pub mod lab;
 pub mod log_config;
@@ -16,6 +18,7 @@ pub mod mime;
 pub mod mpm;
 mod registry;
 pub mod reqtimeout;
+pub mod setenvif;
 mod settings;
 pub mod status;
 #[cfg(test)]

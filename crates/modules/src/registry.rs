@@ -2,8 +2,8 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, authz_core, authz_host, core, dir, headers, lab, log_config, mime,
-    mpm, reqtimeout, status, unixd,
+    Scope, Table, access_compat, alias, authz_core, authz_host, core, dir, env, headers, lab,
+    log_config, mime, mpm, reqtimeout, setenvif, status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -31,6 +31,9 @@ pub const OFFERS: &[Offer] = &[
     builtin("mod_logio.c", "logio_module"),
     builtin("mod_version.c", "version_module"),
     builtin("mod_unixd.c", "unixd_module"),
+    usual("mod_alias.c", "alias_module"),
+    usual("mod_env.c", "env_module"),
+    usual("mod_setenvif.c", "setenvif_module"),
     usual("mod_dir.c", "dir_module"),
     usual("mod_mime.c", "mime_module"),
     usual("mod_reqtimeout.c", "reqtimeout_module"),
@@ -50,15 +53,18 @@ pub const OFFERS: &[Offer] = &[
 pub(crate) fn tables() -> impl Iterator<Item = Table> {
     let own = [
         access_compat::TABLE,
+        alias::TABLE,
         authz_core::TABLE,
         authz_host::TABLE,
         dir::TABLE,
+        env::TABLE,
         headers::TABLE,
         lab::TABLE,
         log_config::TABLE,
         log_config::LOGIO_TABLE,
         mime::TABLE,
         reqtimeout::TABLE,
+        setenvif::TABLE,
         status::TABLE,
         unixd::TABLE,
     ];

@@ -3,7 +3,8 @@
 //! Nothing here knows what a setting means.
 
 use crate::{
-    access_compat, authz_core, core, dir, headers, lab, log_config, mime, mpm, reqtimeout, unixd,
+    access_compat, alias, authz_core, core, dir, env, headers, lab, log_config, mime, mpm,
+    reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
@@ -50,9 +51,11 @@ macro_rules! settings {
 settings! {
     /// What one virtual host, or the main server, says for itself.
     ServerSettings {
+        alias: alias::Server,
         core: core::Server,
         log_config: log_config::Server,
         reqtimeout: reqtimeout::Server,
+        setenvif: setenvif::Rules,
     }
 }
 
@@ -60,11 +63,14 @@ settings! {
     /// What one section (`<Directory>`, `<Location>`, `<Files>`, `<If>`, .htaccess) says.
     DirectorySettings {
         access_compat: access_compat::Directory,
+        alias: alias::Directory,
         authz_core: authz_core::Directory,
         core: core::Directory,
         dir: dir::Directory,
+        env: env::Directory,
         headers: headers::Directory,
         mime: mime::Directory,
+        setenvif: setenvif::Rules,
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn apply_in(table: Table, place: Place, text: &str) -> Result<Scope, 
         }
     };
     let nodes: Vec<Node> = text.lines().enumerate().map(node).collect();
-    let mut scope = Scope::new(Path::new("/root"));
+    let mut scope = Scope::new(Path::new("/etc/base"));
     scope.place = place;
     evenkeel_config::apply(&Tables::new(&[table], &[]), &nodes, &mut scope, &mut Vec::new())
         .map_err(|fault| fault.text)?;

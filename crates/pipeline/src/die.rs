@@ -119,7 +119,7 @@ pub(crate) fn canned(
         {
             response.always.set("Allow", phases::allowed_methods(pipeline, &request));
         }
-        let charset = if request.notes.contains("suppress-error-charset") {
+        let charset = if request.env.contains("suppress-error-charset") {
             "text/html"
         } else {
             "text/html; charset=iso-8859-1"

@@ -15,7 +15,9 @@ use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
 use evenkeel_modules::headers::Around;
-use evenkeel_modules::{RequestContext, authz_core, core, headers, lab, mime, status};
+use evenkeel_modules::{
+    RequestContext, alias, authz_core, core, env, headers, lab, mime, setenvif, status,
+};
 use std::any::Any;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
@@ -43,6 +45,7 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
     headers::act_early(&mut request, around(pipeline, server, &server.defaults));
+    setenvif::set_by_server(&mut request, &server.settings, &server.defaults);
     locate(pipeline, request)
 }
 
@@ -63,6 +66,18 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
     // Nobody here makes tunnels.
     if request.head.method == Method::Connect {
         return stop(request, plan, Status::METHOD_NOT_ALLOWED);
+    }
+    let settings = &server.settings;
+    if let Err(answer) = alias::redirect_first(&mut request, settings, &plan) {
+        return stop(request, plan, answer);
+    }
+    match alias::translate(&mut request, settings, &plan, &pipeline.site.server_root) {
+        Ok(None) => {}
+        Ok(Some(file)) => {
+            request.file = file;
+            return Ok(Translated { request, plan });
+        }
+        Err(answer) => return stop(request, plan, answer),
     }
     match document_root(&request, server) {
         Ok(file) => request.file = file,
@@ -98,10 +113,16 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         let answer = trace(&mut request, enabled);
         return stop(request, plan, answer);
     }
-    match pipeline.walker.borrow_mut().map(&pipeline.site, &mut request) {
-        Ok((plan, looked)) => Ok(Mapped { request, plan, found: Some(looked) }),
-        Err(answer) => stop(request, plan, answer),
+    let (plan, looked) = match pipeline.walker.borrow_mut().map(&pipeline.site, &mut request) {
+        Ok(mapped) => mapped,
+        Err(answer) => return stop(request, plan, answer),
+    };
+    // Apache's header_parser runs for requests of clients alone.
+    if request.depth == 0 {
+        let server = &pipeline.site.server(request.server).settings;
+        setenvif::set_by_sections(&mut request, server, &plan);
     }
+    Ok(Mapped { request, plan, found: Some(looked) })
 }
 
 /// What must be looked up before access can be decided; none as a rule.
@@ -157,6 +178,10 @@ pub(crate) fn prepare(
     let server = pipeline.site.server(request.server);
     mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     core::override_type(&mut request, &server.settings, &plan);
+    if let Err(answer) = alias::redirect_last(&mut request, &server.settings, &plan) {
+        return stop(request, plan, answer);
+    }
+    env::set_variables(&mut request, &plan.env);
     let mut prepared = look::find_index(pipeline, Prepared { request, plan, found })?;
     let Prepared { request, plan, .. } = &mut prepared;
     // A look changes no fields: the request that it is taken for does so once.

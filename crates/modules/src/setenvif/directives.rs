@@ -1,0 +1,164 @@
+//! mod_setenvif's directives: lines go in, rules come out. A pattern without any sign that means
+//! something in patterns is kept as the text that it is.
+
+use super::rule::{Attribute, Change, Rule, Test, Wanted};
+use crate::{Directive, Place, Scope, Table, Where, directive};
+use evenkeel_config::{Call, Shape, next_word};
+use evenkeel_expr::{Pattern, PatternOptions};
+use std::sync::Arc;
+
+type Done = Result<(), String>;
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("BrowserMatch", Where::FILE_INFO, Shape::Raw, "", "A browser regex and a list of variables.", browser_match),
+    directive("BrowserMatchNoCase", Where::FILE_INFO, Shape::Raw, "", "A browser regex and a list of variables.", browser_match),
+    directive("SetEnvIf", Where::FILE_INFO, Shape::Raw, "", "A header-name, regex and a list of variables.", set_env_if),
+    directive("SetEnvIfExpr", Where::FILE_INFO, Shape::Raw, "", "an expression and a list of variables.", set_env_if_expr),
+    directive("SetEnvIfNoCase", Where::FILE_INFO, Shape::Raw, "", "a header-name, regex and a list of variables.", set_env_if),
+];
+
+/// mod_setenvif's directives.
+pub const TABLE: Table =
+    Table { module: "mod_setenvif.c", identifier: "setenvif_module", directives: DIRECTIVES };
+
+fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let (name, rest) = next_word(call.raw);
+    if name.is_empty() {
+        return Err(format!("Missing header-field name for {}", call.name));
+    }
+    add(scope, call, &name, rest)
+}
+
+fn browser_match(scope: &mut Scope, call: &Call<'_>) -> Done {
+    add(scope, call, "User-Agent", call.raw)
+}
+
+fn set_env_if_expr(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let (text, rest) = next_word(call.raw);
+    if text.is_empty() {
+        return Err(format!("Missing expression for {}", call.name));
+    }
+    let refused = |error| format!("Could not parse expression \"{text}\": {error}");
+    let condition = scope.compile_condition(&text).map_err(refused)?;
+    let changes = changes(call, rest)?;
+    push(scope, Rule { test: Test::Condition(condition), changes });
+    Ok(())
+}
+
+/// Adds a rule of a name, which may be a pattern, and of what stands behind it.
+fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
+    let (text, rest) = next_word(rest);
+    if text.is_empty() {
+        return Err(format!("Missing regular expression for {}", call.name));
+    }
+    let ignore_case = call.name.ends_with("NoCase");
+    let said = scope.global.core.pattern_options;
+    let options = PatternOptions { ignore_case: ignore_case || said.ignore_case, ..said };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let attribute = if name.bytes().all(is_plain) {
+        Attribute::of(name)
+    } else {
+        let refused = |_| format!("{}Header name regex could not be compiled.", call.name);
+        Attribute::Fields(Box::new(Pattern::compile(name, options).map_err(refused)?))
+    };
+    let wanted = match plain_text(&text) {
+        Some(part) => Wanted::Part { text: part.into(), ignore_case },
+        None => {
+            let refused = |_| format!("{} regex could not be compiled.", call.name);
+            Wanted::Pattern(Box::new(Pattern::compile(&text, options).map_err(refused)?))
+        }
+    };
+    let changes = changes(call, rest)?;
+    push(scope, Rule { test: Test::Attribute(attribute, wanted), changes });
+    Ok(())
+}
+
+fn push(scope: &mut Scope, rule: Rule) {
+    let rules = match scope.place {
+        Place::Server => &mut scope.server.setenvif,
+        _ => &mut scope.directory.setenvif,
+    };
+    rules.0.push(Arc::new(rule));
+}
+
+/// The changes at the end of a line: `NAME`, `NAME=value`, `!NAME`.
+fn changes(call: &Call<'_>, text: &str) -> Result<Vec<Change>, String> {
+    let mut changes = Vec::new();
+    let mut rest = text;
+    loop {
+        let (word, behind) = next_word(rest);
+        if word.is_empty() {
+            break;
+        }
+        rest = behind;
+        let (name, value) = word.split_once('=').unwrap_or((&word, ""));
+        changes.push(match (name.strip_prefix('!'), value) {
+            (Some(name), "") => Change { name: name.into(), value: None },
+            (_, value) if value.starts_with('!') => Change { name: name.into(), value: None },
+            (_, "") => Change { name: name.into(), value: Some("1".into()) },
+            (_, value) => Change { name: name.into(), value: Some(value.into()) },
+        });
+    }
+    if changes.is_empty() {
+        return Err(format!("Missing envariable expression for {}", call.name));
+    }
+    Ok(changes)
+}
+
+/// The text that a pattern without groups, wildcards and anchors looks for (mod_setenvif.c:
+/// non_regex_pattern).
+fn plain_text(pattern: &str) -> Option<Vec<u8>> {
+    let is_special = |byte: u8| b"^.$|()[]*+?{}".contains(&byte);
+    let mut text = Vec::with_capacity(pattern.len());
+    let mut bytes = pattern.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => text.push(bytes.next().filter(|next| is_special(*next) || *next == b'\\')?),
+            special if is_special(special) => return None,
+            plain => text.push(plain),
+        }
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{apply, apply_in};
+
+    #[test]
+    fn lines_are_refused_in_apaches_words() {
+        for (line, text) in [
+            ("SetEnvIf", "Missing header-field name for SetEnvIf"),
+            ("SetEnvIf X", "Missing regular expression for SetEnvIf"),
+            ("SetEnvIfNoCase X y", "Missing envariable expression for SetEnvIfNoCase"),
+            ("SetEnvIf X ( y", "SetEnvIf regex could not be compiled."),
+            ("SetEnvIf ^X( x y", "SetEnvIfHeader name regex could not be compiled."),
+            ("BrowserMatch", "Missing regular expression for BrowserMatch"),
+            ("BrowserMatchNoCase ( y", "BrowserMatchNoCase regex could not be compiled."),
+            ("SetEnvIfExpr", "Missing expression for SetEnvIfExpr"),
+            (
+                "SetEnvIfExpr \"%{FOO} == 1\" x",
+                "Could not parse expression \"%{FOO} == 1\": Variable 'FOO' does not exist",
+            ),
+        ] {
+            assert_eq!(apply(TABLE, line).err().as_deref(), Some(text), "{line}");
+        }
+    }
+
+    #[test]
+    fn rules_belong_to_where_they_stand() {
+        let scope = apply_in(TABLE, Place::Location("/l".into()), "SetEnvIf A b c").unwrap();
+        assert_eq!((scope.server.setenvif.0.len(), scope.directory.setenvif.0.len()), (0, 1));
+    }
+
+    #[test]
+    fn texts_without_special_signs_are_plain() {
+        assert_eq!(plain_text("Robot").as_deref(), Some(&b"Robot"[..]));
+        assert_eq!(plain_text(r"a\.b\\").as_deref(), Some(&br"a.b\"[..]));
+        for pattern in ["a.b", "^a", r"\d", r"a\"] {
+            assert_eq!(plain_text(pattern), None, "{pattern}");
+        }
+    }
+}

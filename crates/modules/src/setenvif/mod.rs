@@ -1,0 +1,119 @@
+//! mod_setenvif: variables that a request has by what it is. Rules and a request go in, changes
+//! of its environment come out; the rules run in their order and see what those before have set.
+
+mod directives;
+mod rule;
+
+pub use directives::TABLE;
+pub use rule::Rule;
+
+use crate::{DirectorySettings, Merge, ServerSettings};
+use evenkeel_message::Request;
+use std::sync::Arc;
+
+/// The rules of a server or of a section, in order; an inner one's follow an outer one's.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(pub Vec<Arc<Rule>>);
+
+impl Merge for Rules {
+    fn merge(base: &Self, over: &Self) -> Self {
+        Self([base.0.as_slice(), &over.0].concat())
+    }
+}
+
+/// Runs the rules of a request's server, before anything is asked of its path (Apache:
+/// post_read_request).
+pub fn set_by_server(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+    run(&server.setenvif, request, server, plan);
+}
+
+/// Runs the rules of a request's sections (Apache: header_parser).
+pub fn set_by_sections(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+    run(&plan.setenvif, request, server, plan);
+}
+
+fn run(rules: &Rules, request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+    for rule in &rules.0 {
+        rule.run(request, server, plan);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+    use evenkeel_message::{Peer, RequestHead, Version};
+
+    fn variables(text: &str, fields: &[(&str, &str)]) -> String {
+        let scope = apply(TABLE, text).unwrap();
+        let mut head = RequestHead {
+            line: b"GET /a.txt?a=77 HTTP/1.0".to_vec(),
+            method_end: 3,
+            target: (4, 15),
+            version: Version::Http10,
+            ..RequestHead::default()
+        };
+        for (name, value) in fields {
+            head.fields.add(name, value.as_bytes());
+        }
+        let address = |text: &str| text.parse().unwrap();
+        let peer = Peer { client: address("192.0.2.7:9"), local: address("127.0.0.1:80") };
+        let mut request = Request::new(head, peer, 0);
+        (request.path, request.query) = (b"/a.txt".to_vec(), Some(b"a=77".to_vec()));
+        set_by_server(&mut request, &scope.server, &scope.directory);
+        let pair = |(name, value): (&[u8], &[u8])| {
+            format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
+        };
+        request.env.iter().map(pair).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn patterns_fill_variables_and_plain_texts_do_not() {
+        let agent = [("User-Agent", "Robot/12")];
+        assert_eq!(variables("SetEnvIf User-Agent ^Robot/([0-9]+) R V=$1", &agent), "R=1 V=12");
+        assert_eq!(variables("SetEnvIf User-Agent Robot L=$0", &agent), "L=$0");
+        assert_eq!(variables("SetEnvIf User-Agent ROBOT L", &agent), "");
+        assert_eq!(variables("SetEnvIfNoCase User-Agent ROBOT L", &agent), "L=1");
+        assert_eq!(variables("BrowserMatch ^R A= B=!x", &agent), "A=1");
+        assert_eq!(variables("BrowserMatchNoCase ^r\\w+ W=$0", &agent), "W=Robot");
+        assert_eq!(variables("SetEnvIf User-Agent Robot\\/1 S=$0", &agent), "S=Robot/1");
+        assert_eq!(variables("SetEnvIf User-Agent Robot.1 S", &agent), "S=1");
+    }
+
+    #[test]
+    fn what_is_absent_is_empty_and_later_rules_see_earlier_ones() {
+        assert_eq!(variables("SetEnvIf X-None ^$ EMPTY", &[]), "EMPTY=1");
+        let text = "SetEnvIf Request_URI txt A=x\nSetEnvIf A ^x$ B\nSetEnvIf B . !A C";
+        assert_eq!(variables(text, &[]), "B=1 C=1");
+    }
+
+    #[test]
+    fn facts_of_the_request_have_names() {
+        let text = "SetEnvIf Remote_Addr (.*) A=$1\nSetEnvIf server_addr ^127\\. S\n\
+                    SetEnvIf Request_Method (.*) M=$1\nSetEnvIf Request_Protocol (.*) P=$1\n\
+                    SetEnvIf Remote_Host (.*) H=$1";
+        let expected = "A=192.0.2.7 S=1 M=GET P=HTTP/1.0 H=192.0.2.7";
+        assert_eq!(variables(text, &[]), expected);
+    }
+
+    #[test]
+    fn header_names_may_be_patterns() {
+        let fields = [("X-Pattern", "v9"), ("Host", "h")];
+        assert_eq!(variables("SetEnvIf ^X-Pa.*n$ v(.) P=$1", &fields), "P=9");
+        assert_eq!(variables("SetEnvIf ^x-pa.*n$ v(.) P=$1", &fields), "");
+        assert_eq!(variables("SetEnvIfNoCase ^x-pa.*n$ v(.) P=$1", &fields), "P=9");
+    }
+
+    #[test]
+    fn expressions_give_their_groups() {
+        let text = "SetEnvIfExpr \"%{QUERY_STRING} =~ /a=([0-9]+)/\" N=$1\nSetEnvIfExpr false F";
+        assert_eq!(variables(text, &[]), "N=77");
+    }
+
+    #[test]
+    fn inner_rules_follow_outer_ones() {
+        let rules = |text: &str| apply(TABLE, text).unwrap().server.setenvif;
+        let merged = Rules::merge(&rules("SetEnvIf A b c"), &rules("SetEnvIf D e f"));
+        assert_eq!(merged.0.len(), 2);
+    }
+}

@@ -1,0 +1,182 @@
+//! One rule of mod_setenvif: what it looks at, what that must be, and what it sets then. A
+//! request goes in, its environment is changed (mod_setenvif.c: match_headers).
+
+use crate::{DirectorySettings, RequestContext, ServerSettings};
+use evenkeel_expr::{Captures, Condition, Evaluation, Pattern};
+use evenkeel_message::{Level, Notice, Request};
+use std::borrow::Cow;
+
+/// A line of SetEnvIf and its kin.
+#[derive(Debug)]
+pub struct Rule {
+    /// What must hold.
+    pub(super) test: Test,
+    /// What is done then, in order.
+    pub(super) changes: Vec<Change>,
+}
+
+/// What must hold.
+#[derive(Debug)]
+pub(super) enum Test {
+    /// Something of the request has this text.
+    Attribute(Attribute, Wanted),
+    /// SetEnvIfExpr.
+    Condition(Condition),
+}
+
+/// What a rule looks at.
+#[derive(Debug)]
+pub(super) enum Attribute {
+    RemoteAddr,
+    RemoteHost,
+    ServerAddr,
+    RequestUri,
+    RequestMethod,
+    RequestProtocol,
+    /// A header field, or where there is none a variable that was set before.
+    Field(Box<str>),
+    /// The last header field whose name matches.
+    Fields(Box<Pattern>),
+}
+
+/// The text that is looked for.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// A part of it is this; there are no groups, so that `$1` in a value stays as it is.
+    Part { text: Box<[u8]>, ignore_case: bool },
+    /// It matches.
+    Pattern(Box<Pattern>),
+}
+
+/// A change of one variable.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub name: Box<str>,
+    /// The value; none takes the variable away.
+    pub value: Option<Box<str>>,
+}
+
+impl Attribute {
+    /// The attribute of a name that is no pattern.
+    pub(super) fn of(name: &str) -> Attribute {
+        match name.to_ascii_lowercase().as_str() {
+            "remote_addr" => Attribute::RemoteAddr,
+            "remote_host" => Attribute::RemoteHost,
+            "server_addr" => Attribute::ServerAddr,
+            "request_uri" => Attribute::RequestUri,
+            "request_method" => Attribute::RequestMethod,
+            "request_protocol" => Attribute::RequestProtocol,
+            _ => Attribute::Field(name.into()),
+        }
+    }
+
+    /// What the request has; empty where it has nothing, so that `^$` can ask for that.
+    fn value<'r>(&self, request: &'r Request) -> Cow<'r, [u8]> {
+        match self {
+            Attribute::RemoteAddr => request.peer.client_ip().to_string().into_bytes().into(),
+            Attribute::RemoteHost => match client_name(request) {
+                Some(name) => name.as_bytes().into(),
+                None => request.peer.client_ip().to_string().into_bytes().into(),
+            },
+            Attribute::ServerAddr => request.peer.local_ip().to_string().into_bytes().into(),
+            Attribute::RequestUri => request.path.as_slice().into(),
+            Attribute::RequestMethod => request.head.method_text().into(),
+            Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
+            Attribute::Field(name) => field(request, name),
+            Attribute::Fields(pattern) => {
+                let matching = |name: &&[u8]| pattern.matches(name).unwrap_or_default();
+                let names = request.head.fields.iter().map(|(name, _)| name);
+                match names.filter(matching).last() {
+                    Some(name) => request.head.fields.joined(name).unwrap_or_default().into(),
+                    None => Cow::Borrowed(b""),
+                }
+            }
+        }
+    }
+}
+
+fn client_name(request: &Request) -> Option<&str> {
+    request.names.as_deref().and_then(|names| names.client.as_deref())
+}
+
+fn field<'r>(request: &'r Request, name: &str) -> Cow<'r, [u8]> {
+    match request.head.fields.joined(name.as_bytes()) {
+        Some(value) => Cow::Owned(value),
+        None => request.env.value(name).unwrap_or_default().into(),
+    }
+}
+
+impl Rule {
+    /// Looks at the request and changes its environment where the rule holds.
+    pub(super) fn run(
+        &self,
+        request: &mut Request,
+        server: &ServerSettings,
+        plan: &DirectorySettings,
+    ) {
+        let captures = match self.holds(request, server, plan) {
+            Ok(Some(captures)) => captures,
+            Ok(None) => return,
+            Err(text) => {
+                request.notify(Notice::own("setenvif", Level::Error, text));
+                return;
+            }
+        };
+        for change in &self.changes {
+            let Some(value) = &change.value else {
+                request.env.unset(change.name.as_bytes());
+                continue;
+            };
+            match &captures {
+                Some(captures) => {
+                    let mut filled = Vec::new();
+                    captures.substitute(value.as_bytes(), &mut filled);
+                    request.env.set(change.name.as_bytes(), filled);
+                }
+                None => request.env.set(change.name.as_bytes(), value.as_bytes()),
+            }
+        }
+    }
+
+    /// Whether the rule holds, with the groups that it gives.
+    fn holds(
+        &self,
+        request: &Request,
+        server: &ServerSettings,
+        plan: &DirectorySettings,
+    ) -> Result<Option<Option<Captures>>, String> {
+        match &self.test {
+            Test::Attribute(attribute, Wanted::Part { text, ignore_case }) => {
+                let value = attribute.value(request);
+                Ok(has_part(&value, text, *ignore_case).then_some(None))
+            }
+            Test::Attribute(attribute, Wanted::Pattern(pattern)) => {
+                let value = attribute.value(request);
+                // Most rules hold for few requests: groups are taken for those alone.
+                if !pattern.matches(&value).map_err(|error| error.to_string())? {
+                    return Ok(None);
+                }
+                let mut captures = Captures::default();
+                pattern.capture(&value, &mut captures).map_err(|error| error.to_string())?;
+                Ok(Some(Some(captures)))
+            }
+            Test::Condition(condition) => {
+                let context = RequestContext::new(request, server, plan);
+                let mut evaluation = Evaluation::new(&context);
+                let holds = evaluation.holds(condition).map_err(|error| error.to_string())?;
+                Ok(holds.then(|| Some(evaluation.captures().clone())))
+            }
+        }
+    }
+}
+
+fn has_part(value: &[u8], part: &[u8], ignore_case: bool) -> bool {
+    if part.is_empty() {
+        return true;
+    }
+    let same = |window: &[u8]| match ignore_case {
+        true => window.eq_ignore_ascii_case(part),
+        false => window == part,
+    };
+    value.windows(part.len()).any(same)
+}
