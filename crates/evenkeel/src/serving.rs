@@ -209,8 +209,9 @@ impl ConnectionSite for ThreadSite {
         let server = self.site().server(done.request.server);
         let name = public_name(done.request, &server.settings, &server.defaults);
         let mut told = Told::default();
-        let level =
-            |notice: &&Notice| notice.level <= server.settings.core.log_level.of(notice.module);
+        let level = |notice: &&Notice| {
+            notice.passed || notice.level <= server.settings.core.log_level.of(notice.module)
+        };
         for notice in done.request.notices.iter().filter(level) {
             let origin = Origin {
                 server_name: server.name().as_bytes(),
@@ -243,7 +244,7 @@ impl ConnectionSite for ThreadSite {
     fn tell(&self, notice: &Notice, peer: &Peer, request: Option<&Request>) {
         let index = request.map_or_else(|| self.server_of(peer.local), |request| request.server);
         let server = self.site().server(index);
-        if notice.level > server.settings.core.log_level.of(notice.module) {
+        if !notice.passed && notice.level > server.settings.core.log_level.of(notice.module) {
             return;
         }
         let origin = Origin {

@@ -73,6 +73,18 @@ impl MethodSet {
         }
     }
 
+    /// Adds the methods of another set.
+    pub fn add_all(&mut self, other: &MethodSet) {
+        self.bits |= other.bits;
+        self.others.extend(other.others.iter().cloned());
+    }
+
+    /// Leaves those methods that `wanted` says of another set: whether they are in it.
+    pub fn retain(&mut self, other: &MethodSet, wanted: bool) {
+        self.bits &= if wanted { other.bits } else { !other.bits };
+        self.others.retain(|method| other.others.contains(method) == wanted);
+    }
+
     /// Whether no method is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -90,6 +102,21 @@ impl MethodSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_are_cut_and_joined() {
+        let set = |words: &[&str]| {
+            let mut set = MethodSet::default();
+            words.iter().for_each(|word| set.add(word.as_bytes()));
+            set
+        };
+        let (mut both, mut left) = (set(&["GET", "PUT", "BREW"]), set(&["GET", "PUT", "BREW"]));
+        both.retain(&set(&["PUT", "POST", "BREW"]), true);
+        assert_eq!(both, set(&["PUT", "BREW"]));
+        left.retain(&set(&["PUT", "BREW"]), false);
+        left.add_all(&set(&["POST", "TEA"]));
+        assert_eq!(left, set(&["GET", "POST", "TEA"]));
+    }
 
     #[test]
     fn head_goes_with_get_and_unknown_methods_by_text() {

@@ -90,6 +90,8 @@ pub struct Notice {
     pub cause: Option<i32>,
     /// What happened, without a line end. Client data in it is escaped when it is written.
     pub text: Cow<'static, str>,
+    /// Whether a section's LogLevel has let it pass, so that the server's does not count.
+    pub passed: bool,
 }
 
 impl Notice {
@@ -101,13 +103,13 @@ impl Notice {
         number: u16,
         text: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { module, level, number: Some(number), cause: None, text: text.into() }
+        Self { module, level, number: Some(number), cause: None, text: text.into(), passed: false }
     }
 
     /// A notice of our own, which has no number of Apache's.
     #[must_use]
     pub fn own(module: &'static str, level: Level, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { module, level, number: None, cause: None, text: text.into() }
+        Self { module, level, number: None, cause: None, text: text.into(), passed: false }
     }
 
     /// The same notice with the system's error behind it, where the error is the system's.

@@ -122,6 +122,28 @@ pub enum Access {
 }
 
 impl Access {
+    /// What an inner `<Limit>` leaves of an outer one; none where no method is left.
+    #[must_use]
+    pub fn within(self, outer: Option<&Access>) -> Option<Access> {
+        let cut = |methods: &MethodSet, other: &MethodSet, wanted| {
+            let mut methods = methods.clone();
+            methods.retain(other, wanted);
+            Access::Only(Arc::new(methods))
+        };
+        let left = match (&self, outer) {
+            (_, None) => self,
+            (Access::Only(inner), Some(Access::Only(outer))) => cut(inner, outer, true),
+            (Access::Only(inner), Some(Access::Except(outer))) => cut(inner, outer, false),
+            (Access::Except(inner), Some(Access::Only(outer))) => cut(outer, inner, false),
+            (Access::Except(inner), Some(Access::Except(outer))) => {
+                let mut methods = MethodSet::clone(inner);
+                methods.add_all(outer);
+                Access::Except(Arc::new(methods))
+            }
+        };
+        (!matches!(&left, Access::Only(methods) if methods.is_empty())).then_some(left)
+    }
+
     /// Whether a request of this method is meant.
     #[must_use]
     pub fn covers(&self, head: &RequestHead) -> bool {

@@ -201,6 +201,9 @@ impl Pipeline {
             return;
         }
         let server = &self.site.server(request.server).settings;
-        request.notices.retain(|notice| is_logged(server, plan, notice.module, notice.level));
+        request.notices.retain_mut(|notice| {
+            notice.passed |= is_logged(server, plan, notice.module, notice.level);
+            notice.passed
+        });
     }
 }

@@ -250,7 +250,7 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let except = block.call.name == "<LimitExcept";
     let mut methods = MethodSet::default();
     for word in words(block.argument()?) {
-        if word == "TRACE" {
+        if word == "TRACE" && !except {
             let text = "TRACE cannot be controlled by <Limit>, see TraceEnable";
             return Err(block.fault(text));
         }
@@ -258,6 +258,9 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     }
     let methods = Arc::new(methods);
     let access = if except { Access::Except(methods) } else { Access::Only(methods) };
+    let Some(access) = access.within(scope.limit.as_ref()) else {
+        return Err(block.fault(format!("{}> directive excludes all methods", block.call.name)));
+    };
     let outer = scope.limit.replace(access);
     let walked = block.walk(scope, Contexts::LIMIT);
     scope.limit = outer;
