@@ -8,6 +8,7 @@ mod connection;
 mod link;
 mod output;
 mod reply;
+mod shown;
 mod site;
 mod task;
 mod thread;

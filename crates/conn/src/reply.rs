@@ -3,13 +3,14 @@
 
 use crate::connection::Connection;
 use crate::output::Output;
+use crate::shown;
 use crate::site::{Done, Settings, Site};
 use crate::thread::Thread;
 use evenkeel_message::{
     BodyLength, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
 };
 use evenkeel_proto::{Ask, Exchange, Head, Next, Persistence, encode_head, persistence, transfer};
-use evenkeel_scoreboard::{Counter, SlotGuard};
+use evenkeel_scoreboard::SlotGuard;
 use evenkeel_sys::clock;
 
 /// An exchange in progress, before its response is known.
@@ -139,10 +140,7 @@ impl Reply {
             persistence: self.persistence,
             keep_alive,
         });
-        if let Some(slot) = self.begun.slot.take() {
-            slot.finish(body_sent, duration_us);
-        }
-        count(thread, &transfer);
+        shown::count(thread, self.begun.slot.take(), &transfer);
         connection.keepalives = connection.keepalives.saturating_add(1);
         let kibibytes = u16::try_from(sent.div_ceil(1024)).unwrap_or(u16::MAX);
         connection.kibibytes = connection.kibibytes.saturating_add(kibibytes);
@@ -160,11 +158,4 @@ impl Reply {
         };
         ends && head.length == BodyLength::None
     }
-}
-
-fn count(thread: &Thread, transfer: &Transfer) {
-    let line = &thread.place.line;
-    line.add(Counter::Completions, 1);
-    line.add(Counter::Bytes, transfer.body_sent);
-    line.add(Counter::DurationUs, transfer.duration_us);
 }

@@ -7,6 +7,7 @@ use crate::connection::{Connection, Outcome};
 use crate::link::{Inbox, Link};
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
+use crate::shown::Writing;
 use crate::site::{Served, Site};
 use crate::worker::{Inner, linger};
 use evenkeel_message::{Level, Notice, Request, Response, Status, Version, eq_ignore_case};
@@ -122,7 +123,7 @@ impl<S: Site> Task<S> {
                 }
                 Ok(Parsed::Partial) => {}
                 Err(refusal) => {
-                    let begun = self.inner.begin(&request, started_us);
+                    let begun = self.inner.begin(&self.connection, &request, started_us);
                     let served = self.inner.refuse(request, &refusal);
                     return Ok(self.served(served, begun, Box::default()));
                 }
@@ -137,7 +138,7 @@ impl<S: Site> Task<S> {
                 Ok(Ok(count)) if count > 0 => {}
                 Ok(_) => match parser.end() {
                     Some(refusal) => {
-                        let begun = self.inner.begin(&request, started_us);
+                        let begun = self.inner.begin(&self.connection, &request, started_us);
                         let served = self.inner.refuse(request, &refusal);
                         return Ok(self.served(served, begun, Box::default()));
                     }
@@ -158,7 +159,7 @@ impl<S: Site> Task<S> {
         started_us: u64,
     ) -> Result<Begin, Outcome> {
         if has_line {
-            let begun = self.inner.begin(&request, started_us);
+            let begun = self.inner.begin(&self.connection, &request, started_us);
             let text = "Request header read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
             let status = Status::REQUEST_TIMEOUT;
@@ -187,7 +188,7 @@ impl<S: Site> Task<S> {
             head
         };
         let addressed = self.inner.site.address(&mut request);
-        let mut begun = self.inner.begin(&request, started_us);
+        let mut begun = self.inner.begin(&self.connection, &request, started_us);
         begun.life.head_read(request.head.length);
         match addressed {
             Ok(()) => Begin::Request(request, begun, head),
@@ -299,6 +300,10 @@ impl<S: Site> Task<S> {
                 Fate::Broken | Fate::Gone | Fate::Late => reply.begun.life.read_failed(),
             }
         }
+        if reply.begun.slot.is_none() {
+            // Its slot went to others while the client was slow: it is counted in another.
+            reply.begun.slot = self.inner.show(&self.connection, &reply.request);
+        }
         let Inner { site, thread, .. } = &*self.inner;
         let (next, request) = reply.finish(site, thread, &mut self.connection, sent.is_err());
         self.link.lease.release();
@@ -324,12 +329,15 @@ impl<S: Site> Task<S> {
                 result?;
             }
         }
+        let mut writing = None;
         loop {
             let sent = poll_fn(|context| {
                 let sent = self.link.poll_send(context, |socket| reply.output.send(socket));
                 if sent.is_pending() {
                     // The client is slow: its request is no work for the server any more.
                     self.link.lease.release();
+                    reply.begun.slot = None;
+                    writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
                 }
                 sent
             });
@@ -345,7 +353,11 @@ impl<S: Site> Task<S> {
             if !reply.output.is_stream() {
                 return Ok(());
             }
+            writing = None;
             poll_fn(|context| self.link.lease.poll_hold(context)).await;
+            if reply.begun.slot.is_none() {
+                reply.begun.slot = self.inner.show(&self.connection, &reply.request);
+            }
             poll_fn(|context| fetch(reply, context)).await?;
         }
     }

@@ -2,6 +2,7 @@
 //! slots of the status page. It belongs to the thread, so that a resting connection owns none
 //! of it.
 
+use crate::shown::Uncounted;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots};
 use evenkeel_sys::clock;
@@ -33,6 +34,7 @@ pub(crate) struct Thread {
     pub(crate) addresses: Addresses,
     /// Connections are closed with their next response.
     pub(crate) retiring: Cell<bool>,
+    pub(crate) uncounted: Cell<Uncounted>,
     buffer: Cell<Option<Box<[u8]>>>,
     out: Cell<Vec<u8>>,
     date: Cell<(u64, [u8; 29])>,
@@ -46,6 +48,7 @@ impl Thread {
             addresses: Addresses::new(Arc::clone(&place.addresses)),
             place,
             retiring: Cell::new(false),
+            uncounted: Cell::default(),
             buffer: Cell::new(None),
             out: Cell::new(Vec::new()),
             date: Cell::new((u64::MAX, [0; 29])),

@@ -6,6 +6,7 @@ use crate::connection::{Class, Connection, Outcome, Pause, Turn};
 use crate::link::Inbox;
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
+use crate::shown;
 use crate::site::{Done, Served, Site};
 use crate::task::{self, Begin};
 use crate::thread::{Place, Thread};
@@ -13,13 +14,13 @@ use evenkeel_message::{
     BodyLength, Level, Notice, Peer, Request, RequestHead, Response, Status, Transfer,
 };
 use evenkeel_proto::{Exchange, HeadParser, Next, Parsed, Refusal};
-use evenkeel_scoreboard::{Credit, SlotGuard, SlotState, Slots};
+use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
 use std::any::Any;
 use std::cell::Cell;
-use std::io::{ErrorKind, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -232,14 +233,14 @@ impl<S: Site> Inner<S> {
                 return Step::Task(begin, 0);
             }
             Err(refusal) => {
-                let begun = self.begin(&request, started_us);
+                let begun = self.begin(connection, &request, started_us);
                 let served = self.refuse(request, &refusal);
                 let taken = Taken { used: bytes.len(), left: 1, unread: false };
                 return self.conclude(socket, connection, served, begun, taken, bytes);
             }
         };
         let addressed = self.site.address(&mut request);
-        let mut begun = self.begin(&request, started_us);
+        let mut begun = self.begin(connection, &request, started_us);
         begun.life.head_read(request.head.length);
         let head = bytes.get(..used).unwrap_or_default();
         let unread = request.head.length != BodyLength::None;
@@ -320,32 +321,20 @@ impl<S: Site> Inner<S> {
         self.spare.set(Some(request));
     }
 
-    /// Shows the request on the status page.
-    pub(crate) fn begin(&self, request: &Request, started_us: u64) -> Begun {
-        let slot = self.thread.place.slots.and_then(|slots| self.slot(slots, request));
+    /// Begins an exchange and shows its request on the status page.
+    pub(crate) fn begin(
+        &self,
+        connection: &Connection,
+        request: &Request,
+        started_us: u64,
+    ) -> Begun {
+        let slot = self.show(connection, request);
         Begun { started_us, slot, life: Exchange::new() }
     }
 
-    fn slot(&self, slots: Slots, request: &Request) -> Option<SlotGuard> {
-        let mut client = [0_u8; 48];
-        let length = write_address(&mut client, request.peer.client_ip());
-        // The name and the port of the connection, as the status page shows them.
-        let mut vhost = [0_u8; 48];
-        let vhost_room = vhost.len();
-        let mut rest = vhost.as_mut_slice();
-        let name = &self.site.settings(request.server).name;
-        let _ = rest.write_all(name.get(..name.len().min(42)).unwrap_or_default());
-        let _ = write!(rest, ":{}", request.peer.local.port());
-        let vhost_length = vhost_room - rest.len();
-        let shown = evenkeel_scoreboard::Request {
-            client: client.get(..length).unwrap_or_default(),
-            protocol: b"http/1.1",
-            vhost: vhost.get(..vhost_length).unwrap_or_default(),
-            line: &request.head.line,
-            connection_accesses: request.keepalives,
-            connection_bytes: 0,
-        };
-        slots.take(SlotState::Writing, &shown, request.time_us)
+    /// Shows a request on the status page.
+    pub(crate) fn show(&self, connection: &Connection, request: &Request) -> Option<SlotGuard> {
+        shown::show(&self.thread, self.site.settings(request.server), connection, request)
     }
 
     /// Runs the phases. A panic in them costs this request a 500; `head` gives its bytes, from
@@ -449,34 +438,6 @@ impl<S: Site> Inner<S> {
     }
 }
 
-/// Writes an address and gives its length. The formatting machinery costs five times as much.
-fn write_address(text: &mut [u8; 48], address: IpAddr) -> usize {
-    let mut rest = text.as_mut_slice();
-    let room = rest.len();
-    // An address fits; were it cut, the page would show its beginning.
-    let _ = match address {
-        IpAddr::V4(address) => {
-            let mut bytes = [0_u8; 16];
-            let mut at = 0;
-            for (index, octet) in address.octets().into_iter().enumerate() {
-                let digits = [octet / 100, octet / 10 % 10, octet % 10];
-                let skip = usize::from(octet < 100) + usize::from(octet < 10);
-                let dot = (index > 0).then_some(b'.');
-                let shown = digits.iter().skip(skip).map(|digit| b'0' + digit);
-                for byte in dot.into_iter().chain(shown) {
-                    if let Some(place) = bytes.get_mut(at) {
-                        *place = byte;
-                        at += 1;
-                    }
-                }
-            }
-            rest.write_all(bytes.get(..at).unwrap_or_default())
-        }
-        IpAddr::V6(address) => write!(rest, "{address}"),
-    };
-    room - rest.len()
-}
-
 /// Ends our side and waits for the client's end, so that it reads the response before it learns
 /// that nothing more is read (RFC 9112, section 9.6).
 pub(crate) fn linger(socket: Socket, mut connection: Connection) -> Outcome {
@@ -512,19 +473,4 @@ fn linger_on(socket: Socket, connection: Connection) -> Outcome {
 /// A clock for lingering: milliseconds, wrapping after a minute.
 fn now_ms() -> u16 {
     (clock::monotonic_coarse_us() / 1000) as u16
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_written_as_they_are_shown() {
-        for text in ["0.0.0.0", "127.0.0.1", "10.20.30.99", "255.255.255.255", "2001:db8::1"] {
-            let address: IpAddr = text.parse().unwrap();
-            let mut room = [0; 48];
-            let length = write_address(&mut room, address);
-            assert_eq!(&room[..length], text.as_bytes());
-        }
-    }
 }

@@ -42,6 +42,7 @@ struct Running {
     address: SocketAddr,
     wire: Channel,
     line: ChildLine,
+    board: Scoreboard,
     log: Arc<Mutex<Vec<String>>>,
     thread: JoinHandle<io::Result<()>>,
 }
@@ -89,7 +90,7 @@ impl Running {
                 stub::Adapter(Worker::new(site, place))
             })
         });
-        Self { address, wire, line, log, thread }
+        Self { address, wire, line, board, log, thread }
     }
 
     fn connect(&self) -> TcpStream {
@@ -246,12 +247,18 @@ fn large_files_go_to_slow_readers_without_a_credit() {
     let mut quick = running.connect();
     quick.write_all(get("/later", "").as_bytes()).unwrap();
     assert_eq!(read_one(&mut quick).1, b"later");
+    assert_eq!(running.line.read(Counter::Writing), 4);
     for client in &mut slow {
         let (_, body) = read_one(client);
         assert!(body.len() == 16 << 20 && body.iter().all(|byte| *byte == b'f'));
     }
     drop((slow, quick));
+    let (line, board) = (running.line, running.board);
     running.end();
+    assert_eq!(line.read(Counter::Writing), 0);
+    let completions = line.read(Counter::Completions);
+    board.release(0);
+    assert_eq!((completions, board.totals().accesses), (5, 5));
 }
 
 #[test]

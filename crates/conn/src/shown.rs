@@ -1,0 +1,132 @@
+//! What the status page shows of a request while it is worked on, and what is counted of it in
+//! the end. A response that waits for its client takes no slot; an exchange that finds none in
+//! the end is counted with the next that does.
+
+use crate::connection::Connection;
+use crate::site::Settings;
+use crate::thread::Thread;
+use evenkeel_message::{Request, Transfer};
+use evenkeel_scoreboard::{ChildLine, Counter, SlotGuard, SlotState};
+use std::io::Write as _;
+use std::net::IpAddr;
+
+/// The most bytes of a virtual host's name that a slot has room for, a port behind it.
+const NAME_BYTES: usize = 42;
+
+/// Exchanges that found no slot to be counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Uncounted {
+    exchanges: u32,
+    bytes: u64,
+    duration_us: u64,
+}
+
+/// Shows a request in a slot of the status page; none while all are taken.
+pub(crate) fn show(
+    thread: &Thread,
+    settings: &Settings,
+    connection: &Connection,
+    request: &Request,
+) -> Option<SlotGuard> {
+    let slots = thread.place.slots?;
+    let mut client = [0_u8; 48];
+    let length = write_address(&mut client, request.peer.client_ip());
+    let mut host = [0_u8; 48];
+    let room = host.len();
+    let mut rest = host.as_mut_slice();
+    // What does not fit is cut, which the page can bear.
+    let _ = rest.write_all(settings.name.get(..NAME_BYTES).unwrap_or(&settings.name));
+    let _ = write!(rest, ":{}", request.peer.local.port());
+    let host_length = room - rest.len();
+    let shown = evenkeel_scoreboard::Request {
+        client: client.get(..length).unwrap_or_default(),
+        protocol: b"http/1.1",
+        vhost: host.get(..host_length).unwrap_or_default(),
+        line: &request.head.line,
+        connection_accesses: request.keepalives,
+        connection_bytes: u64::from(connection.kibibytes) * 1024,
+    };
+    slots.take(SlotState::Writing, &shown, request.time_us)
+}
+
+/// Counts an exchange in its slot and in the child's line.
+pub(crate) fn count(thread: &Thread, slot: Option<SlotGuard>, transfer: &Transfer) {
+    let line = &thread.place.line;
+    line.add(Counter::Completions, 1);
+    line.add(Counter::Bytes, transfer.body_sent);
+    line.add(Counter::DurationUs, transfer.duration_us);
+    let Uncounted { exchanges, bytes, duration_us } = thread.uncounted.get();
+    let Some(slot) = slot else {
+        thread.uncounted.set(Uncounted {
+            exchanges: exchanges.saturating_add(1),
+            bytes: bytes.saturating_add(transfer.body_sent),
+            duration_us: duration_us.saturating_add(transfer.duration_us),
+        });
+        return;
+    };
+    if exchanges > 0 {
+        thread.uncounted.set(Uncounted::default());
+        slot.finish(bytes, duration_us);
+        (1..exchanges).for_each(|_| slot.finish(0, 0));
+    }
+    slot.finish(transfer.body_sent, transfer.duration_us);
+}
+
+/// Counts a connection among those that wait for their client to read, until it is dropped.
+pub(crate) struct Writing(ChildLine);
+
+impl Writing {
+    pub(crate) fn new(thread: &Thread) -> Self {
+        thread.place.line.add(Counter::Writing, 1);
+        Self(thread.place.line)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.subtract(Counter::Writing, 1);
+    }
+}
+
+/// Writes an address and gives its length. The formatting machinery costs five times as much.
+fn write_address(text: &mut [u8; 48], address: IpAddr) -> usize {
+    let mut rest = text.as_mut_slice();
+    let room = rest.len();
+    // An address fits; were it cut, the page would show its beginning.
+    let _ = match address {
+        IpAddr::V4(address) => {
+            let mut bytes = [0_u8; 16];
+            let mut at = 0;
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                let digits = [octet / 100, octet / 10 % 10, octet % 10];
+                let skip = usize::from(octet < 100) + usize::from(octet < 10);
+                let dot = (index > 0).then_some(b'.');
+                let shown = digits.iter().skip(skip).map(|digit| b'0' + digit);
+                for byte in dot.into_iter().chain(shown) {
+                    if let Some(place) = bytes.get_mut(at) {
+                        *place = byte;
+                        at += 1;
+                    }
+                }
+            }
+            rest.write_all(bytes.get(..at).unwrap_or_default())
+        }
+        IpAddr::V6(address) => write!(rest, "{address}"),
+    };
+    room - rest.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_they_are_shown() {
+        for text in ["0.0.0.0", "127.0.0.1", "10.20.30.99", "255.255.255.255", "2001:db8::1"] {
+            let address: IpAddr = text.parse().unwrap();
+            let mut room = [0; 48];
+            let length = write_address(&mut room, address);
+            assert_eq!(&room[..length], text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What happens where descriptors run out: accepting pauses and the connections that have been
+//! idle longest are closed for those that come. It stands alone in its process, so that nobody
+//! else uses descriptors meanwhile.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+use evenkeel_message::Notice;
+use evenkeel_mpm::Command;
+use evenkeel_mpm::event::{Control, Setup, serve_with};
+use evenkeel_mpm::service::{Class, Pause, Service, Turn, Verdict};
+use evenkeel_scoreboard::{Credit, Layout, Scoreboard};
+use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::listen;
+use evenkeel_sys::socket::Socket;
+use std::io::{IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sends back what comes and lets the connection rest.
+struct Echo;
+
+impl Service for Echo {
+    fn serve(&mut self, socket: Socket, turn: Turn, _: &mut Option<Credit>) -> Verdict {
+        let mut buffer = [0; 64];
+        match socket.receive(&mut buffer) {
+            Ok(count) if count > 0 => {
+                socket.send(&[IoSlice::new(&buffer[..count])], false).unwrap();
+            }
+            Ok(_) => return Verdict::Closed,
+            Err(_) if matches!(turn, Turn::Expired { .. }) => return Verdict::Closed,
+            Err(_) => {}
+        }
+        let pause = Pause { class: Class::KeepAlive, timeout_ms: 60_000, memo: [0; 4] };
+        Verdict::Rest(socket, pause)
+    }
+
+    fn retire(&mut self, _: bool) {}
+
+    fn tick(&mut self) {}
+
+    fn notify(&mut self, notice: Notice) {
+        assert_eq!(notice.number, Some(2176));
+    }
+}
+
+struct Wire(Channel);
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Control for Wire {
+    fn next(&mut self) -> Option<Command> {
+        matches!(self.0.receive(), Received::Byte(_)).then_some(Command::Exit)
+    }
+
+    fn ready(&self) {}
+}
+
+#[test]
+fn the_oldest_idle_make_room() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let socket = listen::bind(any, listen::Options::default()).unwrap();
+    listen::listen(&socket, 128).unwrap();
+    let address = listen::local_address(&socket).unwrap();
+    let (wire, control) = Channel::pair().unwrap();
+    let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
+    let line = board.child_line(0).unwrap();
+    let setup = Setup {
+        ports: vec![Arc::new(socket)],
+        control: Box::new(Wire(control)),
+        credits: 4,
+        threads: 1,
+        most_connections: 0,
+        descriptors: 60,
+        blocking_threads: 1,
+        line,
+    };
+    let thread = std::thread::spawn(move || serve_with(setup, |_| Echo));
+    // Each connection takes two descriptors here, one for each end; from 45 on they are kept.
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for _ in 0..30 {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.write_all(b"hi").unwrap();
+        let mut answer = [0; 2];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"hi");
+        clients.push(client);
+    }
+    assert_eq!(clients[0].read(&mut [0; 1]).unwrap(), 0, "the oldest has made room");
+    assert!(wire.send(b'x').unwrap());
+    thread.join().unwrap().unwrap();
+}
