@@ -344,3 +344,53 @@ fn a_child_ends_after_its_most_connections() {
     }
     running.end();
 }
+
+#[test]
+fn kept_and_new_connections_take_turns_at_a_scarce_credit() {
+    let running = Running::start(1, 1, 60_000, 0);
+    let mut kept: Vec<_> = (0..3).map(|_| running.connect()).collect();
+    for client in &mut kept {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    let mut holder = running.connect();
+    holder.write_all(b"block\n").unwrap();
+    running
+        .blocks
+        .recv()
+        .map(|free| {
+            // Whoever comes to its turn holds the only credit until the test lets it go.
+            for client in &mut kept {
+                client.write_all(b"block\n").unwrap();
+            }
+            let mut fresh: Vec<_> = (0..3).map(|_| running.connect()).collect();
+            for client in &mut fresh {
+                client.write_all(b"block\n").unwrap();
+            }
+            free.send(()).unwrap();
+            let mut order = String::new();
+            for _ in 0..6 {
+                running.blocks.recv().unwrap().send(()).unwrap();
+                order.push(answered(&mut kept, &mut fresh));
+            }
+            assert!(!order.contains("kkk") && !order.contains("nnn"), "{order}");
+        })
+        .unwrap();
+    drop((kept, holder));
+    running.command(b'x');
+    running.end();
+}
+
+/// Which kind of client has an answer now: a kept or a new one, which is taken out.
+fn answered(kept: &mut Vec<TcpStream>, fresh: &mut Vec<TcpStream>) -> char {
+    loop {
+        for (kind, clients) in [('k', &mut *kept), ('n', &mut *fresh)] {
+            for index in 0..clients.len() {
+                clients[index].set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+                if clients[index].read(&mut [0; 64]).is_ok() {
+                    clients.remove(index);
+                    return kind;
+                }
+            }
+        }
+    }
+}

@@ -49,6 +49,9 @@ pub(super) struct Thread<S> {
     /// The credit with which the next request is served.
     hand: Option<Credit>,
     waiting: Option<Waiting>,
+    /// Whether a connection that waits to be accepted comes before one that can be read. Where
+    /// credits come one at a time, the two take turns.
+    ports_turn: bool,
     alarm: Pin<Box<Sleep>>,
     alarm_ms: u32,
     last_tick_ms: u32,
@@ -89,6 +92,7 @@ impl<S: Service> Thread<S> {
             event: 0,
             hand: None,
             waiting: None,
+            ports_turn: true,
             alarm: Box::pin(tokio::time::sleep(Duration::from_millis(u64::from(SWEEP_MS)))),
             alarm_ms: now.wrapping_add(SWEEP_MS),
             last_tick_ms: now,
@@ -199,16 +203,21 @@ impl<S: Service> Thread<S> {
                 break;
             }
             let before = served;
-            if let Some(port) = self.ports.ready(context) {
+            let port = self.ports.ready(context);
+            if let Some(port) = port.filter(|_| self.ports_turn) {
                 if !self.take_hand(context) {
                     stuck = true;
                     break;
                 }
                 self.accept(port);
+                self.ports_turn = false;
                 served += 1;
             }
             for _ in 0..READS_PER_ACCEPT {
-                let Some(next) = self.next_runnable(context) else { break };
+                let Some(next) = self.next_runnable(context) else {
+                    self.ports_turn = true;
+                    break;
+                };
                 if !self.take_hand(context) {
                     // It keeps its place at the head of the line.
                     self.bench.runnable.borrow_mut().push_front(next);
@@ -217,9 +226,10 @@ impl<S: Service> Thread<S> {
                     break;
                 }
                 self.serve(next);
+                self.ports_turn = true;
                 served += 1;
             }
-            if served == before {
+            if served == before && port.is_none() {
                 break;
             }
         }
