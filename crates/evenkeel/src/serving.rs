@@ -167,6 +167,23 @@ impl ThreadSite {
     fn site(&self) -> &Site {
         &self.pipeline.site
     }
+
+    /// StrictHostCheck: a host that no virtual host of the address goes by is refused.
+    fn check_host(&self, request: &Request) -> Result<(), Refusal> {
+        let server = self.site().server(request.server);
+        let strict = server.settings.core.strict_host_check == Some(true);
+        let known = || self.site().hosts.knows(request.peer.local, &request.host);
+        if !strict || request.host.is_empty() || known() {
+            return Ok(());
+        }
+        let place = server.position.as_ref().map(ToString::to_string).unwrap_or_default();
+        let text = format!(
+            "Requested hostname '{}' did not match any ServerName/ServerAlias in the matching \
+             virtual host (default vhost for current connection is {place})",
+            String::from_utf8_lossy(&request.host)
+        );
+        Err(Refusal::new(Status::BAD_REQUEST, Level::Warn, 10157, text))
+    }
 }
 
 fn served(served: evenkeel_pipeline::Served) -> Served {
@@ -191,6 +208,7 @@ impl ConnectionSite for ThreadSite {
         recognise_method(&mut request.head, &self.site().global.core.methods, options)?;
         address(request, options)?;
         request.server = self.site().hosts.server(request.peer.local, &request.host);
+        self.check_host(request)?;
         expectation(&request.head, true)?;
         let options = self.site().server(request.server).uri_options();
         let Request { path, head, .. } = request;

@@ -53,7 +53,9 @@ pub(crate) fn die(
             let body = text.value(&context);
             let (request, mut response) = canned(pipeline, request, plan, status, fields);
             match body {
-                Ok(body) if !response.status.is_bodiless() => response.body = Body::from(body),
+                Ok(body) if !response.status.is_bodiless() && !request.head.is_head() => {
+                    response.body = Body::from(body);
+                }
                 _ => {}
             }
             Fate::Respond(request, response)

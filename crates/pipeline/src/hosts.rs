@@ -82,6 +82,13 @@ impl Hosts {
         self.at(local).map_or(0, |entry| entry.server(host))
     }
 
+    /// Whether a host of that address goes by the name; true where no virtual host has it.
+    #[must_use]
+    pub fn knows(&self, local: SocketAddr, host: &[u8]) -> bool {
+        let Some(entry) = self.at(local) else { return true };
+        std::str::from_utf8(host).is_ok_and(|name| entry.index_of(name).is_some())
+    }
+
     /// The hosts of the address that a connection came in on.
     #[must_use]
     pub fn at(&self, local: SocketAddr) -> Option<&AddressHosts> {

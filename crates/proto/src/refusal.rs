@@ -22,7 +22,8 @@ impl Refusal {
         Self::new(Status::BAD_REQUEST, Level::Debug, number, text)
     }
 
-    pub(crate) fn new(
+    /// A refusal for the error log and, as a status, for the client.
+    pub fn new(
         status: Status,
         level: Level,
         number: u16,

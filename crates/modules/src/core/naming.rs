@@ -35,16 +35,13 @@ pub fn public_port(
     directory: &DirectorySettings,
 ) -> u16 {
     let configured = server.core.port;
-    let physical = request.peer.local.port();
     let by_socket = directory.core.canonical_port == Some(true);
-    match directory.core.canonical_name.unwrap_or_default() {
-        Tristate::Off | Tristate::Third if !request.host.is_empty() => {
-            // A Host field without a port means the scheme's.
-            request.port.unwrap_or(if by_socket { physical } else { 80 })
-        }
-        _ if by_socket => configured.unwrap_or(physical),
-        _ => configured.unwrap_or(physical),
-    }
+    let physical = by_socket.then(|| request.peer.local.port());
+    let known = match directory.core.canonical_name.unwrap_or_default() {
+        Tristate::Off | Tristate::Third => request.port.or(physical).or(configured),
+        Tristate::On => configured.or(physical),
+    };
+    known.unwrap_or(80)
 }
 
 /// `http://name[:port]` and the path behind it; the port is left out where it is the scheme's.

@@ -216,7 +216,7 @@ fn other_method(request: &mut Request, server: &Server) -> Answer {
             let line = String::from_utf8_lossy(&request.head.line);
             let text = format!("Invalid method in request {line}");
             request.notify(Notice::new("core", Level::Error, 135, text));
-            Answer::Status(Status::NOT_IMPLEMENTED, fields)
+            Status::NOT_IMPLEMENTED.into()
         }
         _ => Answer::Status(Status::METHOD_NOT_ALLOWED, fields),
     }
