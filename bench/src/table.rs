@@ -13,15 +13,15 @@ pub fn heading(plan: &Plan, arguments: &[String]) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
         "# Benchmarks beside the peers\n\n\
-         Made by `bench/run {}` on {cores} cores, Linux {}. The contenders took turns, {} rounds of \
-         {} s each after a second of warming; the figures are medians. Servers had one core to \
+         Made by `bench/run {}` on {cores} cores, Linux {}. The contenders took turns, {} rounds \
+         of {} s each after a second of warming; the figures are medians. Servers had one core to \
          themselves and the client the other. `CPU` is user and system time of all the server's \
          processes, in microseconds a request: a slow client does not distort it. All but the \
          ceiling serve files from disk with the access log on and sections or locations for \
          folders; Evenkeel and apache2 have the same configuration, with ExtendedStatus. \
-         `ceiling` is a bare epoll loop with httparse and a fixed answer in memory; `nginx-ofc` has \
-         open_file_cache, deferred accept and a buffered log. Compare ratios, not absolute figures: \
-         they hold on any machine, microseconds only on this one.\n",
+         `ceiling` is a bare epoll loop with httparse and a fixed answer in memory; `nginx-ofc` \
+         has open_file_cache, deferred accept and a buffered log. Compare ratios, not absolute \
+         figures: they hold on any machine, microseconds only on this one.\n",
         arguments.join(" "),
         kernel.trim(),
         plan.rounds,
@@ -37,7 +37,8 @@ pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
     let (own, ceiling) = (of(Kind::Evenkeel), of(Kind::Ceiling));
     let mut text = format!(
         "## {heading}\n\n\
-         | server | CPU | least to most | x ceiling | x Evenkeel | requests/s | client busy | errors |\n\
+         | server | CPU | least to most | x ceiling | x Evenkeel | requests/s | client busy \
+         | errors |\n\
          |---|---|---|---|---|---|---|---|\n"
     );
     for (kind, turns) in rows {

@@ -71,8 +71,8 @@ pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bo
     else {
         return false;
     };
-    // A date tells two states apart only when it is a minute old (as Apache has it: http_protocol.c,
-    // ap_condition_if_range).
+    // A date tells two states apart only when it is a minute old (as Apache has it:
+    // http_protocol.c, ap_condition_if_range).
     date == modified && now >= modified.saturating_add(60)
 }
 

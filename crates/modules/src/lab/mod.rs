@@ -100,8 +100,8 @@ fn parse(query: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Does the work and says what was done, in a response of this status. Waiting takes no thread; burning takes one of those
-/// that the process has for work that blocks.
+/// Does the work and says what was done, in a response of this status. Waiting takes no thread;
+/// burning takes one of those that the process has for work that blocks.
 ///
 /// # Errors
 /// 503 where the process ends before a thread was free.
