@@ -13,10 +13,23 @@ struct Entry {
 }
 
 /// An ordered list of header fields; a name may stand in it more than once.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Fields {
     text: Vec<u8>,
     entries: Vec<Entry>,
+}
+
+impl Clone for Fields {
+    /// A copy with room for two fields more: those of a cached file get their type behind them.
+    fn clone(&self) -> Self {
+        if self.entries.is_empty() {
+            return Self::new();
+        }
+        let mut copy = Self::with_capacity(self.entries.len() + 2, self.text.len() + 96);
+        copy.text.extend_from_slice(&self.text);
+        copy.entries.extend_from_slice(&self.entries);
+        copy
+    }
 }
 
 /// Whether two field names or tokens are the same without regard to ASCII case.
@@ -109,20 +122,20 @@ impl Fields {
     /// As [`Fields::set`], the value given in parts that are joined.
     pub fn set_parts(&mut self, name: &[u8], parts: &[&[u8]]) {
         let entry = self.store(name, parts);
-        let mut placed = false;
-        let mut kept = Vec::with_capacity(self.entries.len() + 1);
-        for old in &self.entries {
-            if !eq_ignore_case(self.name_of(*old), name) {
-                kept.push(*old);
-            } else if !placed {
-                placed = true;
-                kept.push(entry);
+        let first = self.entries.iter().position(|old| eq_ignore_case(self.name_of(*old), name));
+        let Some(first) = first else {
+            self.entries.push(entry);
+            return;
+        };
+        let (text, mut next) = (&self.text, 0);
+        self.entries.retain_mut(|old| {
+            let at = next;
+            next += 1;
+            if at == first {
+                *old = entry;
             }
-        }
-        if !placed {
-            kept.push(entry);
-        }
-        self.entries = kept;
+            at <= first || !eq_ignore_case(slice(text, old.start, old.name), name)
+        });
     }
 
     /// Appends to the first field of that name with `, ` between (RFC 9110, section 5.3), or

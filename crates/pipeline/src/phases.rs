@@ -19,9 +19,10 @@ use evenkeel_modules::{
     RequestContext, alias, authz_core, core, env, headers, lab, mime, setenvif, status,
 };
 use std::any::Any;
+use std::ffi::{OsStr, OsString};
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,9 +97,11 @@ fn document_root(request: &Request, server: &Server) -> Result<PathBuf, Answer> 
     if request.path.first() != Some(&b'/') {
         return Err(Status::BAD_REQUEST.into());
     }
-    let root = server.settings.core.document_root.as_deref();
-    let mut file = root.map(|root| root.as_os_str().to_owned()).unwrap_or_default();
-    file.push(std::ffi::OsStr::from_bytes(&request.path));
+    let root = server.settings.core.document_root.as_deref().map(Path::as_os_str);
+    let root = root.unwrap_or_default();
+    let mut file = OsString::with_capacity(root.len() + request.path.len());
+    file.push(root);
+    file.push(OsStr::from_bytes(&request.path));
     Ok(PathBuf::from(file))
 }
 

@@ -64,10 +64,6 @@ pub fn serve_file(
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
     let fields =
         describe(&contents, settings, now_ns).map_err(|error| unreadable(request, &error))?;
-    if settings.etag.effective() == 0 {
-        // FileETag None keeps a tag out that others would set (util_etag.c: ap_make_etag_ex).
-        request.notes.set("no-etag", "omit");
-    }
     // The document of an error is sent with the error's status.
     let mut response = Response::new(request.status);
     response.fields = Fields::clone(&fields);

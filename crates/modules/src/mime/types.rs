@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Media types by extension.
 #[derive(Clone, Debug, Default)]
-pub struct Types(HashMap<Box<str>, Box<str>>);
+pub struct Types(HashMap<Box<str>, Box<str>, foldhash::fast::RandomState>);
 
 impl Types {
     /// Reads a file of types.
@@ -21,7 +21,7 @@ impl Types {
     /// Takes a text apart: each line a type and its extensions, `#` begins a comment line.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        let mut types = HashMap::new();
+        let mut types = HashMap::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.split_whitespace();
             let Some(media_type) = words.next() else { continue };
