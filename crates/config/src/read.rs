@@ -527,7 +527,7 @@ impl<'a> Reader<'a> {
                 self.runtime_dir = Some(self.folder(path, complaint)?);
             }
             (Keyword::LoadModule, [identifier, path]) => self.load_module(identifier, path)?,
-            (Keyword::LoadFile, [path]) => self.load_file(path, source.position()),
+            (Keyword::LoadFile, [path]) => self.load_file(path, source.position())?,
             (Keyword::Macro, _) => self.define_macro(raw, source)?,
             (Keyword::Use, _) => self.use_macro(raw, source)?,
             (Keyword::UndefMacro, [name]) => self.macros.undefine(name)?,
@@ -559,11 +559,20 @@ impl<'a> Reader<'a> {
     }
 
     /// LoadFile brings in what Apache's modules are linked against; nothing here is.
-    fn load_file(&mut self, path: &str, at: Position) {
+    fn load_file(&mut self, written: &str, at: Position) -> Result<(), Halt> {
+        let path = absolute(&self.server_root, written);
+        if written.contains('/') && !std::path::Path::new(&path).exists() {
+            return Err(format!(
+                "Cannot load {written} into server: {path}: cannot open shared object file: No \
+                 such file or directory"
+            )
+            .into());
+        }
         let text = format!("LoadFile {path}: object files are not loaded, this one is ignored");
         let notice =
             Notice { module: "so", level: Level::Info, number: None, text, position: Some(at) };
         self.remark(notice);
+        Ok(())
     }
 
     /// Reads on to the line that closes `name`, a condition that holds. Sections within must be

@@ -3,9 +3,9 @@
 
 use crate::server::to_message;
 use crate::vocabulary::Words;
-use evenkeel_config::{Fault, Main, ModuleSet, Notice, Start, Tree, Variables};
+use evenkeel_config::{Fault, Main, ModuleSet, Notice, Stage, Start, Tree, Variables};
 use evenkeel_message::Level;
-use evenkeel_modules::{OFFERS, active_tables};
+use evenkeel_modules::{MODELS, OFFERS, active_tables};
 use evenkeel_pipeline::{Language, Site};
 use evenkeel_sys::host;
 use std::cell::Cell;
@@ -62,10 +62,12 @@ impl Choice {
         let mut notices = Vec::new();
         let (tree, modules) = self
             .text(&mut notices)
+            .and_then(|(tree, modules)| self.one_model(&modules).map(|()| (tree, modules)))
             .map_err(|fault| Refused { fault, notices: std::mem::take(&mut notices) })?;
         let language = Language {
             tables: active_tables(&modules),
             variables: tree.variables.clone(),
+            roots_unchecked: self.skip_root_check,
             vocabulary: Box::new(Words::new(modules.clone())),
         };
         let root = Path::new(&tree.server_root);
@@ -80,10 +82,18 @@ impl Choice {
         }
     }
 
+    /// There is one process model at most; where none is named it is event (mpm_common.c).
+    fn one_model(&self, modules: &ModuleSet) -> Result<(), Fault> {
+        if MODELS.iter().filter(|model| modules.is_shared(model)).count() < 2 {
+            return Ok(());
+        }
+        let text =
+            format!("AH00534: {}: Configuration error: More than one MPM loaded.", self.program);
+        Err(Fault { position: None, text, trail: Vec::new(), stage: Stage::Apply })
+    }
+
     fn is_worth_saying(&self, notice: &Notice) -> bool {
-        const ROOT_MISSING: Option<u32> = Some(112);
-        let unwanted = self.skip_root_check && notice.number == ROOT_MISSING;
-        !unwanted && to_message(notice).level <= self.start_level
+        to_message(notice).level <= self.start_level
     }
 
     /// The modules that the configuration makes active, whatever else is wrong with it.

@@ -9,7 +9,9 @@ use crate::{dump, logs, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::startup_text;
 use evenkeel_message::Level;
-use evenkeel_mpm::{Answer, Mode, Start, Wish, ask};
+use evenkeel_mpm::{Answer, Mode, Moment, Start, Wish, ask, check_limits};
+use evenkeel_sys::listen::somaxconn;
+use evenkeel_sys::process::usable_cores;
 
 /// Where the configuration is looked for, as Debian's apache2 has it.
 pub const SERVER_ROOT: &str = "/etc/apache2";
@@ -138,12 +140,20 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     let Configuration { site, modules, tree, .. } = &configuration;
     let planned = logs::plan(site).map_err(|fault| fault.report(program));
     let parent = settings::of_parent(site, modules, tree.runtime_dir.as_deref());
-    if let Some(text) = planned.err().or(parent.err()) {
-        complain(&text);
-        return 1;
-    }
+    let parent = match planned.and(parent) {
+        Ok(parent) => parent,
+        Err(text) => {
+            complain(&text);
+            return 1;
+        }
+    };
+    let cores = usable_cores();
+    let (_, said) = check_limits(&parent.configured, Moment::Start, cores, somaxconn());
+    let worth_saying = said.iter().filter(|notice| notice.level <= choice.start_level);
+    worth_saying.for_each(|notice| complain(&startup_text(notice)));
     if let Err(missing) = logs::check(site) {
         missing.iter().for_each(|notice| complain(&startup_text(notice)));
+        complain("AH00014: Configuration check failed");
         return 1;
     }
     if dump::is_asked(line) {

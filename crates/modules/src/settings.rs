@@ -172,6 +172,8 @@ pub struct Scope {
     pub in_virtual_host: bool,
     /// Whether the directives stand in an .htaccess file.
     pub in_htaccess: bool,
+    /// Whether a DocumentRoot need not be there (`-T`).
+    pub roots_unchecked: bool,
     /// Paths that are not absolute begin here (ServerRoot).
     pub server_root: PathBuf,
     /// The last number that was given to a section.

@@ -48,6 +48,8 @@ pub struct Language {
     pub tables: Tables<Scope>,
     /// What Define and the environment hold.
     pub variables: Variables,
+    /// Whether a DocumentRoot need not be there (`-T`).
+    pub roots_unchecked: bool,
     /// Which modules and directives there are.
     pub vocabulary: Box<dyn Vocabulary + Send + Sync>,
 }
@@ -194,6 +196,7 @@ impl Site {
         notices: &mut Vec<Notice>,
     ) -> Result<Site, Fault> {
         let mut scope = Scope::new(server_root);
+        scope.roots_unchecked = language.roots_unchecked;
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
         let Scope { global, mut server, directory, sections, .. } = scope;
         server.core.name.get_or_insert_with(|| own_name().into());

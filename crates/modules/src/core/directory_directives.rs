@@ -4,8 +4,10 @@
 use super::directory::{AcceptPathInfo, EtagParts, Tristate};
 use super::error_document::ErrorDocument;
 use super::options::{AllowOverride, Options};
-use crate::{Directive, Scope, Where, argument, directive};
-use evenkeel_config::{Call, Overrides, Shape};
+use crate::{Directive, OFFERS, Scope, Where, argument, directive};
+use evenkeel_config::{
+    Call, Contexts, Offer, Overrides, Position, Shape, module_of, reserved, standard_module,
+};
 use evenkeel_expr::{PatternOptions, Text};
 use evenkeel_message::{Level, Status};
 use evenkeel_proto::AllowEncodedSlashes;
@@ -23,7 +25,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("Options", Where::OPTIONS, Shape::Raw, "FollowSymlinks", "Set a number of attributes for a given directory", options),
     directive("AllowOverride", SECTION, Shape::Raw, "None", "Controls what groups of directives can be configured by per-directory config files", allow_override),
     directive("AllowOverrideList", SECTION, Shape::Raw, "None", "Controls what individual directives can be configured by per-directory config files", allow_override_list),
-    directive("SetHandler", FILE_INFO, Shape::OneOrTwo, "", "a handler name that overrides any other configured handler", set_handler),
+    directive("SetHandler", FILE_INFO, Shape::One, "", "a handler name that overrides any other configured handler", set_handler),
     directive("ForceType", FILE_INFO, Shape::One, "", "a mime type that overrides other configured type", force_type),
     directive("AddDefaultCharset", FILE_INFO, Shape::One, "Off", "The name of the default charset to add to any Content-Type without one or 'Off' to disable", add_default_charset),
     directive("DefaultType", FILE_INFO, Shape::One, "none", "the default MIME type for untypable files", default_type),
@@ -64,11 +66,17 @@ fn options(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn allow_override(scope: &mut Scope, call: &Call<'_>) -> Done {
+    if call.check_place(Contexts::NOT_IN_LOCATION.with(Contexts::NOT_IN_FILES)).is_err() {
+        let Position { file, line } = call.position;
+        let text = format!("Useless use of AllowOverride in line {line} of {file}.");
+        call.warn("core", 114, text);
+    }
     let mut allow = AllowOverride { options: Options::EVERY, ..AllowOverride::default() };
     for word in evenkeel_config::words(call.raw) {
         let lower = word.to_ascii_lowercase();
-        if let Some(list) = lower.strip_prefix("options=") {
+        if lower.starts_with("options=") {
             allow.overrides = allow.overrides.with(Overrides::OPTIONS);
+            let list = word.split_once('=').map_or("", |(_, list)| list);
             allow.options = override_options(list)?;
         } else if let Some(class) = lower.strip_prefix("nonfatal=") {
             let (forbidden, unknown) = match class {
@@ -104,7 +112,7 @@ fn override_options(list: &str) -> Result<Options, String> {
     for word in list.split(',') {
         let option = Options::parse(word).ok_or_else(|| format!("Illegal option {word}"))?;
         // All of them, MultiViews too, where All is said here.
-        allowed = allowed | if word == "all" { Options::EVERY } else { option };
+        allowed = allowed | if word.eq_ignore_ascii_case("all") { Options::EVERY } else { option };
     }
     Ok(allowed)
 }
@@ -112,16 +120,40 @@ fn override_options(list: &str) -> Result<Options, String> {
 fn allow_override_list(scope: &mut Scope, call: &Call<'_>) -> Done {
     let words = evenkeel_config::words(call.raw);
     let none = matches!(words.as_slice(), [word] if word.eq_ignore_ascii_case("none"));
-    let names = words.iter().filter(|_| !none).map(|name| name.to_ascii_lowercase().into());
+    let listed = |name: &&String| match standing(name) {
+        Some(Overrides::NONE) => {
+            let text = format!("Discarding directive `{name}' not allowed in AllowOverrideList at");
+            call.warn("core", 2304, format!("{text} {}", call.position));
+            false
+        }
+        Some(_) => true,
+        None => {
+            let text =
+                format!("Discarding unrecognized directive `{name}' in AllowOverrideList at");
+            call.warn("core", 116, format!("{text} {}", call.position));
+            false
+        }
+    };
+    let names = words.iter().filter(|_| !none).filter(listed);
+    let names = names.map(|name| name.to_ascii_lowercase().into());
     scope.directory.core.allow_override_list = Some(Arc::new(names.collect()));
     Ok(())
 }
 
+/// The override classes under which a directive may stand in .htaccess; none for a name that is
+/// no directive's. Those of modules that are not here count as allowed.
+fn standing(name: &str) -> Option<Overrides> {
+    let own = crate::registry::tables()
+        .flat_map(|table| table.directives)
+        .find(|directive| directive.name.eq_ignore_ascii_case(name));
+    let language = reserved().iter().find(|reserved| reserved.name.eq_ignore_ascii_case(name));
+    own.map(|directive| directive.overrides)
+        .or_else(|| language.map(|reserved| reserved.overrides))
+        .or_else(|| module_of(name).map(|_| Overrides::ALL))
+}
+
 fn set_handler(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let (name, kind) = (argument(call, 0), argument(call, 1));
-    if !kind.is_empty() {
-        return Err("SetHandler takes one argument, or an expression as expr=".into());
-    }
+    let name = argument(call, 0);
     let handler = if name.eq_ignore_ascii_case("none") {
         None
     } else {
@@ -161,11 +193,8 @@ fn default_type(_: &mut Scope, call: &Call<'_>) -> Done {
 fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
     let (code, rest) = evenkeel_config::next_word(call.raw);
     let rest = rest.trim_start();
-    if code.is_empty() || rest.is_empty() {
-        return Err(
-            "ErrorDocument requires at least two arguments, Change responses for HTTP errors"
-                .into(),
-        );
+    if evenkeel_config::words(rest).len() != 1 {
+        return Err("ErrorDocument takes two arguments, Change responses for HTTP errors".into());
     }
     let status = code.parse().ok().and_then(Status::new).filter(|s| s.reason().is_some());
     let Some(status) = status else {
@@ -179,7 +208,7 @@ fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
     } else if is_url(&word) {
         if status == Status::UNAUTHORIZED {
             let text = "cannot use a full URL in a 401 ErrorDocument directive --- ignoring!";
-            call.warn("core", 113, text);
+            call.warn("core", 113, format!("{} {text}", call.position));
             return Ok(());
         }
         ErrorDocument::Remote(word.into())
@@ -325,7 +354,7 @@ fn file_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
     let limit = argument(call, 0)
         .parse()
-        .map_err(|_| "LimitRequestBody argument is not parsable.".to_owned())?;
+        .map_err(|_| "LimitRequestBody requires a non-negative integer.".to_owned())?;
     scope.directory.core.limit_request_body = Some(limit);
     Ok(())
 }
@@ -345,10 +374,9 @@ fn range_limit(call: &Call<'_>, default: u32) -> Result<Option<Option<u32>>, Str
         word if word.eq_ignore_ascii_case("default") => Ok(Some(Some(default))),
         word if word.eq_ignore_ascii_case("unlimited") => Ok(Some(None)),
         word => match word.parse::<u32>() {
-            Ok(0) => Ok(Some(None)),
-            Ok(number) => Ok(Some(Some(number))),
-            Err(_) => Err(format!(
-                "{} requires a non-negative integer, 'none', 'default' or 'unlimited'",
+            Ok(number) if number > 0 => Ok(Some(Some(number))),
+            _ => Err(format!(
+                "{} requires 'none', 'default', 'unlimited' or a positive integer",
                 call.name
             )),
         },
@@ -376,13 +404,11 @@ fn qualify_redirects(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn read_buffer_size(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let size: usize = argument(call, 0)
+    let text = argument(call, 0);
+    let size: u32 = text
         .parse()
-        .map_err(|_| "ReadBufferSize must be an integer greater than 0".to_owned())?;
-    if size == 0 {
-        return Err("ReadBufferSize must be an integer greater than 0".into());
-    }
-    scope.directory.core.read_buffer = Some(size);
+        .map_err(|_| format!("parameter must be a number between 0 and (4294967295U)): {text}"))?;
+    scope.directory.core.read_buffer = usize::try_from(size).ok();
     Ok(())
 }
 
@@ -475,10 +501,26 @@ fn log_level(scope: &mut Scope, call: &Call<'_>) -> Done {
             let name = module.strip_suffix("_module").unwrap_or(module);
             let name = name.strip_prefix("mod_").unwrap_or(name);
             let name = name.strip_suffix(".c").unwrap_or(name);
+            if !is_module(name) {
+                return Err(format!("Cannot find module {module}"));
+            }
             levels.modules.push((name.into(), parsed));
         }
     }
     Ok(())
+}
+
+/// Whether there is a module of this short name, here or in Apache: what a configuration says of
+/// a module that this server lacks does no harm.
+fn is_module(name: &str) -> bool {
+    let file = format!("mod_{name}.c");
+    let identifier = format!("{name}_module");
+    let own = |offer: &Offer| {
+        offer.file == file
+            || offer.identifier == identifier
+            || offer.file.strip_suffix(".c") == Some(name)
+    };
+    OFFERS.iter().any(own) || standard_module(&identifier).is_some()
 }
 
 fn regex_default_options(scope: &mut Scope, call: &Call<'_>) -> Done {

@@ -226,7 +226,8 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }
     };
     if !matches!(matches, Match::If(_)) && scope.directory.core.conditions.is_empty() {
-        let text = format!("{name}> section without a preceding <If> or <ElseIf> section");
+        let text = "<Else> or <ElseIf> section without previous <If> or <ElseIf> section in same \
+                    scope";
         return Err(block.fault(text));
     }
     let place = scope.place.clone();
@@ -285,6 +286,9 @@ fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault
     Ok(())
 }
 
+/// Not where a path is already a URL's (core.c: filesection).
+const FILES: Where = Where::ANYWHERE.with(Contexts::NOT_IN_LOCATION);
+
 /// The sections as directives of the core.
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -293,8 +297,8 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     section("<DirectoryMatch", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory),
     section("<Location", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
     section("<LocationMatch", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
-    section("<Files", Where::ANYWHERE, "Container for directives affecting files matching specified patterns", files),
-    section("<FilesMatch", Where::ANYWHERE, "Container for directives affecting files matching specified patterns", files),
+    section("<Files", FILES, "Container for directives affecting files matching specified patterns", files),
+    section("<FilesMatch", FILES, "Container for directives affecting files matching specified patterns", files),
     section("<If", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
     section("<ElseIf", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
     section("<Else", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),

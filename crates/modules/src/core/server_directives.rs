@@ -34,13 +34,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("MergeSlashes", SERVER, Shape::Flag, "On", "Controls whether consecutive slashes in the URI path are merged", merge_slashes),
     directive("StrictHostCheck", SERVER, Shape::Flag, "Off", "Controls whether a hostname match is required", strict_host_check),
     directive("Protocols", SERVER, Shape::Iterate, "http/1.1", "Controls which protocols are allowed", protocols),
-    directive("ProtocolsHonorOrder", SERVER, Shape::Flag, "On", "Controls if protocol order determines precedence or if client preferences are honored", accept),
+    directive("ProtocolsHonorOrder", SERVER, Shape::One, "On", "'off' (default) or 'on' to respect given order of protocols, by default the client specified order determines selection", protocols_honor_order),
     directive("ServerTokens", GLOBAL, Shape::One, "Full", "Determine tokens displayed in the Server: header - Min(imal), Major, Minor, Prod(uctOnly), OS, or Full", server_tokens),
     directive("ExtendedStatus", GLOBAL, Shape::Flag, "Off", "\"On\" to track extended status information, \"Off\" to disable", extended_status),
     directive("SeeRequestTail", GLOBAL, Shape::Flag, "Off", "For extended status, On to see the last 63 chars of the request line, Off (default) to see the first 63", see_request_tail),
     directive("AcceptFilter", GLOBAL, Shape::Two, "http data", "Optimizes listening sockets for a protocol", accept_filter),
     directive("RegisterHttpMethod", GLOBAL, Shape::Iterate, "", "Registers non-standard HTTP methods", register_method),
-    directive("Mutex", GLOBAL, Shape::OneOrTwo, "", "mutex (or \"default\") and mechanism", mutex),
+    directive("Mutex", GLOBAL, Shape::Argv, "", "mutex (or \"default\") and mechanism", mutex),
     directive("FlushMaxThreshold", SERVER, Shape::One, "65535", "Maximum threshold above which pending data are flushed to the network", flush_max_threshold),
     directive("FlushMaxPipelined", SERVER, Shape::One, "4", "Maximum number of pending responses above which they are flushed to the network", flush_max_pipelined),
     directive("NameVirtualHost", SERVER, Shape::One, "", "A numeric IP address:port, or the name of a host", name_virtual_host),
@@ -66,7 +66,11 @@ fn server_name(scope: &mut Scope, call: &Call<'_>) -> Done {
     let port = match port.map(str::parse::<u16>) {
         None => None,
         Some(Ok(port)) if port > 0 => Some(port),
-        Some(_) => return Err(format!("Invalid port in ServerName \"{text}\"")),
+        Some(_) => {
+            return Err(format!(
+                "The port number \"{text}\" is outside the appropriate range (i.e., 1..65535)."
+            ));
+        }
     };
     let core = &mut scope.server.core;
     (core.name, core.scheme, core.port) = (Some(name.into()), scheme.map(Into::into), port);
@@ -88,11 +92,7 @@ fn server_path(scope: &mut Scope, call: &Call<'_>) -> Done {
     if !scope.in_virtual_host {
         return Err("ServerPath only used in <VirtualHost>".into());
     }
-    let path = argument(call, 0);
-    if !path.starts_with('/') {
-        return Err("ServerPath must start with /".into());
-    }
-    scope.server.core.legacy_path = Some(path.into());
+    scope.server.core.legacy_path = Some(argument(call, 0).into());
     Ok(())
 }
 
@@ -104,7 +104,11 @@ fn server_admin(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
     let path = scope.server_path(argument(call, 0).trim_end_matches('/'));
     let path = if path.as_os_str().is_empty() { "/".into() } else { path };
-    if !path.is_dir() {
+    if !path.is_dir() && !scope.roots_unchecked {
+        if !scope.in_virtual_host {
+            let path = path.display();
+            return Err(format!("DocumentRoot '{path}' is not a directory, or is not readable"));
+        }
         let text = format!("Warning: DocumentRoot [{}] does not exist", path.display());
         call.warn("core", 112, text);
     }
@@ -209,9 +213,6 @@ fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 fn access_file_name(scope: &mut Scope, call: &Call<'_>) -> Done {
     let names = evenkeel_config::words(call.raw);
-    if names.is_empty() {
-        return Err("AccessFileName requires at least one name".into());
-    }
     scope.server.core.access_file_names =
         Some(names.into_iter().map(String::into_boxed_str).collect());
     Ok(())
@@ -230,20 +231,17 @@ fn trace_enable(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
     let options = &mut scope.server.core.protocol;
-    let clash = |set: bool| {
-        if set {
-            Err("HttpProtocolOptions conflicts with another option".to_owned())
-        } else {
-            Ok(())
+    let (field, value, pair) = match argument(call, 0).to_ascii_lowercase().as_str() {
+        "allow0.9" => (&mut options.require_10, false, ("Allow0.9", "Require1.0")),
+        "require1.0" => (&mut options.require_10, true, ("Allow0.9", "Require1.0")),
+        "strict" => (&mut options.lenient, false, ("Strict", "Unsafe")),
+        "unsafe" => (&mut options.lenient, true, ("Strict", "Unsafe")),
+        "registeredmethods" => {
+            (&mut options.registered_methods, true, ("RegisteredMethods", "LenientMethods"))
         }
-    };
-    let (field, value) = match argument(call, 0).to_ascii_lowercase().as_str() {
-        "allow0.9" => (&mut options.require_10, false),
-        "require1.0" => (&mut options.require_10, true),
-        "strict" => (&mut options.lenient, false),
-        "unsafe" => (&mut options.lenient, true),
-        "registeredmethods" => (&mut options.registered_methods, true),
-        "lenientmethods" => (&mut options.registered_methods, false),
+        "lenientmethods" => {
+            (&mut options.registered_methods, false, ("RegisteredMethods", "LenientMethods"))
+        }
         _ => {
             return Err("HttpProtocolOptions accepts 'Unsafe' or 'Strict' (default), \
                         'RegisteredMethods' or 'LenientMethods' (default), and 'Require1.0' or \
@@ -251,7 +249,11 @@ fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
                 .into());
         }
     };
-    clash(field.is_some_and(|old| old != value))?;
+    if field.is_some_and(|old| old != value) {
+        let (one, other) = pair;
+        let text = format!("HttpProtocolOptions '{one}' and '{other}' are mutually exclusive");
+        return Err(text);
+    }
     *field = Some(value);
     Ok(())
 }
@@ -277,6 +279,13 @@ fn protocols(scope: &mut Scope, call: &Call<'_>) -> Done {
     list.push(argument(call, 0).into());
     scope.server.core.protocols = Some(list.into());
     Ok(())
+}
+
+fn protocols_honor_order(_: &mut Scope, call: &Call<'_>) -> Done {
+    match argument(call, 0).to_ascii_lowercase().as_str() {
+        "on" | "off" => Ok(()),
+        _ => Err("ProtocolsHonorOrder must be 'on' or 'off'".into()),
+    }
 }
 
 fn server_tokens(scope: &mut Scope, call: &Call<'_>) -> Done {
@@ -321,19 +330,73 @@ fn register_method(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn mutex(scope: &mut Scope, call: &Call<'_>) -> Done {
+    check_mutex(scope, call)?;
     scope.global.core.mutexes.push(call.raw.into());
     Ok(())
 }
 
+/// What a Mutex line may say (util_mutex.c: ap_set_mutex). Threads here share no lock that it
+/// could mean, so that it is only looked at.
+fn check_mutex(scope: &Scope, call: &Call<'_>) -> Done {
+    const MECHANISMS: &str = "Mutex mechanisms are: 'none', 'default', 'flock:/path/to/file', \
+         'fcntl:/path/to/file', 'file:/path/to/file', 'pthread', 'sysvsem', 'posixsem', 'sem'";
+    const TYPES: [&str; 16] = [
+        "default",
+        "mpm-accept",
+        "authdigest-client",
+        "authdigest-opaque",
+        "ldap-cache",
+        "rewrite-map",
+        "ssl-cache",
+        "ssl-stapling",
+        "ssl-stapling-refresh",
+        "watchdog-callback",
+        "cache-socache",
+        "authn-socache",
+        "proxy",
+        "proxy-balancer-shm",
+        "socache-shmcb",
+        "heartmonitor",
+    ];
+    let mechanism = argument(call, 0);
+    if mechanism.is_empty() {
+        return Err(format!("Mutex requires at least a mechanism argument ({MECHANISMS})"));
+    }
+    let (kind, path) = mechanism.split_once(':').unwrap_or((mechanism, ""));
+    let known = [
+        "none", "no", "default", "flock", "fcntl", "file", "pthread", "sysvsem", "posixsem", "sem",
+    ];
+    if !known.iter().any(|known| kind.eq_ignore_ascii_case(known)) {
+        return Err(format!("Invalid Mutex argument {mechanism} ({MECHANISMS})"));
+    }
+    if !path.is_empty() && !scope.server_path(path).is_dir() {
+        return Err(format!("Invalid Mutex directory in argument {mechanism}"));
+    }
+    let unknown = |word: &&String| {
+        !word.eq_ignore_ascii_case("OmitPID")
+            && !TYPES.iter().any(|known| known.eq_ignore_ascii_case(word))
+    };
+    match call.words.iter().skip(1).find(unknown) {
+        Some(word) => Err(format!("Mutex type {word} is not valid")),
+        None => Ok(()),
+    }
+}
+
+/// A number within Apache's bounds, which its complaint shows as the source spells them.
+fn bounded(call: &Call<'_>, least: i64, most: i64, bounds: &str) -> Result<i64, String> {
+    let text = argument(call, 0);
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| format!("parameter must be a number between {bounds}: {text}"))
+}
+
 fn flush_max_threshold(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.core.flush_max_threshold = Some(whole(call)?);
+    let size = bounded(call, 0, i64::from(u32::MAX), "0 and (4294967295U))")?;
+    scope.global.core.flush_max_threshold = usize::try_from(size).ok();
     Ok(())
 }
 
 fn flush_max_pipelined(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let text = argument(call, 0);
-    let number: i64 =
-        text.parse().map_err(|_| format!("FlushMaxPipelined \"{text}\" must be an integer"))?;
+    let number = bounded(call, -1, i64::from(i32::MAX), "-1 and (2147483647)")?;
     scope.global.core.flush_max_pipelined = Some(number);
     Ok(())
 }

@@ -86,7 +86,7 @@ fn default_language(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn multiviews_match(_: &mut Scope, call: &Call<'_>) -> Done {
     match argument(call, 0).to_ascii_lowercase().as_str() {
         "any" | "negotiatedonly" | "filters" | "handlers" => Ok(()),
-        word => Err(format!("Unrecognized MultiviewsMatch option: {word}")),
+        _ => Err(format!("Unrecognized option '{}'", argument(call, 0))),
     }
 }
 

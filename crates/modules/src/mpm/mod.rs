@@ -271,7 +271,7 @@ fn async_request_worker_factor(scope: &mut Scope, call: &Call<'_>) -> Done {
         .parse()
         .ok()
         .filter(|factor: &f64| factor.is_finite())
-        .ok_or("AsyncRequestWorkerFactor must be a number")?;
+        .ok_or("error parsing value")?;
     if factor <= 0.0 {
         return Err("AsyncRequestWorkerFactor argument must be a positive number".into());
     }
