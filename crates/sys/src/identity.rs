@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::ptr;
 
+use libc::{c_char, c_int, passwd};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -184,7 +185,7 @@ fn check(done: libc::c_int, step: &str) -> io::Result<()> {
 
 /// Calls one of getpw*_r with an entry, a buffer of the length given and a place for the result.
 fn look_up_user(
-    call: impl Fn(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
+    call: impl Fn(*mut passwd, *mut c_char, usize, *mut *mut passwd) -> c_int,
 ) -> io::Result<Option<User>> {
     with_buffer(|buffer, length| {
         let mut entry = zeroed_passwd();
