@@ -1,9 +1,12 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
-use crate::{BodyLength, Fields, HostNames, Method, Notice, Peer, Source, Status, Variables};
+use crate::{
+    BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status, Variables,
+};
 use std::any::Any;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The protocol version of a request.
@@ -189,6 +192,8 @@ pub struct Request {
     /// How many looks at another path deep this is; 0 for the client's own request (Apache:
     /// the length of r->main).
     pub depth: u8,
+    /// Where expressions ask about other paths; without it they count as not allowed.
+    pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
     /// What the phases want to have logged, in order; written by `conn` after each phase run.
@@ -242,6 +247,7 @@ impl Request {
             fields: Fields::new(),
             always: Fields::new(),
             depth: 0,
+            probe: None,
             previous: None,
             notices: Vec::new(),
         }
@@ -266,7 +272,7 @@ impl Request {
         self.status = Status::OK;
         self.fields.clear();
         self.always.clear();
-        self.depth = 0;
+        (self.depth, self.probe) = (0, None);
         self.notices.clear();
     }
 

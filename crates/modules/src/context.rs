@@ -10,14 +10,6 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Asks whether another path of the site could be served, for `-F` and `-U`.
-pub trait Probe {
-    /// Whether a request for that URL path would be answered with success.
-    fn allows_url(&self, url: &[u8]) -> bool;
-    /// Whether that file exists and could be served.
-    fn allows_file(&self, path: &[u8]) -> bool;
-}
-
 /// What an expression may ask of a request.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
@@ -29,8 +21,6 @@ pub struct RequestContext<'a> {
     pub directory: &'a DirectorySettings,
     /// The response, once there is one.
     pub response: Option<&'a Response>,
-    /// Where to ask about other paths; without it they count as not allowed.
-    pub probe: Option<&'a dyn Probe>,
     /// Where to ask how the server is.
     pub source: Option<&'a dyn Source>,
 }
@@ -43,7 +33,7 @@ impl<'a> RequestContext<'a> {
         server: &'a ServerSettings,
         directory: &'a DirectorySettings,
     ) -> Self {
-        Self { request, server, directory, response: None, probe: None, source: None }
+        Self { request, server, directory, response: None, source: None }
     }
 
     /// The same with the response that answers it.
@@ -196,10 +186,10 @@ impl Context for RequestContext<'_> {
     }
 
     fn file_allowed(&self, path: &[u8]) -> bool {
-        self.probe.is_some_and(|probe| probe.allows_file(path))
+        self.request.probe.as_ref().is_some_and(|probe| probe.allows_file(self.request, path))
     }
 
     fn url_allowed(&self, url: &[u8]) -> bool {
-        self.probe.is_some_and(|probe| probe.allows_url(url))
+        self.request.probe.as_ref().is_some_and(|probe| probe.allows_url(self.request, url))
     }
 }

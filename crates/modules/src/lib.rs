@@ -27,7 +27,7 @@ pub mod unixd;
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
-pub use context::{Probe, RequestContext};
+pub use context::RequestContext;
 pub use manual::{Page, manual};
 pub use registry::{MODELS, OFFERS, active_tables, is_active, model};
 pub use settings::{

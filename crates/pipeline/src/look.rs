@@ -7,15 +7,21 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Answer, Content, Fields, Level, Mapped, Method, Notice, Prepared, Request, Status, Stopped,
-    Variables,
+    Answer, Content, Fields, Level, Mapped, Method, Notice, Prepared, Probe, Request, Status,
+    Stopped, Translated, Variables,
 };
 use evenkeel_modules::dir::{self, Slash};
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Looks within looks that a request may take (Apache: AP_DEFAULT_MAX_SUBREQ_DEPTH).
 const DEPTH: u8 = 10;
+
+/// Questions of expressions within one another. Each may ask several, so that their number grows
+/// with a power of this.
+const QUESTIONS: u8 = 3;
 
 /// The state of the phases: what a request has become, or why it ended early.
 type Phase = Result<Prepared<Plan, Option<Looked>>, Stopped<Plan>>;
@@ -90,8 +96,8 @@ impl Aside {
         (request.path, request.query) = (self.path, self.query);
         (request.file, request.path_info) = (self.file, self.path_info);
         (request.env, request.notes) = (self.env, self.notes);
-        (request.content, request.always) = (self.content, self.always);
-        request.fields = self.fields;
+        (request.content, request.fields) = (self.content, self.fields);
+        request.always = self.always;
         (request.head.method, request.status) = (self.method, self.status);
         (request.user, request.auth_type) = (self.user, self.auth_type);
         request.depth -= 1;
@@ -186,7 +192,7 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
     let mut refused = None;
     for number in 0.. {
         let Some(name) = plan.dir.index_name(number) else { break };
-        let Some((path, query)) = beside(pipeline, &request, name) else { continue };
+        let Some((path, query)) = beside(pipeline, &request, name.as_bytes()) else { continue };
         let aside = Aside::put(&mut request, path, query);
         let (back, seen) = see(pipeline, request);
         request = back;
@@ -221,7 +227,7 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
 
 fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
-    let target = plan.dir.fallback_for(&request.path);
+    let target = plan.dir.fallback_for(&request.path).map(str::as_bytes);
     let Some((path, query)) = target.and_then(|target| beside(pipeline, &request, target)) else {
         return Ok(Prepared { request, plan, found });
     };
@@ -235,18 +241,61 @@ fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Ph
     Ok(Prepared { request, plan, found })
 }
 
+impl Probe for Pipeline {
+    /// A path where nothing is counts as allowed, as in Apache (util_expr_eval.c: op_url_subr).
+    fn allows_url(&self, request: &Request, url: &[u8]) -> bool {
+        let Some(mut copy) = copied(request) else { return false };
+        let Some((path, query)) = beside(self, request, url) else { return false };
+        (copy.path, copy.query) = (path, query);
+        let (_, seen) = see(self, copy);
+        seen.status().code() < 400
+    }
+
+    fn allows_file(&self, request: &Request, path: &[u8]) -> bool {
+        let Some(mut copy) = copied(request) else { return false };
+        copy.file = PathBuf::from(OsStr::from_bytes(path));
+        if !copy.file.is_absolute() {
+            let folder = request.file.parent().unwrap_or(Path::new("/"));
+            copy.file = folder.join(&copy.file);
+        }
+        let plan = Arc::clone(&self.site.server(copy.server).defaults);
+        let seen = phases::map(self, Translated { request: copy, plan })
+            .and_then(|mapped| refuse_unknown_names(self, mapped))
+            .and_then(|mapped| phases::admit(self, mapped));
+        let exists = |looked: &Looked| looked.found.stat().is_some();
+        seen.is_ok_and(|admitted| admitted.found.as_ref().is_some_and(exists))
+    }
+}
+
+/// A request for another path of the same client; none where questions have led to questions
+/// too often.
+fn copied(request: &Request) -> Option<Box<Request>> {
+    if request.depth >= QUESTIONS {
+        return None;
+    }
+    let mut copy = Box::new(Request::new(request.head.clone(), request.peer, request.time_us));
+    copy.head.method = Method::Get;
+    (copy.server, copy.port) = (request.server, request.port);
+    copy.host.clone_from(&request.host);
+    copy.env.clone_from(&request.env);
+    copy.user.clone_from(&request.user);
+    copy.auth_type.clone_from(&request.auth_type);
+    copy.names.clone_from(&request.names);
+    copy.probe.clone_from(&request.probe);
+    copy.depth = request.depth + 1;
+    Some(copy)
+}
+
 /// The path and query of a name that was configured for a folder: the name may be a path of its
 /// own, may hold escapes and a query, and the query of the request goes behind it. None where it
 /// cannot be a path.
 fn beside(
     pipeline: &Pipeline,
     request: &Request,
-    name: &str,
+    name: &[u8],
 ) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let (name, own) = match name.split_once('?') {
-        Some((name, query)) => (name.as_bytes(), Some(query.as_bytes())),
-        None => (name.as_bytes(), None),
-    };
+    let mut parts = name.splitn(2, |byte| *byte == b'?');
+    let (name, own) = (parts.next().unwrap_or_default(), parts.next());
     let query = match (own, &request.query) {
         (Some(own), Some(asked)) => Some([own, b"?", asked].concat()),
         (own, asked) => own.map(<[u8]>::to_vec).or_else(|| asked.clone()),

@@ -6,6 +6,7 @@ use crate::look;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace::trace;
+use crate::walk::{Arrival, conditions};
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Level, Mapped, Method, Notice, Prepared, Received, Request, Response, Status,
@@ -116,10 +117,12 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         let answer = trace(&mut request, enabled);
         return stop(request, plan, answer);
     }
-    let (plan, looked) = match pipeline.walker.borrow_mut().map(&pipeline.site, &mut request) {
-        Ok(mapped) => mapped,
+    let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
+    let Arrival { plan, looked, sections } = match walked {
+        Ok(walked) => walked,
         Err(answer) => return stop(request, plan, answer),
     };
+    let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
     // Apache's header_parser runs for requests of clients alone.
     if request.depth == 0 {
         let server = &pipeline.site.server(request.server).settings;

@@ -62,7 +62,8 @@ impl Pipeline {
 
     /// Runs all phases on a request whose virtual host and path are known.
     #[must_use]
-    pub fn serve(self: &Rc<Self>, request: Box<Request>) -> Served {
+    pub fn serve(self: &Rc<Self>, mut request: Box<Request>) -> Served {
+        request.probe = Some(Rc::<Self>::clone(self));
         match self.run(request) {
             Ok(generated) => self.finish(generated),
             Err(Stopped { request, plan, answer }) => {

@@ -11,6 +11,7 @@ use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
 use evenkeel_modules::core::merge_vary;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use evenkeel_modules::{Merge, RequestContext};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -39,6 +40,16 @@ struct Walk {
     plan: Arc<Plan>,
     sections: Rc<[Arc<Section>]>,
     looked: Looked,
+}
+
+/// Where a walk has led.
+pub(crate) struct Arrival {
+    /// The merged settings.
+    pub plan: Arc<Plan>,
+    /// What stands at the file.
+    pub looked: Looked,
+    /// The sections that the settings were merged from.
+    pub sections: Rc<[Arc<Section>]>,
 }
 
 /// What a walk has come upon so far.
@@ -77,16 +88,13 @@ impl Walker {
         self.plan(request.server, server, &sections)
     }
 
-    /// The plan for a request whose file is known, and what stands at that file.
+    /// Walks the sections of a request whose file is known. The `<If>` sections are left to
+    /// [`conditions`].
     ///
     /// # Errors
     /// The answer where a folder or link on the way may not be passed, or an .htaccess file is
     /// wrong.
-    pub fn map(
-        &mut self,
-        site: &Site,
-        request: &mut Request,
-    ) -> Result<(Arc<Plan>, Looked), Answer> {
+    pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
         let key = (request.server, request.path.as_slice().into());
         if let Some(walk) = self.walks.get(&key)
@@ -96,8 +104,7 @@ impl Walker {
             let (plan, looked) = (Arc::clone(&walk.plan), walk.looked.clone());
             let sections = Rc::clone(&walk.sections);
             place(request, &looked);
-            let plan = self.conditions(site, request, plan, &sections)?;
-            return Ok((plan, looked));
+            return Ok(Arrival { plan, looked, sections });
         }
         let file = request.file.clone();
         let looked = self.files.look_up(request.file.as_os_str().as_bytes());
@@ -125,8 +132,7 @@ impl Walker {
             };
             self.walks.insert(key, walk);
         }
-        let plan = self.conditions(site, request, plan, &sections)?;
-        Ok((plan, looked))
+        Ok(Arrival { plan, looked, sections })
     }
 
     /// The merged settings of a list of sections over the server's.
@@ -178,30 +184,30 @@ impl Walker {
             _ => Ok(()),
         }
     }
+}
 
-    /// Adds the `<If>` sections whose conditions hold, and those within them.
-    fn conditions(
-        &mut self,
-        site: &Site,
-        request: &mut Request,
-        plan: Arc<Plan>,
-        sections: &[Arc<Section>],
-    ) -> Result<Arc<Plan>, Answer> {
-        if plan.core.conditions.is_empty() {
-            return Ok(plan);
-        }
-        let server = site.server(request.server);
-        let mut applied: Vec<Arc<Section>> = sections.to_vec();
-        let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
-        let mut plan = plan;
-        while !open.is_empty() {
-            let matched = matching_conditions(server, request, &plan, &open);
-            open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
-            applied.extend(matched);
-            plan = self.plan(request.server, server, &applied);
-        }
-        Ok(plan)
+/// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
+/// about other paths, so that the walker is borrowed only for what it merges.
+pub(crate) fn conditions(
+    walker: &RefCell<Walker>,
+    site: &Site,
+    request: &mut Request,
+    mut plan: Arc<Plan>,
+    sections: &[Arc<Section>],
+) -> Arc<Plan> {
+    if plan.core.conditions.is_empty() {
+        return plan;
     }
+    let server = site.server(request.server);
+    let mut applied: Vec<Arc<Section>> = sections.to_vec();
+    let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
+    while !open.is_empty() {
+        let matched = matching_conditions(server, request, &plan, &open);
+        open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
+        applied.extend(matched);
+        plan = walker.borrow_mut().plan(request.server, server, &applied);
+    }
+    plan
 }
 
 /// What the sections that one walk has found say together.
