@@ -19,6 +19,10 @@ use std::time::Duration;
 /// The merged settings of all the sections that hold for a request.
 pub type Plan = DirectorySettings;
 
+/// DocumentRoot where the configuration names none, as Debian's apache2 has it. Without one, paths
+/// of requests would be paths of the file system.
+const DOCUMENT_ROOT: &str = "/var/www/html";
+
 /// A whole configuration, ready to serve.
 pub struct Site {
     /// What holds for the process.
@@ -200,6 +204,7 @@ impl Site {
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
         let Scope { global, mut server, directory, sections, .. } = scope;
         server.core.name.get_or_insert_with(|| own_name().into());
+        server.core.document_root.get_or_insert_with(|| DOCUMENT_ROOT.into());
         let mut servers = vec![Server::new(server.clone(), directory.clone())];
         let mut hosts = Hosts::default();
         for virtual_host in &global.core.virtual_hosts {
