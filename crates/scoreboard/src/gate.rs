@@ -26,10 +26,12 @@ pub struct Credit(Arc<Gate>);
 /// A place in the line.
 struct Place(Mutex<State>);
 
-enum State {
-    Waits(Waker),
-    Granted,
-    Gone,
+struct State {
+    waker: Waker,
+    /// Credits that were given and not fetched yet.
+    granted: u32,
+    /// How many more are wanted; a place that wants none has left the line.
+    wanted: u32,
 }
 
 impl Gate {
@@ -57,7 +59,15 @@ impl Gate {
     /// A credit as soon as it is this caller's turn.
     #[must_use]
     pub fn wait(self: &Arc<Self>) -> Waiting {
-        Waiting { gate: Arc::clone(self), place: None }
+        self.wait_for(1)
+    }
+
+    /// A credit as soon as it is this caller's turn, and up to `most` in all until it looks:
+    /// credits that come back in a bunch go to all who stand in line, one after another, and
+    /// not to whoever looks first.
+    #[must_use]
+    pub fn wait_for(self: &Arc<Self>, most: u32) -> Waiting {
+        Waiting { gate: Arc::clone(self), place: None, most: most.max(1), spare: 0 }
     }
 
     /// How many stand in line for a credit.
@@ -83,23 +93,28 @@ impl Gate {
         }
     }
 
-    /// Gives free credits to those who stand at the head of the line.
+    /// Gives free credits to those who stand in line, one each in turn.
     fn hand_out(&self) {
         let mut line = lock(&self.line);
-        while let Some(place) = line.front() {
+        while let Some(place) = line.pop_front() {
             let mut state = lock(&place.0);
-            if matches!(*state, State::Waits(_)) {
+            if state.wanted > 0 {
                 if self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_err() {
+                    drop(state);
+                    line.push_front(place);
                     return;
                 }
                 self.published.add(Counter::Busy, 1);
-                if let State::Waits(waker) = std::mem::replace(&mut *state, State::Granted) {
-                    waker.wake();
-                }
+                state.granted += 1;
+                state.wanted -= 1;
+                state.waker.wake_by_ref();
             }
-            drop(state);
-            line.pop_front();
-            self.waiting.fetch_sub(1, SeqCst);
+            if state.wanted > 0 {
+                drop(state);
+                line.push_back(place);
+            } else {
+                self.waiting.fetch_sub(1, SeqCst);
+            }
         }
     }
 }
@@ -110,52 +125,76 @@ impl Drop for Credit {
     }
 }
 
-/// Waits in line for a credit. Dropping it leaves the line.
+/// Waits in line for credits. Dropping it leaves the line and gives back what was not fetched.
 pub struct Waiting {
     gate: Arc<Gate>,
     place: Option<Arc<Place>>,
+    most: u32,
+    spare: u32,
+}
+
+impl Waiting {
+    /// One more of the credits that came together with the first.
+    #[must_use]
+    pub fn more(&mut self) -> Option<Credit> {
+        self.spare = self.spare.checked_sub(1)?;
+        Some(Credit(Arc::clone(&self.gate)))
+    }
 }
 
 impl Future for Waiting {
     type Output = Credit;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Credit> {
+        if let Some(credit) = self.more() {
+            return Poll::Ready(credit);
+        }
         if self.place.is_none() {
             if let Some(credit) = self.gate.take() {
                 return Poll::Ready(credit);
             }
-            let place = Arc::new(Place(Mutex::new(State::Waits(context.waker().clone()))));
+            let waker = context.waker().clone();
+            let state = State { waker, granted: 0, wanted: self.most };
+            let place = Arc::new(Place(Mutex::new(state)));
             self.gate.waiting.fetch_add(1, SeqCst);
             lock(&self.gate.line).push_back(Arc::clone(&place));
             self.place = Some(place);
             self.gate.hand_out();
         }
-        let Some(place) = &self.place else { return Poll::Pending };
+        let Some(place) = self.place.take() else { return Poll::Pending };
         let mut state = lock(&place.0);
-        match &mut *state {
-            State::Waits(waker) => {
-                waker.clone_from(context.waker());
-                Poll::Pending
-            }
-            State::Granted | State::Gone => {
-                drop(state);
-                self.place = None;
-                Poll::Ready(Credit(Arc::clone(&self.gate)))
-            }
+        if state.granted == 0 {
+            state.waker.clone_from(context.waker());
+            drop(state);
+            self.place = Some(place);
+            return Poll::Pending;
         }
+        self.spare = std::mem::take(&mut state.granted) - 1;
+        // The place leaves the line when it comes to the front.
+        let left = std::mem::take(&mut state.wanted) > 0;
+        drop(state);
+        if left {
+            self.gate.hand_out();
+        }
+        Poll::Ready(Credit(Arc::clone(&self.gate)))
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
-        let old = std::mem::replace(&mut *lock(&place.0), State::Gone);
-        match old {
-            // The credit came and nobody took it: it goes back.
-            State::Granted => drop(Credit(Arc::clone(&self.gate))),
-            // The place stays in line until it comes to the front, then it is passed over.
-            State::Waits(_) | State::Gone => self.gate.hand_out(),
+        while let Some(credit) = self.more() {
+            drop(credit);
         }
+        let Some(place) = self.place.take() else { return };
+        let granted = {
+            let mut state = lock(&place.0);
+            state.wanted = 0;
+            std::mem::take(&mut state.granted)
+        };
+        for _ in 0..granted {
+            drop(Credit(Arc::clone(&self.gate)));
+        }
+        self.gate.hand_out();
     }
 }
 
@@ -223,6 +262,26 @@ mod tests {
         drop(granted);
         assert!(poll(&mut last, &woken).is_ready());
         assert!(gate.take().is_some());
+    }
+
+    #[test]
+    fn a_bunch_of_credits_is_shared_among_all_in_line() {
+        let gate = gate(6);
+        let held: Vec<_> = (0..6).map(|_| gate.take().unwrap()).collect();
+        let woken = Arc::new(Woken(Count::new(0)));
+        let (mut first, mut second) = (gate.wait_for(100), gate.wait_for(2));
+        assert!(poll(&mut first, &woken).is_pending());
+        assert!(poll(&mut second, &woken).is_pending());
+        drop(held);
+        let Poll::Ready(one) = poll(&mut first, &woken) else { panic!("its turn has come") };
+        let mut all: Vec<_> = std::iter::from_fn(|| first.more()).collect();
+        all.push(one);
+        assert_eq!(all.len(), 4);
+        assert!(poll(&mut second, &woken).is_ready());
+        assert!(second.more().is_some() && second.more().is_none());
+        drop((all, first, second));
+        assert_eq!((gate.waiting(), gate.published.read(Counter::Busy)), (0, 0));
+        assert_eq!(std::iter::from_fn(|| gate.take()).take(9).map(std::mem::forget).count(), 6);
     }
 
     #[test]

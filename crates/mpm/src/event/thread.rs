@@ -240,9 +240,12 @@ impl<S: Service> Thread<S> {
             }
             return false;
         }
-        // Nothing is left to do that needs the credit we stood in line for.
-        self.waiting = None;
-        served >= TURN
+        let more = served >= TURN;
+        if !more {
+            // Nothing is left to do that needs the credits we stood in line for.
+            self.waiting = None;
+        }
+        more
     }
 
     /// Whether the service lets nothing begin. A child that ends asks no more.
@@ -260,16 +263,20 @@ impl<S: Service> Thread<S> {
         if self.hand.is_some() {
             return true;
         }
-        let gate = &self.bench.shared.gate;
+        let bench = &self.bench;
+        let gate = &bench.shared.gate;
         if self.waiting.is_none() {
             self.hand = gate.take();
             if self.hand.is_some() {
                 return true;
             }
         }
-        let waiting = self.waiting.get_or_insert_with(|| gate.wait());
+        // As many as there is work for; the others of the child get theirs in turn.
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let most = bench.runnable.borrow().len() + self.events.len() + 1;
+            gate.wait_for(u32::try_from(most).unwrap_or(u32::MAX))
+        });
         if let Poll::Ready(credit) = Pin::new(waiting).poll(context) {
-            self.waiting = None;
             self.hand = Some(credit);
         }
         self.hand.is_some()
