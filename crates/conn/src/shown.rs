@@ -13,6 +13,9 @@ use std::net::IpAddr;
 /// The most bytes of a virtual host's name that a slot has room for, a port behind it.
 const NAME_BYTES: usize = 42;
 
+/// How much of a request line's end SeeRequestTail shows.
+const TAIL_BYTES: usize = 63;
+
 /// Exchanges that found no slot to be counted in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uncounted {
@@ -38,15 +41,21 @@ pub(crate) fn show(
     let _ = rest.write_all(settings.name.get(..NAME_BYTES).unwrap_or(&settings.name));
     let _ = write!(rest, ":{}", request.peer.local.port());
     let host_length = room - rest.len();
+    let line = request.head.line.as_slice();
     let shown = evenkeel_scoreboard::Request {
         client: client.get(..length).unwrap_or_default(),
         protocol: b"http/1.1",
         vhost: host.get(..host_length).unwrap_or_default(),
-        line: &request.head.line,
+        line: if settings.see_request_tail { tail(line) } else { line },
         connection_accesses: request.keepalives,
         connection_bytes: u64::from(connection.kibibytes) * 1024,
     };
     slots.take(SlotState::Writing, &shown, request.time_us)
+}
+
+/// The end of a request line (scoreboard.c: copy_request).
+fn tail(line: &[u8]) -> &[u8] {
+    line.get(line.len().saturating_sub(TAIL_BYTES)..).unwrap_or(line)
 }
 
 /// Counts an exchange in its slot and in the child's line.

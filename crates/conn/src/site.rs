@@ -24,8 +24,10 @@ pub struct Settings {
     pub options: HttpProtocolOptions,
     /// The Server field's value.
     pub server_field: Box<[u8]>,
-    /// Name and port as the status page shows them.
+    /// The name that the status page shows, with our port behind it.
     pub name: Box<[u8]>,
+    /// Whether the status page shows the end of a long request line (SeeRequestTail).
+    pub see_request_tail: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             options: HttpProtocolOptions::default(),
             server_field: (*b"Apache").into(),
             name: Box::default(),
+            see_request_tail: false,
         }
     }
 }

@@ -60,7 +60,10 @@ impl Evenkeel {
                     errors.write_plain(notice);
                 }
             }
-            None => crate::terminal::complain(&startup_text(notice)),
+            None if notice.level <= self.choice.start_level => {
+                crate::terminal::complain(&startup_text(notice));
+            }
+            None => {}
         }
     }
 }

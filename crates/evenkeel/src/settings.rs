@@ -152,5 +152,6 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         options: server.protocol_options(),
         server_field: site.identity.banner.as_bytes().into(),
         name: server.name().as_bytes().into(),
+        see_request_tail: site.global.core.see_request_tail,
     }
 }
