@@ -168,6 +168,15 @@ fn redirect(
         location.push(b'?');
         location.extend_from_slice(query);
     }
+    if location.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+        let text = format!(
+            "Response header 'Location' value of '{}' contains invalid characters, aborting \
+             request",
+            String::from_utf8_lossy(&location)
+        );
+        request.notify(Notice::new("http", Level::Error, 2430, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    }
     let mut fields = Fields::new();
     fields.set("Location", location);
     Err(Answer::Status(status, fields))
@@ -197,7 +206,10 @@ fn rule_redirect(
 ) -> Result<Option<(u16, Vec<u8>)>, Answer> {
     for rule in rules {
         match rule.redirect(&request.path) {
-            Ok(Some(target)) => return Ok(Some((rule.status, target))),
+            Ok(Some(target)) => {
+                note_context(request, rule);
+                return Ok(Some((rule.status, target)));
+            }
             Ok(None) => {}
             Err(error) => return Err(unmatched(request, &error)),
         }
@@ -237,9 +249,7 @@ pub fn translate(
         if rule.is_script {
             force_script(request);
         }
-        if let (Some(fake), Some(real)) = (rule.prefix(), &rule.real) {
-            set_context(request, fake.as_bytes(), real.as_bytes());
-        }
+        note_context(request, rule);
         return Ok(Some(server_root.join(OsString::from_vec(file))));
     }
     Ok(None)
@@ -277,6 +287,14 @@ fn section_alias(
 fn force_script(request: &mut Request) {
     request.content.handler = Some(CGI.into());
     request.notes.set("alias-forced-type", CGI);
+}
+
+/// Notes the context of a rule with a prefix; Apache does so for redirects too.
+fn note_context(request: &mut Request, rule: &Rule) {
+    if let Some(prefix) = rule.prefix() {
+        let root = rule.real.as_deref().unwrap_or_default();
+        set_context(request, prefix.as_bytes(), root.as_bytes());
+    }
 }
 
 /// What CONTEXT_PREFIX and CONTEXT_DOCUMENT_ROOT are for what follows.
@@ -349,6 +367,7 @@ mod tests {
         let text = "RedirectMatch ^/m/(.*) http://x/$1?y=$1#z";
         assert_eq!(redirected(text, "/m/a b", Some("q")), "302 http://x/a%20b?y=a b#z");
         assert_eq!(redirected("RedirectMatch ^/o/(.*) rel/$1", "/o/x", None), "500 ");
+        assert_eq!(redirected(text, "/m/a\r\nX: y", None), "500 ");
         assert_eq!(redirected("RedirectMatch 403 ^/f", "/f", None), "403 ");
         assert_eq!(
             redirected(r"RedirectMatch ^/t/(.*)$ http://x/$1/\$1&", "/t/q", None),

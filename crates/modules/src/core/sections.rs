@@ -119,6 +119,14 @@ fn compile_pattern(scope: &Scope, block: &Block<'_, Scope>, text: &str) -> Resul
         .map_err(|_| block.fault("Regex could not be compiled"))
 }
 
+/// The place of a section that adds no path to the one around it.
+fn place_within(scope: &Scope) -> Place {
+    match &scope.place {
+        Place::Server => Place::Pattern,
+        place => place.clone(),
+    }
+}
+
 /// Walks a section's children with settings of their own and gives those back.
 fn inner_settings(
     scope: &mut Scope,
@@ -201,7 +209,7 @@ fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let (pattern, argument) = path_or_pattern(block, by_name, "filename")?;
     let matches =
         if pattern { compile_pattern(scope, block, &argument)? } else { plain(&argument) };
-    let place = scope.place.clone();
+    let place = place_within(scope);
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     let section = numbered(scope, block, Kind::Files, matches, settings);
     scope.directory.core.files.push(section);
@@ -230,7 +238,7 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
                     scope";
         return Err(block.fault(text));
     }
-    let place = scope.place.clone();
+    let place = place_within(scope);
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     let section = numbered(scope, block, Kind::If, matches, settings);
     scope.directory.core.conditions.push(section);

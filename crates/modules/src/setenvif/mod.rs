@@ -24,17 +24,23 @@ impl Merge for Rules {
 /// Runs the rules of a request's server, before anything is asked of its path (Apache:
 /// post_read_request).
 pub fn set_by_server(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    run(&server.setenvif, request, server, plan);
+    run(&server.setenvif, request, server, plan, true);
 }
 
 /// Runs the rules of a request's sections (Apache: header_parser).
 pub fn set_by_sections(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    run(&plan.setenvif, request, server, plan);
+    run(&plan.setenvif, request, server, plan, false);
 }
 
-fn run(rules: &Rules, request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+fn run(
+    rules: &Rules,
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+    is_early: bool,
+) {
     for rule in &rules.0 {
-        rule.run(request, server, plan);
+        rule.run(request, server, plan, is_early);
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::{DirectorySettings, RequestContext, ServerSettings};
 use evenkeel_expr::{Captures, Condition, Evaluation, Pattern};
 use evenkeel_message::{Level, Notice, Request};
+use evenkeel_proto::Target;
 use std::borrow::Cow;
 
 /// A line of SetEnvIf and its kin.
@@ -70,8 +71,9 @@ impl Attribute {
         }
     }
 
-    /// What the request has; empty where it has nothing, so that `^$` can ask for that.
-    fn value<'r>(&self, request: &'r Request) -> Cow<'r, [u8]> {
+    /// What the request has; empty where it has nothing, so that `^$` can ask for that. Early,
+    /// the path is as the client sent it.
+    fn value<'r>(&self, request: &'r Request, is_early: bool) -> Cow<'r, [u8]> {
         match self {
             Attribute::RemoteAddr => request.peer.client_ip().to_string().into_bytes().into(),
             Attribute::RemoteHost => match client_name(request) {
@@ -79,6 +81,7 @@ impl Attribute {
                 None => request.peer.client_ip().to_string().into_bytes().into(),
             },
             Attribute::ServerAddr => request.peer.local_ip().to_string().into_bytes().into(),
+            Attribute::RequestUri if is_early => raw_path(request).into(),
             Attribute::RequestUri => request.path.as_slice().into(),
             Attribute::RequestMethod => request.head.method_text().into(),
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
@@ -93,6 +96,14 @@ impl Attribute {
             }
         }
     }
+}
+
+/// The path of the request's target before it is decoded (Apache: r->uri in
+/// post_read_request). An internal redirect has no other path than the decoded one.
+fn raw_path(request: &Request) -> &[u8] {
+    let target = Target::parse(request.head.method, request.head.target());
+    let target = target.filter(|_| request.previous.is_none());
+    target.map_or(&*request.path, |target| target.path)
 }
 
 fn client_name(request: &Request) -> Option<&str> {
@@ -113,8 +124,9 @@ impl Rule {
         request: &mut Request,
         server: &ServerSettings,
         plan: &DirectorySettings,
+        is_early: bool,
     ) {
-        let captures = match self.holds(request, server, plan) {
+        let captures = match self.holds(request, server, plan, is_early) {
             Ok(Some(captures)) => captures,
             Ok(None) => return,
             Err(text) => {
@@ -141,17 +153,18 @@ impl Rule {
     /// Whether the rule holds, with the groups that it gives.
     fn holds(
         &self,
-        request: &Request,
+        request: &mut Request,
         server: &ServerSettings,
         plan: &DirectorySettings,
+        is_early: bool,
     ) -> Result<Option<Option<Captures>>, String> {
         match &self.test {
             Test::Attribute(attribute, Wanted::Part { text, ignore_case }) => {
-                let value = attribute.value(request);
+                let value = attribute.value(request, is_early);
                 Ok(has_part(&value, text, *ignore_case).then_some(None))
             }
             Test::Attribute(attribute, Wanted::Pattern(pattern)) => {
-                let value = attribute.value(request);
+                let value = attribute.value(request, is_early);
                 // Most rules hold for few requests: groups are taken for those alone.
                 if !pattern.matches(&value).map_err(|error| error.to_string())? {
                     return Ok(None);
@@ -163,8 +176,14 @@ impl Rule {
             Test::Condition(condition) => {
                 let context = RequestContext::new(request, server, plan);
                 let mut evaluation = Evaluation::new(&context);
-                let holds = evaluation.holds(condition).map_err(|error| error.to_string())?;
-                Ok(holds.then(|| Some(evaluation.captures().clone())))
+                let holds = evaluation.holds(condition);
+                let captures = evaluation.captures().clone();
+                let vary = evaluation.vary().to_vec();
+                for name in vary {
+                    request.fields.merge("Vary", name);
+                }
+                let holds = holds.map_err(|error| error.to_string())?;
+                Ok(holds.then_some(Some(captures)))
             }
         }
     }
