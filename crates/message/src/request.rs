@@ -192,6 +192,11 @@ pub struct Request {
     /// How many looks at another path deep this is; 0 for the client's own request (Apache:
     /// the length of r->main).
     pub depth: u8,
+    /// How many looks at other paths this request has taken in all.
+    pub looks: u16,
+    /// Whether a pattern or condition could not be decided: what depends on it must not let the
+    /// request through.
+    pub undecided: bool,
     /// Where expressions ask about other paths; without it they count as not allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
@@ -247,6 +252,8 @@ impl Request {
             fields: Fields::new(),
             always: Fields::new(),
             depth: 0,
+            looks: 0,
+            undecided: false,
             probe: None,
             previous: None,
             notices: Vec::new(),
@@ -273,6 +280,7 @@ impl Request {
         self.fields.clear();
         self.always.clear();
         (self.depth, self.probe) = (0, None);
+        (self.looks, self.undecided) = (0, false);
         self.notices.clear();
     }
 

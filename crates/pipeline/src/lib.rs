@@ -1,11 +1,11 @@
 //! From the tree of directives to a site, and from a request to its response: the phases in
 //! order, each a list of the modules that act in it. It knows no socket and no process.
 
-mod access;
 mod body;
 mod die;
 mod error_page;
 mod hosts;
+mod htaccess;
 mod look;
 mod phases;
 mod serve;

@@ -19,6 +19,10 @@ use std::sync::Arc;
 /// Looks within looks that a request may take (Apache: AP_DEFAULT_MAX_SUBREQ_DEPTH).
 const DEPTH: u8 = 10;
 
+/// Looks that a request may take in all: a list of index files may name folders, whose lists name
+/// others, so that their number would grow with a power of the depth.
+const LOOKS: u16 = 100;
+
 /// Questions of expressions within one another. Each may ask several, so that their number grows
 /// with a power of this.
 const QUESTIONS: u8 = 3;
@@ -122,7 +126,8 @@ impl Aside {
 
 /// Runs the phases before the handler for the request's path.
 fn see(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
-    if request.depth > DEPTH {
+    request.looks = request.looks.saturating_add(1);
+    if request.depth > DEPTH || request.looks > LOOKS {
         let text = format!(
             "Request exceeded the limit of {DEPTH} subrequest nesting levels due to probable \
              configuration error. Use 'LimitInternalRecursion' to increase the limit if \

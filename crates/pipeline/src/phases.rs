@@ -149,6 +149,9 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
 pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
     let Mapped { mut request, plan, found } = mapped;
+    if std::mem::take(&mut request.undecided) {
+        return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
+    }
     let redirected = request.previous.as_ref().and_then(|previous| previous.plan.as_ref());
     let passed = redirected.is_some_and(|before| is_same(before, &plan));
     if passed || found.is_none() {

@@ -3,7 +3,7 @@
 //! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
-use crate::access::{AccessFiles, Grant};
+use crate::htaccess::{AccessFiles, Grant};
 use crate::site::{Plan, Server, Site};
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Files, Found, Kind, Looked, SymlinkRule};
@@ -22,6 +22,8 @@ use std::sync::Arc;
 const PLANS: usize = 4096;
 /// Whole walks kept by server and path; beyond this all are made anew.
 const WALKS: usize = 16_384;
+/// Walks of longer paths are not kept, in bytes.
+const LONGEST_PATH: usize = 512;
 
 /// Wildcards of paths: a slash is matched by a slash alone.
 const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
@@ -31,7 +33,7 @@ pub struct Walker {
     pub(crate) files: Files,
     access: AccessFiles,
     plans: HashMap<Box<[u64]>, Arc<Plan>, foldhash::fast::RandomState>,
-    walks: HashMap<(usize, Box<[u8]>), Walk, foldhash::fast::RandomState>,
+    walks: HashMap<(usize, Box<[u8]>), Walk, foldhash::quality::RandomState>,
 }
 
 /// A walk that holds as long as what it found does.
@@ -96,7 +98,7 @@ impl Walker {
     /// wrong.
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
-        let key = (request.server, request.path.as_slice().into());
+        let key: (usize, Box<[u8]>) = (request.server, request.path.as_slice().into());
         if let Some(walk) = self.walks.get(&key)
             && walk.file == request.file
             && self.files.holds(&walk.looked.found)
@@ -120,7 +122,7 @@ impl Walker {
         locations(server, request, sections, constant);
         let plan = self.plan(request.server, server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
-        if way.constant {
+        if way.constant && is_worth_keeping(&key.1, &looked) {
             if self.walks.len() >= WALKS {
                 self.walks.clear();
             }
@@ -210,6 +212,12 @@ pub(crate) fn conditions(
     plan
 }
 
+/// Whether a walk may be wanted again: clients name what is absent, and what is long, without end.
+fn is_worth_keeping(path: &[u8], looked: &Looked) -> bool {
+    let served = matches!(looked.found.kind(), Kind::File | Kind::Directory);
+    served && path.len() <= LONGEST_PATH
+}
+
 /// What the sections that one walk has found say together.
 fn merged(sections: &[Arc<Section>]) -> Option<Plan> {
     let (first, others) = sections.split_first()?;
@@ -240,7 +248,7 @@ fn matching_conditions(
     matched
 }
 
-/// A condition that cannot be evaluated does not hold, and the log tells why.
+/// A condition that cannot be evaluated leaves the request undecided, and the log tells why.
 fn evaluate(
     server: &Server,
     request: &mut Request,
@@ -256,6 +264,7 @@ fn evaluate(
         Err(error) => {
             let text = format!("Failed to evaluate <If > condition: {error}");
             request.notify(Notice::new("core", Level::Error, 39, text));
+            request.undecided = true;
             false
         }
     }
@@ -336,6 +345,8 @@ fn pattern_holds(
         Err(error) => {
             let text = format!("pattern {} not matched: {error}", pattern.text());
             request.notify(Notice::own("core", Level::Error, text));
+            request.undecided = true;
+            *constant = false;
             false
         }
     }

@@ -131,6 +131,7 @@ impl Rule {
             Ok(None) => return,
             Err(text) => {
                 request.notify(Notice::own("setenvif", Level::Error, text));
+                request.undecided = true;
                 return;
             }
         };

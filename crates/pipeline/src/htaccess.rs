@@ -1,6 +1,6 @@
 //! .htaccess files: the text of one goes in, a section like any other comes out, kept for as long
 //! as the text is the same. What the configuration does not allow there is an error that names
-//! the file and the line (htaccess.c of Apache is in config.c: ap_parse_htaccess).
+//! the file and the line (Apache: config.c, ap_parse_htaccess).
 
 use crate::site::Site;
 use evenkeel_files::{AccessFile, Files, Folder};
