@@ -46,6 +46,13 @@ impl Fault {
     #[must_use]
     pub fn report(&self, program: &str) -> String {
         if self.stage == Stage::Apply {
+            // A complaint that has its own number is not about the syntax (Apache's own ends the
+            // program there and then: ap_uname2id).
+            if self.position.is_some()
+                && let Some((number, text)) = numbered(&self.text)
+            {
+                return escape(&format!("{number}: {program}: {text}"));
+            }
             let heading = match &self.position {
                 Some(Position { file, line }) => {
                     format!("AH00526: Syntax error on line {line} of {}:\n", escape(file))
@@ -65,6 +72,14 @@ impl Fault {
         message.push_str(&self.text);
         escape(&message)
     }
+}
+
+/// The number with which a text begins, and the rest.
+fn numbered(text: &str) -> Option<(&str, &str)> {
+    let (number, rest) = text.split_once(": ")?;
+    let digits = number.strip_prefix("AH")?;
+    (digits.len() == 5 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then_some((number, rest))
 }
 
 impl fmt::Display for Fault {

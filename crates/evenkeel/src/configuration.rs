@@ -92,8 +92,10 @@ impl Choice {
         Err(Fault { position: None, text, trail: Vec::new(), stage: Stage::Apply })
     }
 
+    /// A notice always is, as in Apache's log_error_core.
     fn is_worth_saying(&self, notice: &Notice) -> bool {
-        to_message(notice).level <= self.start_level
+        let level = to_message(notice).level;
+        level == Level::Notice || level <= self.start_level
     }
 
     /// The modules that the configuration makes active, whatever else is wrong with it.

@@ -3,7 +3,7 @@
 
 use crate::command_line::{CommandLine, Show};
 use crate::configuration::{Choice, Configuration};
-use crate::server::{Evenkeel, refusal, to_message};
+use crate::server::{Evenkeel, refusal, remark_text};
 use crate::terminal::{complain, say};
 use crate::{dump, logs, settings};
 use evenkeel_config::Main;
@@ -135,7 +135,7 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
         }
     };
     for notice in &configuration.notices {
-        complain(&startup_text(&to_message(notice)));
+        complain(&remark_text(notice));
     }
     let Configuration { site, modules, tree, .. } = &configuration;
     let planned = logs::plan(site).map_err(|fault| fault.report(program));

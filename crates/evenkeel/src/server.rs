@@ -4,7 +4,7 @@
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::logs::{self, LogPlan};
 use crate::{serving, settings};
-use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text};
+use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text, terminal_text};
 use evenkeel_message::{Level, Notice};
 use evenkeel_mpm::{Child, Loaded, Server};
 use evenkeel_pipeline::Site;
@@ -144,10 +144,21 @@ impl Server for Evenkeel {
 pub fn refusal(refused: &Refused, program: &str) -> String {
     let mut text = String::new();
     for notice in &refused.notices {
-        text.push_str(&startup_text(&to_message(notice)));
+        text.push_str(&remark_text(notice));
     }
     text.push_str(&refused.fault.report(program));
     text
+}
+
+/// What the terminal shows of a remark. Those that Apache makes for the terminal alone have the
+/// text alone (APLOG_STARTUP); the others look as in the error log.
+pub fn remark_text(remark: &evenkeel_config::Notice) -> String {
+    const TEXT_ALONE: [u32; 3] = [112, 548, 558];
+    let notice = to_message(remark);
+    match remark.number {
+        Some(number) if !TEXT_ALONE.contains(&number) => terminal_text(&notice),
+        _ => startup_text(&notice),
+    }
 }
 
 /// A remark of the configuration's as any other notice.

@@ -137,6 +137,14 @@ impl ErrorLogs {
     }
 }
 
+/// The line of a notice in the default shape, its end included, for a terminal.
+#[must_use]
+pub fn terminal_text(notice: &Notice) -> String {
+    let mut line = Vec::with_capacity(MOST_BYTES);
+    write_default(notice, &Origin::default(), realtime_us(), true, &mut line);
+    String::from_utf8_lossy(&line).into_owned()
+}
+
 /// The text of a notice as it goes to the terminal while the server starts, its line end
 /// included (Apache: APLOG_STARTUP).
 #[must_use]

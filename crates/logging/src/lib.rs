@@ -21,7 +21,7 @@ mod target;
 pub use access::{AccessLog, AccessLogs, BUFFER_BYTES, Condition, Recorder, Test};
 pub use error_format::{ErrorFormat, ErrorFormatKind};
 pub use error_line::Origin;
-pub use error_log::{ErrorLog, ErrorLogs, startup_text};
+pub use error_log::{ErrorLog, ErrorLogs, startup_text, terminal_text};
 pub use exchange::{Exchange, Told};
 pub use format::LineFormat;
 pub use program::Programs;

@@ -318,7 +318,9 @@ fn media_types(
         Err(error) => Err(Fault {
             position: None,
             text: format!(
-                "AH01597: could not open mime types config file {}.: {error}",
+                "({}){}: AH01597: could not open mime types config file {}.",
+                error.raw_os_error().unwrap_or_default(),
+                error.to_string().split(" (os error").next().unwrap_or_default(),
                 path.display()
             ),
             trail: Vec::new(),

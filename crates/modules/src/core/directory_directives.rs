@@ -6,7 +6,7 @@ use super::error_document::ErrorDocument;
 use super::options::{AllowOverride, Options};
 use crate::{Directive, OFFERS, Scope, Where, argument, directive};
 use evenkeel_config::{
-    Call, Contexts, Offer, Overrides, Position, Shape, module_of, reserved, standard_module,
+    Call, Contexts, Notice, Offer, Overrides, Position, Shape, module_of, reserved, standard_module,
 };
 use evenkeel_expr::{PatternOptions, Text};
 use evenkeel_message::{Level, Status};
@@ -208,7 +208,8 @@ fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
     } else if is_url(&word) {
         if status == Status::UNAUTHORIZED {
             let text = "cannot use a full URL in a 401 ErrorDocument directive --- ignoring!";
-            call.warn("core", 113, format!("{} {text}", call.position));
+            let notice = Notice::warn("core", 113, format!("{} {text}", call.position));
+            call.notice(Notice { level: evenkeel_config::Level::Notice, ..notice });
             return Ok(());
         }
         ErrorDocument::Remote(word.into())

@@ -42,7 +42,7 @@ fn user(scope: &mut Scope, call: &Call<'_>) -> Done {
         Some(Err(_)) => None,
         None => user_named(text).ok().flatten().map(|user| (user.uid, user.name)),
     };
-    let (uid, name) = found.ok_or_else(|| format!("bad user name {text}"))?;
+    let (uid, name) = found.ok_or_else(|| format!("AH00543: bad user name {text}"))?;
     if uid == 0 {
         return Err("Error:\tEvenkeel has not been designed to serve pages while\n\trunning as \
                     root.  There are known race conditions that\n\twill allow any local user to \
@@ -59,7 +59,7 @@ fn group(scope: &mut Scope, call: &Call<'_>) -> Done {
         Some(number) => number.parse().ok(),
         None => group_named(text).ok().flatten(),
     };
-    let gid = found.ok_or_else(|| format!("bad group name {text}"))?;
+    let gid = found.ok_or_else(|| format!("AH00544: bad group name {text}"))?;
     scope.global.unixd.group = Some((gid, text.into()));
     Ok(())
 }
