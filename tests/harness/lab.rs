@@ -36,10 +36,11 @@ fn ask(address: SocketAddr, path: &str) -> TcpStream {
 fn answer(mut stream: TcpStream) -> Response {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    match parse(&bytes, false, true) {
-        Parsed::Whole(response, _) => response,
-        Parsed::Part => panic!("no response: {}", String::from_utf8_lossy(&bytes)),
-    }
+    let response = match parse(&bytes, false, true) {
+        Parsed::Whole(response, _) => Some(response),
+        Parsed::Part => None,
+    };
+    response.unwrap()
 }
 
 fn text(address: SocketAddr, path: &str) -> String {
