@@ -32,6 +32,8 @@ type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
 
 /// Where a task begins.
 pub(crate) enum Begin {
+    /// Behind an answered request, with whatever has come of the next.
+    Next,
     /// In a request's head.
     Head(Reading),
     /// Before the phases, of a request with a body; with the bytes of its head.
@@ -53,7 +55,7 @@ impl Begin {
     /// Whether a request is in progress, which holds a credit.
     pub(crate) fn needs_credit(&self) -> bool {
         match self {
-            Begin::Head(_) => false,
+            Begin::Next | Begin::Head(_) => false,
             Begin::Request(..) | Begin::Pending(..) => true,
             Begin::Reply(reply) => reply.output.is_stream(),
         }
@@ -85,6 +87,13 @@ impl<S: Site> Task<S> {
     async fn run(mut self, mut begin: Begin) -> Outcome {
         loop {
             let (reply, incoming) = match begin {
+                Begin::Next => match self.next().await {
+                    Ok(next) => {
+                        begin = next;
+                        continue;
+                    }
+                    Err(outcome) => return outcome,
+                },
                 Begin::Head(reading) => match self.read_head(reading).await {
                     Ok(next) => {
                         begin = next;

@@ -29,6 +29,9 @@ use std::rc::Rc;
 const LINGER_MS: u32 = 2_000;
 const LINGER_MOST_MS: u16 = 30_000;
 
+/// How many requests that were sent ahead are answered before the others get their turn.
+const MOST_AT_ONCE: usize = 64;
+
 /// A lingering client that sends more than this at a time is cut off.
 const LINGER_READS: usize = 64;
 
@@ -149,7 +152,8 @@ impl<S: Site> Inner<S> {
         })
     }
 
-    /// Reads and answers until nothing more has come.
+    /// Reads and answers until nothing more has come. What a client sends ahead of so many answers
+    /// goes on as a task, which lets the others in between.
     fn read(
         self: &Rc<Self>,
         socket: Socket,
@@ -159,6 +163,7 @@ impl<S: Site> Inner<S> {
         hand: &mut Option<Credit>,
     ) -> Outcome {
         let mut expired = due.expired;
+        let mut answered = 0;
         loop {
             let count = match socket.receive(buffer) {
                 Ok(0) => return Outcome::Closed,
@@ -178,7 +183,10 @@ impl<S: Site> Inner<S> {
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
                 match self.answer(&socket, &mut connection, bytes) {
-                    Step::Answered(used) => at += used,
+                    Step::Answered(used) => {
+                        at += used;
+                        answered += 1;
+                    }
                     Step::Ends { linger: false } => return Outcome::Closed,
                     Step::Ends { linger: true } => return linger(socket, connection),
                     Step::Task(begin, used) => {
@@ -186,6 +194,11 @@ impl<S: Site> Inner<S> {
                         let credit = if begin.needs_credit() { hand.take() } else { None };
                         return task::go_on(self, socket, connection, inbox, more, begin, credit);
                     }
+                }
+                if answered >= MOST_AT_ONCE && (more || at < count) {
+                    let inbox = Inbox::new(buffer.get(at..count).unwrap_or_default());
+                    let begin = Begin::Next;
+                    return task::go_on(self, socket, connection, inbox, more, begin, None);
                 }
             }
             // A read that filled the buffer may have left something, and one before the end of

@@ -186,6 +186,32 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
+fn a_client_that_sends_ahead_lets_the_others_in() {
+    let mut settings = Settings::default();
+    settings.keep_alive.max = 0;
+    let running = Running::start(settings);
+    let mut first = running.connect();
+    let (mut greedy, mut other);
+    {
+        // The one serving thread stands still when it records the first request.
+        let _log = running.log.lock().unwrap();
+        first.write_all(get("/first", "").as_bytes()).unwrap();
+        read_one(&mut first);
+        greedy = running.connect();
+        greedy.write_all("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000).as_bytes()).unwrap();
+        other = running.connect();
+        other.write_all(get("/other", "").as_bytes()).unwrap();
+    }
+    read_one(&mut other);
+    greedy.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(greedy).matches("HTTP/1.1 200 OK").count(), 1000);
+    drop((first, other));
+    let log = running.end();
+    let place = log.iter().position(|line| line.contains("/other")).unwrap();
+    assert!(place < 100, "{place} of {}", log.len());
+}
+
+#[test]
 fn bodies_come_by_length_and_in_chunks_with_whatever_follows() {
     let running = Running::start(Settings::default());
     let mut client = running.connect();
