@@ -182,7 +182,7 @@ impl<S: Site> Inner<S> {
             let mut at = 0;
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
-                match self.answer(&socket, &mut connection, bytes) {
+                match self.answer(&socket, &mut connection, bytes, answered > 0) {
                     Step::Answered(used) => {
                         at += used;
                         answered += 1;
@@ -224,7 +224,16 @@ impl<S: Site> Inner<S> {
     }
 
     /// Answers the request at the front of `bytes`, if it is whole and can be answered now.
-    fn answer(self: &Rc<Self>, socket: &Socket, connection: &mut Connection, bytes: &[u8]) -> Step {
+    /// `follows` tells that the bytes came behind a request that has just been answered: empty
+    /// lines are its clumsy end there (Apache: `check_pipeline`), elsewhere they begin a request,
+    /// so that its time and the bound on empty lines hold for them all.
+    fn answer(
+        self: &Rc<Self>,
+        socket: &Socket,
+        connection: &mut Connection,
+        bytes: &[u8],
+        follows: bool,
+    ) -> Step {
         let mut request = self.request(connection);
         let started_us = clock::monotonic_us();
         request.time_us = self.thread.day_us(started_us);
@@ -233,8 +242,7 @@ impl<S: Site> Inner<S> {
         let parsed = parser.parse(&mut request.head, bytes, &settings.limits, &settings.options);
         let used = match parsed {
             Ok(Parsed::Complete(used)) => used,
-            Ok(Parsed::Partial) if !parser.is_started() => {
-                // Empty lines behind the last request.
+            Ok(Parsed::Partial) if follows && !parser.is_started() => {
                 self.give(request);
                 return Step::Answered(bytes.len());
             }

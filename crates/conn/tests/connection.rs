@@ -331,6 +331,36 @@ fn refused_heads_are_answered_and_closed() {
 }
 
 #[test]
+fn empty_lines_add_up_however_they_come() {
+    let running = Running::start(Settings::default());
+    let (mut client, mut sibling) = (running.connect(), running.connect());
+    for _ in 0..11 {
+        client.write_all(b"\r\n").unwrap();
+        // Once this is answered, the empty line has been read.
+        sibling.write_all(get("/", "").as_bytes()).unwrap();
+        read_one(&mut sibling);
+    }
+    let answer = read_all(client);
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request"), "{answer}");
+    drop(sibling);
+    running.end();
+}
+
+#[test]
+fn empty_lines_take_of_the_time_of_the_head() {
+    let soon = Some(ReadTime { initial_ms: 50, most_ms: Some(80), rate: 500 });
+    let mut settings = Settings { header_time: soon, ..Settings::default() };
+    settings.keep_alive.timeout_ms = 60_000;
+    let running = Running::start(settings);
+    let mut client = running.connect();
+    client.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut client);
+    client.write_all(b"\r\n").unwrap();
+    assert_eq!(read_all(client), "");
+    running.end();
+}
+
+#[test]
 fn slow_heads_and_bodies_end_with_a_408() {
     let soon = Some(ReadTime { initial_ms: 50, most_ms: Some(80), rate: 500 });
     let settings = Settings { header_time: soon, body_time: soon, ..Settings::default() };
