@@ -64,6 +64,7 @@ fn a_killed_child_costs_its_own_requests_only() {
 #[test]
 fn a_killed_parent_leaves_the_port_to_the_next_server() {
     let mut house = House::open(FEW, &[]).unwrap();
+    wait_for("two children", || house.children().len() == 2).unwrap();
     let children = house.children();
     house.signal(Signal::KILL);
     house.server = None;
@@ -124,6 +125,8 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
         stream.write_all(b"GET /small.txt HTTP/1.1\r\n").unwrap();
         held.push(stream);
     }
+    // The port is open before the first child is there.
+    wait_for("a child", || house.children().len() == 1).unwrap();
     let child = house.children()[0];
     let open = || fs::read_dir(format!("/proc/{child}/fd")).map_or(0, Iterator::count);
     wait_for("the limit", || open() >= 70).unwrap();
