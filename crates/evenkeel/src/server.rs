@@ -117,8 +117,11 @@ impl Server for Evenkeel {
     }
 
     fn salvage(&self, running: &Running, _buffer: usize, lines: &[u8]) {
-        if let Some((access, _)) = running.open.get() {
-            access.salvage(lines);
+        let Some((access, _)) = running.open.get() else { return };
+        let lost = access.salvage(lines);
+        if lost > 0 {
+            let text = format!("{lost} bytes of a dead child's log lines found no room");
+            self.say(&Notice::own("log_config", Level::Error, text));
         }
     }
 

@@ -47,13 +47,15 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         board: child.board,
         facts: settings::facts(&running.site, child.settings.configured.model),
     });
+    let threads = evenkeel_sys::process::usable_cores();
     let make = move |seat: Seat| {
         let safe = writers
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .get_mut(seat.thread)
             .and_then(Option::take);
-        let (files, notice) = Files::new(Limits::default(), Policy::Told);
+        // Each thread has a cache of its own: together they hold what one may.
+        let (files, notice) = Files::new(Limits::default().shared_by(threads), Policy::Told);
         if let Some(notice) = notice {
             errors.write_plain(&notice);
         }

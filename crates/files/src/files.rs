@@ -59,6 +59,22 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// These bounds for each of so many caches.
+    #[must_use]
+    pub fn shared_by(self, caches: usize) -> Self {
+        let caches = caches.max(1);
+        Self {
+            entries: (self.entries / caches).max(1),
+            absent: (self.absent / caches).max(1),
+            folders: (self.folders / caches).max(1),
+            total_bytes: self.total_bytes / caches as u64,
+            descriptors: (self.descriptors / caches).max(1),
+            ..self
+        }
+    }
+}
+
 /// The cache of one serving thread. Only one may live on a thread at a time.
 #[derive(Debug)]
 pub struct Files {

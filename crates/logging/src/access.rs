@@ -132,8 +132,11 @@ impl AccessLogs {
     }
 
     /// Writes out what a dead child left in its buffer (the parent). Nothing in it is trusted:
-    /// what is not a record ends the reading.
-    pub fn salvage(&self, left: &[u8]) {
+    /// what is not a record ends the reading. What finds no room, because a program or a disk has
+    /// taken nothing for long, is counted in bytes and lost.
+    #[must_use]
+    pub fn salvage(&self, left: &[u8]) -> usize {
+        let mut lost = 0;
         let mut waiting = self.salvaged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rest = left;
         while let Some((sink, lines, after)) = read_record(rest) {
@@ -141,11 +144,16 @@ impl AccessLogs {
             if let Some(queue) = waiting.get_mut(sink)
                 && lines.ends_with(b"\n")
             {
-                queue.lines.extend_from_slice(lines);
+                if queue.lines.len() + lines.len() <= MOST_WAITING_BYTES {
+                    queue.lines.extend_from_slice(lines);
+                } else {
+                    lost += lines.len();
+                }
             }
             rest = after;
         }
         self.write_waiting(&mut waiting);
+        lost
     }
 
     /// Offers again what a program or a disk did not take of a dead child's lines (the parent,
@@ -157,7 +165,7 @@ impl AccessLogs {
 
     fn write_waiting(&self, waiting: &mut [Queue]) {
         for (sink, queue) in self.sinks.iter().zip(waiting) {
-            // What is left is offered again; a disk that stays full bounds it by dead children.
+            // What is left is offered again.
             let _later = sink.drain(queue);
         }
     }
@@ -478,7 +486,7 @@ mod tests {
         assert_eq!(read(folder.path(), "a"), "");
         // A process that is killed does not even run its destructors.
         std::mem::forget(recorder);
-        logs.salvage(&buffers.leftover(0));
+        let _lost = logs.salvage(&buffers.leftover(0));
         assert_eq!(
             (read(folder.path(), "a"), read(folder.path(), "b")),
             ("a /x\n".into(), "b\n".into())
@@ -498,14 +506,14 @@ mod tests {
     fn a_forged_buffer_writes_nothing_that_is_no_line() {
         let folder = tempfile::tempdir().unwrap();
         let logs = open(vec![log(folder.path(), "a", "a", Condition::Always)], vec![vec![0]], true);
-        logs.salvage(&[0xff; 64]);
+        let _lost = logs.salvage(&[0xff; 64]);
         let record = |sink: u64, text: &[u8]| {
             let mut bytes = (sink << 32 | text.len() as u64).to_le_bytes().to_vec();
             bytes.extend_from_slice(text);
             bytes
         };
-        logs.salvage(&[record(9, b"x\n"), record(0, b"cut"), record(0, b"ok\n")].concat());
-        logs.salvage(&record(0, b"short\n")[..10]);
+        let _lost = logs.salvage(&[record(9, b"x\n"), record(0, b"cut"), record(0, b"ok\n")].concat());
+        let _lost = logs.salvage(&record(0, b"short\n")[..10]);
         assert_eq!(read(folder.path(), "a"), "ok\n");
     }
 
