@@ -88,31 +88,26 @@ impl<S: Site> Worker<S> {
     }
 
     /// Serves a socket as far as that goes without waiting. A request that must wait takes
-    /// `hand` along.
+    /// `hand` along. A panic, wherever it comes from, closes this socket and is logged.
     pub fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Outcome {
-        let thread = &self.0.thread;
-        let (connection, class, hangup) = match turn {
-            Turn::Accepted { client, port } => {
-                (self.0.accept(&socket, client, port), Class::Fresh, false)
-            }
-            Turn::Readable { class, memo, hangup } => {
-                (Connection::from_memo(memo, &thread.addresses), class, hangup)
-            }
-            Turn::Expired { class, memo } => {
-                (Connection::from_memo(memo, &thread.addresses), class, false)
-            }
-        };
-        let Some(connection) = connection else { return Outcome::Closed };
-        let expired = matches!(turn, Turn::Expired { .. });
-        if class == Class::Closing {
-            return if expired { Outcome::Closed } else { linger_on(socket, connection) };
-        }
-        let mut buffer = thread.take_buffer();
-        let outcome =
-            self.0.read(socket, connection, &mut buffer, Due { class, hangup, expired }, hand);
-        thread.give_buffer(buffer);
-        outcome
+        let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut peer = Peer { client: unknown, local: unknown };
+        let turned =
+            catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, turn, hand, &mut peer)));
+        turned.unwrap_or_else(|panic| {
+            let text = format!("serving a connection panicked: {}", said(&*panic));
+            let notice = Notice::own("core", Level::Crit, text);
+            // Should the log itself be what panics, the connection is closed all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.0.site.tell(&notice, &peer, None)));
+            Outcome::Closed
+        })
     }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 
 /// What a request took of the bytes that came.
@@ -134,6 +129,40 @@ struct Due {
 }
 
 impl<S: Site> Inner<S> {
+    /// One turn of a connection; `peer` learns who it is.
+    fn take_turn(
+        self: &Rc<Self>,
+        socket: Socket,
+        turn: Turn,
+        hand: &mut Option<Credit>,
+        peer: &mut Peer,
+    ) -> Outcome {
+        let thread = &self.thread;
+        let (connection, class, hangup) = match turn {
+            Turn::Accepted { client, port } => {
+                peer.client = client;
+                (self.accept(&socket, client, port), Class::Fresh, false)
+            }
+            Turn::Readable { class, memo, hangup } => {
+                (Connection::from_memo(memo, &thread.addresses), class, hangup)
+            }
+            Turn::Expired { class, memo } => {
+                (Connection::from_memo(memo, &thread.addresses), class, false)
+            }
+        };
+        let Some(connection) = connection else { return Outcome::Closed };
+        *peer = connection.peer;
+        let expired = matches!(turn, Turn::Expired { .. });
+        if class == Class::Closing {
+            return if expired { Outcome::Closed } else { linger_on(socket, connection) };
+        }
+        let mut buffer = thread.take_buffer();
+        let due = Due { class, hangup, expired };
+        let outcome = self.read(socket, connection, &mut buffer, due, hand);
+        thread.give_buffer(buffer);
+        outcome
+    }
+
     fn accept(&self, socket: &Socket, client: SocketAddr, port: usize) -> Option<Connection> {
         let thread = &self.thread;
         let bound = thread.place.ports.get(port).copied();
@@ -379,9 +408,7 @@ impl<S: Site> Inner<S> {
         head: &[u8],
         connection: &Connection,
     ) -> Served {
-        let said = panic.downcast_ref::<&str>().copied();
-        let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = format!("serving a request panicked: {}", said.unwrap_or("(no message)"));
+        let text = format!("serving a request panicked: {}", said(panic));
         let mut request = self.request(connection);
         request.time_us = self.thread.day_us(clock::monotonic_us());
         let settings = self.site.settings(connection.server as usize);

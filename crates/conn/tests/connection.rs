@@ -315,6 +315,23 @@ fn a_panic_costs_its_request_only() {
 }
 
 #[test]
+fn a_panic_beside_the_phases_closes_its_connection_only() {
+    let running = Running::start(Settings::default());
+    let mut sibling = running.connect();
+    assert_eq!(exchange(&running, &get("/address-panic", "")), "");
+    let answer = exchange(&running, &get("/record-panic", ""));
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    sibling.write_all(get("/", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut sibling).1.len(), 1024);
+    drop(sibling);
+    let log = running.end();
+    for asked in ["address", "record"] {
+        let line = format!("notice serving a connection panicked: {asked} as asked");
+        assert!(log.contains(&line), "{log:?}");
+    }
+}
+
+#[test]
 fn refused_heads_are_answered_and_closed() {
     let running = Running::start(Settings::default());
     for (text, status) in [

@@ -241,6 +241,19 @@ where
     })
 }
 
+/// Ends the process where its thread unwinds. The others would go on without it, and nobody
+/// would serve what rests with it nor, for the first, hear the parent: the parent replaces a
+/// child that is dead.
+struct Whole;
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// One serving thread from its runtime's beginning to its end.
 fn run<S, M>(
     shared: &Arc<Shared>,
@@ -257,6 +270,7 @@ where
         .enable_all()
         .max_blocking_threads(blocking)
         .build_local(LocalOptions::default())?;
+    let _whole = Whole;
     let service = make(Seat { thread: number, gate: Arc::clone(&shared.gate) });
     let ended = runtime.block_on(async {
         let ports = Ports::new(shared.ports.clone(), shared.descriptors);

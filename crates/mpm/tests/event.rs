@@ -13,6 +13,7 @@ use evenkeel_sys::socket::Socket;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -123,25 +124,31 @@ struct Running {
     held: Arc<AtomicBool>,
 }
 
+/// What a child is made of, its address and the parent's end of its channel.
+fn parts(credits: u32, threads: usize, most_connections: u64) -> (Setup, SocketAddr, Channel) {
+    let socket = listen::bind("127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
+    listen::listen(&socket, 128).unwrap();
+    let address = listen::local_address(&socket).unwrap();
+    let (wire, control) = Channel::pair().unwrap();
+    let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
+    let line = board.child_line(0).unwrap();
+    let setup = Setup {
+        ports: vec![Arc::new(socket)],
+        control: Box::new(Wire(control)),
+        credits,
+        threads,
+        most_connections,
+        descriptors: 20_000,
+        blocking_threads: 1,
+        line,
+    };
+    (setup, address, wire)
+}
+
 impl Running {
     fn start(credits: u32, threads: usize, pause_ms: u32, most_connections: u64) -> Self {
-        let socket =
-            listen::bind("127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
-        listen::listen(&socket, 128).unwrap();
-        let address = listen::local_address(&socket).unwrap();
-        let (wire, control) = Channel::pair().unwrap();
-        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
-        let line = board.child_line(0).unwrap();
-        let setup = Setup {
-            ports: vec![Arc::new(socket)],
-            control: Box::new(Wire(control)),
-            credits,
-            threads,
-            most_connections,
-            descriptors: 20_000,
-            blocking_threads: 1,
-            line,
-        };
+        let (setup, address, wire) = parts(credits, threads, most_connections);
+        let line = setup.line;
         let (sender, blocks) = mpsc::channel();
         let held = Arc::new(AtomicBool::new(false));
         let holding = Arc::clone(&held);
@@ -393,4 +400,39 @@ fn answered(kept: &mut Vec<TcpStream>, fresh: &mut Vec<TcpStream>) -> char {
             }
         }
     }
+}
+
+/// Falls over at what comes first, on whichever thread that is.
+struct Falls;
+
+impl Service for Falls {
+    fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>) -> Verdict {
+        panic!("as asked");
+    }
+
+    fn retire(&mut self, _: bool) {}
+
+    fn tick(&mut self) {}
+
+    fn notify(&mut self, _: Notice) {}
+}
+
+/// Not a test by itself: the process that the next one starts. It ends by a signal, or never.
+#[test]
+#[ignore = "it ends its process"]
+fn a_process_whose_service_panics() {
+    let (setup, address, _wire) = parts(4, 2, 0);
+    let _client = std::thread::spawn(move || TcpStream::connect(address));
+    event::serve_with(setup, |_| Falls).unwrap();
+}
+
+#[test]
+fn a_serving_thread_that_unwinds_ends_the_process() {
+    let me = std::env::current_exe().unwrap();
+    let ended = std::process::Command::new(me)
+        .args(["--exact", "a_process_whose_service_panics", "--ignored"])
+        .output()
+        .unwrap();
+    // SIGABRT; a test that merely fails has an exit status.
+    assert_eq!(ended.status.signal(), Some(6), "{ended:?}");
 }

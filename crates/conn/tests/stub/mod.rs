@@ -107,6 +107,9 @@ impl Site for Stub {
     }
 
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
+        if request.head.target() == b"/address-panic" {
+            panic!("address as asked");
+        }
         evenkeel_proto::address(request, &self.settings.options)
     }
 
@@ -121,6 +124,9 @@ impl Site for Stub {
     }
 
     fn record(&self, done: &Done<'_>) {
+        if done.request.path.as_slice() == b"/record-panic" {
+            panic!("record as asked");
+        }
         if !self.keeps_log {
             let mut lines = self.lines.borrow_mut();
             if lines.len() > 32 * 1024 {
