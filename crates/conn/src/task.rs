@@ -103,6 +103,8 @@ impl<S: Site> Task<S> {
                 },
                 Begin::Request(request, begun, head) => self.request(request, begun, &head).await,
                 Begin::Pending(pending, begun, head) => {
+                    // The page for a head that was refused here began without a credit.
+                    poll_fn(|context| self.link.lease.poll_hold(context)).await;
                     let (request, response) = self.pending(pending, &head).await;
                     (self.reply(request, response, begun, None), None)
                 }
@@ -332,6 +334,7 @@ impl<S: Site> Task<S> {
 
     async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
         if reply.output.is_stream() {
+            poll_fn(|context| self.link.lease.poll_hold(context)).await;
             // What is there at once goes out with the head.
             let first = poll_fn(|context| Poll::Ready(fetch(reply, context))).await;
             if let Poll::Ready(result) = first {

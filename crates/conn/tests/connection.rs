@@ -80,6 +80,7 @@ impl Running {
             serve_with(setup, |seat| {
                 let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
                 site.file = Some(Arc::clone(&file));
+                site.line = Some(line);
                 let place = Place {
                     gate: seat.gate,
                     slots: Some(slots),
@@ -374,6 +375,21 @@ fn empty_lines_take_of_the_time_of_the_head() {
     read_one(&mut client);
     client.write_all(b"\r\n").unwrap();
     assert_eq!(read_all(client), "");
+    running.end();
+}
+
+#[test]
+fn the_page_of_a_refused_head_is_made_with_a_credit() {
+    let running = Running::start(Settings::default());
+    let (mut client, mut sibling) = (running.connect(), running.connect());
+    client.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n").unwrap();
+    // Once this is answered, the head is read in a task, which needs no credit.
+    sibling.write_all(get("/", "").as_bytes()).unwrap();
+    read_one(&mut sibling);
+    client.write_all(b"Content-Length: x\r\n\r\n").unwrap();
+    let answer = read_all(client);
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("\r\n1 held"), "{answer}");
+    drop(sibling);
     running.end();
 }
 

@@ -6,7 +6,7 @@ use evenkeel_conn::{Done, Served, Settings, Site};
 use evenkeel_message::{Body, Chunk, Notice, Peer, Piece, Request, Response, Source, Status};
 use evenkeel_mpm::service::{self, Service};
 use evenkeel_proto::Refusal;
-use evenkeel_scoreboard::Credit;
+use evenkeel_scoreboard::{ChildLine, Counter, Credit};
 use evenkeel_sys::socket::Socket;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -23,6 +23,8 @@ pub struct Stub {
     /// Status, request line, bytes of the body sent, whether it was aborted.
     pub log: Arc<Mutex<Vec<String>>>,
     pub keeps_log: bool,
+    /// Where `/held` reads how many credits are held while its refusal is answered.
+    pub line: Option<ChildLine>,
     lines: RefCell<Vec<u8>>,
 }
 
@@ -34,6 +36,7 @@ impl Stub {
             file: None,
             log,
             keeps_log: true,
+            line: None,
             lines: RefCell::default(),
         }
     }
@@ -119,6 +122,12 @@ impl Site for Stub {
 
     fn refuse(&self, request: Box<Request>, status: Status) -> Served {
         let mut response = Response::new(status);
+        if let Some(line) = self.line.filter(|_| request.head.target() == b"/held") {
+            return Served::Later(Box::pin(async move {
+                response.body = Body::from(format!("{} held", line.read(Counter::Busy)));
+                (request, response)
+            }));
+        }
         response.body = Body::from(format!("{}\n", status.line()));
         Served::Now(request, response)
     }
