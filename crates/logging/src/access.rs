@@ -512,7 +512,8 @@ mod tests {
             bytes.extend_from_slice(text);
             bytes
         };
-        let _lost = logs.salvage(&[record(9, b"x\n"), record(0, b"cut"), record(0, b"ok\n")].concat());
+        let _lost =
+            logs.salvage(&[record(9, b"x\n"), record(0, b"cut"), record(0, b"ok\n")].concat());
         let _lost = logs.salvage(&record(0, b"short\n")[..10]);
         assert_eq!(read(folder.path(), "a"), "ok\n");
     }
