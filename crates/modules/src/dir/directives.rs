@@ -3,6 +3,7 @@
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::Status;
+use std::sync::Arc;
 
 type Done = Result<(), String>;
 
@@ -22,12 +23,12 @@ pub const TABLE: Table =
 /// Names add up within a section; `disabled` alone on a line forgets those before it.
 fn index(scope: &mut Scope, call: &Call<'_>) -> Done {
     let words = evenkeel_config::words(call.raw);
-    let names = &mut scope.directory.dir.index_names;
-    let disables = words.len() == 1 && argument_is(&words, "disabled");
-    let known = names.iter().flat_map(|names| names.iter().cloned()).filter(|_| !disables);
-    let more = words.into_iter().filter(|_| !disables).map(Into::into);
-    let all: Vec<Box<str>> = known.chain(more).collect();
-    *names = Some(all.into());
+    let names = scope.directory.dir.index_names.get_or_insert_default();
+    if words.len() == 1 && argument_is(&words, "disabled") {
+        *names = Arc::default();
+    } else {
+        Arc::make_mut(names).extend(words.into_iter().map(Into::into));
+    }
     Ok(())
 }
 

@@ -18,7 +18,7 @@ const DEFAULT_INDEX: &str = "index.html";
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// DirectoryIndex; empty for `disabled`.
-    pub index_names: Option<Arc<[Box<str>]>>,
+    pub index_names: Option<Arc<Vec<Box<str>>>>,
     /// DirectorySlash.
     pub slash: Option<bool>,
     /// DirectoryCheckHandler.
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(outer.fallback_for(b"/x"), Some("/f"));
         assert_eq!(outer.fallback_for(b"/F"), None);
         let inner = Directory {
-            index_names: Some(Arc::new([])),
+            index_names: Some(Arc::default()),
             fallback: Some(None),
             ..Directory::default()
         };

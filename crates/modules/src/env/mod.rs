@@ -26,7 +26,7 @@ pub struct Directory {
     /// Those that it sets (SetEnv, PassEnv).
     pub variables: Arc<Variables>,
     /// Those of outer sections that it takes back (UnsetEnv).
-    pub unset: Arc<[Box<str>]>,
+    pub unset: Arc<Vec<Box<str>>>,
 }
 
 impl Merge for Directory {
@@ -42,7 +42,7 @@ impl Merge for Directory {
             variables.set(name, value);
         }
         let unset = base.unset.iter().chain(over.unset.iter()).cloned().collect();
-        Self { variables: Arc::new(variables), unset }
+        Self { variables: Arc::new(variables), unset: Arc::new(unset) }
     }
 }
 
@@ -92,7 +92,7 @@ fn unset_env(scope: &mut Scope, call: &Call<'_>) -> Done {
     let name = argument(call, 0);
     let env = &mut scope.directory.env;
     Arc::make_mut(&mut env.variables).unset(name);
-    env.unset = env.unset.iter().cloned().chain([name.into()]).collect();
+    Arc::make_mut(&mut env.unset).push(name.into());
     Ok(())
 }
 
