@@ -21,7 +21,7 @@ pub const BUFFER_BYTES: usize = 64 * 1024;
 /// So many bytes are written at once, before the buffer is full.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// The most bytes of one line; what is beyond is cut off.
+/// The most bytes of one line; a longer one has its longest item cut.
 const MOST_LINE_BYTES: usize = 32 * 1024;
 
 /// The most bytes that wait for a disk to have room; lines beyond are counted and lost.
@@ -319,12 +319,8 @@ impl Recorder {
             self.lost += 1;
             return;
         }
-        format.write(exchange, &mut queue.lines);
         let most = if place.piped { WHOLE_WRITE } else { MOST_LINE_BYTES };
-        if queue.lines.len() - start > most {
-            queue.lines.truncate(start + most - 1);
-            queue.lines.push(b'\n');
-        }
+        format.write_within(exchange, most, &mut queue.lines);
         let line = queue.lines.get(start..).unwrap_or_default();
         self.waiting += line.len();
         if let Some(safe) = &mut self.safe {

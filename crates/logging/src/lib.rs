@@ -5,6 +5,7 @@
 
 mod access;
 mod clock;
+mod cut;
 mod error_format;
 mod error_line;
 mod error_log;

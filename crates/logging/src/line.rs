@@ -21,7 +21,7 @@ impl LineFormat {
 }
 
 impl Segment {
-    fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
         if self.statuses.as_ref().is_some_and(|list| !list.allow(exchange)) {
             out.push(b'-');
             return;

@@ -123,23 +123,10 @@ pub struct Content {
     pub encoding: Option<Box<[u8]>>,
     /// Content-Language values.
     pub languages: Vec<Box<[u8]>>,
-    /// The handler's name; none means the default handler.
+    /// The handler's name; none means the default handler. A media type never stands for one.
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not add to the media type.
     pub charset_fixed: bool,
-}
-
-impl Content {
-    /// The name by which a handler is chosen: the one that was set, else the media type without
-    /// its parameters (config.c: ap_invoke_handler).
-    #[must_use]
-    pub fn handler_name(&self) -> Option<&[u8]> {
-        let bare = |media_type: &'_ [u8]| media_type.iter().position(|b| matches!(b, b';' | b' '));
-        self.handler.as_deref().or_else(|| {
-            let media_type = self.media_type.as_deref()?;
-            media_type.get(..bare(media_type).unwrap_or(media_type.len()))
-        })
-    }
 }
 
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`

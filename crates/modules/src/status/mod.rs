@@ -13,8 +13,8 @@ pub trait Source: Send + Sync {
     fn snapshot(&self) -> Snapshot;
 }
 
-/// The media type that means the handler where none is set, as in old configurations.
-const MAGIC_TYPE: &[u8] = b"application/x-httpd-status";
+/// The handler's other name, in the form of a media type. A type of that name does not select it.
+const MAGIC_NAME: &[u8] = b"application/x-httpd-status";
 
 /// mod_status has no directive of its own: ExtendedStatus and SeeRequestTail are the core's.
 const DIRECTIVES: &[Directive] = &[];
@@ -27,9 +27,9 @@ pub const TABLE: Table =
 /// default handler (mod_status.c: status_handler).
 #[must_use]
 pub fn is_wanted(request: &Request) -> bool {
-    let Some(name) = request.content.handler_name() else { return false };
+    let Some(name) = request.content.handler.as_deref() else { return false };
     let is_read = matches!(request.head.method, Method::Get | Method::Head);
-    is_read && (name == b"server-status" || name == MAGIC_TYPE)
+    is_read && (name == b"server-status" || name == MAGIC_NAME)
 }
 
 /// Makes the page. `name` is what the server answers to, `signature` the last line of HTML pages.
@@ -71,16 +71,21 @@ mod tests {
     }
 
     #[test]
-    fn the_handler_answers_get_by_name_or_magic_type() {
+    fn the_handler_answers_get_by_either_name() {
         assert!(is_wanted(&request(Some("server-status"), "")));
         assert!(!is_wanted(&request(Some("server-info"), "")));
+        let mut named = request(Some("application/x-httpd-status"), "");
+        assert!(is_wanted(&named));
+        named.head.method = Method::Head;
+        assert!(is_wanted(&named));
+        named.head.method = Method::Post;
+        assert!(!is_wanted(&named));
+    }
+
+    #[test]
+    fn a_media_type_selects_no_handler() {
         let mut typed = request(None, "");
-        assert!(!is_wanted(&typed));
         typed.content.media_type = Some((*b"application/x-httpd-status").into());
-        assert!(is_wanted(&typed));
-        typed.head.method = Method::Head;
-        assert!(is_wanted(&typed));
-        typed.head.method = Method::Post;
         assert!(!is_wanted(&typed));
     }
 
