@@ -28,13 +28,6 @@ pub enum Turn {
         /// The client has ended its side: what is read goes on to the end of the stream.
         hangup: bool,
     },
-    /// Its time is over. Something may have come by now.
-    Expired {
-        /// Why it rested.
-        class: Class,
-        /// What it kept.
-        memo: Memo,
-    },
 }
 
 /// What a resting connection waits for.

@@ -16,6 +16,7 @@ use evenkeel_message::{
 use evenkeel_proto::{Exchange, HeadParser, Next, Parsed, Refusal};
 use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
+use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use std::any::Any;
 use std::cell::Cell;
@@ -94,13 +95,21 @@ impl<S: Site> Worker<S> {
         let mut peer = Peer { client: unknown, local: unknown };
         let turned =
             catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, turn, hand, &mut peer)));
-        turned.unwrap_or_else(|panic| {
-            let text = format!("serving a connection panicked: {}", said(&*panic));
-            let notice = Notice::own("core", Level::Crit, text);
-            // Should the log itself be what panics, the connection is closed all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.0.site.tell(&notice, &peer, None)));
-            Outcome::Closed
-        })
+        turned.unwrap_or_else(|panic| self.0.close_after_panic(&*panic, &peer))
+    }
+
+    /// Closes a connection that has rested, on which no request has come; `late` where its time
+    /// is over.
+    pub fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
+        drop(socket);
+        let inner = &self.0;
+        let Some(connection) = Connection::from_memo(memo, &inner.thread.addresses) else { return };
+        if late && class == Class::Fresh && !inner.thread.retiring.get() {
+            let noted = catch_unwind(AssertUnwindSafe(|| inner.note_expired(&connection)));
+            if let Err(panic) = noted {
+                inner.close_after_panic(&*panic, &connection.peer);
+            }
+        }
     }
 }
 
@@ -118,14 +127,6 @@ struct Taken {
     left: usize,
     /// It has a body that nobody reads.
     unread: bool,
-}
-
-/// Why a connection is read.
-#[derive(Clone, Copy)]
-struct Due {
-    class: Class,
-    hangup: bool,
-    expired: bool,
 }
 
 impl<S: Site> Inner<S> {
@@ -146,19 +147,14 @@ impl<S: Site> Inner<S> {
             Turn::Readable { class, memo, hangup } => {
                 (Connection::from_memo(memo, &thread.addresses), class, hangup)
             }
-            Turn::Expired { class, memo } => {
-                (Connection::from_memo(memo, &thread.addresses), class, false)
-            }
         };
         let Some(connection) = connection else { return Outcome::Closed };
         *peer = connection.peer;
-        let expired = matches!(turn, Turn::Expired { .. });
         if class == Class::Closing {
-            return if expired { Outcome::Closed } else { linger_on(socket, connection) };
+            return linger_on(socket, connection);
         }
         let mut buffer = thread.take_buffer();
-        let due = Due { class, hangup, expired };
-        let outcome = self.read(socket, connection, &mut buffer, due, hand);
+        let outcome = self.read(socket, connection, &mut buffer, hangup, hand);
         thread.give_buffer(buffer);
         outcome
     }
@@ -188,26 +184,20 @@ impl<S: Site> Inner<S> {
         socket: Socket,
         mut connection: Connection,
         buffer: &mut [u8],
-        due: Due,
+        hangup: bool,
         hand: &mut Option<Credit>,
     ) -> Outcome {
-        let mut expired = due.expired;
         let mut answered = 0;
         loop {
             let count = match socket.receive(buffer) {
                 Ok(0) => return Outcome::Closed,
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if expired {
-                        self.note_expired(&connection, due.class);
-                        return Outcome::Closed;
-                    }
                     return self.rest(socket, &connection);
                 }
                 Err(_) => return Outcome::Closed,
             };
-            expired = false;
-            let more = count == buffer.len() || due.hangup;
+            let more = count == buffer.len() || hangup;
             let mut at = 0;
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
@@ -401,6 +391,15 @@ impl<S: Site> Inner<S> {
         }
     }
 
+    /// Tells of a panic that a connection cannot go on after.
+    pub(crate) fn close_after_panic(&self, panic: &(dyn Any + Send), peer: &Peer) -> Outcome {
+        let text = format!("serving a connection panicked: {}", said(panic));
+        let notice = Notice::own("core", Level::Crit, text);
+        // Should the log itself be what panics, the connection is closed all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.site.tell(&notice, peer, None)));
+        Outcome::Closed
+    }
+
     /// The answer after a panic.
     pub(crate) fn after_panic(
         &self,
@@ -455,12 +454,10 @@ impl<S: Site> Inner<S> {
 
     /// A first request that never came is logged and not answered (Apache: ap_read_request); a
     /// kept connection that is not used any more is nothing to speak of.
-    fn note_expired(&self, connection: &Connection, class: Class) {
-        if class == Class::Fresh && !self.thread.retiring.get() {
-            let mut request = self.request(connection);
-            request.time_us = self.thread.day_us(clock::monotonic_us());
-            self.note_timeout(connection, request, 0);
-        }
+    fn note_expired(&self, connection: &Connection) {
+        let mut request = self.request(connection);
+        request.time_us = self.thread.day_us(clock::monotonic_us());
+        self.note_timeout(connection, request, 0);
     }
 
     /// Logs a request whose line did not come in time.

@@ -19,6 +19,7 @@ use evenkeel_proto::{
 };
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
+use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -106,11 +107,12 @@ impl Service for Serving {
             Turn::Readable { class, memo, hangup } => {
                 evenkeel_conn::Turn::Readable { class: to_conn(class), memo, hangup }
             }
-            Turn::Expired { class, memo } => {
-                evenkeel_conn::Turn::Expired { class: to_conn(class), memo }
-            }
         };
         verdict(self.0.serve(socket, turn, hand))
+    }
+
+    fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
+        self.0.expire(socket, to_conn(class), memo, late);
     }
 
     fn retire(&mut self, retiring: bool) {

@@ -17,6 +17,11 @@ pub trait Service {
     /// request that must wait takes it along, and one that is answered at once leaves it.
     fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Verdict;
 
+    /// Closes a socket that has rested, on which no request has come: `late` where its time is
+    /// over, else because the child closes what is idle or is short of descriptors. It needs no
+    /// credit, and nothing may be begun.
+    fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool);
+
     /// Says whether connections are to be closed with the next response: the child drains or is
     /// parked.
     fn retire(&mut self, retiring: bool);
@@ -53,13 +58,6 @@ pub enum Turn {
         memo: Memo,
         /// The peer has ended its side: what is read goes on to the end of the stream.
         hangup: bool,
-    },
-    /// Its time is over, or the child closes what is idle. Something may have come by now.
-    Expired {
-        /// Why it had been put to rest.
-        class: Class,
-        /// What it kept.
-        memo: Memo,
     },
 }
 

@@ -9,19 +9,25 @@ use evenkeel_mpm::service::{Class, Pause, Service, Turn, Verdict};
 use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate, Layout, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::listen;
+use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Answers a line with the number of lines before it on the connection and the line itself.
-/// `bye` closes, `block` waits in a task until the test lets it go.
+/// `bye` closes, `rest N` rests N milliseconds at most, `block` waits in a task until the test
+/// lets it go, `queue` stands in line for a credit in a task and tells how many requests were
+/// begun before it had one.
 struct Echo {
+    begun: Rc<Cell<u64>>,
     retiring: bool,
     pause_ms: u32,
     blocks: mpsc::Sender<tokio::sync::oneshot::Sender<()>>,
@@ -42,13 +48,11 @@ impl Service for Echo {
         let (mut count, hangup) = match turn {
             Turn::Accepted { .. } => (0, false),
             Turn::Readable { memo: [count, ..], hangup, .. } => (count, hangup),
-            Turn::Expired { memo: [count, ..], .. } => (count, false),
         };
         let mut buffer = [0; 1024];
         let read = match socket.receive(&mut buffer) {
             Ok(0) => return Verdict::Closed,
             Ok(read) => read,
-            Err(_) if matches!(turn, Turn::Expired { .. }) => return Verdict::Closed,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Self::rest(socket, count, self.pause_ms);
             }
@@ -58,10 +62,22 @@ impl Service for Echo {
         let closing = self.retiring || text == "bye\n";
         let answer = format!("{count} {}{text}", if closing { "last " } else { "" });
         count += 1;
+        let pause_ms =
+            text.strip_prefix("rest ").map_or(self.pause_ms, |ms| ms.trim().parse().unwrap());
+        self.begun.set(self.begun.get() + 1);
+        if text == "queue\n" {
+            let (waiting, begun) = (self.gate.wait(), Rc::clone(&self.begun));
+            return Verdict::Work(Box::pin(async move {
+                let _credit = waiting.await;
+                let answer = begun.get().to_string();
+                socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
+                Self::rest(socket, count, pause_ms)
+            }));
+        }
         if text == "block\n" {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
-            let (credit, pause_ms) = (hand.take(), self.pause_ms);
+            let credit = hand.take();
             return Verdict::Work(Box::pin(async move {
                 freed.await.unwrap();
                 socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
@@ -73,8 +89,10 @@ impl Service for Echo {
         if closing || hangup {
             return Verdict::Closed;
         }
-        Self::rest(socket, count, self.pause_ms)
+        Self::rest(socket, count, pause_ms)
     }
+
+    fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {}
 
     fn retire(&mut self, retiring: bool) {
         self.retiring = retiring;
@@ -155,6 +173,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let sender = std::sync::Mutex::new(sender);
             event::serve_with(setup, |seat| Echo {
+                begun: Rc::default(),
                 retiring: false,
                 pause_ms,
                 blocks: sender.lock().unwrap().clone(),
@@ -337,6 +356,86 @@ fn idle_connections_expire() {
 }
 
 #[test]
+fn idle_connections_expire_without_a_credit() {
+    let running = Running::start(1, 1, 60_000, 0);
+    let mut idle: Vec<_> = (0..9).map(|_| running.connect()).collect();
+    for (number, client) in (1..).zip(&mut idle) {
+        let text = format!("rest {}\n", number * 50);
+        assert_eq!(ask(client, &text), format!("0 {text}"));
+    }
+    let mut holder = running.connect();
+    holder.write_all(b"block\n").unwrap();
+    let free = running.blocks.recv().unwrap();
+    // Each of these is another sweep.
+    for client in &mut idle {
+        assert_eq!(hear(client), "");
+    }
+    assert_eq!(running.line.read(Counter::Runnable), 0);
+    free.send(()).unwrap();
+    assert_eq!(hear(&mut holder), "0 block\n");
+    drop(holder);
+    running.command(b'd');
+    running.end();
+}
+
+#[test]
+fn a_busy_thread_gives_way_to_a_task_that_waits_for_its_credit() {
+    let running = Running::start(1, 1, 60_000, 0);
+    let mut clients: Vec<_> = (0..301).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    let (queue, others) = clients.split_first_mut().unwrap();
+    running.held.store(true, Relaxed);
+    queue.write_all(b"queue\n").unwrap();
+    while running.line.read(Counter::Runnable) < 1 {
+        std::thread::yield_now();
+    }
+    for client in &mut *others {
+        client.write_all(b"hi\n").unwrap();
+    }
+    while running.line.read(Counter::Runnable) < 301 {
+        std::thread::yield_now();
+    }
+    running.held.store(false, Relaxed);
+    let before: u64 = hear(queue).parse().unwrap();
+    assert!(before - 301 < 150, "{} of the 300 came before it", before - 302);
+    for client in others {
+        assert_eq!(hear(client), "1 hi\n");
+    }
+    drop(clients);
+    running.command(b'd');
+    running.end();
+}
+
+#[test]
+fn a_child_that_exits_needs_no_credit_to_close_what_is_idle() {
+    let running = Running::start(1, 1, 60_000, 0);
+    let mut idle: Vec<_> = (0..100).map(|_| running.connect()).collect();
+    for client in &mut idle {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    let mut asking = idle.pop().unwrap();
+    let mut holder = running.connect();
+    holder.write_all(b"block\n").unwrap();
+    let free = running.blocks.recv().unwrap();
+    asking.write_all(b"late\n").unwrap();
+    while running.line.read(Counter::Runnable) == 0 {
+        std::thread::yield_now();
+    }
+    running.command(b'x');
+    for client in &mut idle {
+        assert_eq!(hear(client), "");
+    }
+    assert_eq!(running.line.read(Counter::Runnable), 1);
+    free.send(()).unwrap();
+    assert_eq!(hear(&mut holder), "0 block\n");
+    assert_eq!(hear(&mut asking), "1 last late\n");
+    drop((holder, asking));
+    running.end();
+}
+
+#[test]
 fn a_child_ends_after_its_most_connections() {
     let running = Running::start(2, 1, 60_000, 3);
     let mut clients: Vec<_> = (0..3).map(|_| running.connect()).collect();
@@ -409,6 +508,8 @@ impl Service for Falls {
     fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>) -> Verdict {
         panic!("as asked");
     }
+
+    fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {}
 
     fn retire(&mut self, _: bool) {}
 

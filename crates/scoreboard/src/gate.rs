@@ -3,7 +3,7 @@
 //! credits are left, taking and giving back are two atomic steps and no lock.
 
 use crate::child::{ChildLine, Counter};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,8 +16,15 @@ pub struct Gate {
     free: AtomicU32,
     /// How many stand in line, so that giving back need not look into the line.
     waiting: AtomicUsize,
-    line: Mutex<VecDeque<Arc<Place>>>,
+    line: Mutex<Line>,
     published: ChildLine,
+}
+
+/// Those who wait, by their number: only the living, who leave it themselves.
+#[derive(Default)]
+struct Line {
+    places: BTreeMap<u64, Arc<Place>>,
+    next: u64,
 }
 
 /// The right to work on one request; dropping it gives it back.
@@ -32,6 +39,8 @@ struct State {
     granted: u32,
     /// How many more are wanted; a place that wants none has left the line.
     wanted: u32,
+    /// Its number in the line, while it stands there.
+    number: u64,
 }
 
 impl Gate {
@@ -42,7 +51,7 @@ impl Gate {
         Arc::new(Self {
             free: AtomicU32::new(credits.max(1)),
             waiting: AtomicUsize::new(0),
-            line: Mutex::new(VecDeque::new()),
+            line: Mutex::new(Line::default()),
             published,
         })
     }
@@ -96,26 +105,52 @@ impl Gate {
     /// Gives free credits to those who stand in line, one each in turn.
     fn hand_out(&self) {
         let mut line = lock(&self.line);
-        while let Some(place) = line.pop_front() {
-            let mut state = lock(&place.0);
-            if state.wanted > 0 {
-                if self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_err() {
-                    drop(state);
-                    line.push_front(place);
-                    return;
-                }
-                self.published.add(Counter::Busy, 1);
-                state.granted += 1;
-                state.wanted -= 1;
-                state.waker.wake_by_ref();
+        while let Some(first) = line.places.first_entry() {
+            if self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_err() {
+                return;
             }
+            self.published.add(Counter::Busy, 1);
+            let place = first.remove();
+            let mut state = lock(&place.0);
+            state.granted += 1;
+            state.wanted = state.wanted.saturating_sub(1);
+            state.waker.wake_by_ref();
             if state.wanted > 0 {
+                state.number = line.next;
                 drop(state);
-                line.push_back(place);
+                line.stand(place);
             } else {
                 self.waiting.fetch_sub(1, SeqCst);
             }
         }
+    }
+
+    /// Gets into line.
+    fn line_up(&self, state: State) -> Arc<Place> {
+        self.waiting.fetch_add(1, SeqCst);
+        let mut line = lock(&self.line);
+        let place = Arc::new(Place(Mutex::new(State { number: line.next, ..state })));
+        line.stand(Arc::clone(&place));
+        place
+    }
+
+    /// Takes a place out of the line, if it still stands there, and what was given to it.
+    fn leave(&self, place: &Place) -> u32 {
+        let mut line = lock(&self.line);
+        let mut state = lock(&place.0);
+        if std::mem::take(&mut state.wanted) > 0 {
+            line.places.remove(&state.number);
+            self.waiting.fetch_sub(1, SeqCst);
+        }
+        std::mem::take(&mut state.granted)
+    }
+}
+
+impl Line {
+    /// Puts a place, whose number is the next one, at the end.
+    fn stand(&mut self, place: Arc<Place>) {
+        self.places.insert(self.next, place);
+        self.next += 1;
     }
 }
 
@@ -140,6 +175,12 @@ impl Waiting {
         self.spare = self.spare.checked_sub(1)?;
         Some(Credit(Arc::clone(&self.gate)))
     }
+
+    /// Whether it has stood in line since it was last polled.
+    #[must_use]
+    pub fn is_in_line(&self) -> bool {
+        self.place.is_some()
+    }
 }
 
 impl Future for Waiting {
@@ -154,11 +195,8 @@ impl Future for Waiting {
                 return Poll::Ready(credit);
             }
             let waker = context.waker().clone();
-            let state = State { waker, granted: 0, wanted: self.most };
-            let place = Arc::new(Place(Mutex::new(state)));
-            self.gate.waiting.fetch_add(1, SeqCst);
-            lock(&self.gate.line).push_back(Arc::clone(&place));
-            self.place = Some(place);
+            let state = State { waker, granted: 0, wanted: self.most, number: 0 };
+            self.place = Some(self.gate.line_up(state));
             self.gate.hand_out();
         }
         let Some(place) = self.place.take() else { return Poll::Pending };
@@ -169,13 +207,8 @@ impl Future for Waiting {
             self.place = Some(place);
             return Poll::Pending;
         }
-        self.spare = std::mem::take(&mut state.granted) - 1;
-        // The place leaves the line when it comes to the front.
-        let left = std::mem::take(&mut state.wanted) > 0;
         drop(state);
-        if left {
-            self.gate.hand_out();
-        }
+        self.spare = self.gate.leave(&place).saturating_sub(1);
         Poll::Ready(Credit(Arc::clone(&self.gate)))
     }
 }
@@ -186,15 +219,9 @@ impl Drop for Waiting {
             drop(credit);
         }
         let Some(place) = self.place.take() else { return };
-        let granted = {
-            let mut state = lock(&place.0);
-            state.wanted = 0;
-            std::mem::take(&mut state.granted)
-        };
-        for _ in 0..granted {
+        for _ in 0..self.gate.leave(&place) {
             drop(Credit(Arc::clone(&self.gate)));
         }
-        self.gate.hand_out();
     }
 }
 
@@ -262,6 +289,27 @@ mod tests {
         drop(granted);
         assert!(poll(&mut last, &woken).is_ready());
         assert!(gate.take().is_some());
+    }
+
+    #[test]
+    fn the_line_holds_only_the_living() {
+        let gate = gate(1);
+        let held = gate.take().unwrap();
+        let woken = Arc::new(Woken(Count::new(0)));
+        let mut first = gate.wait();
+        assert!(poll(&mut first, &woken).is_pending());
+        for most in [1, 3] {
+            for _ in 0..100 {
+                assert!(poll(&mut gate.wait_for(most), &woken).is_pending());
+            }
+        }
+        assert_eq!((gate.waiting(), lock(&gate.line).places.len()), (1, 1));
+        drop(held);
+        // One that still wants more leaves the line with what it has.
+        let mut greedy = gate.wait_for(9);
+        assert!(poll(&mut first, &woken).is_ready());
+        assert!(poll(&mut greedy, &woken).is_ready());
+        assert_eq!((gate.waiting(), lock(&gate.line).places.len()), (0, 0));
     }
 
     #[test]

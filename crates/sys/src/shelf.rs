@@ -1,7 +1,8 @@
 //! The shelf of idle connections: sockets come in with a few words of memory and a deadline,
 //! each lies in the slot of its descriptor number, and goes out to whoever shows the right
-//! token. All serving threads of a child share one shelf, without a lock; it never looks at a
-//! socket's bytes.
+//! token. A lying socket stands in at most one line of those whose turn has come, and then only
+//! whoever has that place in line takes it. All serving threads of a child share one shelf,
+//! without a lock; it never looks at a socket's bytes.
 
 use crate::socket::{Seat, Socket};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -16,10 +17,12 @@ const RUN: usize = 1024;
 
 /// The slot holds a socket.
 const OCCUPIED: u64 = 1;
-/// An event came for the slot's registration while its socket was out.
+/// An event came for the slot's registration while its socket was out or in line.
 const MISSED: u64 = 2;
 /// That event told of the end of the peer's side.
 const HANGUP: u64 = 4;
+/// The socket lies and stands in a line: only its place there takes it.
+const IN_LINE: u64 = 8;
 const OWNER_SHIFT: u32 = 8;
 const CLASS_SHIFT: u32 = 16;
 const GENERATION_SHIFT: u32 = 32;
@@ -61,6 +64,8 @@ pub struct Taken {
     pub class: u8,
     /// What it kept.
     pub memo: Memo,
+    /// Whether an event told of the end of the peer's side.
+    pub hangup: bool,
 }
 
 /// Why a socket could not be put down.
@@ -72,13 +77,8 @@ pub struct Full(pub Socket);
 pub enum Put {
     /// It lies and its next event is still to come.
     Lying(u64),
-    /// An event came while it was out: it is readable now, and at its end if `hangup`.
-    Readable {
-        /// Its token.
-        token: u64,
-        /// Whether the peer has ended its side.
-        hangup: bool,
-    },
+    /// An event came while it was out: its turn has come, and it stands in the caller's line.
+    InLine(u64),
 }
 
 impl Shelf {
@@ -105,7 +105,8 @@ impl Shelf {
         Ok((socket, token(descriptor, generation)))
     }
 
-    /// Puts a registered socket down. An event that came while it was out is told now.
+    /// Puts a registered socket down. Where an event came while it was out, it is in line at
+    /// once, and the caller must give its token a place.
     ///
     /// # Errors
     /// Gives the socket back where it was never registered.
@@ -119,37 +120,77 @@ impl Shelf {
         }
         let _ = socket.into_descriptor().into_raw_fd();
         let lying = pack(generation, rest.class, owner) | OCCUPIED;
-        // Release: whoever takes the socket sees the deadline and the memo.
-        let old = slot.state.swap(lying, Ordering::AcqRel);
         let token = token(descriptor, generation);
-        if old & MISSED == 0 {
-            return Ok(Put::Lying(token));
+        let put = |old: u64| match old & MISSED {
+            0 => Some(lying),
+            _ => Some(lying | IN_LINE | old & (MISSED | HANGUP)),
+        };
+        // Release: whoever takes the socket sees the deadline and the memo.
+        match slot.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, put) {
+            Ok(old) if old & MISSED != 0 => Ok(Put::InLine(token)),
+            _ => Ok(Put::Lying(token)),
         }
-        Ok(Put::Readable { token, hangup: old & HANGUP != 0 })
     }
 
-    /// Takes the socket of a token; none where it is out or long gone. Then `hangup` is kept for
-    /// the one that has it, who will be told when it is put down.
+    /// Takes the socket of an event's token. Where it is out or in line, the event and `hangup`
+    /// are kept: it will be in line when it is put down, or whoever takes it is told.
     #[must_use]
     pub fn take(&self, token: u64, hangup: bool) -> Option<Taken> {
+        let missed = MISSED | if hangup { HANGUP } else { 0 };
+        let old = self.change(token, |state| match state & (OCCUPIED | IN_LINE) {
+            OCCUPIED => Some(state & !(OCCUPIED | MISSED | HANGUP)),
+            _ => Some(state | missed),
+        })?;
+        (old & (OCCUPIED | IN_LINE) == OCCUPIED).then(|| self.open(token, old, hangup))?
+    }
+
+    /// Takes the socket of a token if it lies and stands in no line: to look at it, with no
+    /// event.
+    #[must_use]
+    pub fn take_idle(&self, token: u64) -> Option<Taken> {
+        let old = self.change(token, |state| {
+            (state & (OCCUPIED | IN_LINE) == OCCUPIED).then_some(state & !OCCUPIED)
+        })?;
+        self.open(token, old, false)
+    }
+
+    /// Takes the socket of a token that has a place in the caller's line, and the place with it.
+    #[must_use]
+    pub fn take_from_line(&self, token: u64) -> Option<Taken> {
+        let old = self.change(token, |state| {
+            (state & IN_LINE != 0).then_some(state & !(OCCUPIED | IN_LINE | MISSED | HANGUP))
+        })?;
+        self.open(token, old, old & HANGUP != 0)
+    }
+
+    /// Notes an event for a socket that is not to be taken now. True where it is in line from
+    /// now on, and the caller must give the token a place; false where it has one or is out, and
+    /// whoever takes it or puts it down is told.
+    #[must_use]
+    pub fn line_up(&self, token: u64, hangup: bool) -> bool {
+        let missed = MISSED | if hangup { HANGUP } else { 0 };
+        let old = self.change(token, |state| match state & OCCUPIED {
+            0 => Some(state | missed),
+            _ => Some(state | missed | IN_LINE),
+        });
+        old.is_some_and(|old| old & (OCCUPIED | IN_LINE) == OCCUPIED)
+    }
+
+    /// Changes the state of a token's slot and gives the one before; none where the token is of
+    /// another generation or `next` wants no change.
+    fn change(&self, token: u64, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let slot = self.slot(token as u32)?;
+        let next = |state: u64| match state >> GENERATION_SHIFT == token >> GENERATION_SHIFT {
+            true => next(state),
+            false => None,
+        };
+        slot.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok()
+    }
+
+    /// Makes the socket of a slot whose bit OCCUPIED the caller has just cleared from `state`.
+    fn open(&self, token: u64, state: u64, hangup: bool) -> Option<Taken> {
         let (descriptor, generation) = (token as u32, (token >> GENERATION_SHIFT) as u32);
-        let slot = self.slot(descriptor)?;
-        let mut state = slot.state.load(Ordering::Acquire);
-        loop {
-            if (state >> GENERATION_SHIFT) as u32 != generation {
-                return None;
-            }
-            let lying = state & OCCUPIED != 0;
-            let missed = MISSED | if hangup { HANGUP } else { 0 };
-            let next = if lying { state & !OCCUPIED } else { state | missed };
-            match slot.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
-            {
-                Ok(_) if !lying => return None,
-                Ok(_) => break,
-                Err(now) => state = now,
-            }
-        }
-        let [a, b, c, d] = &slot.memo;
+        let [a, b, c, d] = &self.slot(descriptor)?.memo;
         let memo = [a, b, c, d].map(|word| word.load(Ordering::Relaxed));
         let owner = (state >> OWNER_SHIFT) as u8;
         // SAFETY: `put` gave up this descriptor when it set OCCUPIED, and only the one whose
@@ -157,10 +198,10 @@ impl Shelf {
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor.cast_signed()) };
         let mut socket = Socket::new(descriptor);
         socket.seat = Some(Seat { owner, generation });
-        Some(Taken { socket, class: (state >> CLASS_SHIFT) as u8, memo })
+        Some(Taken { socket, class: (state >> CLASS_SHIFT) as u8, memo, hangup })
     }
 
-    /// Whether the socket of a token lies and its deadline has passed at `now_ms`.
+    /// Whether the deadline of a token's socket has passed at `now_ms`, while it lies.
     #[must_use]
     pub fn is_over(&self, token: u64, now_ms: u32) -> bool {
         let Some(slot) = self.slot(token as u32) else { return false };
@@ -169,9 +210,10 @@ impl Shelf {
         state & OCCUPIED != 0 && state >> GENERATION_SHIFT == token >> GENERATION_SHIFT && left <= 0
     }
 
-    /// Gives every lying socket of `owner` to `visit`: token, class, and the milliseconds left
-    /// of its deadline at `now_ms`, negative where it is over.
-    pub fn sweep(&self, owner: u8, now_ms: u32, mut visit: impl FnMut(u64, u8, i32)) {
+    /// Gives every socket of `owner`, or of all, that lies and stands in no line to `visit`:
+    /// token, class, and the milliseconds left of its deadline at `now_ms`, negative where it is
+    /// over.
+    pub fn sweep(&self, owner: Option<u8>, now_ms: u32, mut visit: impl FnMut(u64, u8, i32)) {
         let top = self.top.load(Ordering::Acquire);
         for (index, run) in self.runs.iter().enumerate() {
             let first = (index * RUN) as u32;
@@ -181,7 +223,8 @@ impl Shelf {
             let Some(slots) = run.get() else { continue };
             for (offset, slot) in slots.iter().enumerate() {
                 let state = slot.state.load(Ordering::Acquire);
-                if state & OCCUPIED != 0 && (state >> OWNER_SHIFT) as u8 == owner {
+                let is_asked = owner.is_none_or(|owner| (state >> OWNER_SHIFT) as u8 == owner);
+                if state & (OCCUPIED | IN_LINE) == OCCUPIED && is_asked {
                     let left = slot.deadline_ms.load(Ordering::Relaxed).wrapping_sub(now_ms);
                     let generation = (state >> GENERATION_SHIFT) as u32;
                     let token = token(first + offset as u32, generation);
@@ -246,21 +289,36 @@ mod tests {
         let (_client, server) = UnixStream::pair().unwrap();
         let (socket, token) = shelf.register(Socket::new(server.into()), 1).unwrap();
         assert!(shelf.take(token, false).is_none(), "it is not lying yet");
-        let Put::Readable { token: same, hangup: false } = shelf.put(socket, rest(50)).unwrap()
-        else {
-            panic!("the event before it lay must be told")
-        };
-        assert_eq!(same, token);
-        let taken = shelf.take(token, false).unwrap();
+        // The event before it lay is told.
+        assert_eq!(shelf.put(socket, rest(50)).unwrap(), Put::InLine(token));
+        let taken = shelf.take_from_line(token).unwrap();
         assert_eq!((taken.class, taken.memo), (3, [1, 2, 3, u64::MAX]));
         assert_eq!(taken.socket.seat(), Some(Seat { owner: 1, generation: 1 }));
         assert!(shelf.take(token, true).is_none());
-        assert_eq!(
-            shelf.put(taken.socket, rest(50)).unwrap(),
-            Put::Readable { token, hangup: true }
-        );
-        let taken = shelf.take(token, false).unwrap();
+        assert_eq!(shelf.put(taken.socket, rest(50)).unwrap(), Put::InLine(token));
+        let taken = shelf.take_from_line(token).unwrap();
+        assert!(taken.hangup);
         assert_eq!(shelf.put(taken.socket, rest(50)).unwrap(), Put::Lying(token));
+    }
+
+    #[test]
+    fn a_socket_in_line_has_one_place_and_nobody_else_takes_it() {
+        let shelf = Shelf::new(4096);
+        let (_client, server) = UnixStream::pair().unwrap();
+        let (socket, token) = shelf.register(Socket::new(server.into()), 0).unwrap();
+        assert!(!shelf.line_up(token, false), "it is out");
+        assert_eq!(shelf.put(socket, rest(0)).unwrap(), Put::InLine(token));
+        assert!(!shelf.line_up(token, false) && !shelf.line_up(token, true));
+        assert!(shelf.take(token, false).is_none() && shelf.take_idle(token).is_none());
+        shelf.sweep(None, 1, |_, _, _| panic!("what is in line needs no look"));
+        let taken = shelf.take_from_line(token).unwrap();
+        assert!(taken.hangup && shelf.take_from_line(token).is_none());
+        assert_eq!(shelf.put(taken.socket, rest(0)).unwrap(), Put::Lying(token));
+        let taken = shelf.take_idle(token).unwrap();
+        assert!(shelf.take_idle(token).is_none(), "a look leaves no trace");
+        assert_eq!(shelf.put(taken.socket, rest(0)).unwrap(), Put::Lying(token));
+        assert!(shelf.line_up(token, false));
+        assert!(!shelf.take_from_line(token).unwrap().hangup);
     }
 
     #[test]
@@ -285,8 +343,11 @@ mod tests {
             kept.push(client);
         }
         let mut left = Vec::new();
-        shelf.sweep(0, u32::MAX, |_, class, ms| left.push((class, ms)));
+        shelf.sweep(Some(0), u32::MAX, |_, class, ms| left.push((class, ms)));
         assert_eq!(left, [(3, 11), (3, -5)]);
+        let mut all = 0;
+        shelf.sweep(None, 0, |_, _, _| all += 1);
+        assert_eq!(all, 3);
     }
 
     #[test]

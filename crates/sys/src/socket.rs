@@ -40,8 +40,18 @@ impl Socket {
     /// Reads what has come into `buffer`; 0 at the end of the stream. `WouldBlock` where
     /// nothing has come.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive_with(buffer, RecvFlags::empty())
+    }
+
+    /// Looks at whether bytes have come, and reads none; false at the end of the stream.
+    /// `WouldBlock` where nothing has come.
+    pub fn peek(&self) -> io::Result<bool> {
+        self.receive_with(&mut [0], RecvFlags::PEEK).map(|count| count > 0)
+    }
+
+    fn receive_with(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
-            match net::recv(&self.descriptor, &mut *buffer, RecvFlags::empty()) {
+            match net::recv(&self.descriptor, &mut *buffer, flags) {
                 Err(rustix::io::Errno::INTR) => {}
                 result => return result.map(|(count, _)| count).map_err(io::Error::from),
             }
@@ -218,8 +228,10 @@ mod tests {
         assert_eq!(socket.local_address().unwrap(), address);
         assert_eq!(socket.peer_address().unwrap(), peer);
         let mut buffer = [0; 16];
+        assert!(socket.peek().unwrap());
         assert_eq!(socket.receive(&mut buffer).unwrap(), 4);
         assert_eq!(socket.receive(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(socket.peek().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         assert_eq!(socket.send(&[IoSlice::new(b"po"), IoSlice::new(b"ng")], false).unwrap(), 4);
         socket.shutdown_write().unwrap();
         let mut text = String::new();

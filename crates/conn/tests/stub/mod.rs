@@ -7,6 +7,7 @@ use evenkeel_message::{Body, Chunk, Notice, Peer, Piece, Request, Response, Sour
 use evenkeel_mpm::service::{self, Service};
 use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit};
+use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -178,6 +179,10 @@ impl Service for Adapter {
         verdict(self.0.serve(socket, incoming(turn), hand))
     }
 
+    fn expire(&mut self, socket: Socket, class: service::Class, memo: Memo, late: bool) {
+        self.0.expire(socket, class_in(class), memo, late);
+    }
+
     fn retire(&mut self, retiring: bool) {
         self.0.retire(retiring);
     }
@@ -196,9 +201,6 @@ fn incoming(turn: service::Turn) -> evenkeel_conn::Turn {
         service::Turn::Accepted { client, port } => evenkeel_conn::Turn::Accepted { client, port },
         service::Turn::Readable { class, memo, hangup } => {
             evenkeel_conn::Turn::Readable { class: class_in(class), memo, hangup }
-        }
-        service::Turn::Expired { class, memo } => {
-            evenkeel_conn::Turn::Expired { class: class_in(class), memo }
         }
     }
 }

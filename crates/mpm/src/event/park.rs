@@ -6,30 +6,13 @@ use super::Shared;
 use crate::service::{Class, Pause, Verdict, Work};
 use evenkeel_scoreboard::Counter;
 use evenkeel_sys::clock;
-use evenkeel_sys::shelf::{Put, Rest};
+use evenkeel_sys::shelf::{Full, Put, Rest, Taken};
 use evenkeel_sys::socket::Socket;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A resting socket whose turn has come, by its token.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Runnable {
-    pub(super) token: u64,
-    pub(super) why: Why,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// Something can be read, up to the end of the stream if `hangup`.
-    Readable { hangup: bool },
-    /// Its time is over, unless it has been used since.
-    Expired,
-    /// The child closes what is idle.
-    Exiting,
-}
 
 /// What was counted for a socket before its turn.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,8 +25,9 @@ pub(super) struct Counted {
 pub(super) struct Bench {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u8,
-    /// First come, first served; those without a credit stay.
-    pub(super) runnable: RefCell<VecDeque<Runnable>>,
+    /// The tokens of the sockets whose turn has come: first come, first served; those without a
+    /// credit stay. The shelf sees to it that a socket stands here once.
+    runnable: RefCell<VecDeque<u64>>,
     /// When the next sweep is due, in milliseconds of [`now_ms`].
     pub(super) next_sweep_ms: Cell<u32>,
 }
@@ -107,8 +91,8 @@ impl Bench {
                     self.wake();
                 }
             }
-            Ok(Put::Readable { token, hangup }) => {
-                self.push(Runnable { token, why: Why::Readable { hangup } });
+            Ok(Put::InLine(token)) => {
+                self.push(token);
                 self.wake();
             }
             Err(_) => {
@@ -130,15 +114,55 @@ impl Bench {
         Some((socket, owner))
     }
 
-    pub(super) fn push(&self, runnable: Runnable) {
-        self.runnable.borrow_mut().push_back(runnable);
+    /// Gives a socket a place in line, unless it has one or is out.
+    pub(super) fn line_up(&self, token: u64, hangup: bool) {
+        if self.shared.shelf.line_up(token, hangup) {
+            self.push(token);
+        }
+    }
+
+    fn push(&self, token: u64) {
+        self.runnable.borrow_mut().push_back(token);
         self.shared.line.add(Counter::Runnable, 1);
     }
 
-    pub(super) fn pop(&self) -> Option<Runnable> {
+    /// Puts one that was popped back to where it stood.
+    pub(super) fn push_back_to_front(&self, token: u64) {
+        self.runnable.borrow_mut().push_front(token);
+        self.shared.line.add(Counter::Runnable, 1);
+    }
+
+    pub(super) fn pop(&self) -> Option<u64> {
         let next = self.runnable.borrow_mut().pop_front()?;
         self.shared.line.subtract(Counter::Runnable, 1);
         Some(next)
+    }
+
+    /// How many stand in line.
+    pub(super) fn in_line(&self) -> usize {
+        self.runnable.borrow().len()
+    }
+
+    /// Takes a socket that rests and looks whether a request has come by now. One on which none
+    /// has is given out to be closed, with whether its peer is still there; the other goes into
+    /// line, once.
+    pub(super) fn look(&self, token: u64) -> Option<(Taken, bool)> {
+        let taken = self.shared.shelf.take_idle(token)?;
+        // What still comes after our end is no request.
+        let closing = Class::from_number(taken.class) == Class::Closing;
+        match taken.socket.peek() {
+            Ok(true) if !closing => {}
+            come => return Some((taken, come.is_err())),
+        }
+        let now = now_ms();
+        let rest = Rest { class: taken.class, deadline_ms: now, memo: taken.memo };
+        match self.shared.shelf.put(taken.socket, rest) {
+            Ok(Put::Lying(token)) => self.line_up(token, false),
+            Ok(Put::InLine(token)) => self.push(token),
+            // It has a seat, so that this cannot be; a socket that is nowhere is closed.
+            Err(Full(socket)) => return Some((Taken { socket, ..taken }, true)),
+        }
+        None
     }
 
     /// Has the thread's loop come round.
@@ -162,7 +186,7 @@ impl Bench {
         }
     }
 
-    fn count_closed(&self, counted: Counted) {
+    pub(super) fn count_closed(&self, counted: Counted) {
         self.count_class(counted.class, None);
         let owner = counted.owner.and_then(|owner| self.shared.sets.get(usize::from(owner)));
         if let Some(set) = owner {
@@ -194,5 +218,67 @@ impl Drop for Open {
         if !self.settled {
             self.bench.count_closed(Counted { class: None, owner: self.owner });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Mode, Set};
+    use super::*;
+    use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
+    use evenkeel_sys::shelf::Shelf;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    fn bench() -> Rc<Bench> {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        let shared = Shared {
+            mode: (Mode::Run as u8).into(),
+            connections: 0.into(),
+            accepted: 0.into(),
+            most_connections: 0,
+            line,
+            gate: Gate::new(1, line),
+            shelf: Shelf::new(1024),
+            sets: vec![Set::new().unwrap()],
+            ports: Vec::new(),
+            descriptors: 1024,
+        };
+        Bench::new(Arc::new(shared), 0)
+    }
+
+    #[test]
+    fn a_look_lines_up_what_has_a_request_once_and_gives_the_rest_out() {
+        let bench = bench();
+        let lie = |class: Class| {
+            let (client, server) = UnixStream::pair().unwrap();
+            server.set_nonblocking(true).unwrap();
+            let (socket, _) = bench.seat(Socket::new(server.into())).unwrap();
+            let rest = Rest { class: class as u8, deadline_ms: 0, memo: [7; 4] };
+            let Ok(Put::Lying(token)) = bench.shared.shelf.put(socket, rest) else {
+                panic!("nothing has come")
+            };
+            (client, token)
+        };
+        let (mut asking, token) = lie(Class::KeepAlive);
+        asking.write_all(b"x").unwrap();
+        for _ in 0..3 {
+            assert!(bench.look(token).is_none());
+        }
+        bench.line_up(token, true);
+        assert_eq!((bench.in_line(), bench.shared.line.read(Counter::Runnable)), (1, 1));
+        assert_eq!(bench.pop(), Some(token));
+        let taken = bench.shared.shelf.take_from_line(token).unwrap();
+        assert!(taken.hangup && taken.memo == [7; 4]);
+        let (_idle, token) = lie(Class::Fresh);
+        assert!(matches!(bench.look(token), Some((_, true))));
+        let (gone, token) = lie(Class::Fresh);
+        drop(gone);
+        assert!(matches!(bench.look(token), Some((_, false))));
+        let (mut closing, token) = lie(Class::Closing);
+        closing.write_all(b"x").unwrap();
+        assert!(bench.look(token).is_some(), "what comes after our end is no request");
+        assert_eq!(bench.in_line(), 0);
     }
 }

@@ -2,7 +2,7 @@
 //! what waits to be accepted in turns, and expires what has rested too long. It serves only
 //! with a credit in hand; without one, what can be read waits in line.
 
-use super::park::{Bench, Counted, Runnable, SWEEP_MS, Why, ahead_ms, now_ms};
+use super::park::{Bench, Counted, SWEEP_MS, ahead_ms, now_ms};
 use super::ports::{Accepted, Ports};
 use super::{Control, Mode};
 use crate::Command;
@@ -35,6 +35,15 @@ const RELIEF: usize = 16;
 /// How many events are taken from the set at once.
 const EVENTS: usize = 256;
 
+/// A resting socket whose turn has come, by its token.
+#[derive(Clone, Copy)]
+enum Next {
+    /// The first in line.
+    First(u64),
+    /// One that has just become readable, up to the end of the stream if `hangup`.
+    Event { token: u64, hangup: bool },
+}
+
 pub(super) struct Thread<S> {
     bench: Rc<Bench>,
     ports: Ports,
@@ -46,6 +55,8 @@ pub(super) struct Thread<S> {
     events: Events,
     /// The next event that was not looked at yet.
     event: usize,
+    /// Tokens of sockets whose time was over at the last sweep, to be looked at.
+    overdue: Vec<u64>,
     /// The credit with which the next request is served.
     hand: Option<Credit>,
     waiting: Option<Waiting>,
@@ -90,6 +101,7 @@ impl<S: Service> Thread<S> {
             set,
             events: Events::with_capacity(EVENTS),
             event: 0,
+            overdue: Vec::new(),
             hand: None,
             waiting: None,
             ports_turn: true,
@@ -135,7 +147,8 @@ impl<S: Service> Thread<S> {
             self.ports.leave();
         }
         if mode == Mode::Exit {
-            self.expire(true);
+            self.overdue.clear();
+            self.find_overdue();
         }
     }
 
@@ -172,24 +185,53 @@ impl<S: Service> Thread<S> {
                 self.bench.shared.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
                 self.service.tick();
             }
-            self.expire(self.mode == Mode::Exit);
+            self.find_overdue();
         }
     }
 
-    /// Puts those in line whose time is over, or all, and says when the next will be.
-    fn expire(&mut self, all: bool) {
+    /// Finds those whose time is over, or all where the child closes what is idle, and says when
+    /// the next will be. Those found by the last sweep are looked at first.
+    fn find_overdue(&mut self) {
         let now = now_ms();
+        let all = self.mode == Mode::Exit;
+        let (bench, overdue) = (&self.bench, &mut self.overdue);
         let mut soonest = SWEEP_MS.cast_signed();
-        let why = if all { Why::Exiting } else { Why::Expired };
-        let bench = &self.bench;
-        bench.shared.shelf.sweep(bench.number, now, |token, _, left| {
-            if left <= 0 || all {
-                bench.push(Runnable { token, why });
-            } else {
-                soonest = soonest.min(left);
-            }
-        });
+        if overdue.is_empty() {
+            bench.shared.shelf.sweep(Some(bench.number), now, |token, _, left| {
+                if left <= 0 || all {
+                    overdue.push(token);
+                } else {
+                    soonest = soonest.min(left);
+                }
+            });
+        }
         bench.next_sweep_ms.set(now.wrapping_add(soonest.max(10).cast_unsigned()));
+    }
+
+    /// Closes what is overdue, as many as are served in a turn: it takes no credit. Nothing is
+    /// closed that would be logged while the logs are not read. Says whether some are left.
+    fn expire(&mut self) -> bool {
+        if self.overdue.is_empty() || self.is_held() {
+            return false;
+        }
+        let all = self.mode == Mode::Exit;
+        for _ in 0..TURN {
+            let Some(token) = self.overdue.pop() else { break };
+            if all || self.bench.shared.shelf.is_over(token, now_ms()) {
+                self.close_idle(token, !all);
+            }
+        }
+        !self.overdue.is_empty()
+    }
+
+    /// Closes a socket that rests, unless a request has come on it by now.
+    fn close_idle(&mut self, token: u64, late: bool) {
+        let Some((taken, waits)) = self.bench.look(token) else { return };
+        let Taken { socket, class, memo, .. } = taken;
+        let class = Class::from_number(class);
+        let owner = socket.seat().map(|seat| seat.owner);
+        self.service.expire(socket, class, memo, late && waits);
+        self.bench.count_closed(Counted { class: Some(class), owner });
     }
 
     /// Serves until nothing is left, no credit is left, or the turn is over; says whether the
@@ -219,9 +261,10 @@ impl<S: Service> Thread<S> {
                     break;
                 };
                 if !self.take_hand(context) {
-                    // It keeps its place at the head of the line.
-                    self.bench.runnable.borrow_mut().push_front(next);
-                    self.bench.shared.line.add(Counter::Runnable, 1);
+                    match next {
+                        Next::First(token) => self.bench.push_back_to_front(token),
+                        Next::Event { token, hangup } => self.bench.line_up(token, hangup),
+                    }
                     stuck = true;
                     break;
                 }
@@ -235,8 +278,8 @@ impl<S: Service> Thread<S> {
         }
         if stuck {
             // While nothing may begin, what can be read gets in line and its edge is not lost.
-            while let Some(next) = self.next_event(context) {
-                self.bench.push(next);
+            while let Some((token, hangup)) = self.next_event(context) {
+                self.bench.line_up(token, hangup);
             }
             return false;
         }
@@ -246,6 +289,19 @@ impl<S: Service> Thread<S> {
             self.waiting = None;
         }
         more
+    }
+
+    /// Gives back the credits that there is nothing to do with at once, and after a turn also
+    /// those that others stand in line for: they come next, and the thread gets into line behind
+    /// them.
+    fn give_way(&mut self, more: bool) {
+        if more && self.bench.shared.gate.waiting() == 0 {
+            return;
+        }
+        self.hand = None;
+        // Its own place in line it keeps, unless what it stands there for may not begin.
+        let held = self.held_until_ms.is_some();
+        self.waiting = self.waiting.take().filter(|waiting| waiting.is_in_line() && !held);
     }
 
     /// Whether the service lets nothing begin. A child that ends asks no more.
@@ -273,7 +329,7 @@ impl<S: Service> Thread<S> {
         }
         // As many as there is work for; the others of the child get theirs in turn.
         let waiting = self.waiting.get_or_insert_with(|| {
-            let most = bench.runnable.borrow().len() + self.events.len() + 1;
+            let most = bench.in_line() + self.events.len() + 1;
             gate.wait_for(u32::try_from(most).unwrap_or(u32::MAX))
         });
         if let Poll::Ready(credit) = Pin::new(waiting).poll(context) {
@@ -284,16 +340,19 @@ impl<S: Service> Thread<S> {
 
     /// The next socket whose turn it is: those in line before those that have just become
     /// readable.
-    fn next_runnable(&mut self, context: &mut Context<'_>) -> Option<Runnable> {
-        self.bench.pop().or_else(|| self.next_event(context))
+    fn next_runnable(&mut self, context: &mut Context<'_>) -> Option<Next> {
+        if let Some(token) = self.bench.pop() {
+            return Some(Next::First(token));
+        }
+        self.next_event(context).map(|(token, hangup)| Next::Event { token, hangup })
     }
 
-    fn next_event(&mut self, context: &mut Context<'_>) -> Option<Runnable> {
+    /// The next event: whose it is, and whether it tells of the end of the stream.
+    fn next_event(&mut self, context: &mut Context<'_>) -> Option<(u64, bool)> {
         loop {
             if let Some(ready) = self.events.at(self.event) {
                 self.event += 1;
-                let why = Why::Readable { hangup: ready.hangup };
-                return Some(Runnable { token: ready.token, why });
+                return Some((ready.token, ready.hangup));
             }
             let Poll::Ready(Ok(mut guard)) = self.set.poll_readable(context) else { return None };
             self.event = 0;
@@ -306,20 +365,16 @@ impl<S: Service> Thread<S> {
         }
     }
 
-    fn serve(&mut self, next: Runnable) {
+    fn serve(&mut self, next: Next) {
         let shelf = &self.bench.shared.shelf;
-        let hangup = matches!(next.why, Why::Readable { hangup: true });
-        if next.why == Why::Expired && !shelf.is_over(next.token, now_ms()) {
-            return;
-        }
-        let Some(taken) = shelf.take(next.token, hangup) else { return };
-        let Taken { socket, class, memo } = taken;
-        let class = Class::from_number(class);
-        let turn = match next.why {
-            Why::Readable { hangup } => Turn::Readable { class, memo, hangup },
-            Why::Expired | Why::Exiting => Turn::Expired { class, memo },
+        let taken = match next {
+            Next::First(token) => shelf.take_from_line(token),
+            Next::Event { token, hangup } => shelf.take(token, hangup),
         };
+        let Some(Taken { socket, class, memo, hangup }) = taken else { return };
+        let class = Class::from_number(class);
         let owner = socket.seat().map(|seat| seat.owner);
+        let turn = Turn::Readable { class, memo, hangup };
         let verdict = self.service.serve(socket, turn, &mut self.hand);
         self.bench.settle(verdict, Counted { class: Some(class), owner });
     }
@@ -346,21 +401,25 @@ impl<S: Service> Thread<S> {
         self.bench.settle(verdict, Counted::default());
     }
 
-    /// Closes the kept-alive connections that have been idle longest, where descriptors are
-    /// short. One on which a request has come by now is served.
+    /// Closes the connections of the child that have been idle longest, where descriptors are
+    /// short: kept-alive ones first, then ones that have never asked. One on which a request has
+    /// come by now is served.
     fn relieve(&mut self) {
-        let mut oldest = BinaryHeap::with_capacity(RELIEF + 1);
-        let bench = &self.bench;
-        bench.shared.shelf.sweep(bench.number, now_ms(), |token, class, left| {
-            if Class::from_number(class) == Class::KeepAlive {
-                oldest.push((left, token));
-                if oldest.len() > RELIEF {
-                    oldest.pop();
-                }
+        let (mut kept, mut fresh) = (BinaryHeap::new(), BinaryHeap::new());
+        self.bench.shared.shelf.sweep(None, now_ms(), |token, class, left| {
+            let oldest = match Class::from_number(class) {
+                Class::KeepAlive => &mut kept,
+                Class::Fresh => &mut fresh,
+                Class::Closing => return,
+            };
+            oldest.push((left, token));
+            if oldest.len() > RELIEF {
+                oldest.pop();
             }
         });
-        for (_, token) in oldest {
-            bench.push(Runnable { token, why: Why::Exiting });
+        let (kept, fresh) = (kept.into_sorted_vec(), fresh.into_sorted_vec());
+        for (_, token) in kept.into_iter().chain(fresh).take(RELIEF) {
+            self.close_idle(token, false);
         }
     }
 
@@ -396,19 +455,17 @@ impl<S: Service + Unpin> Future for Thread<S> {
         this.enlist(context);
         this.hear(context);
         this.follow();
-        let more = this.turn(context) | this.watch_the_time(context);
+        let more = this.turn(context) | this.watch_the_time(context) | this.expire();
         if this.bench.shared.is_over() {
             this.service.tick();
             return Poll::Ready(());
         }
         let stuck = this.waiting.is_some() || this.held_until_ms.is_some();
-        let more = more || !stuck && !this.bench.runnable.borrow().is_empty();
+        let more = more || !stuck && this.bench.in_line() > 0;
         if more {
             context.waker().wake_by_ref();
-        } else {
-            // Idle: the credit is for whoever needs it.
-            this.hand = None;
         }
+        this.give_way(more);
         Poll::Pending
     }
 }
