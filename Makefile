@@ -1,9 +1,12 @@
 # The two commands: `make run` serves the bundled site, `make test` runs every test.
 
+# Where `make run` listens; `make run LISTEN=127.0.0.1:8000` where this is taken.
+LISTEN ?= 127.0.0.1:8080
+
 .PHONY: run test
 
 run:
-	cargo run --release --locked --package evenkeel -- serve site --listen 127.0.0.1:8080
+	cargo run --release --locked --package evenkeel -- serve site --listen $(LISTEN)
 
 test:
 	@scripts/test

@@ -54,20 +54,25 @@ pub enum Show {
 /// Options that take an argument.
 const WITH_ARGUMENT: &str = "DCcdfEek";
 
-/// The command line as the error log shows it (AH00094): an option and its argument are two
-/// words, however they were written (mpm_common.c: ap_mpm_rewrite_args).
-pub fn shown(program: &str, words: &[String]) -> String {
-    let mut text = program.to_owned();
-    for word in words {
-        text.push(' ');
-        match word.strip_prefix('-').and_then(|rest| rest.split_at_checked(1)) {
-            Some((letter, argument)) if WITH_ARGUMENT.contains(letter) && !argument.is_empty() => {
-                text.extend(["-", letter, " ", argument]);
-            }
-            _ => text.push_str(word),
+/// The command line as the error log shows it (AH00094), the program's name as it was typed: an
+/// option and its argument are two words, however they were written, and `-k` is left out
+/// (mpm_common.c: ap_mpm_rewrite_args).
+pub fn shown(words: &[String]) -> String {
+    let mut shown: Vec<&str> = Vec::new();
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let option = word.strip_prefix('-').and_then(|rest| rest.split_at_checked(1));
+        let Some((letter, joined)) = option.filter(|(l, _)| WITH_ARGUMENT.contains(l)) else {
+            shown.push(word);
+            continue;
+        };
+        let argument = if joined.is_empty() { words.next() } else { Some(joined) };
+        if letter != "k" {
+            shown.extend(word.get(..2));
+            shown.extend(argument);
         }
     }
-    text
+    shown.join(" ")
 }
 
 impl CommandLine {
@@ -155,8 +160,9 @@ mod tests {
 
     #[test]
     fn the_log_shows_options_and_arguments_apart() {
-        let words = ["-DFOREGROUND", "-f", "/a b.conf", "-X"].map(str::to_owned);
-        assert_eq!(shown("apache2", &words), "apache2 -D FOREGROUND -f /a b.conf -X");
+        let words = ["bin/apache2", "-DFOREGROUND", "-k", "start", "-f", "/a b.conf", "-X"];
+        let text = "bin/apache2 -D FOREGROUND -f /a b.conf -X";
+        assert_eq!(shown(&words.map(str::to_owned)), text);
     }
 
     fn parse(text: &str) -> Result<CommandLine, String> {

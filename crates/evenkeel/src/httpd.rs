@@ -20,7 +20,7 @@ pub const FILE: &str = "apache2.conf";
 /// Runs the command line under the name `program`.
 pub fn run(program: &str, words: &[String]) -> i32 {
     match CommandLine::parse(words) {
-        Ok(line) => act(program, &line, words),
+        Ok(line) => act(program, &line),
         Err(text) => {
             complain(&format!("{program}: {text}"));
             complain(&usage(program));
@@ -29,7 +29,7 @@ pub fn run(program: &str, words: &[String]) -> i32 {
     }
 }
 
-fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
+fn act(program: &str, line: &CommandLine) -> i32 {
     if let Some(path) = &line.start_log
         && let Err(error) = redirect_errors(path)
     {
@@ -59,17 +59,19 @@ fn act(program: &str, line: &CommandLine, words: &[String]) -> i32 {
         return check(program, line, &choice);
     }
     match line.signal.as_deref() {
-        None | Some("start") => {
-            let mode = if line.one_process {
-                Mode::OneProcess
-            } else if line.is_defined("FOREGROUND") || line.is_defined("NO_DETACH") {
-                Mode::Foreground
-            } else {
-                Mode::Detached
-            };
-            serve(program, choice, mode, words)
-        }
-        Some(signal) => send(program, &choice, signal, words),
+        None => ended(serve(program, choice, mode(line), None)),
+        Some(signal) => send(program, line, choice, signal),
+    }
+}
+
+/// How the server that the command line starts runs.
+fn mode(line: &CommandLine) -> Mode {
+    if line.one_process {
+        Mode::OneProcess
+    } else if line.is_defined("FOREGROUND") || line.is_defined("NO_DETACH") {
+        Mode::Foreground
+    } else {
+        Mode::Detached
     }
 }
 
@@ -96,18 +98,29 @@ fn choice(program: &str, line: &CommandLine) -> Choice {
     }
 }
 
-/// Serves until the end.
-pub fn serve(program: &str, choice: Choice, mode: Mode, words: &[String]) -> i32 {
-    let command_line = crate::command_line::shown(program, words);
-    let mut server = Evenkeel::new(choice, program);
-    let start = Start { mode, command_line, program: program.to_owned() };
-    match evenkeel_mpm::run(&mut server, &start) {
-        Ok(status) => status,
-        Err(text) => {
-            complain(&text);
-            1
-        }
-    }
+/// Serves until the end; `greeting` is printed as soon as the server listens.
+///
+/// # Errors
+/// Why it could not start, in lines for standard error.
+pub fn serve(
+    program: &str,
+    choice: Choice,
+    mode: Mode,
+    greeting: Option<String>,
+) -> Result<i32, String> {
+    let words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command_line = crate::command_line::shown(&words);
+    let mut server = Evenkeel::new(choice, program, greeting);
+    evenkeel_mpm::run(&mut server, &Start { mode, command_line, program: program.to_owned() })
+}
+
+/// The status of a process that has served, or could not.
+fn ended(served: Result<i32, String>) -> i32 {
+    served.unwrap_or_else(|text| {
+        complain(&text);
+        1
+    })
 }
 
 /// `-V` and `-L`, which tell of the modules that the configuration makes active.
@@ -166,9 +179,9 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     0
 }
 
-/// `-k stop` and its kin: signals the server of the pid file; `restart` and `graceful` start one
-/// where none runs, as Apache does.
-fn send(program: &str, choice: &Choice, signal: &str, words: &[String]) -> i32 {
+/// `-k stop` and its kin: signals the server of the pid file; `start`, `restart` and `graceful`
+/// start one where none runs, as Apache does.
+fn send(program: &str, line: &CommandLine, choice: Choice, signal: &str) -> i32 {
     let configuration = match choice.read() {
         Ok(configuration) => configuration,
         Err(refused) => {
@@ -186,13 +199,13 @@ fn send(program: &str, choice: &Choice, signal: &str, words: &[String]) -> i32 {
     };
     let Some(wish) = Wish::parse(signal) else { return 1 };
     match ask(&settings.pid_file, wish) {
-        Answer::Done(line) => {
-            line.iter().for_each(|line| say(line));
+        Answer::Done(said) => {
+            said.iter().for_each(|said| say(said));
             0
         }
-        Answer::StartHere(line) => {
-            line.iter().for_each(|line| say(line));
-            serve(program, choice.clone(), Mode::Detached, words)
+        Answer::StartHere(said) => {
+            said.iter().for_each(|said| say(said));
+            ended(serve(program, choice, mode(line), None))
         }
         Answer::Failed(text) => {
             complain(&text);

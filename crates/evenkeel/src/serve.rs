@@ -7,7 +7,8 @@ use crate::terminal::{complain, say};
 use evenkeel_config::Main;
 use evenkeel_message::Level;
 use evenkeel_mpm::Mode;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 const USAGE: &str = "\
 Usage: evenkeel serve [DIR] [--listen ADDRESS:PORT]
@@ -15,10 +16,21 @@ Usage: evenkeel serve [DIR] [--listen ADDRESS:PORT]
   --listen ADDRESS:PORT  where to listen; 127.0.0.1:8080 if none is given
 ";
 
+/// What the words ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Usage,
+    Folder { folder: String, listen: String },
+}
+
 /// Serves a folder.
 pub fn run(words: &[String]) -> i32 {
     let (folder, listen) = match parse(words) {
-        Ok(parsed) => parsed,
+        Ok(Asked::Folder { folder, listen }) => (folder, listen),
+        Ok(Asked::Usage) => {
+            say(USAGE);
+            return 0;
+        }
         Err(text) => {
             complain(&format!("evenkeel serve: {text}"));
             complain(USAGE);
@@ -53,21 +65,21 @@ pub fn run(words: &[String]) -> i32 {
         start_level: Level::Warn,
         skip_root_check: false,
     };
-    say(&format!(
-        "Serving  {shown}\nAt       http://{listen}/\nStatus   http://{listen}/server-status\n\
-         Stop     Ctrl-C, or kill {}",
-        std::process::id()
-    ));
-    httpd::serve("evenkeel", choice, Mode::Foreground, words)
+    let greeting = greeting(&folder, &listen);
+    httpd::serve("evenkeel", choice, Mode::Foreground, Some(greeting)).unwrap_or_else(|text| {
+        complain(&text);
+        complain("evenkeel serve: nothing is served; --listen ADDRESS:PORT names another address");
+        1
+    })
 }
 
-fn parse(words: &[String]) -> Result<(String, String), String> {
+fn parse(words: &[String]) -> Result<Asked, String> {
     let (mut folder, mut listen) = (None, "127.0.0.1:8080".to_owned());
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--listen" => listen = words.next().ok_or("--listen takes an address")?.clone(),
-            "-h" | "--help" => return Err("help".to_owned()),
+            "-h" | "--help" => return Ok(Asked::Usage),
             word if word.starts_with("--listen=") => {
                 listen = word.trim_start_matches("--listen=").to_owned();
             }
@@ -76,13 +88,55 @@ fn parse(words: &[String]) -> Result<(String, String), String> {
             word => return Err(format!("one folder is served, not {word} as well")),
         }
     }
-    Ok((folder.unwrap_or_else(|| ".".to_owned()), listen))
+    if !is_address(&listen) {
+        return Err(format!("--listen takes ADDRESS:PORT, not {listen}"));
+    }
+    Ok(Asked::Folder { folder: folder.unwrap_or_else(|| ".".to_owned()), listen })
+}
+
+/// Whether it has the form of an address with a port; whether there is such an address shows when
+/// it is listened on.
+fn is_address(text: &str) -> bool {
+    let is_host = |host: &str| {
+        let known = |c: char| c.is_ascii_alphanumeric() || ".-_:[]%*".contains(c);
+        !host.is_empty() && host.chars().all(known)
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    text.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && is_port(port))
+}
+
+/// What is said once the server listens.
+fn greeting(folder: &Path, listen: &str) -> String {
+    let at = match listen.rsplit_once(':') {
+        Some(("*" | "0.0.0.0" | "[::]", port)) => format!("localhost:{port}"),
+        _ => listen.to_owned(),
+    };
+    let mut text = format!(
+        "Serving  {}\nAt       http://{at}/\nStatus   http://{at}/server-status\n\
+         Stop     Ctrl-C, or kill {}\n",
+        folder.display(),
+        std::process::id()
+    );
+    if evenkeel_sys::identity::is_root()
+        && let Some(closed) = folder.ancestors().find(|folder| !is_open_to_all(folder))
+    {
+        let closed = closed.display();
+        text.push_str(&format!(
+            "Beware   root's server serves as nobody, who may not enter {closed}\n"
+        ));
+    }
+    text
+}
+
+fn is_open_to_all(folder: &Path) -> bool {
+    folder.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
 }
 
 /// The settings of a folder that is served without a configuration of its own.
 fn configuration(folder: &str, listen: &str, pid: u32) -> String {
     let user = if evenkeel_sys::identity::is_root() {
-        // Root's own rights are never needed to serve; the folder may be root's alone, though.
+        // Root's own rights are never needed to serve. A folder that is root's alone is not
+        // served; the greeting says so.
         "User nobody\nGroup nogroup\n"
     } else {
         ""
@@ -108,16 +162,29 @@ fn configuration(folder: &str, listen: &str, pid: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{Asked, parse};
 
-    fn words(text: &str) -> Result<(String, String), String> {
+    fn words(text: &str) -> Result<Asked, String> {
         parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_folder_and_an_address_may_be_left_out() {
-        assert_eq!(words("").unwrap(), (".".into(), "127.0.0.1:8080".into()));
-        assert_eq!(words("x --listen [::1]:1").unwrap(), ("x".into(), "[::1]:1".into()));
+        let asked = |folder: &str, listen: &str| {
+            Ok(Asked::Folder { folder: folder.into(), listen: listen.into() })
+        };
+        assert_eq!(words(""), asked(".", "127.0.0.1:8080"));
+        assert_eq!(words("x --listen [::1]:1"), asked("x", "[::1]:1"));
+        assert_eq!(words("--listen=localhost:80 x"), asked("x", "localhost:80"));
+        assert_eq!(words("x --help"), Ok(Asked::Usage));
         assert!(words("a b").is_err() && words("--lisen x").is_err() && words("--listen").is_err());
+    }
+
+    #[test]
+    fn an_address_has_a_port() {
+        for wrong in ["8080", ":8080", "127.0.0.1:", "127.0.0.1:0", "localhost:70000", "a/b:80"] {
+            let text = format!("--listen takes ADDRESS:PORT, not {wrong}");
+            assert_eq!(words(&format!("--listen {wrong}")), Err(text));
+        }
     }
 }

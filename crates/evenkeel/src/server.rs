@@ -36,17 +36,17 @@ pub struct Evenkeel {
     program: String,
     programs: Programs,
     active: Option<Rc<Running>>,
-    started: bool,
+    greeting: Option<String>,
 }
 
 /// What ends the start of a server whose logs cannot be opened.
 const UNABLE: &str = "AH00015: Unable to open logs\n";
 
 impl Evenkeel {
-    /// A server that has read nothing yet.
-    pub fn new(choice: Choice, program: &str) -> Self {
-        let programs = Programs::default();
-        Self { choice, program: program.to_owned(), programs, active: None, started: false }
+    /// A server that has read nothing yet; `greeting` is printed when it listens.
+    pub fn new(choice: Choice, program: &str, greeting: Option<String>) -> Self {
+        let (program, programs) = (program.to_owned(), Programs::default());
+        Self { choice, program, programs, active: None, greeting }
     }
 
     fn say(&self, notice: &Notice) {
@@ -104,7 +104,10 @@ impl Server for Evenkeel {
             // What is printed goes to the terminal then, as before: no reason not to serve.
             let _printed_elsewhere = errors.take_standard_error();
         }
-        self.started = true;
+        // The parent listens before it has the logs opened.
+        if let Some(greeting) = self.greeting.take() {
+            crate::terminal::say(&greeting);
+        }
         Ok(())
     }
 

@@ -6,13 +6,25 @@ use crate::target::{Program, Target};
 use evenkeel_sys::pipe::WHOLE_WRITE;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a file for appending, with the mode that Apache gives to logs.
+/// Opens a file for appending, with the mode that Apache gives to logs. Standard output and
+/// standard error are open already, which counts where their names cannot be opened: they are
+/// another user's terminal, or a socket. Apache does not start then.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o644).open(path)
+    let opened = OpenOptions::new().append(true).create(true).mode(0o644).open(path);
+    opened.or_else(|error| match path.to_str() {
+        Some("/dev/stdout" | "/proc/self/fd/1") => duplicate(&io::stdout()),
+        Some("/dev/stderr" | "/proc/self/fd/2") => duplicate(&io::stderr()),
+        _ => Err(error),
+    })
+}
+
+fn duplicate(open: &impl AsFd) -> io::Result<File> {
+    Ok(File::from(open.as_fd().try_clone_to_owned()?))
 }
 
 /// What starts the programs that logs are piped to; the parent has one.
@@ -54,8 +66,7 @@ impl Sink {
 
     /// Another name for the process's standard error.
     pub(crate) fn standard_error() -> io::Result<Sink> {
-        use std::os::fd::AsFd;
-        let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        let file = duplicate(&io::stderr())?;
         Ok(Sink { file: Arc::new(file), name: "standard error".into(), piped: false })
     }
 

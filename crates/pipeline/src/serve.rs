@@ -81,7 +81,8 @@ impl Pipeline {
         self.conclude(Concluded { request, plan, result })
     }
 
-    /// The phases, each consuming what the one before has made (DESIGN: Phases).
+    /// The phases, each consuming what the one before has made (ARCHITECTURE.md: The journey
+    /// of a request).
     fn run(self: &Rc<Self>, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
         let received = phases::receive(self, request)?;
         let translated = phases::translate(self, received)?;

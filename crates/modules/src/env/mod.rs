@@ -75,9 +75,7 @@ fn set_env(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 fn pass_env(scope: &mut Scope, call: &Call<'_>) -> Done {
     let name = argument(call, 0);
-    // A name with `=` or a zero byte is none, and asking for it would panic.
-    let is_name = !name.is_empty() && !name.contains(['=', '\0']);
-    match std::env::var_os(name).filter(|_| is_name) {
+    match std::env::var_os(name) {
         Some(value) => set(scope, name, value.as_bytes()),
         None => call.warn("env", 1506, format!("PassEnv variable {name} was undefined")),
     }
