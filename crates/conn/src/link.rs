@@ -105,6 +105,15 @@ impl Link {
         read
     }
 
+    /// Whether the client has ended its side or the connection is broken; if not, the task is
+    /// woken when that may change. A client that has sent ahead is there, and is not asked.
+    pub(crate) fn has_ended(&self, context: &mut Context<'_>) -> bool {
+        if !self.inbox.borrow().is_empty() {
+            return false;
+        }
+        matches!(self.poll_fill(context), Poll::Ready(Ok(0) | Err(_)))
+    }
+
     /// Sends with `send`, which says `WouldBlock` where it must wait.
     pub(crate) fn poll_send<R>(
         &self,

@@ -7,11 +7,12 @@ use crate::shown;
 use crate::site::{Done, Settings, Site};
 use crate::thread::Thread;
 use evenkeel_message::{
-    BodyLength, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
+    BodyLength, Departure, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
 };
 use evenkeel_proto::{Ask, Exchange, Head, Next, Persistence, encode_head, persistence, transfer};
 use evenkeel_scoreboard::SlotGuard;
 use evenkeel_sys::clock;
+use std::rc::Rc;
 
 /// An exchange in progress, before its response is known.
 pub(crate) struct Begun {
@@ -19,6 +20,8 @@ pub(crate) struct Begun {
     pub(crate) started_us: u64,
     pub(crate) slot: Option<SlotGuard>,
     pub(crate) life: Exchange,
+    /// Where its handler asks whether the client is still there.
+    pub(crate) departure: Rc<Departure>,
 }
 
 /// A response on its way out.

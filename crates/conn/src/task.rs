@@ -10,7 +10,9 @@ use crate::reply::{Begun, Reply};
 use crate::shown::Writing;
 use crate::site::{Served, Site};
 use crate::worker::{Inner, linger};
-use evenkeel_message::{Level, Notice, Request, Response, Status, Version, eq_ignore_case};
+use evenkeel_message::{
+    Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
+};
 use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
@@ -105,7 +107,8 @@ impl<S: Site> Task<S> {
                 Begin::Pending(pending, begun, head) => {
                     // The page for a head that was refused here began without a credit.
                     poll_fn(|context| self.link.lease.poll_hold(context)).await;
-                    let (request, response) = self.pending(pending, &head).await;
+                    let departure = Rc::clone(&begun.departure);
+                    let (request, response) = self.pending(pending, &head, &departure).await;
                     (self.reply(request, response, begun, None), None)
                 }
                 Begin::Reply(reply) => (*reply, None),
@@ -239,16 +242,31 @@ impl<S: Site> Task<S> {
         poll_fn(|context| self.link.lease.poll_hold(context)).await;
         let (request, response) = match self.inner.serve(request, || head, &self.connection) {
             Served::Now(request, response) => (request, response),
-            Served::Later(pending) => self.pending(pending, head).await,
+            Served::Later(pending) => self.pending(pending, head, &begun.departure).await,
         };
         (self.reply(request, response, begun, incoming.as_deref()), incoming)
     }
 
-    /// Waits for a handler. A panic in it costs its request a 500.
-    async fn pending(&mut self, mut pending: Pending, head: &[u8]) -> (Box<Request>, Response) {
-        let polled = poll_fn(|context| match guarded(&mut pending, context) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
+    /// Waits for a handler. A panic in it costs its request a 500. While it asks whether its
+    /// client is still there, the connection is watched.
+    async fn pending(
+        &mut self,
+        mut pending: Pending,
+        head: &[u8],
+        departure: &Departure,
+    ) -> (Box<Request>, Response) {
+        let polled = poll_fn(|context| {
+            loop {
+                match guarded(&mut pending, context) {
+                    Ok(Poll::Pending) => {}
+                    Ok(Poll::Ready(made)) => return Poll::Ready(Ok(made)),
+                    Err(panic) => return Poll::Ready(Err(panic)),
+                }
+                if !departure.is_awaited() || !self.link.has_ended(context) {
+                    return Poll::Pending;
+                }
+                departure.tell();
+            }
         });
         let panic = match polled.await {
             Ok(made) => return made,

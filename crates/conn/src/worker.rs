@@ -369,7 +369,8 @@ impl<S: Site> Inner<S> {
         started_us: u64,
     ) -> Begun {
         let slot = self.show(connection, request);
-        Begun { started_us, slot, life: Exchange::new() }
+        let departure = Rc::clone(&request.departure);
+        Begun { started_us, slot, life: Exchange::new(), departure }
     }
 
     /// Shows a request on the status page.

@@ -213,6 +213,25 @@ fn a_client_that_sends_ahead_lets_the_others_in() {
 }
 
 #[test]
+fn a_handler_that_waits_for_its_turn_learns_that_its_client_has_gone() {
+    let running = Running::start(Settings::default());
+    let mut half = running.connect();
+    half.write_all(get("/turn", "").as_bytes()).unwrap();
+    let mut reset = running.connect();
+    reset.write_all(get("/turn", "").as_bytes()).unwrap();
+    let mut there = running.connect();
+    there.write_all(get("/later", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut there).1, b"later");
+    // Who has ended its side only is answered all the same.
+    half.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_one(&mut half).1, b"gone");
+    drop(reset);
+    drop((half, there));
+    let log = running.end();
+    assert_eq!(log.iter().filter(|line| line.contains("/turn")).count(), 2, "{log:?}");
+}
+
+#[test]
 fn bodies_come_by_length_and_in_chunks_with_whatever_follows() {
     let running = Running::start(Settings::default());
     let mut client = running.connect();

@@ -61,7 +61,12 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             errors.write_plain(&notice);
         }
         let thread_site = ThreadSite {
-            pipeline: Pipeline::new(Arc::clone(&site), files, Some(Arc::clone(&status))),
+            pipeline: Pipeline::new(
+                Arc::clone(&site),
+                files,
+                Some(Arc::clone(&status)),
+                Arc::clone(&seat.crew),
+            ),
             settings: Arc::clone(&settings),
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
             errors: Arc::clone(&errors),

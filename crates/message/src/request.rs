@@ -4,6 +4,7 @@ use crate::{
     BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status, Variables,
 };
 use std::any::Any;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -190,6 +191,37 @@ pub struct Request {
     pub previous: Option<Box<Previous>>,
     /// What the phases want to have logged, in order; written by `conn` after each phase run.
     pub notices: Vec<Notice>,
+    /// Where a handler that has not begun yet learns that its client has gone.
+    pub departure: Rc<Departure>,
+}
+
+/// Whether the client has gone, between a handler that waits for its turn and `conn`, which
+/// watches the connection as long as the handler asks. A client that has merely ended its side
+/// counts as gone: the two cannot be told apart, and it is answered all the same.
+#[derive(Debug, Default)]
+pub struct Departure {
+    awaited: Cell<bool>,
+    told: Cell<bool>,
+}
+
+impl Departure {
+    /// Asks: true once the client has gone. The asker is polled again when it goes.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.awaited.set(true);
+        self.told.get()
+    }
+
+    /// Whether somebody has asked and was not told.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.awaited.get() && !self.told.get()
+    }
+
+    /// Tells that the client has gone.
+    pub fn tell(&self) {
+        self.told.set(true);
+    }
 }
 
 /// What stays of a request that was redirected internally (ErrorDocument, DirectoryIndex).
@@ -244,6 +276,7 @@ impl Request {
             probe: None,
             previous: None,
             notices: Vec::new(),
+            departure: Rc::default(),
         }
     }
 
@@ -269,6 +302,11 @@ impl Request {
         (self.depth, self.probe) = (0, None);
         (self.looks, self.undecided) = (0, false);
         self.notices.clear();
+        // One that somebody still has belongs to another request.
+        match Rc::get_mut(&mut self.departure) {
+            Some(departure) => *departure = Departure::default(),
+            None => self.departure = Rc::default(),
+        }
     }
 
     /// Notes something for the error log, with this request's client.

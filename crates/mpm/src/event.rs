@@ -10,6 +10,7 @@ mod thread;
 use crate::service::{Seat, Service};
 use crate::{Child, Command};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
+use evenkeel_sys::crew::Crew;
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::process;
 use evenkeel_sys::shelf::Shelf;
@@ -84,7 +85,7 @@ pub struct Setup {
     pub most_connections: u64,
     /// How many descriptors the process may have.
     pub descriptors: usize,
-    /// How many threads a serving thread may have for work that blocks or burns.
+    /// How many threads there may be for work that blocks or burns, besides the serving ones.
     pub blocking_threads: usize,
     /// The child's line in the scoreboard.
     pub line: ChildLine,
@@ -110,6 +111,7 @@ struct Shared {
     sets: Vec<Set>,
     ports: Vec<Arc<OwnedFd>>,
     descriptors: usize,
+    crew: Arc<Crew>,
 }
 
 /// What the other threads see of one.
@@ -228,16 +230,17 @@ where
         sets,
         ports: setup.ports,
         descriptors: setup.descriptors,
+        crew: Arc::new(Crew::new(setup.blocking_threads)),
     });
-    let (control, blocking) = (setup.control, setup.blocking_threads.max(1));
+    let control = setup.control;
     std::thread::scope(|scope| {
         for number in 1..threads {
             let (shared, make) = (Arc::clone(&shared), &make);
             std::thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn_scoped(scope, move || run(&shared, number, None, blocking, make))?;
+                .spawn_scoped(scope, move || run(&shared, number, None, make))?;
         }
-        run(&shared, 0, Some(control), blocking, &make)
+        run(&shared, 0, Some(control), &make)
     })
 }
 
@@ -259,28 +262,22 @@ fn run<S, M>(
     shared: &Arc<Shared>,
     number: usize,
     control: Option<Box<dyn Control + Send>>,
-    blocking: usize,
     make: &M,
 ) -> io::Result<()>
 where
     S: Service + Unpin,
     M: Fn(Seat) -> S,
 {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(blocking)
-        .build_local(LocalOptions::default())?;
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let _whole = Whole;
-    let service = make(Seat { thread: number, gate: Arc::clone(&shared.gate) });
-    let ended = runtime.block_on(async {
+    let (gate, crew) = (Arc::clone(&shared.gate), Arc::clone(&shared.crew));
+    let service = make(Seat { thread: number, gate, crew });
+    runtime.block_on(async {
         let ports = Ports::new(shared.ports.clone(), shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
         Thread::new(bench, ports, control, service)?.await;
         Ok(())
-    });
-    // Work that still blocks a pool thread must not hold the process back.
-    runtime.shutdown_background();
-    ended
+    })
 }
 
 impl Set {

@@ -4,6 +4,7 @@
 
 use evenkeel_message::Notice;
 use evenkeel_scoreboard::{Counter, Credit, Gate};
+use evenkeel_sys::crew::Crew;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use std::future::Future;
@@ -125,4 +126,7 @@ pub struct Seat {
     pub thread: usize,
     /// The child's gate, for work that gives its credit back while it waits for the client.
     pub gate: Arc<Gate>,
+    /// The threads of the child for work that blocks or burns, shared by its serving threads. A
+    /// request that has work there keeps its credit.
+    pub crew: Arc<Crew>,
 }

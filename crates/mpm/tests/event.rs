@@ -409,6 +409,21 @@ fn a_busy_thread_gives_way_to_a_task_that_waits_for_its_credit() {
 }
 
 #[test]
+fn the_threads_of_a_child_share_one_crew() {
+    let (setup, _, wire) = parts(4, 3, 0);
+    let crews = std::sync::Mutex::new(Vec::new());
+    assert!(wire.send(b'd').unwrap());
+    event::serve_with(setup, |seat| {
+        crews.lock().unwrap().push(seat.crew);
+        Falls
+    })
+    .unwrap();
+    let crews = crews.into_inner().unwrap();
+    assert_eq!(crews.len(), 3);
+    assert!(crews.iter().all(|crew| Arc::ptr_eq(crew, &crews[0])));
+}
+
+#[test]
 fn a_child_that_exits_needs_no_credit_to_close_what_is_idle() {
     let running = Running::start(1, 1, 60_000, 0);
     let mut idle: Vec<_> = (0..100).map(|_| running.connect()).collect();

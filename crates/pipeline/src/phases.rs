@@ -228,7 +228,7 @@ pub(crate) fn generate(
 fn handle(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
     let Prepared { mut request, plan, found } = prepared;
     let result = match lab::wanted(&mut request, &pipeline.site.global.lab) {
-        Ok(Some(work)) => return in_the_lab(request, plan, work),
+        Ok(Some(work)) => return in_the_lab(pipeline, request, plan, work),
         Err(answer) => Err(answer),
         Ok(None) => match server_status(pipeline, &request, &plan) {
             Some(page) => Ok(page),
@@ -239,9 +239,15 @@ fn handle(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Gene
 }
 
 /// What the lab works on; other requests are served meanwhile.
-fn in_the_lab(request: Box<Request>, plan: Arc<Plan>, work: lab::Work) -> Generated {
+fn in_the_lab(
+    pipeline: &Pipeline,
+    request: Box<Request>,
+    plan: Arc<Plan>,
+    work: lab::Work,
+) -> Generated {
+    let crew = Arc::clone(&pipeline.crew);
     Generated::Later(Box::pin(async move {
-        let result = lab::perform(work, request.status).await;
+        let result = lab::perform(work, request.status, &crew, &request.departure).await;
         Concluded { request, plan, result }
     }))
 }

@@ -9,6 +9,7 @@ use crate::walk::Walker;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Response, Status, Stopped};
 use evenkeel_modules::authz_host::{Wanted, look_up};
 use evenkeel_modules::core::is_logged;
+use evenkeel_modules::lab::Crew;
 use evenkeel_modules::status;
 use std::cell::RefCell;
 use std::future::Future;
@@ -37,6 +38,8 @@ pub struct Pipeline {
     /// How the server is.
     pub(crate) source: Option<Arc<dyn status::Source>>,
     pub(crate) walker: RefCell<Walker>,
+    /// The threads for work that blocks or burns, which all pipelines of the process share.
+    pub(crate) crew: Arc<Crew>,
 }
 
 /// The request with the plan that holds for it, and what its handler answered.
@@ -53,11 +56,12 @@ impl Pipeline {
         site: Arc<Site>,
         files: evenkeel_files::Files,
         source: Option<Arc<dyn status::Source>>,
+        crew: Arc<Crew>,
     ) -> Rc<Self> {
         let status =
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        Rc::new(Self { site, status, source, walker })
+        Rc::new(Self { site, status, source, walker, crew })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.

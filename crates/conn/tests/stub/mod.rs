@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -61,6 +62,15 @@ impl Stub {
                     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
                     assert_ne!(path, b"/late-panic", "as asked");
                     response.body = Body::Bytes(Bytes::from_static(b"later"));
+                    (request, response)
+                }));
+            }
+            b"/turn" => {
+                return Served::Later(Box::pin(async move {
+                    let departure = Rc::clone(&request.departure);
+                    let gone = |told| if told { Poll::Ready(()) } else { Poll::Pending };
+                    poll_fn(|_| gone(departure.is_told())).await;
+                    response.body = Body::Bytes(Bytes::from_static(b"gone"));
                     (request, response)
                 }));
             }

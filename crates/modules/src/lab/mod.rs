@@ -5,8 +5,12 @@
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use bytes::Bytes;
 use evenkeel_config::{Call, Shape};
-use evenkeel_message::{Answer, Body, Level, Notice, Request, Response, Status};
+use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response, Status};
 use evenkeel_sys::clock;
+pub use evenkeel_sys::crew::Crew;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 type Done = Result<(), String>;
@@ -101,11 +105,16 @@ fn parse(query: &[u8]) -> Option<u64> {
 }
 
 /// Does the work and says what was done, in a response of this status. Waiting takes no thread;
-/// burning takes one of those that the process has for work that blocks.
+/// burning takes one of those that the process has for work that blocks, in its turn.
 ///
 /// # Errors
-/// 503 where the process ends before a thread was free.
-pub async fn perform(work: Work, status: Status) -> Result<Response, Answer> {
+/// 503 where no thread can be had, or the client has gone before one was free.
+pub async fn perform(
+    work: Work,
+    status: Status,
+    crew: &Crew,
+    departure: &Departure,
+) -> Result<Response, Answer> {
     let text = match work {
         Work::Wait(time) => {
             let began_us = clock::monotonic_us();
@@ -113,10 +122,18 @@ pub async fn perform(work: Work, status: Status) -> Result<Response, Answer> {
             let waited_us = clock::monotonic_us().saturating_sub(began_us);
             format!("waited {} ms\n", waited_us / 1000)
         }
-        Work::Burn(time) => match tokio::task::spawn_blocking(move || burn(time)).await {
-            Ok(used_us) => format!("burned {} ms of CPU time\n", used_us / 1000),
-            Err(_) => return Err(Status::SERVICE_UNAVAILABLE.into()),
-        },
+        Work::Burn(time) => {
+            let mut burning = crew.begin(move || burn(time));
+            let burned = poll_fn(|context| match Pin::new(&mut burning).poll(context) {
+                // What has begun is waited for, and holds its worker as an application would.
+                Poll::Pending if departure.is_told() && burning.leave() => Poll::Ready(None),
+                burned => burned,
+            });
+            let Some(used_us) = burned.await else {
+                return Err(Status::SERVICE_UNAVAILABLE.into());
+            };
+            format!("burned {} ms of CPU time\n", used_us / 1000)
+        }
     };
     let mut response = Response::new(status);
     response.fields.set("Content-Type", "text/plain");
@@ -191,13 +208,45 @@ mod tests {
     #[test]
     fn burning_uses_cpu_time_and_waiting_does_not() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let text = |work: Work| match runtime.block_on(perform(work, Status::OK)).unwrap().body {
-            Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-            other => panic!("{other:?}"),
+        let (crew, stays) = (Crew::new(1), Departure::default());
+        let text = |work: Work| {
+            let performed = perform(work, Status::OK, &crew, &stays);
+            match runtime.block_on(performed).unwrap().body {
+                Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                other => panic!("{other:?}"),
+            }
         };
         assert!(burn(Duration::from_millis(3)) >= 3_000);
         let burned = text(Work::Burn(Duration::from_millis(3)));
         assert!(burned.starts_with("burned ") && burned.ends_with(" ms of CPU time\n"));
         assert!(text(Work::Wait(Duration::from_millis(1))).starts_with("waited "));
+    }
+
+    #[test]
+    fn a_client_that_goes_before_its_turn_is_not_worked_for() {
+        let crew = Crew::new(1);
+        let (begun, is_begun) = std::sync::mpsc::channel();
+        let (free, freed) = std::sync::mpsc::channel::<()>();
+        let _first = crew.begin(move || {
+            begun.send(()).unwrap();
+            freed.recv()
+        });
+        is_begun.recv().unwrap();
+        let departure = Departure::default();
+        // An hour: were it begun, this test would not end.
+        let work = Work::Burn(Duration::from_millis(MOST_MS));
+        let mut performed = Box::pin(perform(work, Status::OK, &crew, &departure));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(performed.as_mut().poll(&mut context).is_pending());
+        assert!(departure.is_awaited() && crew.in_line() == 1);
+        departure.tell();
+        let Poll::Ready(Err(Answer::Status(status, _))) = performed.as_mut().poll(&mut context)
+        else {
+            panic!("it leaves the line")
+        };
+        assert_eq!((status, crew.in_line()), (Status::SERVICE_UNAVAILABLE, 0));
+        free.send(()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(crew.begin(|| 1)), Some(1));
     }
 }

@@ -226,6 +226,7 @@ mod tests {
     use super::super::{Mode, Set};
     use super::*;
     use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
+    use evenkeel_sys::crew::Crew;
     use evenkeel_sys::shelf::Shelf;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
@@ -244,6 +245,7 @@ mod tests {
             sets: vec![Set::new().unwrap()],
             ports: Vec::new(),
             descriptors: 1024,
+            crew: Arc::new(Crew::new(1)),
         };
         Bench::new(Arc::new(shared), 0)
     }
