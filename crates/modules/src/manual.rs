@@ -305,7 +305,7 @@ mod tests {
         let list = page_named("README.md");
         for page in manual().iter().skip(1) {
             let name = page.file.strip_suffix(".md").unwrap();
-            assert!(!subject(name).is_empty(), "{name} has no subject");
+            assert!(!subject(name).is_empty(), "{name} is missing in SUBJECTS of this file");
             assert!(list.contains(&format!("- [{name}]({name}.md): ")), "{name} is not listed");
         }
     }

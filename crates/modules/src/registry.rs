@@ -99,3 +99,35 @@ pub fn active_tables(modules: &ModuleSet) -> Tables<Scope> {
     let present: Vec<&'static str> = OFFERS.iter().map(|offer| offer.file).collect();
     Tables::new(&active, &present)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{OFFERS, tables};
+    use std::{fs, path::Path};
+
+    /// One that is forgotten in a list above would not be missed by the compiler.
+    #[test]
+    fn every_folder_is_a_module_with_its_table() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let folders = fs::read_dir(source).unwrap().map(Result::unwrap);
+        for folder in folders.filter(|entry| entry.file_type().unwrap().is_dir()) {
+            let file = match folder.file_name().to_str().unwrap() {
+                "core" => "core.c".to_owned(),
+                "mpm" => "event.c".to_owned(),
+                name => format!("mod_{name}.c"),
+            };
+            let has_table = tables().any(|table| table.module == file);
+            assert!(has_table, "{file} is missing in `tables` of crates/modules/src/registry.rs");
+        }
+    }
+
+    #[test]
+    fn every_table_belongs_to_a_module_that_is_offered() {
+        for table in tables() {
+            let (file, identifier) = (table.module, table.identifier);
+            let is_offered = OFFERS.iter().any(|o| o.file == file && o.identifier == identifier);
+            let which = format!("{file} ({identifier})");
+            assert!(is_offered, "{which} is missing in OFFERS of crates/modules/src/registry.rs");
+        }
+    }
+}
