@@ -16,12 +16,34 @@ pub trait Merge {
     /// What holds where `over` was said inside of `base`; what `over` leaves unsaid is `base`'s.
     #[must_use]
     fn merge(base: &Self, over: &Self) -> Self;
+
+    /// Puts `over` over this, as [`Merge::merge`] does. What has lists copies nothing of its own
+    /// here: a request may have thousands of sections, and each would copy all before it.
+    fn add(&mut self, over: &Self)
+    where
+        Self: Sized,
+    {
+        *self = Self::merge(self, over);
+    }
 }
 
 impl<T: Clone> Merge for Option<T> {
     fn merge(base: &Self, over: &Self) -> Self {
         over.as_ref().or(base.as_ref()).cloned()
     }
+
+    fn add(&mut self, over: &Self) {
+        if over.is_some() {
+            self.clone_from(over);
+        }
+    }
+}
+
+/// What merges by adding to a copy of the outer section's settings.
+pub(crate) fn merged<T: Merge + Clone>(base: &T, over: &T) -> T {
+    let mut merged = base.clone();
+    merged.add(over);
+    merged
 }
 
 /// Merges two values field by field: `inherit!(base, over; a, b)` builds `Self { a: .., b: .. }`.
@@ -43,6 +65,10 @@ macro_rules! settings {
         impl Merge for $name {
             fn merge(base: &Self, over: &Self) -> Self {
                 Self { $($module: Merge::merge(&base.$module, &over.$module)),* }
+            }
+
+            fn add(&mut self, over: &Self) {
+                $(self.$module.add(&over.$module);)*
             }
         }
     };
@@ -226,5 +252,58 @@ impl Scope {
 
     fn expression_place(&self) -> evenkeel_expr::Place {
         if self.in_htaccess { evenkeel_expr::Place::Htaccess } else { evenkeel_expr::Place::Server }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+
+    /// Where the lists of settings stand in memory.
+    fn places(settings: &DirectorySettings) -> [*const (); 8] {
+        [
+            Arc::as_ptr(&settings.env.variables).cast(),
+            Arc::as_ptr(&settings.env.unset).cast(),
+            Arc::as_ptr(&settings.mime.extensions).cast(),
+            settings.headers.success.as_ptr().cast(),
+            settings.headers.always.as_ptr().cast(),
+            settings.headers.request.as_ptr().cast(),
+            settings.setenvif.0.as_ptr().cast(),
+            settings.core.cgi_variables.as_ptr().cast(),
+        ]
+    }
+
+    /// What adding a section costs must not depend on how much was added before.
+    #[test]
+    fn adding_copies_nothing_of_what_was_there() {
+        let lines = [
+            (env::TABLE, "SetEnv A 1\nUnsetEnv B"),
+            (mime::TABLE, "AddType a/b .x"),
+            (headers::TABLE, "Header set A 1\nHeader always set A 1\nRequestHeader set A 1"),
+        ];
+        let mut over = DirectorySettings::default();
+        for (table, text) in lines {
+            over.add(&apply(table, text).unwrap().directory);
+        }
+        over.core.cgi_variables.push(("REQUEST_URI".into(), "original-uri".into()));
+        let place = Place::Location("/".into());
+        let rules = "SetEnvIf A b c";
+        let scope = crate::testing::apply_in(setenvif::TABLE, place, rules).unwrap();
+        over.add(&scope.directory);
+        let mut settings = DirectorySettings::default();
+        settings.add(&over);
+        settings.add(&over);
+        settings.headers.success.reserve(100);
+        settings.headers.always.reserve(100);
+        settings.headers.request.reserve(100);
+        settings.setenvif.0.reserve(100);
+        settings.core.cgi_variables.reserve(100);
+        let before = places(&settings);
+        for _ in 0..100 {
+            settings.add(&over);
+        }
+        assert_eq!(places(&settings), before);
+        assert_eq!((settings.headers.success.len(), settings.setenvif.0.len()), (102, 102));
     }
 }

@@ -149,13 +149,12 @@ impl Walker {
         }
         // AuthMerging tells whether a walk's sections were merged among themselves first.
         let walks = sections.chunk_by(|one, next| one.kind == next.kind);
-        let merged = walks
-            .filter_map(merged)
-            .fold((*server.defaults).clone(), |base, walk| Plan::merge(&base, &walk));
+        let mut merged_walks = (*server.defaults).clone();
+        walks.filter_map(merged).for_each(|walk| merged_walks.add(&walk));
         if self.plans.len() >= PLANS {
             self.plans.clear();
         }
-        let plan = Arc::new(merged);
+        let plan = Arc::new(merged_walks);
         self.plans.insert(key.into(), Arc::clone(&plan));
         plan
     }
@@ -221,8 +220,9 @@ fn is_worth_keeping(path: &[u8], looked: &Looked) -> bool {
 /// What the sections that one walk has found say together.
 fn merged(sections: &[Arc<Section>]) -> Option<Plan> {
     let (first, others) = sections.split_first()?;
-    let settings = others.iter().map(|section| &section.settings);
-    Some(settings.fold(first.settings.clone(), |base, over| Plan::merge(&base, over)))
+    let mut together = first.settings.clone();
+    others.iter().for_each(|section| together.add(&section.settings));
+    Some(together)
 }
 
 fn matching_conditions(

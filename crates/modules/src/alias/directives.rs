@@ -185,12 +185,11 @@ fn redirect_arguments<'a>(call: &Call<'a>) -> Result<(u16, &'a str, Option<&'a s
 
 fn add_redirect(scope: &mut Scope, status: u16, from: From, target: Option<&str>) {
     let rule = Rule { from, real: target.map(Into::into), status, is_script: false };
-    let rules = if in_section(scope) {
-        &mut scope.directory.alias.redirects
+    if in_section(scope) {
+        scope.directory.alias.redirects.push_back(Arc::new(rule));
     } else {
-        &mut scope.server.alias.redirects
-    };
-    rules.push(Arc::new(rule));
+        scope.server.alias.redirects.push(Arc::new(rule));
+    }
 }
 
 fn redirect_relative(scope: &mut Scope, call: &Call<'_>) -> Done {

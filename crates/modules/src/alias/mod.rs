@@ -9,10 +9,12 @@ pub use directives::TABLE;
 pub use rule::Rule;
 
 use crate::core::public_url;
+use crate::settings::merged;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
 use evenkeel_expr::Text;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
 use rule::is_url;
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -62,8 +64,8 @@ pub struct SectionRedirect {
 /// What a section says.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// Redirect and its kin with a path.
-    pub redirects: Vec<Arc<Rule>>,
+    /// Redirect and its kin with a path; an inner section's stand before an outer one's.
+    pub redirects: VecDeque<Arc<Rule>>,
     /// Alias of the section itself.
     pub alias: Option<Arc<SectionAlias>>,
     /// Redirect of the section itself.
@@ -76,13 +78,17 @@ pub struct Directory {
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        Self {
-            redirects: [over.redirects.as_slice(), &base.redirects].concat(),
-            alias: Merge::merge(&base.alias, &over.alias),
-            redirect: Merge::merge(&base.redirect, &over.redirect),
-            relative: Merge::merge(&base.relative, &over.relative),
-            preserve_path: Merge::merge(&base.preserve_path, &over.preserve_path),
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        for rule in over.redirects.iter().rev() {
+            self.redirects.push_front(Arc::clone(rule));
         }
+        self.alias.add(&over.alias);
+        self.redirect.add(&over.redirect);
+        self.relative.add(&over.relative);
+        self.preserve_path.add(&over.preserve_path);
     }
 }
 
@@ -118,11 +124,11 @@ pub fn redirect_last(
 
 /// The first redirect that fits (mod_alias.c: translate_alias_redir, fixup_redir). The numbers
 /// are those of a target that is completed and of one that cannot be.
-fn redirect(
+fn redirect<'a>(
     request: &mut Request,
     server: &ServerSettings,
     plan: &DirectorySettings,
-    rules: &[Arc<Rule>],
+    rules: impl IntoIterator<Item = &'a Arc<Rule>>,
     (completed, refused): (u16, u16),
 ) -> Result<(), Answer> {
     if !matches!(request.path.first(), None | Some(b'/')) {
@@ -200,9 +206,9 @@ fn own_redirect(
     }
 }
 
-fn rule_redirect(
+fn rule_redirect<'a>(
     request: &mut Request,
-    rules: &[Arc<Rule>],
+    rules: impl IntoIterator<Item = &'a Arc<Rule>>,
 ) -> Result<Option<(u16, Vec<u8>)>, Answer> {
     for rule in rules {
         match rule.redirect(&request.path) {

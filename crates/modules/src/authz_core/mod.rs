@@ -11,11 +11,16 @@ pub use provider::Provider;
 pub use rule::{Logic, Rule, Verdict};
 
 use crate::authz_host::Wanted;
+use crate::settings::merged;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, core};
 use evenkeel_message::{Fields, Level, Notice, Request, Status};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+
+/// AuthMerging may join the rules of this many sections. Each is asked within the one before, and
+/// an .htaccess file decides how many there are.
+const DEPTH: u16 = 256;
 
 /// How a section's rules go with those of the sections around it (AuthMerging).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,24 +42,36 @@ pub struct Directory {
     pub merging: Option<Merging>,
     /// AuthzSendForbiddenOnFailure.
     pub forbid_on_failure: Option<bool>,
+    /// How many groups of merged rules stand within one another.
+    depth: u16,
 }
 
 impl Merge for Directory {
     /// Source: mod_authz_core.c, merge_authz_core_dir_config.
     fn merge(base: &Self, over: &Self) -> Self {
-        let (rules, merging) = match (&base.rules, &over.rules, over.merging) {
-            (Some(_), None, None) => (base.rules.clone(), base.merging),
-            (_, _, None | Some(Merging::Off)) | (None, None, _) => {
-                (over.rules.clone(), over.merging)
-            }
-            (Some(outer), Some(inner), Some(merging)) => {
-                let logic = if merging == Merging::And { Logic::All } else { Logic::Any };
-                (Some(Rule::both(logic, outer, inner)), over.merging)
-            }
-            (outer, inner, _) => (inner.clone().or_else(|| outer.clone()), over.merging),
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        self.forbid_on_failure.add(&over.forbid_on_failure);
+        if over.rules.is_none() && over.merging.is_none() {
+            self.merging = self.merging.filter(|_| self.rules.is_some());
+            return;
+        }
+        let logic = match over.merging {
+            None | Some(Merging::Off) => None,
+            Some(Merging::And) => Some(Logic::All),
+            Some(Merging::Or) => Some(Logic::Any),
         };
-        let forbid_on_failure = Merge::merge(&base.forbid_on_failure, &over.forbid_on_failure);
-        Self { rules, merging, forbid_on_failure }
+        self.merging = over.merging;
+        let (Some(logic), Some(outer)) = (logic, &self.rules) else {
+            (self.rules, self.depth) = (over.rules.clone(), over.depth);
+            return;
+        };
+        let Some(inner) = &over.rules else { return };
+        self.depth = self.depth.max(over.depth).saturating_add(1);
+        let both = || Rule::both(logic, outer, inner);
+        self.rules = Some(if self.depth > DEPTH { Rule::TooDeep } else { both() });
     }
 }
 
@@ -157,6 +174,11 @@ impl<'a> Inquiry<'a> {
         let verdict = match rule {
             Rule::Ask { provider, .. } => provider.check(self),
             Rule::Group { logic, rules, .. } => self.ask_group(*logic, rules),
+            Rule::TooDeep => {
+                let text = format!("AuthMerging joins the rules of more than {DEPTH} sections");
+                self.notices.push(Notice::own("authz_core", Level::Error, text));
+                Verdict::Failed
+            }
         };
         // What is not refused is not granted for that alone.
         let verdict = match (rule.is_negated(), verdict) {
@@ -369,6 +391,26 @@ mod tests {
         assert!(
             !merged("AuthMerging And\nRequire ip 11") && merged("AuthMerging Off\nRequire ip 10")
         );
+    }
+
+    /// A section's rules are asked within those of the sections around it.
+    #[test]
+    fn merged_rules_have_a_depth() {
+        let joined = apply("AuthMerging And\nRequire ip 10").unwrap().directory;
+        let mut plan = apply("Require ip 10").unwrap().directory;
+        for _ in 0..DEPTH {
+            plan.add(&joined);
+        }
+        let server = ServerSettings::default();
+        assert_eq!(authorize(&mut request(), &server, &plan), Ok(()));
+        plan.add(&joined);
+        let mut asked = request();
+        let refused = authorize(&mut asked, &server, &plan);
+        assert_eq!(refused, Err(Status::INTERNAL_SERVER_ERROR));
+        let text = "AuthMerging joins the rules of more than 256 sections";
+        assert_eq!(asked.notices, [Notice::own("authz_core", Level::Error, text)]);
+        plan.add(&apply("Require ip 10").unwrap().directory);
+        assert_eq!(authorize(&mut request(), &server, &plan), Ok(()));
     }
 
     #[test]

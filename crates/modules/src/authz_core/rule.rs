@@ -70,6 +70,8 @@ pub enum Rule {
         /// The rules, in order.
         rules: Vec<Arc<Rule>>,
     },
+    /// More merged groups within one another than can be asked.
+    TooDeep,
 }
 
 impl Rule {
@@ -107,6 +109,7 @@ impl Rule {
     pub const fn is_negated(&self) -> bool {
         match self {
             Rule::Ask { negate, .. } | Rule::Group { negate, .. } => *negate,
+            Rule::TooDeep => false,
         }
     }
 
@@ -120,7 +123,7 @@ impl Rule {
     #[must_use]
     pub fn only_refuses(&self) -> bool {
         match self {
-            Rule::Ask { .. } => false,
+            Rule::Ask { .. } | Rule::TooDeep => false,
             Rule::Group { rules, .. } => rules.iter().all(|rule| rule.is_negated()),
         }
     }
@@ -131,6 +134,7 @@ impl Rule {
         match self {
             Rule::Ask { limit, .. } => limit.as_ref().is_none_or(|limit| limit.covers(head)),
             Rule::Group { rules, .. } => rules.iter().any(|rule| rule.covers(head)),
+            Rule::TooDeep => true,
         }
     }
 
@@ -139,6 +143,7 @@ impl Rule {
         match self {
             Rule::Ask { provider, .. } => visit(provider),
             Rule::Group { rules, .. } => rules.iter().for_each(|rule| rule.providers(visit)),
+            Rule::TooDeep => {}
         }
     }
 }
@@ -161,6 +166,7 @@ impl fmt::Display for Rule {
                 (Logic::Any, false) => "<RequireAny>",
                 (Logic::Any, true) => "<RequireNone>",
             }),
+            Rule::TooDeep => f.write_str("AuthMerging"),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::options::{AllowOverride, OptionChange};
 use super::sections::Section;
 use super::server::LogLevels;
 use crate::Merge;
+use crate::settings::merged;
 use evenkeel_expr::Text;
 use evenkeel_message::Status;
 use evenkeel_proto::AllowEncodedSlashes;
@@ -177,42 +178,38 @@ impl ErrorDocuments {
 
 impl Merge for ErrorDocuments {
     fn merge(base: &Self, over: &Self) -> Self {
-        let mut merged = base.clone();
-        for (status, document) in &over.0 {
-            merged.set(*status, document.clone());
-        }
-        merged
+        merged(base, over)
     }
-}
 
-/// Lists of an outer section are continued by an inner one's.
-fn appended<T: Clone>(base: &[T], over: &[T]) -> Vec<T> {
-    [base, over].concat()
+    fn add(&mut self, over: &Self) {
+        for (status, document) in &over.0 {
+            self.set(*status, document.clone());
+        }
+    }
 }
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        let [cpu, memory, processes] = [0, 1, 2].map(|resource| {
-            let said = over.process_limits.get(resource).copied().flatten();
-            said.or_else(|| base.process_limits.get(resource).copied().flatten())
-        });
-        Self {
-            process_limits: [cpu, memory, processes],
-            cgi_variables: appended(&base.cgi_variables, &over.cgi_variables),
-            files: appended(&base.files, &over.files),
-            conditions: appended(&base.conditions, &over.conditions),
-            ..Self::inherit(base, over)
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        for (own, said) in self.process_limits.iter_mut().zip(&over.process_limits) {
+            own.add(said);
         }
+        // Lists of an outer section are continued by an inner one's.
+        self.cgi_variables.extend_from_slice(&over.cgi_variables);
+        self.files.extend_from_slice(&over.files);
+        self.conditions.extend_from_slice(&over.conditions);
+        self.inherit(over);
     }
 }
 
 impl Directory {
     /// The settings that are inherited one by one.
-    fn inherit(base: &Self, over: &Self) -> Self {
+    fn inherit(&mut self, over: &Self) {
         macro_rules! each {
-            ($($field:ident),+ $(,)?) => {
-                Self { $($field: Merge::merge(&base.$field, &over.$field),)+ ..Self::default() }
-            };
+            ($($field:ident),+ $(,)?) => { $(self.$field.add(&over.$field);)+ };
         }
         each!(
             options,
@@ -243,6 +240,6 @@ impl Directory {
             input_filters,
             cgi_pass_auth,
             log_level,
-        )
+        );
     }
 }

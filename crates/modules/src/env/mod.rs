@@ -1,6 +1,7 @@
 //! mod_env: variables that every request of a section has. Lines of the configuration go in, the
 //! environment of requests comes out. What SetEnvIf has set is left as it is, as in Apache.
 
+use crate::settings::merged;
 use crate::{Directive, Merge, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::{Request, Variables};
@@ -31,18 +32,23 @@ pub struct Directory {
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        if over.variables.is_empty() && over.unset.is_empty() {
-            return base.clone();
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        if !over.unset.is_empty() {
+            let variables = Arc::make_mut(&mut self.variables);
+            for name in over.unset.iter() {
+                variables.unset(name.as_bytes());
+            }
+            Arc::make_mut(&mut self.unset).extend_from_slice(&over.unset);
         }
-        let mut variables = (*base.variables).clone();
-        for name in over.unset.iter() {
-            variables.unset(name.as_bytes());
+        if !over.variables.is_empty() {
+            let variables = Arc::make_mut(&mut self.variables);
+            for (name, value) in over.variables.iter() {
+                variables.set(name, value);
+            }
         }
-        for (name, value) in over.variables.iter() {
-            variables.set(name, value);
-        }
-        let unset = base.unset.iter().chain(over.unset.iter()).cloned().collect();
-        Self { variables: Arc::new(variables), unset: Arc::new(unset) }
     }
 }
 

@@ -11,6 +11,7 @@ pub use edit::edited;
 pub use value::Value;
 
 use crate::core::merge_vary;
+use crate::settings::merged;
 use crate::status::Source;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
 use evenkeel_expr::{Condition, Pattern};
@@ -92,12 +93,13 @@ pub struct Directory {
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        let joined = |base: &List, over: &List| [base.as_slice(), over].concat();
-        Self {
-            request: joined(&base.request, &over.request),
-            success: joined(&base.success, &over.success),
-            always: joined(&base.always, &over.always),
-        }
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        self.request.extend_from_slice(&over.request);
+        self.success.extend_from_slice(&over.success);
+        self.always.extend_from_slice(&over.always);
     }
 }
 

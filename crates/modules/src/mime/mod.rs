@@ -8,6 +8,7 @@ mod types;
 pub use directives::TABLE;
 pub use types::Types;
 
+use crate::settings::merged;
 use crate::{Merge, inherit};
 use evenkeel_message::Request;
 use std::collections::HashMap;
@@ -56,23 +57,20 @@ pub struct Directory {
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        let extensions = if over.extensions.is_empty() {
-            Arc::clone(&base.extensions)
-        } else if base.extensions.is_empty() {
-            Arc::clone(&over.extensions)
-        } else {
-            let mut merged = (*base.extensions).clone();
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        if self.extensions.is_empty() {
+            self.extensions = Arc::clone(&over.extensions);
+        } else if !over.extensions.is_empty() {
+            let extensions = Arc::make_mut(&mut self.extensions);
             for (name, extension) in over.extensions.iter() {
-                let entry = merged.entry(name.clone()).or_default();
-                *entry = Extension::merge(entry, extension);
+                extensions.entry(name.clone()).or_default().add(extension);
             }
-            Arc::new(merged)
-        };
-        Self {
-            extensions,
-            default_language: Merge::merge(&base.default_language, &over.default_language),
-            use_path_info: Merge::merge(&base.use_path_info, &over.use_path_info),
         }
+        self.default_language.add(&over.default_language);
+        self.use_path_info.add(&over.use_path_info);
     }
 }
 

@@ -7,6 +7,7 @@ mod rule;
 pub use directives::TABLE;
 pub use rule::Rule;
 
+use crate::settings::merged;
 use crate::{DirectorySettings, Merge, ServerSettings};
 use evenkeel_message::Request;
 use std::sync::Arc;
@@ -17,7 +18,11 @@ pub struct Rules(pub Vec<Arc<Rule>>);
 
 impl Merge for Rules {
     fn merge(base: &Self, over: &Self) -> Self {
-        Self([base.0.as_slice(), &over.0].concat())
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        self.0.extend_from_slice(&over.0);
     }
 }
 
