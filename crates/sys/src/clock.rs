@@ -9,6 +9,14 @@ pub fn monotonic_us() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// As [`monotonic_us`], in nanoseconds.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let whole = u64::try_from(time.tv_sec).unwrap_or_default().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default())
+}
+
 /// As [`monotonic_us`], at the kernel's tick (1 to 10 ms) and at a quarter of the cost.
 #[must_use]
 pub fn monotonic_coarse_us() -> u64 {

@@ -1,11 +1,12 @@
-//! An epoll set of edge-triggered sockets that is only asked, never waited on: it is nested in
-//! the runtime's own set. Tokens come in with the sockets and go out with their events; the set
-//! never owns a socket, which leaves it by being closed.
+//! An epoll set of edge-triggered sockets. The server only asks it, since it is nested in the
+//! runtime's own set; the load lab's clients wait on it. Tokens come in with the sockets and go
+//! out with their events; the set never owns a socket, which leaves it by being closed.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// An epoll set.
 #[derive(Debug)]
@@ -19,6 +20,11 @@ pub struct Ready {
     /// Whether the peer has ended its side, or the connection is broken: reading goes on to the
     /// end.
     pub hangup: bool,
+    /// Whether something may be read.
+    pub readable: bool,
+    /// Whether it takes bytes again, or its connection stands: told of sockets added by
+    /// [`Epoll::add_both`] alone.
+    pub writable: bool,
 }
 
 /// Room for the events of one question.
@@ -55,7 +61,12 @@ impl Events {
         let event = self.0.get(index)?;
         let ended = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         let flags = event.flags;
-        Some(Ready { token: event.data.u64(), hangup: flags.intersects(ended) })
+        Some(Ready {
+            token: event.data.u64(),
+            hangup: flags.intersects(ended),
+            readable: flags.contains(EventFlags::IN),
+            writable: flags.contains(EventFlags::OUT),
+        })
     }
 }
 
@@ -72,6 +83,13 @@ impl Epoll {
         epoll::add(&self.0, socket, EventData::new_u64(token), flags).map_err(io::Error::from)
     }
 
+    /// As [`Epoll::add`], and for its taking bytes: a connection that is under way stands, or
+    /// the other side has read what it had not taken before.
+    pub fn add_both(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(&self.0, socket, EventData::new_u64(token), flags).map_err(io::Error::from)
+    }
+
     /// Takes a socket out that stays open.
     pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
         epoll::delete(&self.0, socket).map_err(io::Error::from)
@@ -79,10 +97,19 @@ impl Epoll {
 
     /// Takes the events that are there now, at most as many as there is room for.
     pub fn poll(&self, events: &mut Events) -> io::Result<()> {
+        self.wait(events, Some(Duration::ZERO))
+    }
+
+    /// Waits until there are events, for `most` at most (to the nanosecond where the kernel
+    /// can, Linux 5.11), and takes them. A signal ends the wait without any.
+    pub fn wait(&self, events: &mut Events, most: Option<Duration>) -> io::Result<()> {
         events.0.clear();
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let most = most.map(|most| Timespec {
+            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        });
         let room = rustix::buffer::spare_capacity(&mut events.0);
-        match epoll::wait(&self.0, room, Some(&now)) {
+        match epoll::wait(&self.0, room, most.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -115,13 +142,22 @@ mod tests {
         client.write_all(b"x").unwrap();
         set.add(&server, 7).unwrap();
         set.poll(&mut events).unwrap();
-        assert_eq!(events.at(0), Some(Ready { token: 7, hangup: false }));
+        let ready = events.at(0).unwrap();
+        assert_eq!((ready.token, ready.readable, ready.hangup), (7, true, false));
         assert_eq!((events.len(), events.is_full()), (1, false));
         set.poll(&mut events).unwrap();
         assert!(events.is_empty(), "an edge is told once");
         drop(client);
         set.poll(&mut events).unwrap();
-        assert_eq!(events.at(0), Some(Ready { token: 7, hangup: true }));
+        assert!(events.at(0).unwrap().hangup);
         set.remove(&server).unwrap();
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let (set, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
+        let begun = crate::clock::monotonic_ns();
+        set.wait(&mut events, Some(Duration::from_micros(300))).unwrap();
+        assert!(events.is_empty() && crate::clock::monotonic_ns() - begun >= 300_000);
     }
 }

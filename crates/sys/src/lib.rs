@@ -8,6 +8,7 @@ compile_error!("Evenkeel runs on Linux only");
 
 pub mod channel;
 pub mod clock;
+pub mod connect;
 pub mod crew;
 pub mod epoll;
 pub mod host;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -55,17 +55,7 @@ pub fn listen(socket: impl AsFd, backlog: u32) -> io::Result<()> {
 /// the kernel rounds up to its retransmission steps (TCP_DEFER_ACCEPT; zero turns it off).
 pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
     let seconds = libc::c_int::try_from(wait.as_secs()).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the option takes an int, whose address and size are given.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            libc::socklen_t::try_from(size_of_val(&seconds)).unwrap_or(4),
-        )
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    crate::socket::set_number(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
 /// The address that a socket is bound to, with the port that the kernel chose for port 0.

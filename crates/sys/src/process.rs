@@ -163,6 +163,12 @@ pub fn name_thread(name: &str) {
     }
 }
 
+/// Has the waits of the calling thread end as near to their time as the kernel can
+/// (PR_SET_TIMERSLACK of one nanosecond; 50 microseconds without).
+pub fn least_timer_slack() -> io::Result<()> {
+    Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
+}
+
 /// Raises the bound on open descriptors to the hard limit and returns the bound that holds.
 #[must_use]
 pub fn raise_descriptor_limit() -> u64 {

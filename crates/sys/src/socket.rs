@@ -144,14 +144,25 @@ pub fn accept(listener: impl AsFd) -> io::Result<(Socket, SocketAddr)> {
 /// Set on a listening socket, it holds for what is accepted there. Without it a client that
 /// does not read makes the kernel keep megabytes for it.
 pub fn limit_unsent(listener: impl AsFd, bytes: u32) -> io::Result<()> {
-    // SAFETY: the value is a live u32 of the size that is given.
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_number(listener, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Sets an option whose value is one number.
+pub(crate) fn set_number(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the value is a live int of the size that is given.
     let result = unsafe {
         libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const bytes).cast(),
-            size_of::<u32>() as libc::socklen_t,
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

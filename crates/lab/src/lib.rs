@@ -1,0 +1,5 @@
+//! The load lab: what a server bears and what holds it back, found out from the client's side.
+//! A target and a pace come in, exchanges are made and counted, figures and reports go out. The
+//! server that is measured may be any; nothing here knows the inside of Evenkeel's.
+
+pub mod load;

@@ -1,0 +1,342 @@
+//! What a run has shown: histograms of times, counts by status and by failure, what each client
+//! got, and every second of it. Each thread has figures of its own, which add up; nothing here
+//! decides how they are shown.
+
+use super::exchange::{Exchange, Failure};
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+
+/// Histograms of an exchange's times, in nanoseconds, with three significant digits.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// From when it was to begin to its end: what a user waits. In a closed loop the same as
+    /// `service`.
+    pub response: Histogram<u64>,
+    /// From its beginning to its end.
+    pub service: Histogram<u64>,
+    /// The making of a connection, where one was made.
+    pub connect: Histogram<u64>,
+    /// From the request's sending to the answer's first byte.
+    pub wait: Histogram<u64>,
+    /// Pauses as they came about, from an answer's end to the next request.
+    pub pause: Histogram<u64>,
+}
+
+/// The figures of a run, or of one thread's part in it.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Times of exchanges that were answered.
+    pub times: Times,
+    /// Answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Exchanges that came to grief, by kind.
+    pub failures: BTreeMap<Failure, u64>,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Kept connections that the server closed while nothing was asked of it: no failure.
+    pub closed_idle: u64,
+    /// Bytes of heads that were received.
+    pub head_bytes: u64,
+    /// Bytes of bodies that were received, without the framing of chunks.
+    pub body_bytes: u64,
+    /// Bytes that were received in all.
+    pub read_bytes: u64,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+    /// Answers on connections that had been used before.
+    pub reused: u64,
+    /// Answers after which the server let the connection stand.
+    pub kept: u64,
+    /// Exchanges answered, by client.
+    pub by_client: Vec<u64>,
+    /// The most arrivals of an open loop that waited for a client at once.
+    pub most_waiting: u64,
+    /// Arrivals of an open loop that no client had taken up at the end.
+    pub left_waiting: u64,
+    /// Every second, in order.
+    pub seconds: Vec<Second>,
+    /// Each exchange, in the order of their ends, where the plan wants them kept.
+    pub exchanges: Vec<Exchange>,
+    /// The head of the first answer.
+    pub sample: Option<Sample>,
+    /// How long the run took, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// The processor time of the clients' threads, in microseconds.
+    pub cpu_us: u64,
+    /// The share of its time that the busiest thread spent working; near 1 the client itself
+    /// held the load back.
+    pub busiest: f64,
+}
+
+/// The first answer of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Its head as it came.
+    pub head: Vec<u8>,
+    /// Bytes of its body.
+    pub body_bytes: u64,
+    /// TLS version and cipher suite, where it came over TLS.
+    pub tls: Option<String>,
+}
+
+/// One second of a run.
+#[derive(Clone, Debug)]
+pub struct Second {
+    /// Which, from 0.
+    pub number: u32,
+    /// Exchanges that ended in it.
+    pub answered: u64,
+    /// Exchanges that failed in it.
+    pub failed: u64,
+    /// Bytes received in it.
+    pub read_bytes: u64,
+    /// Clients that were to be at work at its end.
+    pub clients: u32,
+    /// Arrivals that waited for a client at its end.
+    pub waiting: u64,
+    /// Response times of the exchanges that ended in it, in nanoseconds, two significant digits.
+    pub response: Histogram<u64>,
+}
+
+/// How evenly the clients were served.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fairness {
+    /// Clients that were at work.
+    pub clients: usize,
+    /// Clients that were never answered.
+    pub never: usize,
+    /// The fewest answers of a client.
+    pub least: u64,
+    /// The median.
+    pub median: u64,
+    /// The most.
+    pub most: u64,
+    /// Jain's index: 1 where all got the same, 1/n where one got all.
+    pub index: f64,
+}
+
+/// A histogram of nanoseconds from 1 to an hour, three significant digits; longer times count as
+/// the longest.
+#[expect(clippy::expect_used, reason = "the bounds and digits are constants in range")]
+fn histogram() -> Histogram<u64> {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constants in range")
+}
+
+/// A histogram of two significant digits that is as large as its largest value asks for.
+#[expect(clippy::expect_used, reason = "the number of digits is a constant in range")]
+fn small_histogram() -> Histogram<u64> {
+    Histogram::new(2).expect("a constant in range")
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let new = histogram;
+        Self { response: new(), service: new(), connect: new(), wait: new(), pause: new() }
+    }
+}
+
+impl Times {
+    fn add(&mut self, other: &Self) {
+        let pairs = [
+            (&mut self.response, &other.response),
+            (&mut self.service, &other.service),
+            (&mut self.connect, &other.connect),
+            (&mut self.wait, &other.wait),
+            (&mut self.pause, &other.pause),
+        ];
+        for (own, other) in pairs {
+            // All have the same bounds, so that nothing can be out of them.
+            let _same_bounds = own.add(other);
+        }
+    }
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            times: Times::default(),
+            statuses: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            connections: 0,
+            closed_idle: 0,
+            head_bytes: 0,
+            body_bytes: 0,
+            read_bytes: 0,
+            sent_bytes: 0,
+            reused: 0,
+            kept: 0,
+            by_client: Vec::new(),
+            most_waiting: 0,
+            left_waiting: 0,
+            seconds: Vec::new(),
+            exchanges: Vec::new(),
+            sample: None,
+            elapsed_ns: 0,
+            cpu_us: 0,
+            busiest: 0.0,
+        }
+    }
+}
+
+impl Second {
+    /// A second in which nothing has happened.
+    #[must_use]
+    pub fn new(number: u32) -> Self {
+        let response = small_histogram();
+        Self { number, answered: 0, failed: 0, read_bytes: 0, clients: 0, waiting: 0, response }
+    }
+
+    /// Adds another thread's part of the same second.
+    pub fn add(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.read_bytes += other.read_bytes;
+        self.clients += other.clients;
+        self.waiting += other.waiting;
+        let _same_bounds = self.response.add(&other.response);
+    }
+}
+
+impl Figures {
+    /// Exchanges that were answered.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.statuses.values().sum()
+    }
+
+    /// Exchanges that came to grief.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum()
+    }
+
+    /// Answers that were no success (2xx).
+    #[must_use]
+    pub fn not_2xx(&self) -> u64 {
+        let others = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
+        others.map(|(_, count)| count).sum()
+    }
+
+    /// Answers a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        if self.elapsed_ns == 0 {
+            0.0
+        } else {
+            self.answered() as f64 * 1e9 / self.elapsed_ns as f64
+        }
+    }
+
+    /// How evenly the clients were served.
+    #[must_use]
+    pub fn fairness(&self) -> Fairness {
+        let mut counts = self.by_client.clone();
+        counts.sort_unstable();
+        let (Some(least), Some(most)) = (counts.first(), counts.last()) else {
+            return Fairness::default();
+        };
+        let sum: f64 = counts.iter().map(|count| *count as f64).sum();
+        let squares: f64 = counts.iter().map(|count| (*count as f64).powi(2)).sum();
+        Fairness {
+            clients: counts.len(),
+            never: counts.iter().take_while(|count| **count == 0).count(),
+            least: *least,
+            median: counts.get(counts.len() / 2).copied().unwrap_or_default(),
+            most: *most,
+            index: if squares > 0.0 { sum * sum / (squares * counts.len() as f64) } else { 0.0 },
+        }
+    }
+
+    /// Counts an exchange that was answered.
+    pub(super) fn count(&mut self, exchange: &Exchange) {
+        let response_ns = exchange.end_ns.saturating_sub(exchange.intended_ns);
+        self.times.response.saturating_record(response_ns);
+        let service_ns = exchange.end_ns.saturating_sub(exchange.start_ns);
+        self.times.service.saturating_record(service_ns);
+        let wait_ns = exchange.first_ns.saturating_sub(exchange.sent_ns);
+        self.times.wait.saturating_record(wait_ns);
+        if !exchange.reused {
+            let connect_ns = exchange.connected_ns.saturating_sub(exchange.start_ns);
+            self.times.connect.saturating_record(connect_ns);
+        }
+        *self.statuses.entry(exchange.status).or_default() += 1;
+        self.head_bytes += u64::from(exchange.head_bytes);
+        self.body_bytes += exchange.body_bytes;
+        self.reused += u64::from(exchange.reused);
+        self.kept += u64::from(exchange.kept);
+    }
+
+    /// Adds another thread's figures; seconds are added one by one, exchanges put in order.
+    #[must_use]
+    pub fn merge(parts: Vec<Self>) -> Self {
+        let mut sum = Self::default();
+        for part in parts {
+            sum.times.add(&part.times);
+            for (status, count) in part.statuses {
+                *sum.statuses.entry(status).or_default() += count;
+            }
+            for (failure, count) in part.failures {
+                *sum.failures.entry(failure).or_default() += count;
+            }
+            sum.connections += part.connections;
+            sum.closed_idle += part.closed_idle;
+            sum.head_bytes += part.head_bytes;
+            sum.body_bytes += part.body_bytes;
+            sum.read_bytes += part.read_bytes;
+            sum.sent_bytes += part.sent_bytes;
+            sum.reused += part.reused;
+            sum.kept += part.kept;
+            sum.by_client.extend(part.by_client);
+            sum.most_waiting += part.most_waiting;
+            sum.left_waiting += part.left_waiting;
+            for second in part.seconds {
+                match sum.seconds.iter_mut().find(|own| own.number == second.number) {
+                    Some(own) => own.add(&second),
+                    None => sum.seconds.push(second),
+                }
+            }
+            sum.exchanges.extend(part.exchanges);
+            sum.sample = sum.sample.or(part.sample);
+            sum.elapsed_ns = sum.elapsed_ns.max(part.elapsed_ns);
+            sum.cpu_us += part.cpu_us;
+            sum.busiest = sum.busiest.max(part.busiest);
+        }
+        sum.seconds.sort_unstable_by_key(|second| second.number);
+        sum.exchanges.sort_unstable_by_key(|exchange| exchange.end_ns);
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_tells_who_was_never_served() {
+        let figures =
+            |by_client: &[u64]| Figures { by_client: by_client.to_vec(), ..Figures::default() };
+        let even = figures(&[5, 5, 5, 5]).fairness();
+        assert_eq!((even.never, even.least, even.most, even.index), (0, 5, 5, 1.0));
+        let one = figures(&[0, 0, 8, 0]).fairness();
+        assert_eq!((one.never, one.median, one.most, one.index), (3, 0, 8, 0.25));
+        assert_eq!(figures(&[]).fairness(), Fairness::default());
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let part = |client, number| {
+            let mut figures = Figures { by_client: vec![1], elapsed_ns: 5, ..Figures::default() };
+            let exchange = Exchange { client, status: 200, end_ns: 1000, ..Exchange::default() };
+            figures.count(&exchange);
+            figures.seconds.push(Second { answered: 1, ..Second::new(number) });
+            figures.exchanges.push(exchange);
+            figures
+        };
+        let sum = Figures::merge(vec![part(0, 1), part(1, 0), part(2, 1)]);
+        assert_eq!((sum.answered(), sum.failed(), sum.times.response.len()), (3, 0, 3));
+        let seconds: Vec<_> = sum.seconds.iter().map(|it| (it.number, it.answered)).collect();
+        assert_eq!(seconds, [(0, 1), (1, 2)]);
+        assert_eq!((sum.exchanges.len(), sum.elapsed_ns), (3, 5));
+    }
+}

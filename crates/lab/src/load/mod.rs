@@ -1,0 +1,24 @@
+//! Load: clients that ask a server, as many and as fast as a plan says. A [`Plan`] comes in;
+//! [`run`] drives its clients on threads of their own and gives a [`Figures`]. What is asked
+//! comes from a [`Source`] for each client; nothing here prints or saves.
+
+mod client;
+mod exchange;
+mod figures;
+mod pace;
+mod plan;
+mod receive;
+mod run;
+mod source;
+mod target;
+mod thread;
+mod tls;
+mod transport;
+
+pub use exchange::{Exchange, Failure, Request};
+pub use figures::{Fairness, Figures, Sample, Second, Times};
+pub use pace::{Pace, Stretch, Think};
+pub use plan::{Bounds, Keep, Plan, Timeouts, Trust, Wishes};
+pub use run::{Live, Run};
+pub use source::{Same, Source, Step};
+pub use target::{Scheme, Target};

@@ -1,0 +1,251 @@
+//! TLS on a client's socket, driven without blocking: plain bytes and the socket come in, records
+//! go over the socket. What is trusted is decided when the plan is made.
+
+use evenkeel_sys::socket::Socket;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
+};
+use std::io::{self, IoSlice, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where Debian and most others keep what the system trusts.
+const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Who is believed to be the server, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// What a TLS connection is made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes<'a> {
+    /// Whether the server's certificate is checked.
+    pub verify: bool,
+    /// Versions to offer; empty for all.
+    pub versions: &'a [&'static SupportedProtocolVersion],
+    /// Names of cipher suites to offer; empty for all.
+    pub suites: &'a [String],
+    /// A file with the client's own certificate and key (PEM).
+    pub identity: Option<&'a Path>,
+}
+
+impl Trust {
+    /// Decides what is trusted of the server at `host`.
+    ///
+    /// # Errors
+    /// What cannot be had: the roots, the name, the suites, the client's certificate.
+    pub fn new(host: &str, wishes: &Wishes<'_>) -> Result<Self, String> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| format!("{host}: no name that TLS can ask for"))?;
+        let mut provider = aws_lc_rs::default_provider();
+        if !wishes.suites.is_empty() {
+            provider.cipher_suites.retain(|suite| {
+                let name = format!("{:?}", suite.suite());
+                wishes.suites.iter().any(|wanted| wanted.eq_ignore_ascii_case(&name))
+            });
+            if provider.cipher_suites.is_empty() {
+                return Err(format!("{}: no such cipher suite", wishes.suites.join(":")));
+            }
+        }
+        let provider = Arc::new(provider);
+        let versions =
+            if wishes.versions.is_empty() { rustls::ALL_VERSIONS } else { wishes.versions };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .map_err(|error| format!("TLS: {error}"))?;
+        let builder = if wishes.verify {
+            builder.with_root_certificates(system_roots()?)
+        } else {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+        };
+        let mut config = match wishes.identity {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let told = |what: String| format!("{}: {what}", file.display());
+                let chain = CertificateDer::pem_file_iter(file)
+                    .and_then(Iterator::collect)
+                    .map_err(|error| told(format!("certificate: {error:?}")))?;
+                let key = PrivateKeyDer::from_pem_file(file)
+                    .map_err(|error| told(format!("key: {error:?}")))?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| told(error.to_string()))?
+            }
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { config: Arc::new(config), name })
+    }
+
+    pub(super) fn begin(&self) -> io::Result<ClientConnection> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+}
+
+fn system_roots() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let told = |error: &dyn std::fmt::Debug| {
+        format!("{SYSTEM_ROOTS}: {error:?}; without it no server's certificate can be checked")
+    };
+    let found = CertificateDer::pem_file_iter(SYSTEM_ROOTS).map_err(|error| told(&error))?;
+    // A root that the library cannot read is one that it will not trust.
+    let (taken, _) = roots.add_parsable_certificates(found.filter_map(Result::ok));
+    if taken == 0 { Err(told(&"no certificate in it")) } else { Ok(roots) }
+}
+
+/// Takes any certificate, as ab does: the load is what is measured. Signatures are still checked,
+/// so that the work is the real one.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A socket as rustls reads and writes it.
+struct Wire<'a>(&'a Socket);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.receive(buffer)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(&[IoSlice::new(bytes)], false)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.send(parts, false)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Sends what the connection has to send; `false` where the socket takes no more now.
+fn push(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
+    while session.wants_write() {
+        match session.write_tls(&mut Wire(socket)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Takes records from the socket; `false` where none is there now. The end of the stream is left
+/// for the reader to tell.
+fn pull(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
+    match session.read_tls(&mut Wire(socket)) {
+        Ok(0) => Ok(false),
+        Ok(_) => {
+            let taken = session.process_new_packets();
+            taken.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Goes on with the handshake; whether it is done.
+pub(super) fn shake(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
+    loop {
+        push(session, socket)?;
+        if !session.is_handshaking() {
+            return Ok(true);
+        }
+        if !pull(session, socket)? {
+            // The peer's last word may have been an answer to ours, or its end.
+            push(session, socket)?;
+            return Ok(!session.is_handshaking());
+        }
+    }
+}
+
+/// Takes plain bytes; says how many. All that is taken is sent, now or with the next call.
+pub(super) fn send(
+    session: &mut ClientConnection,
+    socket: &Socket,
+    bytes: &[u8],
+) -> io::Result<usize> {
+    let taken = session.writer().write(bytes)?;
+    push(session, socket)?;
+    if taken == 0 && !bytes.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+}
+
+/// Reads plain bytes; 0 at the end of the stream, cut off or not: what was asked for tells
+/// whether the answer is whole.
+pub(super) fn receive(
+    session: &mut ClientConnection,
+    socket: &Socket,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match session.reader().read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+            read => return read,
+        }
+        match session.read_tls(&mut Wire(socket)) {
+            Ok(0) => return Ok(0),
+            Ok(_) => {
+                let taken = session.process_new_packets();
+                taken.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                push(session, socket)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What was agreed on, as ab shows it: `TLSv1.3,TLS13_AES_256_GCM_SHA384`.
+pub(super) fn agreed(session: &ClientConnection) -> String {
+    let version = session.protocol_version().map_or_else(String::new, |it| format!("{it:?}"));
+    let suite = session.negotiated_cipher_suite();
+    let suite = suite.map_or_else(String::new, |it| format!("{:?}", it.suite()));
+    format!("{},{suite}", version.replace('_', "."))
+}

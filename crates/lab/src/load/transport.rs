@@ -1,0 +1,69 @@
+//! A client's connection: a socket, in clear or under TLS. Bytes go in and out as with a socket;
+//! the handshake is a state that the client waits for.
+
+use super::tls::{self, Trust};
+use evenkeel_sys::connect::{self, Local, Remote};
+use evenkeel_sys::socket::Socket;
+use rustls::ClientConnection;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub(super) struct Transport {
+    socket: Socket,
+    session: Option<Box<ClientConnection>>,
+}
+
+impl Transport {
+    pub(super) fn begin(remote: &Remote, local: &Local, trust: Option<&Trust>) -> io::Result<Self> {
+        let socket = connect::begin(remote, local)?;
+        let session = trust.map(|trust| trust.begin().map(Box::new)).transpose()?;
+        Ok(Self { socket, session })
+    }
+
+    /// Whether the connection stands, where the socket has become writable.
+    pub(super) fn outcome(&self) -> io::Result<()> {
+        connect::outcome(&self.socket)
+    }
+
+    /// Whether the TLS handshake is done; always, in clear.
+    pub(super) fn shake(&mut self) -> io::Result<bool> {
+        self.session.as_mut().map_or(Ok(true), |session| tls::shake(session, &self.socket))
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.session {
+            None => self.socket.send(&[IoSlice::new(bytes)], false),
+            Some(session) => tls::send(session, &self.socket, bytes),
+        }
+    }
+
+    /// Sends what TLS holds back since the socket took no more.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.session {
+            None => Ok(()),
+            Some(session) => tls::send(session, &self.socket, &[]).map(drop),
+        }
+    }
+
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.session {
+            None => self.socket.receive(buffer),
+            Some(session) => tls::receive(session, &self.socket, buffer),
+        }
+    }
+
+    /// Whether a short read says that nothing more is there: TLS reads by records.
+    pub(super) fn reads_short(&self) -> bool {
+        self.session.is_none()
+    }
+
+    pub(super) fn agreed(&self) -> Option<String> {
+        self.session.as_deref().map(tls::agreed)
+    }
+}
+
+impl AsFd for Transport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
