@@ -328,8 +328,8 @@ impl Thread {
         self.settle(plan, index, outcome);
     }
 
-    /// When the next arrival is to begin, in a loop that has arrivals. Each thread draws its part of
-    /// the rate: a Poisson stream that is split is Poisson.
+    /// When the next arrival is to begin, in a loop that has arrivals. Each thread draws its part
+    /// of the rate: a Poisson stream that is split is Poisson.
     fn draw_arrival(&mut self, plan: &Plan, last_ns: u64) -> Option<u64> {
         let (rate, even) = match plan.pace {
             Pace::Open { rate, even } => (rate, even),
