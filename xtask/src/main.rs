@@ -3,6 +3,7 @@
 //! `cargo xtask manual` writes the pages of docs/manual. No other file is ever changed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
+mod documents;
 mod manifest;
 mod manual;
 mod rooms;
@@ -65,10 +66,14 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     rooms::check(&table, &rooms::crates(&metadata)?, &mut faults);
     manual::check(root, &mut faults);
     manifest::check(&read(&root.join("Cargo.toml"))?, &mut faults);
-    for path in run(root, "git", &["ls-files", "-co", "--exclude-standard"])?.lines() {
-        // A file that is deleted but not yet committed is still listed.
+    let listed = run(root, "git", &["ls-files", "-co", "--exclude-standard"])?;
+    // A file that is deleted but not yet committed is still listed.
+    let files: Vec<&str> = listed.lines().filter(|path| root.join(path).exists()).collect();
+    for path in files.iter().copied() {
         if let Ok(bytes) = std::fs::read(root.join(path)) {
-            sources::check(path, &String::from_utf8_lossy(&bytes), &mut faults);
+            let text = String::from_utf8_lossy(&bytes);
+            sources::check(path, &text, &mut faults);
+            documents::check(path, &text, &files, &mut faults);
         }
     }
     Ok(faults)

@@ -11,9 +11,6 @@ use evenkeel_modules::{RequestContext, ServerSettings};
 use evenkeel_pipeline::{Server, Site};
 use std::sync::{Arc, Weak};
 
-/// Common Log Format, which TransferLog has where no LogFormat says otherwise.
-const COMMON: &str = "%h %l %u %t \"%r\" %>s %b";
-
 /// What is to be opened.
 #[derive(Clone, Default)]
 pub struct LogPlan {
@@ -90,7 +87,9 @@ fn access_log(site: &Arc<Site>, settings: &LogSettings, log: &Log) -> Result<Acc
     };
     let format = match log.format.as_deref() {
         Some(text) => named(text).unwrap_or(text),
-        None => settings.default_format.as_deref().map_or(COMMON, |f| named(f).unwrap_or(f)),
+        None => {
+            settings.default_format.as_deref().map_or(LineFormat::COMMON, |f| named(f).unwrap_or(f))
+        }
     };
     Ok(AccessLog {
         target: Target::of_access_log(&log.target, &site.server_root),
