@@ -36,7 +36,8 @@ pub fn run(data: &[u8]) {
         remote_host: Some(client),
         content_length: Some(700),
         keep_alive: true,
-        keep_alive_told: false,
+        keep_alive_told: None,
+        chunked: false,
         track_first_byte: true,
         told: Told { connection: true, request: true },
     };

@@ -200,6 +200,8 @@ impl State {
                     }
                     Err(refusal) => {
                         self.fate = Fate::Broken;
+                        let line = rest.iter().position(|byte| *byte == b'\n');
+                        self.received += line.map_or(rest.len(), |at| at + 1) as u64;
                         self.refusal = Some(refusal);
                         return None;
                     }

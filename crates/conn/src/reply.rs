@@ -88,7 +88,8 @@ impl Reply {
         if is_head || response.status.is_bodiless() {
             body = evenkeel_message::Body::Empty;
         }
-        let trailers = std::mem::take(&mut response.trailers);
+        // The log may name them too.
+        let trailers = response.trailers.clone();
         let output = Output::new(out, body, transfer, trailers);
         Self {
             request,
@@ -100,6 +101,11 @@ impl Reply {
             first_byte_us: None,
             received: 0,
         }
+    }
+
+    /// Whether the client was told that the connection is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.persistence != Persistence::Close
     }
 
     /// Notes that something has been sent.

@@ -152,6 +152,7 @@ impl<S: Site> Task<S> {
                 Ok(Ok(count)) if count > 0 => {}
                 Ok(_) => match parser.end() {
                     Some(refusal) => {
+                        request.head.wire_bytes = self.link.inbox.borrow().rest().len();
                         let begun = self.inner.begin(&self.connection, &request, started_us);
                         let served = self.inner.refuse(request, &refusal);
                         return Ok(self.served(served, begun, Box::default()));
@@ -173,6 +174,7 @@ impl<S: Site> Task<S> {
         started_us: u64,
     ) -> Result<Begin, Outcome> {
         if has_line {
+            request.head.wire_bytes = self.link.inbox.borrow().rest().len();
             let begun = self.inner.begin(&self.connection, &request, started_us);
             let text = "Request header read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
@@ -321,13 +323,7 @@ impl<S: Site> Task<S> {
         let timeout_ms = self.inner.site.settings(reply.request.server).timeout_ms;
         let sent = self.send_all(&mut reply, Duration::from_millis(timeout_ms)).await;
         if let Some(body) = &incoming {
-            reply.received = body.received();
-            reply.request.head.trailers = body.take_trailers();
-            match body.fate() {
-                Fate::Open => {}
-                Fate::Read => reply.begun.life.body_read(),
-                Fate::Broken | Fate::Gone | Fate::Late => reply.begun.life.read_failed(),
-            }
+            self.end_body(&mut reply, body, sent.is_ok()).await;
         }
         if reply.begun.slot.is_none() {
             // Its slot went to others while the client was slow: it is counted in another.
@@ -340,14 +336,29 @@ impl<S: Site> Task<S> {
         self.inner.give(request);
         match next {
             Next::Reuse => {}
-            Next::Drain => match incoming {
-                Some(body) if self.drain(&body).await => {}
-                _ => return Err(self.end(false)),
-            },
+            Next::Drain => return Err(self.end(false)),
             Next::Linger | Next::Wait => return Err(self.end(ends)),
             Next::Abort => return Err(Outcome::Closed),
         }
         self.next().await
+    }
+
+    /// Notes what came of the request's body. What its handler left of it is read away first where
+    /// the connection is kept for that, so that the record counts it.
+    async fn end_body(&self, reply: &mut Reply, body: &Incoming, is_sent: bool) {
+        let is_kept = is_sent && reply.is_kept();
+        if is_kept && body.fate() == Fate::Open && !body.is_expecting() {
+            // Waiting for the client is no work that a slot would show.
+            reply.begun.slot = None;
+            self.drain(body).await;
+        }
+        reply.received = body.received();
+        reply.request.head.trailers = body.take_trailers();
+        match body.fate() {
+            Fate::Open => {}
+            Fate::Read => reply.begun.life.body_read(),
+            Fate::Broken | Fate::Gone | Fate::Late => reply.begun.life.read_failed(),
+        }
     }
 
     async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
@@ -392,16 +403,14 @@ impl<S: Site> Task<S> {
         }
     }
 
-    /// Reads the rest of a body away; false where that is too much or fails.
-    async fn drain(&self, body: &Incoming) -> bool {
+    /// Reads the rest of a body away, unless that is too much or fails.
+    async fn drain(&self, body: &Incoming) {
         while body.received() < MOST_DRAINED {
             match poll_fn(|context| body.poll_chunk(context, false)).await {
                 Some(Ok(_)) => {}
-                Some(Err(_)) => return false,
-                None => return true,
+                Some(Err(_)) | None => return,
             }
         }
-        false
     }
 
     /// Ends the connection; with lingering, unless the client will send nothing more.

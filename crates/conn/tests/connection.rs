@@ -249,6 +249,14 @@ fn bodies_come_by_length_and_in_chunks_with_whatever_follows() {
 }
 
 #[test]
+fn trailers_are_sent_and_recorded() {
+    let running = Running::start(Settings::default());
+    let text = exchange(&running, &get("/trailers", "Connection: close\r\n"));
+    assert!(text.ends_with("\r\n\r\n3\r\none\r\n0\r\nSum: abc\r\n\r\n"), "{text}");
+    assert_eq!(running.end(), ["200 \"GET /trailers HTTP/1.1\" 3 trailers"]);
+}
+
+#[test]
 fn an_unread_body_is_drained() {
     let running = Running::start(Settings::default());
     let mut client = running.connect();

@@ -6,7 +6,7 @@ use crate::server::Running;
 use crate::settings;
 use evenkeel_conn::{Done, Outcome, Place, Served, Settings, Site as ConnectionSite, Worker};
 use evenkeel_files::{Files, Limits, Policy};
-use evenkeel_logging::{ErrorLogs, Exchange, Origin, Recorder, Told};
+use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder, Told};
 use evenkeel_message::{Level, Notice, Peer, Request, Status};
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::status::Source;
@@ -262,7 +262,11 @@ impl ConnectionSite for ThreadSite {
                 _ => None,
             },
             keep_alive: done.keep_alive,
-            keep_alive_told: matches!(done.persistence, Persistence::KeepTold { .. }),
+            keep_alive_told: match done.persistence {
+                Persistence::KeepTold { timeout_s, max } => Some(KeepAliveTold { timeout_s, max }),
+                Persistence::Keep | Persistence::Close => None,
+            },
+            chunked: done.framing == Transfer::Chunked,
             track_first_byte: server.settings.log_config.track_first_byte == Some(true),
             told,
         });

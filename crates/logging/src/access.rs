@@ -411,7 +411,8 @@ mod tests {
                 remote_host: None,
                 content_length: Some(700),
                 keep_alive: false,
-                keep_alive_told: false,
+                keep_alive_told: None,
+                chunked: false,
                 track_first_byte: false,
                 told: crate::Told::default(),
             }

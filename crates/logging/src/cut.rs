@@ -173,7 +173,8 @@ mod tests {
             remote_host: None,
             content_length: None,
             keep_alive: true,
-            keep_alive_told: false,
+            keep_alive_told: None,
+            chunked: false,
             track_first_byte: false,
             told: Told::default(),
         };

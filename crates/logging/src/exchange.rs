@@ -24,12 +24,23 @@ pub struct Exchange<'a> {
     pub content_length: Option<u64>,
     /// Whether the connection stays open for another request (%X).
     pub keep_alive: bool,
-    /// Whether the client, which asked, was told so (%{Connection}o).
-    pub keep_alive_told: bool,
+    /// What the client, which asked, was told of that (%{Connection}o, %{Keep-Alive}o).
+    pub keep_alive_told: Option<KeepAliveTold>,
+    /// Whether the body went out in chunks (%{Transfer-Encoding}o).
+    pub chunked: bool,
     /// Whether LogIOTrackTTFB is on, without which %^FB has nothing to say.
     pub track_first_byte: bool,
     /// What the error log has of it (%L, %{c}L).
     pub told: Told,
+}
+
+/// What a client was told of a connection that stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAliveTold {
+    /// Seconds for which it stays open.
+    pub timeout_s: u64,
+    /// Requests that may still come; none where there is no limit.
+    pub max: Option<u32>,
 }
 
 /// What the error log has told so far of a connection and of the request on it: the first

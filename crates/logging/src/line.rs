@@ -7,7 +7,7 @@ use crate::escape::{For, address, escape, number, padded};
 use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
 use crate::format::{Statuses, TimeShape};
 use crate::{Exchange, log_id};
-use evenkeel_message::{Fields, Version, eq_ignore_case, trim};
+use evenkeel_message::{Fields, Status, Version, eq_ignore_case, trim};
 use evenkeel_sys::process::own_tid;
 use std::os::unix::ffi::OsStrExt;
 
@@ -48,6 +48,7 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
     match item {
         Item::Text(_) | Item::Query | Item::ServerName | Item::UsedName => true,
         Item::RequestField(name) => request.head.fields.contains(name),
+        Item::ResponseField(name) if is_framing(name) => false,
         Item::ResponseField(name) => {
             exchange.response.fields.contains(name) || exchange.response.always.contains(name)
         }
@@ -212,6 +213,12 @@ fn write_response_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>)
     }
 }
 
+/// Whether a field is the connection's own, whatever the response has of that name.
+fn is_framing(name: &[u8]) -> bool {
+    let names: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"keep-alive", b"connection"];
+    names.iter().any(|framing| eq_ignore_case(framing, name))
+}
+
 /// The fields that say where the response ends and whether the connection does; false for any
 /// other name.
 fn write_framing_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) -> bool {
@@ -221,20 +228,63 @@ fn write_framing_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) 
         }
         return true;
     }
-    let own = exchange.response.fields.contains(name) || exchange.response.always.contains(name);
-    if !eq_ignore_case(name, b"connection") || own {
-        return false;
+    if eq_ignore_case(name, b"transfer-encoding") {
+        if exchange.chunked {
+            out.extend_from_slice(b"chunked");
+        }
+        return true;
     }
-    if !exchange.keep_alive {
-        out.extend_from_slice(b"close");
-    } else if exchange.keep_alive_told {
-        out.extend_from_slice(b"Keep-Alive");
+    if eq_ignore_case(name, b"keep-alive") {
+        if let Some(told) = exchange.keep_alive_told {
+            out.extend_from_slice(b"timeout=");
+            number(told.timeout_s, out);
+            if let Some(max) = told.max {
+                out.extend_from_slice(b", max=");
+                number(u64::from(max), out);
+            }
+        }
+        return true;
     }
-    true
+    if eq_ignore_case(name, b"connection") {
+        write_connection(exchange, out);
+        return true;
+    }
+    false
+}
+
+/// The options of modules, then what was told of the connection's end.
+fn write_connection(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let response = exchange.response;
+    let last: &[u8] = match (exchange.keep_alive_told, exchange.keep_alive) {
+        (Some(_), _) => b"Keep-Alive",
+        (None, true) => b"",
+        (None, false) => b"close",
+    };
+    let ours = |token: &[u8]| {
+        eq_ignore_case(token, b"close") || eq_ignore_case(token, b"keep-alive") || token.is_empty()
+    };
+    let own = [&response.always, &response.fields].into_iter();
+    let own = own.flat_map(|fields| fields.tokens(b"Connection")).filter(|token| !ours(token));
+    let mut first = true;
+    for token in own.chain(std::iter::once(last).filter(|last| !last.is_empty())) {
+        if !std::mem::take(&mut first) {
+            out.extend_from_slice(b", ");
+        }
+        escape(For::Access, token, out);
+    }
+}
+
+/// Whether the request line was too long to be read as one: nothing of it has a name then.
+fn is_unread(exchange: &Exchange<'_>) -> bool {
+    let head = &exchange.request.head;
+    exchange.original_status() == Status::URI_TOO_LONG && head.target.1 == 0
 }
 
 fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let head = &exchange.request.head;
+    if is_unread(exchange) && (original || exchange.first().is_none()) {
+        return;
+    }
     let method = match (exchange.first(), head.method) {
         (Some(first), _) if original => &*first.method,
         // The text is the client's; an ErrorDocument is fetched with a method of our own.
@@ -248,7 +298,7 @@ fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
 /// The path; of a request that was refused before it had one, what stands in its line.
 fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let mut shown = path;
-    if path.is_empty() {
+    if path.is_empty() && !is_unread(exchange) {
         shown = word(&exchange.request.head.line, 1);
         if let Some(scheme) = shown.windows(3).position(|window| window == b"://") {
             let rest = shown.get(scheme + 3..).unwrap_or_default();
@@ -387,7 +437,11 @@ mod tests {
         }
 
         fn line(&self, format: &str) -> String {
-            let exchange = Exchange {
+            self.changed(format, |_| ())
+        }
+
+        fn changed(&self, format: &str, change: impl FnOnce(&mut Exchange<'_>)) -> String {
+            let mut exchange = Exchange {
                 request: &self.request,
                 response: &self.response,
                 transfer: &self.transfer,
@@ -397,10 +451,12 @@ mod tests {
                 remote_host: None,
                 content_length: Some(700),
                 keep_alive: true,
-                keep_alive_told: false,
+                keep_alive_told: None,
+                chunked: false,
                 track_first_byte: true,
                 told: Told::default(),
             };
+            change(&mut exchange);
             let mut out = Vec::new();
             LineFormat::compile(format).unwrap().write(&exchange, &mut out);
             let line = String::from_utf8(out).unwrap();
@@ -433,6 +489,40 @@ mod tests {
         ] {
             assert_eq!(case.line(format), expected, "{format}");
         }
+    }
+
+    #[test]
+    fn the_fields_of_the_connection_are_what_was_sent() {
+        let mut case = Case::new("GET / HTTP/1.1");
+        let format = "%{Keep-Alive}o|%{Connection}o|%{Transfer-Encoding}o|%{Content-Length}o";
+        assert_eq!(case.line(format), "-|-|-|700");
+        case.response.fields.set("Connection", "Upgrade, close");
+        case.response.fields.set("Keep-Alive", "own");
+        case.response.fields.set("Transfer-Encoding", "own");
+        assert_eq!(case.line(format), "-|Upgrade|-|700");
+        let told = |max| Some(crate::KeepAliveTold { timeout_s: 5, max });
+        let of = |told, chunked| {
+            let line = |exchange: &mut Exchange<'_>| {
+                exchange.keep_alive_told = told;
+                exchange.chunked = chunked;
+                exchange.content_length = None;
+            };
+            case.changed(format, line)
+        };
+        assert_eq!(of(told(Some(7)), true), "timeout=5, max=7|Upgrade, Keep-Alive|chunked|-");
+        assert_eq!(of(told(None), false), "timeout=5|Upgrade, Keep-Alive|-|-");
+        let closed = |exchange: &mut Exchange<'_>| exchange.keep_alive = false;
+        assert_eq!(case.changed("%{connection}o", closed), "Upgrade, close");
+    }
+
+    #[test]
+    fn of_a_line_that_is_too_long_only_the_line_is_told() {
+        let mut case = Case::new("GET /much HTTP/1.0");
+        case.response.status = Status::URI_TOO_LONG;
+        case.request.path.clear();
+        case.request.query = None;
+        (case.request.head.target, case.request.head.method_end) = ((0, 0), 0);
+        assert_eq!(case.line("%r|%m|%U|%q"), "GET /much HTTP/1.0|-|-|");
     }
 
     #[test]

@@ -156,6 +156,11 @@ pub(crate) fn too_long(content: &[u8]) -> Refusal {
     Refusal::new(Status::BAD_REQUEST, Level::Info, 561, text).with_detail(TOO_LONG)
 }
 
+/// Whether a refusal is [`too_long`]'s.
+pub(crate) fn is_too_long(refusal: &Refusal) -> bool {
+    refusal.notice.number == Some(561)
+}
+
 /// A line with NUL, without its carriage return, or cut off by the end of the connection.
 pub(crate) fn unreadable() -> Refusal {
     Refusal::bad(567, "request failed: error reading the headers")

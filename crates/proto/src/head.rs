@@ -62,11 +62,26 @@ impl HeadParser {
     }
 
     /// Reads on. `head` must be cleared before the first call for a request; on an error it holds
-    /// what was read, for the access log. The buffer must begin where it began on the last call.
+    /// what was read, for the access log, and how many bytes of the wire that was. The buffer must
+    /// begin where it began on the last call.
     ///
     /// # Errors
     /// The request is refused: its form is wrong or a limit is exceeded.
     pub fn parse(
+        &mut self,
+        head: &mut RequestHead,
+        buffer: &[u8],
+        limits: &Limits,
+        options: &HttpProtocolOptions,
+    ) -> Result<Parsed, Refusal> {
+        let parsed = self.read_on(head, buffer, limits, options);
+        if parsed.is_err() {
+            head.wire_bytes = self.start;
+        }
+        parsed
+    }
+
+    fn read_on(
         &mut self,
         head: &mut RequestHead,
         buffer: &[u8],
@@ -81,7 +96,8 @@ impl HeadParser {
         }
         while let Some(text) = self.next_line(buffer) {
             let end = self.start + text.len();
-            match field::take(&mut head.fields, text, limits, options)? {
+            let taken = field::take(&mut head.fields, text, limits, options);
+            match taken.inspect_err(|refusal| self.pass(end, buffer, refusal))? {
                 Line::Field(name) => self.framed |= tells_length(text, name),
                 Line::Folded => {}
                 Line::End => {
@@ -98,7 +114,9 @@ impl HeadParser {
         let rest = buffer.get(self.start..).unwrap_or_default();
         // A line of the limit and one byte more still passes, and its line end is two.
         if rest.len() > limits.field_size.saturating_add(3) {
-            return Err(field::too_long(rest));
+            let refusal = field::too_long(rest);
+            self.start = buffer.len();
+            return Err(refusal);
         }
         Ok(Parsed::Partial)
     }
@@ -123,6 +141,7 @@ impl HeadParser {
             let content = text.strip_suffix(b"\n").unwrap_or(text);
             let whole = content.strip_suffix(b"\r");
             let content = whole.unwrap_or(content);
+            (self.start, self.searched) = (end, end);
             if content.len() > limits.line.saturating_add(1) {
                 return Err(line_too_long(head, content, limits));
             }
@@ -130,7 +149,6 @@ impl HeadParser {
                 head.line.extend_from_slice(content);
                 return Err(malformed_line());
             }
-            (self.start, self.searched) = (end, end);
             if content.is_empty() && self.empty_lines < EMPTY_LINES {
                 self.empty_lines += 1;
                 continue;
@@ -144,9 +162,21 @@ impl HeadParser {
         }
         let rest = buffer.get(self.start..).unwrap_or_default();
         if rest.len() > limits.line.saturating_add(3) {
+            self.start = buffer.len();
             return Err(line_too_long(head, rest, limits));
         }
         Ok(false)
+    }
+
+    /// Notes how much was read when a field that ends at `end` was refused. Apache looks at a
+    /// field when it has read the line behind it, which might continue it, unless it is too long.
+    fn pass(&mut self, end: usize, buffer: &[u8], refusal: &Refusal) {
+        (self.start, self.searched) = (end, end);
+        if !field::is_too_long(refusal)
+            && let Some(next) = self.next_line(buffer)
+        {
+            self.start += next.len();
+        }
     }
 
     /// The next line with its line feed, if it is whole.
@@ -184,7 +214,7 @@ fn malformed_line() -> Refusal {
 
 fn line_too_long(head: &mut RequestHead, content: &[u8], limits: &Limits) -> Refusal {
     head.line.clear();
-    head.line.extend_from_slice(content.get(..limits.line).unwrap_or(content));
+    head.line.extend_from_slice(content.get(..=limits.line).unwrap_or(content));
     Refusal::new(
         Status::URI_TOO_LONG,
         Level::Info,
@@ -248,6 +278,25 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_head_tells_how_much_of_it_was_read() {
+        let long = "a".repeat(9_000);
+        for (bytes, read) in [
+            ("NONSENSE\r\nmore".to_owned(), 10),
+            (format!("GET /{long} HTTP/1.1\r\nA: b\r\n"), 9_016),
+            (format!("GET /{long}"), 9_005),
+            (format!("GET / HTTP/1.1\r\nA: {long}\r\nB: c\r\n\r\n"), 9_021),
+            (format!("GET / HTTP/1.1\r\nA: {long}"), 9_019),
+            // The line behind it has been read too.
+            ("GET / HTTP/1.1\r\nbad\r\nB: c\r\n\r\n".to_owned(), 27),
+            ("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\nmore".to_owned(), 37),
+        ] {
+            let (result, head) = whole(bytes.as_bytes());
+            assert!(result.is_err(), "{bytes}");
+            assert_eq!(head.wire_bytes, read, "{bytes}");
+        }
+    }
+
+    #[test]
     fn limits_hold_before_the_line_end_comes() {
         let number = |bytes: &[u8]| whole(bytes).0.unwrap_err().notice.number;
         assert_eq!(number(&[b'a'; 8194]), Some(565));
@@ -255,7 +304,7 @@ mod tests {
         assert_eq!(number(&fields), Some(561));
         let line = [b"GET /".as_slice(), &[b'a'; 8178], b" HTTP/1.1\r\n"].concat();
         assert_eq!(number(&line), Some(565));
-        assert_eq!(whole(&line).1.line.len(), 8190);
+        assert_eq!(whole(&line).1.line.len(), 8191);
         assert_eq!(whole(&b"\r\n".repeat(10)).0, Ok(Parsed::Partial));
         assert_eq!(number(&b"\r\n".repeat(11)), Some(3445));
     }

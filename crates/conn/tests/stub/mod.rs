@@ -57,6 +57,11 @@ impl Stub {
                 let words = ["one ", "two ", "three"].map(Bytes::from).to_vec();
                 response.body = Body::Stream(Box::pin(Words(words)), None);
             }
+            b"/trailers" => {
+                let words = vec![Bytes::from_static(b"one")];
+                response.body = Body::Stream(Box::pin(Words(words)), None);
+                response.trailers.add("Sum", "abc");
+            }
             b"/later" | b"/late-panic" => {
                 return Served::Later(Box::pin(async move {
                     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -157,12 +162,13 @@ impl Site for Stub {
             return;
         }
         let line = format!(
-            "{} \"{}\" {}{}{}",
+            "{} \"{}\" {}{}{}{}",
             done.response.status.code(),
             String::from_utf8_lossy(&done.request.head.line),
             done.transfer.body_sent,
             if done.transfer.aborted { " aborted" } else { "" },
             if done.keep_alive { " kept" } else { "" },
+            if done.response.trailers.contains("Sum") { " trailers" } else { "" },
         );
         self.log.lock().unwrap().push(line);
     }
