@@ -32,6 +32,10 @@ pub(crate) fn show(
     request: &Request,
 ) -> Option<SlotGuard> {
     let slots = thread.place.slots?;
+    if !settings.shows_requests {
+        let nothing = evenkeel_scoreboard::Request::default();
+        return slots.take(SlotState::Writing, &nothing, request.time_us);
+    }
     let mut client = [0_u8; 48];
     let length = write_address(&mut client, request.peer.client_ip());
     let mut host = [0_u8; 48];

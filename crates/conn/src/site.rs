@@ -28,6 +28,9 @@ pub struct Settings {
     pub name: Box<[u8]>,
     /// Whether the status page shows the end of a long request line (SeeRequestTail).
     pub see_request_tail: bool,
+    /// Whether the status page shows requests at all (ExtendedStatus); nothing of them is kept
+    /// for it where it does not.
+    pub shows_requests: bool,
 }
 
 impl Default for Settings {
@@ -42,6 +45,7 @@ impl Default for Settings {
             server_field: (*b"Apache").into(),
             name: Box::default(),
             see_request_tail: false,
+            shows_requests: true,
         }
     }
 }

@@ -249,6 +249,21 @@ fn bodies_come_by_length_and_in_chunks_with_whatever_follows() {
 }
 
 #[test]
+fn without_extended_status_nothing_of_a_request_is_kept() {
+    for (shows_requests, kept) in [(true, "GET / HTTP/1.1"), (false, "")] {
+        let running = Running::start(Settings { shows_requests, ..Settings::default() });
+        running.board.assign(0, 1, 0, 1, 0);
+        exchange(&running, &get("/", "Connection: close\r\n"));
+        let board = running.board;
+        running.end();
+        let records = board.snapshot();
+        let worker = &records.children[0].workers[0];
+        assert_eq!((worker.line.as_slice(), worker.accesses), (kept.as_bytes(), 1));
+        assert_eq!(worker.client.is_empty(), !shows_requests);
+    }
+}
+
+#[test]
 fn trailers_are_sent_and_recorded() {
     let running = Running::start(Settings::default());
     let text = exchange(&running, &get("/trailers", "Connection: close\r\n"));

@@ -153,5 +153,6 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         server_field: site.identity.banner.as_bytes().into(),
         name: server.name().as_bytes().into(),
         see_request_tail: site.global.core.see_request_tail,
+        shows_requests: site.global.core.extended_status.unwrap_or(true),
     }
 }

@@ -49,11 +49,11 @@ fn from_records(
             children_system: children_system as f64 / 1e6,
         },
         open_slots: records.most_children.saturating_sub(taken).saturating_mul(slots),
-        children: records.children.iter().map(child).collect(),
+        children: records.children.iter().map(|record| child(record, facts.extended)).collect(),
     }
 }
 
-fn child(record: &ChildRecord) -> Child {
+fn child(record: &ChildRecord, extended: bool) -> Child {
     let counter = |counter| record.counter(counter);
     Child {
         slot: record.index,
@@ -68,12 +68,15 @@ fn child(record: &ChildRecord) -> Child {
             keep_alive: counter(Counter::KeepAlive),
             closing: counter(Counter::Closing),
         },
-        workers: record.workers.iter().map(worker).collect(),
+        workers: record.workers.iter().map(|record| worker(record, extended)).collect(),
     }
 }
 
-fn worker(record: &WorkerRecord) -> Worker {
-    let text = |bytes: &[u8]| bytes.iter().map(|byte| char::from(*byte)).collect::<String>();
+fn worker(record: &WorkerRecord, extended: bool) -> Worker {
+    // What was kept before ExtendedStatus was turned off is nobody's business any more.
+    let text = |bytes: &[u8]| -> String {
+        bytes.iter().filter(|_| extended).map(|byte| char::from(*byte)).collect()
+    };
     Worker {
         state: record.state,
         accesses: [record.connection_accesses, record.accesses, record.accesses],
@@ -140,6 +143,8 @@ mod tests {
         assert_eq!((first.connections.total, first.accepting), (7, true));
         assert_eq!(first.workers[0].request, "GET /\u{e4} HTTP/1.1");
         assert_eq!(first.workers[0].accesses, [1, 1, 1]);
+        let plain = collect(&board, &Facts::default(), 4_000_000);
+        assert_eq!(plain.children[0].workers[0].request, "");
         // The parent is this process, which has used some time by now or will show none.
         assert!(snapshot.cpu.total() >= 0.0);
     }

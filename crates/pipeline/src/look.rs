@@ -16,9 +16,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Looks within looks that a request may take (Apache: AP_DEFAULT_MAX_SUBREQ_DEPTH).
-const DEPTH: u8 = 10;
-
 /// Looks that a request may take in all: a list of index files may name folders, whose lists name
 /// others, so that their number would grow with a power of the depth.
 const LOOKS: u16 = 100;
@@ -127,9 +124,10 @@ impl Aside {
 /// Runs the phases before the handler for the request's path.
 fn see(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
     request.looks = request.looks.saturating_add(1);
-    if request.depth > DEPTH || request.looks > LOOKS {
+    let limit = pipeline.site.server(request.server).look_limit();
+    if usize::from(request.depth) > limit || request.looks > LOOKS {
         let text = format!(
-            "Request exceeded the limit of {DEPTH} subrequest nesting levels due to probable \
+            "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
              configuration error. Use 'LimitInternalRecursion' to increase the limit if \
              necessary. Use 'LogLevel debug' to get a backtrace."
         );

@@ -114,6 +114,13 @@ impl Server {
         self.settings.core.limit_redirects.unwrap_or(10)
     }
 
+    /// How many looks at other paths a request may take within one another
+    /// (LimitInternalRecursion; Apache: AP_DEFAULT_MAX_SUBREQ_DEPTH).
+    #[must_use]
+    pub fn look_limit(&self) -> usize {
+        self.settings.core.limit_looks.unwrap_or(10)
+    }
+
     /// Timeout.
     #[must_use]
     pub fn timeout(&self) -> Duration {
@@ -201,6 +208,8 @@ impl Site {
     ) -> Result<Site, Fault> {
         let mut scope = Scope::new(server_root);
         scope.roots_unchecked = language.roots_unchecked;
+        scope.global.authz_core.without_hosts =
+            !language.vocabulary.module_loaded("mod_authz_host.c");
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
         let Scope { global, mut server, directory, sections, .. } = scope;
         server.core.name.get_or_insert_with(|| own_name().into());

@@ -92,6 +92,8 @@ impl Directory {
 pub struct Global {
     /// By the alias of AuthzProviderAlias.
     pub aliases: Arc<HashMap<Box<str>, Provider>>,
+    /// Whether mod_authz_host is not active, whose providers are unknown then.
+    pub without_hosts: bool,
 }
 
 /// Decides whether a request may be answered. No module here finds out who the user is, so rules

@@ -52,6 +52,9 @@ impl Provider {
                 let needs_user = text.contains("REMOTE_USER");
                 Ok(Provider::Expr { condition: Arc::new(condition), needs_user })
             }
+            _ if scope.global.authz_core.without_hosts => {
+                Err(format!("Unknown Authz provider: {name}"))
+            }
             _ => match HostRule::parse(scope, name, arguments) {
                 Some(rule) => rule.map(Provider::Host),
                 None => Err(format!("Unknown Authz provider: {name}")),

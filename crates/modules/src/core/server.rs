@@ -88,6 +88,8 @@ pub struct Server {
     pub limit_request_fields: Option<usize>,
     /// LimitInternalRecursion: internal redirects.
     pub limit_redirects: Option<usize>,
+    /// LimitInternalRecursion: looks at other paths within one another.
+    pub limit_looks: Option<usize>,
     /// AccessFileName.
     pub access_file_names: Option<Arc<[Box<str>]>>,
     /// TraceEnable.
@@ -199,6 +201,7 @@ impl Server {
             limit_request_field_size,
             limit_request_fields,
             limit_redirects,
+            limit_looks,
             access_file_names,
             trace_enable,
             merge_slashes,

@@ -207,7 +207,10 @@ fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> Done {
             return Err("The recursion limit must be greater than zero.".into());
         }
     }
-    scope.server.core.limit_redirects = argument(call, 0).parse().ok();
+    let redirects = argument(call, 0);
+    let looks = call.words.get(1).map_or(redirects, |text| text.as_ref());
+    scope.server.core.limit_redirects = redirects.parse().ok();
+    scope.server.core.limit_looks = looks.parse().ok();
     Ok(())
 }
 
