@@ -30,7 +30,7 @@ use std::rc::Rc;
 const LINGER_MS: u32 = 2_000;
 const LINGER_MOST_MS: u16 = 30_000;
 
-/// How many requests that were sent ahead are answered before the others get their turn.
+/// How many requests that one client sent ahead are answered before the others get their turn.
 const MOST_AT_ONCE: usize = 64;
 
 /// A lingering client that sends more than this at a time is cut off.
@@ -89,12 +89,21 @@ impl<S: Site> Worker<S> {
     }
 
     /// Serves a socket as far as that goes without waiting. A request that must wait takes
-    /// `hand` along. A panic, wherever it comes from, closes this socket and is logged.
-    pub fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Outcome {
+    /// `hand` along; each takes one off `allowance`, which is how many may still be answered
+    /// before others get their turn. A panic, wherever it comes from, closes this socket and is
+    /// logged.
+    pub fn serve(
+        &mut self,
+        socket: Socket,
+        turn: Turn,
+        hand: &mut Option<Credit>,
+        allowance: &mut u32,
+    ) -> Outcome {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut peer = Peer { client: unknown, local: unknown };
+        let share = Share { hand, allowance };
         let turned =
-            catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, turn, hand, &mut peer)));
+            catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, turn, share, &mut peer)));
         turned.unwrap_or_else(|panic| self.0.close_after_panic(&*panic, &peer))
     }
 
@@ -119,6 +128,12 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 
+/// What a connection's turn may use of its thread's.
+struct Share<'a> {
+    hand: &'a mut Option<Credit>,
+    allowance: &'a mut u32,
+}
+
 /// What a request took of the bytes that came.
 #[derive(Clone, Copy)]
 struct Taken {
@@ -135,7 +150,7 @@ impl<S: Site> Inner<S> {
         self: &Rc<Self>,
         socket: Socket,
         turn: Turn,
-        hand: &mut Option<Credit>,
+        share: Share<'_>,
         peer: &mut Peer,
     ) -> Outcome {
         let thread = &self.thread;
@@ -154,7 +169,7 @@ impl<S: Site> Inner<S> {
             return linger_on(socket, connection);
         }
         let mut buffer = thread.take_buffer();
-        let outcome = self.read(socket, connection, &mut buffer, hangup, hand);
+        let outcome = self.read(socket, connection, &mut buffer, hangup, share);
         thread.give_buffer(buffer);
         outcome
     }
@@ -185,7 +200,7 @@ impl<S: Site> Inner<S> {
         mut connection: Connection,
         buffer: &mut [u8],
         hangup: bool,
-        hand: &mut Option<Credit>,
+        share: Share<'_>,
     ) -> Outcome {
         let mut answered = 0;
         loop {
@@ -201,7 +216,9 @@ impl<S: Site> Inner<S> {
             let mut at = 0;
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
-                match self.answer(&socket, &mut connection, bytes, answered > 0) {
+                let step = self.answer(&socket, &mut connection, bytes, answered > 0);
+                *share.allowance = share.allowance.saturating_sub(1);
+                match step {
                     Step::Answered(used) => {
                         at += used;
                         answered += 1;
@@ -210,11 +227,12 @@ impl<S: Site> Inner<S> {
                     Step::Ends { linger: true } => return linger(socket, connection),
                     Step::Task(begin, used) => {
                         let inbox = Inbox::new(bytes.get(used..).unwrap_or_default());
-                        let credit = if begin.needs_credit() { hand.take() } else { None };
+                        let credit = if begin.needs_credit() { share.hand.take() } else { None };
                         return task::go_on(self, socket, connection, inbox, more, begin, credit);
                     }
                 }
-                if answered >= MOST_AT_ONCE && (more || at < count) {
+                let enough = answered >= MOST_AT_ONCE || *share.allowance == 0;
+                if enough && (more || at < count) {
                     let inbox = Inbox::new(buffer.get(at..count).unwrap_or_default());
                     let begin = Begin::Next;
                     return task::go_on(self, socket, connection, inbox, more, begin, None);

@@ -213,6 +213,42 @@ fn a_client_that_sends_ahead_lets_the_others_in() {
 }
 
 #[test]
+fn what_many_clients_send_ahead_lets_tasks_in_between() {
+    const CLIENTS: usize = 64;
+    const AHEAD: usize = 50;
+    let mut settings = Settings::default();
+    settings.keep_alive.max = 0;
+    let running = Running::start(settings);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        client.write_all(get("/", "").as_bytes()).unwrap();
+        read_one(client);
+    }
+    let (mut watch, mut first) = (running.connect(), running.connect());
+    let all = CLIENTS + 1 + CLIENTS * AHEAD;
+    watch.write_all(get(&format!("/watch?{all}"), "").as_bytes()).unwrap();
+    {
+        // The one serving thread stands still when it records this request, until all have come.
+        let _log = running.log.lock().unwrap();
+        first.write_all(get("/first", "").as_bytes()).unwrap();
+        read_one(&mut first);
+        for client in &mut clients {
+            let ahead = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(AHEAD);
+            client.write_all(ahead.as_bytes()).unwrap();
+        }
+    }
+    let most: usize = String::from_utf8(read_one(&mut watch).1).unwrap().parse().unwrap();
+    // A turn's allowance and, meanwhile, a request or two of each client that is in a task.
+    assert!(most <= 256 + 2 * CLIENTS, "{most} of {}", CLIENTS * AHEAD);
+    for client in clients {
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(client).matches("HTTP/1.1 200 OK").count(), AHEAD);
+    }
+    drop((watch, first));
+    running.end();
+}
+
+#[test]
 fn a_handler_that_waits_for_its_turn_learns_that_its_client_has_gone() {
     let running = Running::start(Settings::default());
     let mut half = running.connect();

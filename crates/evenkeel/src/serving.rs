@@ -106,14 +106,20 @@ impl Source for State {
 struct Serving(Worker<ThreadSite>);
 
 impl Service for Serving {
-    fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Verdict {
+    fn serve(
+        &mut self,
+        socket: Socket,
+        turn: Turn,
+        hand: &mut Option<Credit>,
+        allowance: &mut u32,
+    ) -> Verdict {
         let turn = match turn {
             Turn::Accepted { client, port } => evenkeel_conn::Turn::Accepted { client, port },
             Turn::Readable { class, memo, hangup } => {
                 evenkeel_conn::Turn::Readable { class: to_conn(class), memo, hangup }
             }
         };
-        verdict(self.0.serve(socket, turn, hand))
+        verdict(self.0.serve(socket, turn, hand, allowance))
     }
 
     fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {

@@ -16,7 +16,15 @@ use std::sync::Arc;
 pub trait Service {
     /// Serves a socket as far as that goes without waiting. `hand` is the thread's credit: a
     /// request that must wait takes it along, and one that is answered at once leaves it.
-    fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Verdict;
+    /// `allowance` is how many requests may still be answered before tasks and timers get their
+    /// turn, at least one: each takes one off, and what was sent ahead of more goes on as a task.
+    fn serve(
+        &mut self,
+        socket: Socket,
+        turn: Turn,
+        hand: &mut Option<Credit>,
+        allowance: &mut u32,
+    ) -> Verdict;
 
     /// Closes a socket that has rested, on which no request has come: `late` where its time is
     /// over, else because the child closes what is idle or is short of descriptors. It needs no

@@ -22,7 +22,13 @@ use std::time::Duration;
 struct Echo;
 
 impl Service for Echo {
-    fn serve(&mut self, socket: Socket, turn: Turn, _: &mut Option<Credit>) -> Verdict {
+    fn serve(
+        &mut self,
+        socket: Socket,
+        turn: Turn,
+        _: &mut Option<Credit>,
+        _: &mut u32,
+    ) -> Verdict {
         let mut class = Class::KeepAlive;
         let mut buffer = [0; 64];
         match socket.receive(&mut buffer) {

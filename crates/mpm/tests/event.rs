@@ -43,8 +43,14 @@ impl Echo {
 }
 
 impl Service for Echo {
-    fn serve(&mut self, socket: Socket, turn: Turn, hand: &mut Option<Credit>) -> Verdict {
-        assert!(hand.is_some());
+    fn serve(
+        &mut self,
+        socket: Socket,
+        turn: Turn,
+        hand: &mut Option<Credit>,
+        allowance: &mut u32,
+    ) -> Verdict {
+        assert!(hand.is_some() && *allowance > 0);
         let (mut count, hangup) = match turn {
             Turn::Accepted { .. } => (0, false),
             Turn::Readable { memo: [count, ..], hangup, .. } => (count, hangup),
@@ -520,7 +526,7 @@ fn answered(kept: &mut Vec<TcpStream>, fresh: &mut Vec<TcpStream>) -> char {
 struct Falls;
 
 impl Service for Falls {
-    fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>) -> Verdict {
+    fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>, _: &mut u32) -> Verdict {
         panic!("as asked");
     }
 

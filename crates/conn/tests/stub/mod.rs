@@ -9,7 +9,7 @@ use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit};
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,6 +27,8 @@ pub struct Stub {
     pub keeps_log: bool,
     /// Where `/held` reads how many credits are held while its refusal is answered.
     pub line: Option<ChildLine>,
+    /// How many requests were answered.
+    answered: Rc<Cell<u64>>,
     lines: RefCell<Vec<u8>>,
 }
 
@@ -39,6 +41,7 @@ impl Stub {
             log,
             keeps_log: true,
             line: None,
+            answered: Rc::default(),
             lines: RefCell::default(),
         }
     }
@@ -67,6 +70,22 @@ impl Stub {
                     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
                     assert_ne!(path, b"/late-panic", "as asked");
                     response.body = Body::Bytes(Bytes::from_static(b"later"));
+                    (request, response)
+                }));
+            }
+            b"/watch" => {
+                // The most that was answered between two turns of this task, until so much was.
+                let answered = Rc::clone(&self.answered);
+                let query = request.query.as_deref().unwrap_or_default();
+                let enough: u64 = std::str::from_utf8(query).unwrap().parse().unwrap();
+                return Served::Later(Box::pin(async move {
+                    let mut most = 0;
+                    while answered.get() < enough {
+                        let before = answered.get();
+                        tokio::task::yield_now().await;
+                        most = most.max(answered.get() - before);
+                    }
+                    response.body = Body::from(most.to_string());
                     (request, response)
                 }));
             }
@@ -152,6 +171,7 @@ impl Site for Stub {
         if done.request.path.as_slice() == b"/record-panic" {
             panic!("record as asked");
         }
+        self.answered.set(self.answered.get() + 1);
         if !self.keeps_log {
             let mut lines = self.lines.borrow_mut();
             if lines.len() > 32 * 1024 {
@@ -191,8 +211,9 @@ impl Service for Adapter {
         socket: Socket,
         turn: service::Turn,
         hand: &mut Option<Credit>,
+        allowance: &mut u32,
     ) -> service::Verdict {
-        verdict(self.0.serve(socket, incoming(turn), hand))
+        verdict(self.0.serve(socket, incoming(turn), hand, allowance))
     }
 
     fn expire(&mut self, socket: Socket, class: service::Class, memo: Memo, late: bool) {

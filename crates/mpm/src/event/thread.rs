@@ -26,6 +26,9 @@ use tokio::time::{Instant, Sleep};
 
 /// How many sockets are served before tasks and timers get their turn.
 const TURN: usize = 64;
+/// How many requests are answered before tasks and timers get their turn, where clients send
+/// ahead: enough that four at a time on each socket of a turn stay together.
+const REQUESTS: u32 = 256;
 /// How many readable sockets are served for one that is accepted, while both wait.
 const READS_PER_ACCEPT: usize = 4;
 /// After how long a service that let nothing begin is asked again.
@@ -59,6 +62,8 @@ pub(super) struct Thread<S> {
     overdue: Vec<u64>,
     /// The credit with which the next request is served.
     hand: Option<Credit>,
+    /// How many requests may still be answered in this turn.
+    allowance: u32,
     waiting: Option<Waiting>,
     /// Whether a connection that waits to be accepted comes before one that can be read. Where
     /// credits come one at a time, the two take turns.
@@ -103,6 +108,7 @@ impl<S: Service> Thread<S> {
             event: 0,
             overdue: Vec::new(),
             hand: None,
+            allowance: REQUESTS,
             waiting: None,
             ports_turn: true,
             alarm: Box::pin(tokio::time::sleep(Duration::from_millis(u64::from(SWEEP_MS)))),
@@ -239,7 +245,8 @@ impl<S: Service> Thread<S> {
     fn turn(&mut self, context: &mut Context<'_>) -> bool {
         let mut served = 0;
         let mut stuck = false;
-        while served < TURN && !stuck {
+        self.allowance = REQUESTS;
+        while served < TURN && self.allowance > 0 && !stuck {
             if self.is_held() {
                 stuck = true;
                 break;
@@ -256,6 +263,9 @@ impl<S: Service> Thread<S> {
                 served += 1;
             }
             for _ in 0..READS_PER_ACCEPT {
+                if self.allowance == 0 {
+                    break;
+                }
                 let Some(next) = self.next_runnable(context) else {
                     self.ports_turn = true;
                     break;
@@ -283,7 +293,7 @@ impl<S: Service> Thread<S> {
             }
             return false;
         }
-        let more = served >= TURN;
+        let more = served >= TURN || self.allowance == 0;
         if !more {
             // Nothing is left to do that needs the credits we stood in line for.
             self.waiting = None;
@@ -375,7 +385,7 @@ impl<S: Service> Thread<S> {
         let class = Class::from_number(class);
         let owner = socket.seat().map(|seat| seat.owner);
         let turn = Turn::Readable { class, memo, hangup };
-        let verdict = self.service.serve(socket, turn, &mut self.hand);
+        let verdict = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
         self.bench.settle(verdict, Counted { class: Some(class), owner });
     }
 
@@ -397,7 +407,7 @@ impl<S: Service> Thread<S> {
     fn serve_new(&mut self, socket: Socket, client: SocketAddr, port: usize) {
         self.bench.shared.count_accepted();
         let turn = Turn::Accepted { client, port };
-        let verdict = self.service.serve(socket, turn, &mut self.hand);
+        let verdict = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
         self.bench.settle(verdict, Counted::default());
     }
 
