@@ -11,7 +11,7 @@ use crate::shown::Writing;
 use crate::site::{Served, Site};
 use crate::worker::{Inner, linger};
 use evenkeel_message::{
-    Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
+    Departure, Level, Notice, Peer, Request, Response, Status, Version, eq_ignore_case,
 };
 use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::Credit;
@@ -20,7 +20,7 @@ use evenkeel_sys::socket::Socket;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -82,7 +82,22 @@ pub(crate) fn go_on<S: Site>(
 ) -> Outcome {
     let link = Link::new(&inner.thread, socket, inbox, more, credit);
     let task = Task { inner: Rc::clone(inner), link, connection };
-    Outcome::Work(Box::pin(task.run(begin)))
+    Outcome::Work(Box::pin(whole(Rc::clone(inner), connection.peer, task.run(begin))))
+}
+
+/// Runs a task to its end. A panic outside of what the phases and handlers guard closes its
+/// connection and is logged.
+async fn whole<S: Site>(
+    inner: Rc<Inner<S>>,
+    peer: Peer,
+    run: impl Future<Output = Outcome>,
+) -> Outcome {
+    let mut run = pin!(run);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| Poll::Ready(inner.close_after_panic(&*panic, &peer)))
+    })
+    .await
 }
 
 impl<S: Site> Task<S> {

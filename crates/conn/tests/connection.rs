@@ -411,6 +411,26 @@ fn a_panic_beside_the_phases_closes_its_connection_only() {
 }
 
 #[test]
+fn a_panic_in_a_task_beside_the_handler_closes_its_connection_and_is_logged() {
+    let running = Running::start(Settings::default());
+    let mut sibling = running.connect();
+    sibling.write_all(b"GET / HT").unwrap();
+    // What comes behind a handler that waits is read in its task, and so is a body.
+    let next = exchange(&running, &[get("/later", ""), get("/address-panic", "")].concat());
+    assert!(next.ends_with("\r\n\r\nlater"), "{next}");
+    let body = "POST /record-panic HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx";
+    assert!(exchange(&running, body).starts_with("HTTP/1.1 200 OK"));
+    sibling.write_all(b"TP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(read_one(&mut sibling).1.len(), 1024);
+    drop(sibling);
+    let log = running.end();
+    for asked in ["address", "record"] {
+        let line = format!("notice serving a connection panicked: {asked} as asked");
+        assert_eq!(log.iter().filter(|told| **told == line).count(), 1, "{log:?}");
+    }
+}
+
+#[test]
 fn refused_heads_are_answered_and_closed() {
     let running = Running::start(Settings::default());
     for (text, status) in [

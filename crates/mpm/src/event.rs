@@ -10,6 +10,7 @@ mod thread;
 use crate::service::{Seat, Service};
 use crate::{Child, Command};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
+use evenkeel_sys::clock;
 use evenkeel_sys::crew::Crew;
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::process;
@@ -21,7 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use thread::Thread;
 use tokio::runtime::{Builder, LocalOptions};
@@ -120,9 +121,23 @@ struct Set {
     /// Connections that are registered here, give or take a closed one that was not counted yet.
     registered: AtomicU32,
     waker: Mutex<Option<Waker>>,
+    /// When its thread last came round, in microseconds of the monotonic clock.
+    beat_us: AtomicU64,
 }
 
 impl Shared {
+    /// Notes that a thread has come round. The first publishes for all, so that what the parent
+    /// sees stands still when any of them does, the first included.
+    fn beat(&self, number: u8, now_us: u64) {
+        if let Some(set) = self.sets.get(usize::from(number)) {
+            set.beat_us.store(now_us, Relaxed);
+        }
+        if number == 0 {
+            let oldest = self.sets.iter().map(|set| set.beat_us.load(Relaxed)).min();
+            self.line.set(Counter::HeartbeatUs, oldest.unwrap_or(now_us));
+        }
+    }
+
     fn mode(&self) -> Mode {
         match self.mode.load(Acquire) {
             0 => Mode::Run,
@@ -181,7 +196,7 @@ impl Shared {
 /// the service of each thread, on that thread.
 ///
 /// # Errors
-/// The system's, where it denies a set, a runtime or a thread before anything is served.
+/// The system's, where it denies a set, a runtime or a thread; then nothing has been served.
 pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
 where
     S: Service + Unpin,
@@ -207,7 +222,7 @@ where
 /// As [`serve`], of parts.
 ///
 /// # Errors
-/// The system's, where it denies a set, a runtime or a thread before anything is served.
+/// The system's, where it denies a set, a runtime or a thread; then nothing has been served.
 pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
 where
     S: Service + Unpin,
@@ -232,16 +247,67 @@ where
         descriptors: setup.descriptors,
         crew: Arc::new(Crew::new(setup.blocking_threads)),
     });
-    let control = setup.control;
+    let (control, muster) = (setup.control, Muster::new(threads));
     std::thread::scope(|scope| {
         for number in 1..threads {
-            let (shared, make) = (Arc::clone(&shared), &make);
-            std::thread::Builder::new()
+            let (shared, make, muster) = (Arc::clone(&shared), &make, &muster);
+            let spawned = std::thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn_scoped(scope, move || run(&shared, number, None, make))?;
+                .spawn_scoped(scope, move || run(&shared, number, None, make, muster));
+            if let Err(error) = spawned {
+                muster.fail(number, &error);
+            }
         }
-        run(&shared, 0, Some(control), &make)
-    })
+        run(&shared, 0, Some(control), &make, &muster);
+    });
+    muster.result()
+}
+
+/// Where the serving threads of a child meet before they begin: all serve, or none does. A
+/// child that lacked one would leave unserved what rests in its set.
+struct Muster {
+    state: Mutex<Mustered>,
+    changed: Condvar,
+}
+
+struct Mustered {
+    /// How many have not come yet.
+    missing: usize,
+    failure: Option<io::Error>,
+}
+
+impl Muster {
+    fn new(threads: usize) -> Self {
+        let state = Mutex::new(Mustered { missing: threads, failure: None });
+        Self { state, changed: Condvar::new() }
+    }
+
+    /// Waits for the others; whether all can serve.
+    fn meet(&self) -> bool {
+        let mut state = self.come();
+        while state.missing > 0 && state.failure.is_none() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.failure.is_none()
+    }
+
+    /// Tells that a thread cannot serve.
+    fn fail(&self, number: usize, error: &io::Error) {
+        let text = format!("serving thread {number} cannot begin: {error}");
+        self.come().failure.get_or_insert(io::Error::new(error.kind(), text));
+    }
+
+    fn come(&self) -> MutexGuard<'_, Mustered> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.missing = state.missing.saturating_sub(1);
+        self.changed.notify_all();
+        state
+    }
+
+    fn result(self) -> io::Result<()> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.failure.map_or(Ok(()), Err)
+    }
 }
 
 /// Ends the process where its thread unwinds. The others would go on without it, and nobody
@@ -263,26 +329,38 @@ fn run<S, M>(
     number: usize,
     control: Option<Box<dyn Control + Send>>,
     make: &M,
-) -> io::Result<()>
-where
+    muster: &Muster,
+) where
     S: Service + Unpin,
     M: Fn(Seat) -> S,
 {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let _whole = Whole;
+    let mut builder = Builder::new_current_thread();
+    let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
+        Ok(runtime) => runtime,
+        Err(error) => return muster.fail(number, &error),
+    };
     let (gate, crew) = (Arc::clone(&shared.gate), Arc::clone(&shared.crew));
     let service = make(Seat { thread: number, gate, crew });
     runtime.block_on(async {
         let ports = Ports::new(shared.ports.clone(), shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
-        Thread::new(bench, ports, control, service)?.await;
-        Ok(())
-    })
+        match Thread::new(bench, ports, control, service) {
+            Ok(thread) if muster.meet() => thread.begin().await,
+            Ok(_) => {}
+            Err(error) => muster.fail(number, &error),
+        }
+    });
 }
 
 impl Set {
     fn new() -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        Ok(Self { epoll, registered: AtomicU32::new(0), waker: Mutex::new(None) })
+        Ok(Self {
+            epoll,
+            registered: AtomicU32::new(0),
+            waker: Mutex::new(None),
+            beat_us: AtomicU64::new(clock::monotonic_coarse_us()),
+        })
     }
 }

@@ -18,16 +18,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Answers a line with the number of lines before it on the connection and the line itself.
 /// `bye` closes, `rest N` rests N milliseconds at most, `block` waits in a task until the test
 /// lets it go, `queue` stands in line for a credit in a task and tells how many requests were
-/// begun before it had one.
+/// begun before it had one, `where` tells the thread, and `hang` has it stand still as long as
+/// the test wants.
 struct Echo {
+    thread: usize,
     begun: Rc<Cell<u64>>,
+    ticks: mpsc::Sender<usize>,
+    hang: Arc<Mutex<()>>,
     retiring: bool,
     pause_ms: u32,
     blocks: mpsc::Sender<tokio::sync::oneshot::Sender<()>>,
@@ -80,6 +84,14 @@ impl Service for Echo {
                 Self::rest(socket, count, pause_ms)
             }));
         }
+        if text == "where\n" {
+            socket.send(&[IoSlice::new(self.thread.to_string().as_bytes())], false).unwrap();
+            return Self::rest(socket, count, pause_ms);
+        }
+        if text == "hang\n" {
+            self.blocks.send(tokio::sync::oneshot::channel().0).unwrap();
+            drop(self.hang.lock().unwrap());
+        }
         if text == "block\n" {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
@@ -105,7 +117,8 @@ impl Service for Echo {
     }
 
     fn tick(&mut self) {
-        let _ = self.gate.waiting();
+        // The test may have ended.
+        let _ = self.ticks.send(self.thread);
     }
 
     fn may_begin(&self) -> bool {
@@ -146,6 +159,9 @@ struct Running {
     blocks: mpsc::Receiver<tokio::sync::oneshot::Sender<()>>,
     thread: JoinHandle<io::Result<()>>,
     held: Arc<AtomicBool>,
+    /// Which threads have ticked.
+    ticks: mpsc::Receiver<usize>,
+    hang: Arc<Mutex<()>>,
 }
 
 /// What a child is made of, its address and the parent's end of its channel.
@@ -176,18 +192,27 @@ impl Running {
         let (sender, blocks) = mpsc::channel();
         let held = Arc::new(AtomicBool::new(false));
         let holding = Arc::clone(&held);
+        let (ticking, ticks) = mpsc::channel();
+        let hang = Arc::new(Mutex::new(()));
+        let hanging = Arc::clone(&hang);
         let thread = std::thread::spawn(move || {
-            let sender = std::sync::Mutex::new(sender);
-            event::serve_with(setup, |seat| Echo {
-                begun: Rc::default(),
-                retiring: false,
-                pause_ms,
-                blocks: sender.lock().unwrap().clone(),
-                gate: seat.gate,
-                held: Arc::clone(&holding),
+            let sender = Mutex::new((sender, ticking));
+            event::serve_with(setup, |seat| {
+                let (blocks, ticks) = sender.lock().unwrap().clone();
+                Echo {
+                    thread: seat.thread,
+                    begun: Rc::default(),
+                    ticks,
+                    hang: Arc::clone(&hanging),
+                    retiring: false,
+                    pause_ms,
+                    blocks,
+                    gate: seat.gate,
+                    held: Arc::clone(&holding),
+                }
             })
         });
-        Self { address, wire, line, blocks, thread, held }
+        Self { address, wire, line, blocks, thread, held, ticks, hang }
     }
 
     fn connect(&self) -> TcpStream {
@@ -417,7 +442,7 @@ fn a_busy_thread_gives_way_to_a_task_that_waits_for_its_credit() {
 #[test]
 fn the_threads_of_a_child_share_one_crew() {
     let (setup, _, wire) = parts(4, 3, 0);
-    let crews = std::sync::Mutex::new(Vec::new());
+    let crews = Mutex::new(Vec::new());
     assert!(wire.send(b'd').unwrap());
     event::serve_with(setup, |seat| {
         crews.lock().unwrap().push(seat.crew);
@@ -520,6 +545,63 @@ fn answered(kept: &mut Vec<TcpStream>, fresh: &mut Vec<TcpStream>) -> char {
             }
         }
     }
+}
+
+#[test]
+fn the_heart_of_a_child_stands_still_when_any_of_its_threads_hangs() {
+    for hanging in [1, 0] {
+        let running = Running::start(4, 2, 60_000, 0);
+        let mut clients: Vec<_> = (0..6).map(|_| running.connect()).collect();
+        for client in &mut clients {
+            ask(client, "hi\n");
+        }
+        let place = hanging.to_string();
+        let at = clients.iter_mut().position(|client| ask(client, "where\n") == place).unwrap();
+        let beat = || running.line.read(Counter::HeartbeatUs);
+        while beat() == 0 {
+            running.ticks.recv().unwrap();
+        }
+        let held = running.hang.lock().unwrap();
+        clients[at].write_all(b"hang\n").unwrap();
+        running.blocks.recv().unwrap();
+        running.ticks.try_iter().for_each(drop);
+        let await_the_other = || while running.ticks.recv().unwrap() == hanging {};
+        // It may show a beat once more that came before the thread hung.
+        await_the_other();
+        let still = beat();
+        await_the_other();
+        assert!(beat() == still && still > 0);
+        drop(held);
+        while beat() == still {
+            running.ticks.recv().unwrap();
+        }
+        drop(clients);
+        running.command(b'd');
+        running.end();
+    }
+}
+
+/// Not a test by itself: the process that the next one starts, with room for the descriptors of
+/// some serving threads only.
+#[test]
+#[ignore = "it needs few descriptors"]
+fn a_process_that_lacks_a_serving_thread() {
+    let (setup, _, _wire) = parts(4, 24, 0);
+    let error = event::serve_with(setup, |_| Falls).unwrap_err();
+    assert!(error.to_string().starts_with("serving thread "), "{error}");
+}
+
+#[test]
+fn a_child_that_lacks_a_serving_thread_ends_before_it_serves() {
+    let me = std::env::current_exe().unwrap();
+    // One set for each of 24 threads is made first; a runtime takes three descriptors more.
+    let ended = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec timeout 60 \"$0\" --exact \"$1\" --ignored"])
+        .arg(me)
+        .arg("a_process_that_lacks_a_serving_thread")
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
 }
 
 /// Falls over at what comes first, on whichever thread that is.

@@ -36,7 +36,8 @@ pub enum Counter {
     CpuUs,
     /// Microseconds that the serving threads waited for a core.
     RunQueueUs,
-    /// When a serving thread last came round, in microseconds of the monotonic clock.
+    /// When that serving thread last came round which has been away the longest, in
+    /// microseconds of the monotonic clock. One thread of the child writes it for all.
     HeartbeatUs,
     /// 1 once the child serves.
     Ready,

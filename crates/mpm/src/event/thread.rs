@@ -8,7 +8,7 @@ use super::{Control, Mode};
 use crate::Command;
 use crate::service::{Class, Service, Turn};
 use evenkeel_message::{Level, Notice};
-use evenkeel_scoreboard::{Counter, Credit, Waiting};
+use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Events;
 use evenkeel_sys::shelf::Taken;
@@ -88,11 +88,7 @@ impl<S: Service> Thread<S> {
         let none = || io::Error::from(io::ErrorKind::NotFound);
         let set = Watch::new(&bench.shared.sets.get(number).ok_or_else(none)?.epoll)?;
         let control = match control {
-            Some(control) => {
-                let watch = Watch::new(&control)?;
-                control.ready();
-                Some((watch, control))
-            }
+            Some(control) => Some((Watch::new(&control)?, control)),
             None => None,
         };
         ports.enter()?;
@@ -118,6 +114,14 @@ impl<S: Service> Thread<S> {
             held_until_ms: None,
             bench,
         })
+    }
+
+    /// Tells the parent that the child serves, where this thread is the one that speaks to it.
+    pub(super) fn begin(self) -> Self {
+        if let Some((_, control)) = &self.control {
+            control.ready();
+        }
+        self
     }
 
     /// Hears what the parent says, until it is dead.
@@ -188,7 +192,7 @@ impl<S: Service> Thread<S> {
             let now = now_ms();
             if ahead_ms(self.last_tick_ms, now) >= SWEEP_MS.cast_signed() - 10 {
                 self.last_tick_ms = now;
-                self.bench.shared.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
+                self.bench.shared.beat(self.bench.number, clock::monotonic_coarse_us());
                 self.service.tick();
             }
             self.find_overdue();
