@@ -153,6 +153,7 @@ impl Reply {
         connection.keepalives = connection.keepalives.saturating_add(1);
         let kibibytes = u16::try_from(sent.div_ceil(1024)).unwrap_or(u16::MAX);
         connection.kibibytes = connection.kibibytes.saturating_add(kibibytes);
+        self.request.spare = std::mem::take(&mut self.response.fields);
         thread.give_out(self.output.into_buffer());
         (next, self.request)
     }

@@ -5,10 +5,9 @@
 use crate::connection::Connection;
 use crate::site::Settings;
 use crate::thread::Thread;
-use evenkeel_message::{Request, Transfer};
+use evenkeel_message::{AddressText, Request, Transfer};
 use evenkeel_scoreboard::{ChildLine, Counter, SlotGuard, SlotState};
 use std::io::Write as _;
-use std::net::IpAddr;
 
 /// The most bytes of a virtual host's name that a slot has room for, a port behind it.
 const NAME_BYTES: usize = 42;
@@ -36,18 +35,18 @@ pub(crate) fn show(
         let nothing = evenkeel_scoreboard::Request::default();
         return slots.take(SlotState::Writing, &nothing, request.time_us);
     }
-    let mut client = [0_u8; 48];
-    let length = write_address(&mut client, request.peer.client_ip());
+    let client = AddressText::new(request.peer.client_ip());
     let mut host = [0_u8; 48];
     let room = host.len();
     let mut rest = host.as_mut_slice();
     // What does not fit is cut, which the page can bear.
     let _ = rest.write_all(settings.name.get(..NAME_BYTES).unwrap_or(&settings.name));
-    let _ = write!(rest, ":{}", request.peer.local.port());
+    let _ = rest.write_all(b":");
+    let _ = rest.write_all(itoa::Buffer::new().format(request.peer.local.port()).as_bytes());
     let host_length = room - rest.len();
     let line = request.head.line.as_slice();
     let shown = evenkeel_scoreboard::Request {
-        client: client.get(..length).unwrap_or_default(),
+        client: client.as_bytes(),
         protocol: b"http/1.1",
         vhost: host.get(..host_length).unwrap_or_default(),
         line: if settings.see_request_tail { tail(line) } else { line },
@@ -98,48 +97,5 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         self.0.subtract(Counter::Writing, 1);
-    }
-}
-
-/// Writes an address and gives its length. The formatting machinery costs five times as much.
-fn write_address(text: &mut [u8; 48], address: IpAddr) -> usize {
-    let mut rest = text.as_mut_slice();
-    let room = rest.len();
-    // An address fits; were it cut, the page would show its beginning.
-    let _ = match address {
-        IpAddr::V4(address) => {
-            let mut bytes = [0_u8; 16];
-            let mut at = 0;
-            for (index, octet) in address.octets().into_iter().enumerate() {
-                let digits = [octet / 100, octet / 10 % 10, octet % 10];
-                let skip = usize::from(octet < 100) + usize::from(octet < 10);
-                let dot = (index > 0).then_some(b'.');
-                let shown = digits.iter().skip(skip).map(|digit| b'0' + digit);
-                for byte in dot.into_iter().chain(shown) {
-                    if let Some(place) = bytes.get_mut(at) {
-                        *place = byte;
-                        at += 1;
-                    }
-                }
-            }
-            rest.write_all(bytes.get(..at).unwrap_or_default())
-        }
-        IpAddr::V6(address) => write!(rest, "{address}"),
-    };
-    room - rest.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_written_as_they_are_shown() {
-        for text in ["0.0.0.0", "127.0.0.1", "10.20.30.99", "255.255.255.255", "2001:db8::1"] {
-            let address: IpAddr = text.parse().unwrap();
-            let mut room = [0; 48];
-            let length = write_address(&mut room, address);
-            assert_eq!(&room[..length], text.as_bytes());
-        }
     }
 }

@@ -248,7 +248,7 @@ impl ConnectionSite for ThreadSite {
         for notice in done.request.notices.iter().filter(level) {
             let origin = Origin {
                 server_name: server.name().as_bytes(),
-                used_name: name.as_bytes(),
+                used_name: &name,
                 ..Origin::of_request(done.request)
             };
             self.errors.write(done.request.server, notice, &origin, &mut told);
@@ -260,7 +260,7 @@ impl ConnectionSite for ThreadSite {
             response: done.response,
             transfer: done.transfer,
             server_name: server.name().as_bytes(),
-            used_name: name.as_bytes(),
+            used_name: &name,
             server_port: server.settings.core.port.unwrap_or(80),
             remote_host: remote_host.map(str::as_bytes),
             content_length: match done.framing {

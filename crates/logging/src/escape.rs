@@ -1,6 +1,8 @@
 //! Client data on its way into a log: bytes in, printable ASCII out, so that no request can
 //! forge a line or send an escape sequence to a terminal. Nothing is ever decoded here.
 
+use evenkeel_message::AddressText;
+
 /// Which of the two logs the text is for; they differ in the quotation mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
@@ -64,20 +66,7 @@ fn escape_byte(byte: u8, out: &mut Vec<u8>) {
 
 /// Appends a whole number in decimal.
 pub(crate) fn number(value: u64, out: &mut Vec<u8>) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut value = value;
-    loop {
-        at -= 1;
-        if let Some(digit) = digits.get_mut(at) {
-            *digit = b'0' + (value % 10) as u8;
-        }
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends a number in decimal with leading zeros up to `width` digits, 20 at most.
@@ -93,22 +82,9 @@ pub(crate) fn padded(value: u64, width: usize, out: &mut Vec<u8>) {
     number(value, out);
 }
 
-/// Appends an address; IPv4 is written without the formatting machinery, for it stands in
-/// nearly every line.
+/// Appends an address; a mapped one is written as IPv4.
 pub(crate) fn address(address: std::net::IpAddr, out: &mut Vec<u8>) {
-    match address.to_canonical() {
-        std::net::IpAddr::V4(v4) => {
-            let mut first = true;
-            for octet in v4.octets() {
-                if !first {
-                    out.push(b'.');
-                }
-                first = false;
-                number(u64::from(octet), out);
-            }
-        }
-        std::net::IpAddr::V6(v6) => out.extend_from_slice(v6.to_string().as_bytes()),
-    }
+    out.extend_from_slice(AddressText::new(address.to_canonical()).as_bytes());
 }
 
 #[cfg(test)]

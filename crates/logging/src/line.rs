@@ -15,7 +15,11 @@ impl LineFormat {
     /// Appends the line of one exchange, with its line end.
     pub fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
         for segment in &self.segments {
-            segment.write(exchange, out);
+            match &segment.item {
+                // Every other segment is text, which is always there.
+                Item::Text(text) => out.extend_from_slice(text),
+                _ => segment.write(exchange, out),
+            }
         }
     }
 }
@@ -187,14 +191,12 @@ fn password(target: &[u8]) -> Option<std::ops::Range<usize>> {
 /// Writes all values of a field as one list; Apache joins repeated request fields as they come.
 fn write_fields(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
     let mut first = true;
-    for (field, value) in fields.iter() {
-        if eq_ignore_case(field, name) {
-            if !first {
-                out.extend_from_slice(b", ");
-            }
-            first = false;
-            escape(For::Access, value, out);
+    for value in fields.all(name) {
+        if !first {
+            out.extend_from_slice(b", ");
         }
+        first = false;
+        escape(For::Access, value, out);
     }
 }
 

@@ -10,6 +10,8 @@ struct Entry {
     start: u32,
     name: u32,
     value: u32,
+    /// Whether a line end may stand within, because it was found or not looked for.
+    suspect: bool,
 }
 
 /// An ordered list of header fields; a name may stand in it more than once.
@@ -26,16 +28,23 @@ impl Clone for Fields {
             return Self::new();
         }
         let mut copy = Self::with_capacity(self.entries.len() + 2, self.text.len() + 96);
-        copy.text.extend_from_slice(&self.text);
-        copy.entries.extend_from_slice(&self.entries);
+        copy.clone_from(self);
         copy
+    }
+
+    /// Takes over the fields of another list into memory that is there already.
+    fn clone_from(&mut self, other: &Self) {
+        self.clear();
+        self.text.extend_from_slice(&other.text);
+        self.entries.extend_from_slice(&other.entries);
     }
 }
 
 /// Whether two field names or tokens are the same without regard to ASCII case.
 #[must_use]
+#[inline]
 pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
-    a.eq_ignore_ascii_case(b)
+    a.len() == b.len() && a.eq_ignore_ascii_case(b)
 }
 
 /// The bytes without the spaces and tabs around them (OWS of RFC 9110, section 5.6.3).
@@ -88,13 +97,15 @@ impl Fields {
     }
 
     /// Adds a field that comes as a whole line, `Name: value CRLF`, its name `name` bytes long:
-    /// one copy of memory. A line of another shape is added by its parts, or not at all.
+    /// one copy of memory. A line of another shape is added by its parts, or not at all. Nothing
+    /// looks for line ends within it.
     pub fn add_line(&mut self, line: &[u8], name: usize) {
         let Some((head, rest)) = line.split_at_checked(name) else { return };
         let start = self.text.len() as u32;
         if let Some(value) = rest.strip_prefix(b": ").and_then(|r| r.strip_suffix(b"\r\n")) {
             self.text.extend_from_slice(line);
-            self.entries.push(Entry { start, name: name as u32, value: value.len() as u32 });
+            let (name, value) = (name as u32, value.len() as u32);
+            self.entries.push(Entry { start, name, value, suspect: true });
         } else if let Some(value) = rest.strip_prefix(b":") {
             self.add(head, trim(value.strip_suffix(b"\r\n").unwrap_or(value)));
         }
@@ -111,6 +122,7 @@ impl Fields {
         }
         self.text.extend_from_slice(more);
         self.text.extend_from_slice(b"\r\n");
+        last.suspect |= holds_line_end(more);
         last.value += more.len() as u32;
     }
 
@@ -122,8 +134,8 @@ impl Fields {
     /// As [`Fields::set`], the value given in parts that are joined.
     pub fn set_parts(&mut self, name: &[u8], parts: &[&[u8]]) {
         let entry = self.store(name, parts);
-        let first = self.entries.iter().position(|old| eq_ignore_case(self.name_of(*old), name));
-        let Some(first) = first else {
+        let named = |old: &Entry| self.has_name(old, name);
+        let Some(first) = self.entries.iter().position(named) else {
             self.entries.push(entry);
             return;
         };
@@ -171,18 +183,18 @@ impl Fields {
     #[must_use]
     pub fn first(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         let name = name.as_ref();
-        self.iter().find(|(n, _)| eq_ignore_case(n, name)).map(|(_, value)| value)
+        self.named(name).next().map(|entry| self.value_of(*entry))
     }
 
     /// Whether a field of that name is there.
     #[must_use]
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
-        self.first(name).is_some()
+        self.named(name.as_ref()).next().is_some()
     }
 
     /// The values of all fields of that name, in order.
     pub fn all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        self.iter().filter(move |(n, _)| eq_ignore_case(n, name)).map(|(_, value)| value)
+        self.named(name).map(|entry| self.value_of(*entry))
     }
 
     /// All values of that name joined by `, `, as one list (RFC 9110, section 5.3).
@@ -208,10 +220,7 @@ impl Fields {
 
     /// Name and value of each field in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.entries.iter().map(|entry| {
-            let value = entry.start + entry.name + 2;
-            (slice(&self.text, entry.start, entry.name), slice(&self.text, value, entry.value))
-        })
+        self.entries.iter().map(|entry| (self.name_of(*entry), self.value_of(*entry)))
     }
 
     /// Adds every field of another list.
@@ -237,11 +246,14 @@ impl Fields {
         }
     }
 
-    /// Name and whole line (`Name: value CRLF`) of each field in order.
+    /// Name and whole line (`Name: value CRLF`) of each field in order. A field that holds a line
+    /// end is left out, so that no value can split a message.
     pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.entries.iter().map(|entry| {
+        self.entries.iter().filter_map(|entry| {
             let line = slice(&self.text, entry.start, entry.name + entry.value + 4);
-            (slice(&self.text, entry.start, entry.name), line)
+            let inner = || line.strip_suffix(b"\r\n").unwrap_or(line);
+            let splits = entry.suspect && holds_line_end(inner());
+            (!splits).then(|| (self.name_of(*entry), line))
         })
     }
 
@@ -249,19 +261,47 @@ impl Fields {
         slice(&self.text, entry.start, entry.name)
     }
 
+    fn value_of(&self, entry: Entry) -> &[u8] {
+        slice(&self.text, entry.start + entry.name + 2, entry.value)
+    }
+
+    /// The fields of that name in order.
+    fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |entry| self.has_name(entry, name))
+    }
+
+    /// Nearly all names are told apart by their lengths, before their texts are looked at.
+    #[inline]
+    fn has_name(&self, entry: &Entry, name: &[u8]) -> bool {
+        entry.name as usize == name.len() && self.is_spelled(*entry, name)
+    }
+
+    /// Apart, so that the look at the lengths stays small enough to be in place everywhere.
+    #[inline(never)]
+    fn is_spelled(&self, entry: Entry, name: &[u8]) -> bool {
+        self.name_of(entry).eq_ignore_ascii_case(name)
+    }
+
     /// Appends the line of a field to the text, so that writing it out is one copy.
     fn store(&mut self, name: &[u8], parts: &[&[u8]]) -> Entry {
         let start = self.text.len() as u32;
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
+        let mut suspect = holds_line_end(name);
         let value = self.text.len();
         for part in parts {
             self.text.extend_from_slice(part);
+            suspect |= holds_line_end(part);
         }
         let value = (self.text.len() - value) as u32;
         self.text.extend_from_slice(b"\r\n");
-        Entry { start, name: name.len() as u32, value }
+        Entry { start, name: name.len() as u32, value, suspect }
     }
+}
+
+/// Without a branch for each byte, for none has one as a rule.
+fn holds_line_end(text: &[u8]) -> bool {
+    text.iter().fold(false, |found, byte| found | matches!(byte, b'\r' | b'\n'))
 }
 
 fn slice(text: &[u8], start: u32, length: u32) -> &[u8] {
@@ -311,6 +351,26 @@ mod tests {
         assert_eq!(written(&fields), "A: 1 2\r\nB: 3\r\n");
         assert_eq!(fields.first("A"), Some(&b"1 2"[..]));
         assert_eq!(fields.lines().last(), Some((&b"B"[..], &b"B: 3\r\n"[..])));
+    }
+
+    #[test]
+    fn a_field_that_holds_a_line_end_is_no_line() {
+        let mut fields = Fields::new();
+        for (name, value) in [("A", "1"), ("B", "2\r\nX: y"), ("C", "\n"), ("D\r", ""), ("E", "3")]
+        {
+            fields.add(name, value);
+        }
+        fields.add_line(b"F: 4\r\n", 1);
+        fields.fold(b"5");
+        fields.add_line(b"G: \rX\r\n", 1);
+        fields.merge("E", "6\n");
+        fields.merge("H", "7");
+        let mut others = Fields::new();
+        others.extend(&fields);
+        let expected = [&b"A: 1\r\n"[..], b"F: 4 5\r\n", b"H: 7\r\n"];
+        for fields in [&fields, &fields.clone(), &others] {
+            assert!(fields.lines().map(|(_, line)| line).eq(expected), "{fields:?}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod response;
 mod status;
 mod variables;
 
-pub use address::{HostNames, Peer};
+pub use address::{AddressText, HostNames, Peer};
 pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
 pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};

@@ -189,6 +189,8 @@ pub struct Request {
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
+    /// Memory of an earlier response's fields, for who makes the next.
+    pub spare: Fields,
     /// What the phases want to have logged, in order; written by `conn` after each phase run.
     pub notices: Vec<Notice>,
     /// Where a handler that has not begun yet learns that its client has gone.
@@ -275,6 +277,7 @@ impl Request {
             undecided: false,
             probe: None,
             previous: None,
+            spare: Fields::new(),
             notices: Vec::new(),
             departure: Rc::default(),
         }
@@ -300,6 +303,7 @@ impl Request {
         self.fields.clear();
         self.always.clear();
         (self.depth, self.probe) = (0, None);
+        self.spare.clear();
         (self.looks, self.undecided) = (0, false);
         self.notices.clear();
         // One that somebody still has belongs to another request.

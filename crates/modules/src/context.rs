@@ -86,7 +86,7 @@ impl<'a> RequestContext<'a> {
             Variable::AuthType => Some(request.auth_type.as_deref().unwrap_or_default().into()),
             Variable::ServerName => {
                 let name = public_name(request, self.server, self.directory);
-                text(name.into_owned())
+                Some(name.into_owned().into())
             }
             Variable::ServerPort => {
                 text(public_port(request, self.server, self.directory).to_string())

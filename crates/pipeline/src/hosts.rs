@@ -36,7 +36,9 @@ pub struct AddressHosts {
     pub address: Address,
     /// The hosts.
     pub hosts: Vec<Host>,
-    by_name: HashMap<Box<str>, usize>,
+    by_name: HashMap<Box<str>, usize, foldhash::fast::RandomState>,
+    /// The aliases with wildcards, each with the place of its host.
+    wild: Vec<(Box<str>, usize)>,
 }
 
 /// All virtual hosts of a site by address.
@@ -59,7 +61,8 @@ impl Hosts {
                     let mut entry = AddressHosts {
                         address: *address,
                         hosts: Vec::new(),
-                        by_name: HashMap::new(),
+                        by_name: HashMap::default(),
+                        wild: Vec::new(),
                     };
                     entry.push(host.clone());
                     // An address with a port is more specific than one without.
@@ -106,6 +109,7 @@ impl AddressHosts {
         for name in std::iter::once(&host.name).chain(&host.aliases) {
             self.by_name.entry(name.clone()).or_insert(index);
         }
+        self.wild.extend(host.wild_aliases.iter().map(|pattern| (pattern.clone(), index)));
         self.hosts.push(host);
     }
 
@@ -118,11 +122,8 @@ impl AddressHosts {
 
     fn index_of(&self, name: &str) -> Option<usize> {
         let exact = self.by_name.get(name).copied();
-        let wild = self.hosts.iter().position(|host| {
-            host.wild_aliases
-                .iter()
-                .any(|pattern| wildcard_match(pattern.as_bytes(), name.as_bytes()))
-        });
+        let matches = |pattern: &str| wildcard_match(pattern.as_bytes(), name.as_bytes());
+        let wild = self.wild.iter().find(|(pattern, _)| matches(pattern)).map(|(_, at)| *at);
         // The first host in order wins, whichever way it matched.
         match (exact, wild) {
             (Some(exact), Some(wild)) => Some(exact.min(wild)),

@@ -20,17 +20,18 @@ use evenkeel_modules::{
     RequestContext, alias, authz_core, core, env, headers, lab, mime, setenvif, status,
 };
 use std::any::Any;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a handler gives: its answer, or the promise of one.
+#[expect(clippy::large_enum_variant, reason = "in a box every request would allocate")]
 pub(crate) enum Generated {
-    Now(Box<Concluded>),
+    Now(Concluded),
     Later(Pin<Box<dyn Future<Output = Concluded>>>),
 }
 
@@ -81,29 +82,23 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         }
         Err(answer) => return stop(request, plan, answer),
     }
-    match document_root(&request, server) {
-        Ok(file) => request.file = file,
-        Err(answer) => {
-            let line = String::from_utf8_lossy(&request.head.line).into_owned();
-            let text = format!("Invalid URI in request '{line}'");
-            request.notify(Notice::new("core", Level::Error, 126, text));
-            return stop(request, plan, answer);
-        }
+    if request.path.first() != Some(&b'/') {
+        let line = String::from_utf8_lossy(&request.head.line).into_owned();
+        let text = format!("Invalid URI in request '{line}'");
+        request.notify(Notice::new("core", Level::Error, 126, text));
+        return stop(request, plan, Status::BAD_REQUEST);
     }
+    below_document_root(&mut request, server);
     Ok(Translated { request, plan })
 }
 
-/// The path below DocumentRoot (core.c: core_translate).
-fn document_root(request: &Request, server: &Server) -> Result<PathBuf, Answer> {
-    if request.path.first() != Some(&b'/') {
-        return Err(Status::BAD_REQUEST.into());
-    }
-    let root = server.settings.core.document_root.as_deref().map(Path::as_os_str);
-    let root = root.unwrap_or_default();
-    let mut file = OsString::with_capacity(root.len() + request.path.len());
-    file.push(root);
-    file.push(OsStr::from_bytes(&request.path));
-    Ok(PathBuf::from(file))
+/// The file is the path below DocumentRoot (core.c: core_translate).
+fn below_document_root(request: &mut Request, server: &Server) {
+    let Request { file, path, .. } = request;
+    let file = file.as_mut_os_string();
+    file.clear();
+    file.push(server.settings.core.document_root.as_deref().unwrap_or(Path::new("")));
+    file.push(OsStr::from_bytes(path));
 }
 
 /// The section walk.
@@ -213,7 +208,7 @@ pub(crate) fn generate(
         let mut prepared = prepared;
         match body::discard(&mut prepared.request, &prepared.plan).await {
             Ok(()) => match handle(&pipeline, prepared) {
-                Generated::Now(concluded) => *concluded,
+                Generated::Now(concluded) => concluded,
                 Generated::Later(future) => future.await,
             },
             Err(status) => {
@@ -235,7 +230,7 @@ fn handle(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Gene
             None => default_handler(pipeline, &mut request, &plan, found.as_ref()),
         },
     };
-    Generated::Now(Box::new(Concluded { request, plan, result }))
+    Generated::Now(Concluded { request, plan, result })
 }
 
 /// What the lab works on; other requests are served meanwhile.
@@ -259,7 +254,7 @@ fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Option<
     let name = core::public_name(request, server, plan);
     // mod_status ends its page in XHTML.
     let signature = pipeline.site.signature(request, plan).replacen("<hr>", "<hr />", 1);
-    Some(status::page(request, source, &name, &signature))
+    Some(status::page(request, source, &String::from_utf8_lossy(&name), &signature))
 }
 
 /// What answers where no handler is named: the file itself.

@@ -108,7 +108,7 @@ impl Pipeline {
     async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: Wanted) -> Concluded {
         look_up(&mut mapped.request, wanted).await;
         match self.answer(mapped) {
-            Ok(Generated::Now(concluded)) => *concluded,
+            Ok(Generated::Now(concluded)) => concluded,
             Ok(Generated::Later(future)) => future.await,
             Err(Stopped { request, plan, answer }) => {
                 Concluded { request, plan, result: Err(answer) }
@@ -118,7 +118,7 @@ impl Pipeline {
 
     fn finish(self: &Rc<Self>, generated: Generated) -> Served {
         match generated {
-            Generated::Now(concluded) => self.conclude(*concluded),
+            Generated::Now(concluded) => self.conclude(concluded),
             Generated::Later(future) => {
                 let pipeline = Rc::clone(self);
                 Served::Later(Box::pin(async move {

@@ -281,7 +281,7 @@ impl Site {
         let port = public_port(request, &server.settings, plan);
         let mut name = Vec::new();
         let public = public_name(request, &server.settings, plan);
-        evenkeel_proto::escape_html(&mut name, public.as_bytes());
+        evenkeel_proto::escape_html(&mut name, &public);
         let name = String::from_utf8_lossy(&name);
         let banner = &self.identity.banner;
         match plan.core.signature.unwrap_or_default() {

@@ -33,7 +33,32 @@ pub struct Walker {
     pub(crate) files: Files,
     access: AccessFiles,
     plans: HashMap<Box<[u64]>, Arc<Plan>, foldhash::fast::RandomState>,
-    walks: HashMap<(usize, Box<[u8]>), Walk, foldhash::quality::RandomState>,
+    walks: Walks,
+}
+
+/// Whole walks by server and path.
+#[derive(Default)]
+struct Walks {
+    /// By the index of the server; those behind the last server that was asked have none.
+    servers: Vec<HashMap<Box<[u8]>, Walk, foldhash::quality::RandomState>>,
+    count: usize,
+}
+
+impl Walks {
+    fn of(&self, server: usize, path: &[u8]) -> Option<&Walk> {
+        self.servers.get(server)?.get(path)
+    }
+
+    fn keep(&mut self, server: usize, path: &[u8], walk: Walk) {
+        if self.count >= WALKS {
+            *self = Self::default();
+        }
+        if self.servers.len() <= server {
+            self.servers.resize_with(server + 1, HashMap::default);
+        }
+        let Some(walks) = self.servers.get_mut(server) else { return };
+        self.count += usize::from(walks.insert(path.into(), walk).is_none());
+    }
 }
 
 /// A walk that holds as long as what it found does.
@@ -74,7 +99,7 @@ impl Walker {
             files,
             access: AccessFiles::default(),
             plans: HashMap::default(),
-            walks: HashMap::default(),
+            walks: Walks::default(),
         }
     }
 
@@ -98,8 +123,7 @@ impl Walker {
     /// wrong.
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
-        let key: (usize, Box<[u8]>) = (request.server, request.path.as_slice().into());
-        if let Some(walk) = self.walks.get(&key)
+        if let Some(walk) = self.walks.of(request.server, &request.path)
             && walk.file == request.file
             && self.files.holds(&walk.looked.found)
         {
@@ -122,17 +146,14 @@ impl Walker {
         locations(server, request, sections, constant);
         let plan = self.plan(request.server, server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
-        if way.constant && is_worth_keeping(&key.1, &looked) {
-            if self.walks.len() >= WALKS {
-                self.walks.clear();
-            }
+        if way.constant && is_worth_keeping(&request.path, &looked) {
             let walk = Walk {
                 file,
                 plan: Arc::clone(&plan),
                 sections: Rc::clone(&sections),
                 looked: looked.clone(),
             };
-            self.walks.insert(key, walk);
+            self.walks.keep(request.server, &request.path, walk);
         }
         Ok(Arrival { plan, looked, sections })
     }

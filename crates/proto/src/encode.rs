@@ -114,10 +114,6 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     };
     let (mut content, mut connection) = ([None; 3], false);
     for (name, line) in response.always.lines().chain(response.fields.lines()) {
-        let inner = line.strip_suffix(b"\r\n").unwrap_or(line);
-        if memchr2(b'\r', b'\n', inner).is_some() {
-            continue;
-        }
         match place(name) {
             Place::Middle => out.extend_from_slice(line),
             Place::Length => write_length(out, length.take()),
@@ -231,20 +227,8 @@ fn write_length(out: &mut Vec<u8>, length: Option<u64>) {
     }
 }
 
-/// Appends a number without allocating.
 fn write_decimal(out: &mut Vec<u8>, number: u64) {
-    let (mut digits, mut at, mut rest) = ([0_u8; 20], 20, number);
-    loop {
-        at -= 1;
-        if let Some(digit) = digits.get_mut(at) {
-            *digit = b'0' + (rest % 10) as u8;
-        }
-        rest /= 10;
-        if rest == 0 || at == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(digits.get(at..).unwrap_or_default());
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends the line before a chunk of so many bytes; the data and a line end follow it. A chunk
@@ -258,10 +242,7 @@ pub fn encode_chunk(out: &mut Vec<u8>, length: usize) {
 pub fn encode_end(out: &mut Vec<u8>, trailers: &Fields) {
     out.extend_from_slice(b"0\r\n");
     for (_, line) in trailers.lines() {
-        let inner = line.strip_suffix(b"\r\n").unwrap_or(line);
-        if memchr2(b'\r', b'\n', inner).is_none() {
-            out.extend_from_slice(line);
-        }
+        out.extend_from_slice(line);
     }
     out.extend_from_slice(b"\r\n");
 }

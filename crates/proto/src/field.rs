@@ -129,11 +129,12 @@ fn fold(
     if more.is_empty() {
         return Err(Refusal::bad(3443, "Empty folded line encountered"));
     }
-    let Some((name, whole)) = fields.lines().last() else { return Err(malformed(content)) };
+    let Some((name, value)) = fields.iter().last() else { return Err(malformed(content)) };
     if options.strict {
         return Err(malformed(content));
     }
-    if whole.len() + content.len() > limits.field_size {
+    // The field's line has a colon, a space and a line end too.
+    if name.len() + value.len() + 4 + content.len() > limits.field_size {
         let text = format!(
             "Request header exceeds LimitRequestFieldSize after folding: {}",
             excerpt(name)

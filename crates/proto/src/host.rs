@@ -61,16 +61,8 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
 
 /// The field Host, and whether it is there more than once.
 fn host_field(fields: &Fields) -> (Option<&[u8]>, bool) {
-    let mut found = None;
-    for (name, value) in fields.iter() {
-        if name.len() == 4 && name.eq_ignore_ascii_case(b"Host") {
-            if found.is_some() {
-                return (found, true);
-            }
-            found = Some(value);
-        }
-    }
-    (found, false)
+    let mut hosts = fields.all(b"Host");
+    (hosts.next(), hosts.next().is_some())
 }
 
 /// Puts the name in lower case into `host`, without a dot at its end; gives the port.
@@ -124,6 +116,31 @@ fn port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     (number > 0 && !name.is_empty()).then_some((name, Some(number)))
 }
 
+/// Kinds of bytes in a host name, as bits.
+const LETTER: u8 = 1;
+const DOT: u8 = 2;
+const SLASH: u8 = 4;
+const FOREIGN: u8 = 8;
+
+static KINDS: [u8; 256] = kinds();
+
+#[expect(clippy::indexing_slicing, reason = "run by the compiler, which checks the bounds")]
+const fn kinds() -> [u8; 256] {
+    let mut table = [FOREIGN; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        match byte as u8 {
+            b'0'..=b'9' => table[byte] = 0,
+            b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => table[byte] = LETTER,
+            b'.' => table[byte] = DOT,
+            b'/' | b'\\' => table[byte] = SLASH,
+            _ => {}
+        }
+        byte += 1;
+    }
+    table
+}
+
 /// What one look at a host name shows.
 #[derive(Default)]
 struct Shape {
@@ -139,21 +156,24 @@ struct Shape {
 
 impl Shape {
     fn of(name: &[u8]) -> Self {
-        let mut shape = Shape::default();
-        let mut previous = 0;
+        let (mut seen, mut last, mut behind_dot, mut twice) = (0, 0, usize::MAX, false);
         for (at, byte) in name.iter().enumerate() {
-            match byte {
-                b'0'..=b'9' => {}
-                b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => shape.lettered = true,
-                b'.' if previous == b'.' => shape.barred = true,
-                b'.' if at + 1 < name.len() => shape.last = at + 1,
-                b'.' => {}
-                b'/' | b'\\' => shape.barred = true,
-                _ => shape.foreign = true,
+            let kind = KINDS.get(usize::from(*byte)).copied().unwrap_or(FOREIGN);
+            seen |= kind;
+            if kind == DOT {
+                twice |= at == behind_dot;
+                behind_dot = at + 1;
+                if behind_dot < name.len() {
+                    last = behind_dot;
+                }
             }
-            previous = *byte;
         }
-        shape
+        Self {
+            barred: twice || seen & SLASH != 0,
+            foreign: seen & FOREIGN != 0,
+            lettered: seen & LETTER != 0,
+            last,
+        }
     }
 
     /// A dotted quad without leading zeros, or letters, digits, `-` and `_` in labels of which
@@ -167,7 +187,8 @@ impl Shape {
             return self.last == 0 || last.is_some_and(u8::is_ascii_alphabetic);
         }
         let whole = |label: &[u8]| label.len() == 1 || !matches!(label, [] | [b'0', ..]);
-        name.split(|byte| *byte == b'.').count() == 4 && name.split(|byte| *byte == b'.').all(whole)
+        let labels = name.split(|byte| *byte == b'.');
+        labels.fold((0, true), |(count, all), label| (count + 1, all && whole(label))) == (4, true)
     }
 }
 

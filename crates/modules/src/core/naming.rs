@@ -19,11 +19,11 @@ pub fn public_name<'a>(
     request: &'a Request,
     server: &'a ServerSettings,
     directory: &DirectorySettings,
-) -> Cow<'a, str> {
+) -> Cow<'a, [u8]> {
     match directory.core.canonical_name.unwrap_or_default() {
-        Tristate::Off if !request.host.is_empty() => String::from_utf8_lossy(&request.host),
-        Tristate::Third => request.peer.local_ip().to_string().into(),
-        Tristate::Off | Tristate::On => server_name(server).into(),
+        Tristate::Off if !request.host.is_empty() => request.host.as_slice().into(),
+        Tristate::Third => request.peer.local_ip().to_string().into_bytes().into(),
+        Tristate::Off | Tristate::On => server_name(server).as_bytes().into(),
     }
 }
 
@@ -55,10 +55,10 @@ pub fn public_url(
     let name = public_name(request, server, directory);
     let port = public_port(request, server, directory);
     let mut url = b"http://".to_vec();
-    if name.contains(':') {
-        url.extend_from_slice(format!("[{name}]").as_bytes());
+    if name.contains(&b':') {
+        url.extend_from_slice(&[b"[", &*name, b"]"].concat());
     } else {
-        url.extend_from_slice(name.as_bytes());
+        url.extend_from_slice(&name);
     }
     if port != 80 {
         url.extend_from_slice(format!(":{port}").as_bytes());

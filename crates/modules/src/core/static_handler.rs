@@ -66,7 +66,8 @@ pub fn serve_file(
         describe(&contents, settings, now_ns).map_err(|error| unreadable(request, &error))?;
     // The document of an error is sent with the error's status.
     let mut response = Response::new(request.status);
-    response.fields = Fields::clone(&fields);
+    response.fields = std::mem::take(&mut request.spare);
+    response.fields.clone_from(&fields);
     match meets_conditions(request, &contents, &fields, now_ns) {
         Verdict::Proceed => response.body = body(&contents.piece),
         // The fields of the file go with both, as in Apache.

@@ -10,7 +10,8 @@ pub use types::Types;
 
 use crate::settings::merged;
 use crate::{Merge, inherit};
-use evenkeel_message::Request;
+use evenkeel_message::{Content, Request};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ impl Merge for Extension {
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     /// By extension, in lower case and without its dot.
-    pub extensions: Arc<HashMap<Box<str>, Extension>>,
+    pub extensions: Arc<HashMap<Box<str>, Extension, foldhash::fast::RandomState>>,
     /// DefaultLanguage.
     pub default_language: Option<Box<str>>,
     /// ModMimeUsePathInfo.
@@ -90,9 +91,10 @@ pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_
         request.content.media_type = Some(b"httpd/unix-directory"[..].into());
         return;
     }
-    let mut name = request.file.as_os_str().as_bytes().to_vec();
+    let Request { file, path_info, content, .. } = request;
+    let mut name = Cow::Borrowed(file.as_os_str().as_bytes());
     if settings.use_path_info == Some(true) {
-        name.extend_from_slice(&request.path_info);
+        name.to_mut().extend_from_slice(path_info);
     }
     let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let mut charset: Option<&str> = None;
@@ -100,44 +102,51 @@ pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_
     let parts = base.get(leading..).unwrap_or_default().split(|byte| *byte == b'.').skip(1);
     for part in parts.filter(|part| !part.is_empty()) {
         let Ok(part) = std::str::from_utf8(part) else { continue };
-        let part = part.to_ascii_lowercase();
-        let known = settings.extensions.get(part.as_str());
+        let part = in_lower_case(part);
+        let known = settings.extensions.get(&*part);
         let own_type = known.and_then(|extension| extension.media_type.as_deref());
         if let Some(media_type) = own_type.or_else(|| types.of(&part)).filter(|t| !t.is_empty()) {
-            request.content.media_type = Some(media_type.as_bytes().into());
+            content.media_type = Some(media_type.as_bytes().into());
         }
         if let Some(extension) = known {
-            apply(request, extension);
+            apply(content, extension);
             charset = extension.charset.as_deref().filter(|c| !c.is_empty()).or(charset);
         }
     }
-    if let (Some(charset), Some(media_type)) = (charset, &request.content.media_type) {
+    if let (Some(charset), Some(media_type)) = (charset, &content.media_type) {
         let with_charset = [media_type, &b"; charset="[..], charset.as_bytes()].concat();
-        request.content.media_type = Some(with_charset.into());
-        request.content.charset_fixed = true;
+        content.media_type = Some(with_charset.into());
+        content.charset_fixed = true;
     }
-    if let (true, Some(language)) =
-        (request.content.languages.is_empty(), &settings.default_language)
-    {
-        request.content.languages.push(language.as_bytes().into());
+    if let (true, Some(language)) = (content.languages.is_empty(), &settings.default_language) {
+        content.languages.push(language.as_bytes().into());
     }
 }
 
-fn apply(request: &mut Request, extension: &Extension) {
+/// An extension as the tables have it: it is copied only where it has capitals.
+fn in_lower_case(part: &str) -> Cow<'_, str> {
+    if part.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(part.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(part)
+    }
+}
+
+fn apply(content: &mut Content, extension: &Extension) {
     let said = |text: &Option<Box<str>>| -> Option<Box<[u8]>> {
         text.as_deref().filter(|text| !text.is_empty()).map(|text| text.as_bytes().into())
     };
     if let Some(language) = said(&extension.language) {
-        request.content.languages.push(language);
+        content.languages.push(language);
     }
     if let Some(encoding) = said(&extension.encoding) {
-        request.content.encoding = Some(match request.content.encoding.take() {
+        content.encoding = Some(match content.encoding.take() {
             None => encoding,
             Some(outer) => [&outer, &b", "[..], &encoding].concat().into(),
         });
     }
     if let Some(handler) = said(&extension.handler) {
-        request.content.handler = Some(handler);
+        content.handler = Some(handler);
     }
 }
 
