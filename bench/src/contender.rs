@@ -8,6 +8,7 @@ use crate::site::{Place, size_of};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -75,31 +76,34 @@ impl Kind {
         KINDS.iter().find(|(other, _)| *other == self).map_or("", |(_, name)| *name)
     }
 
+    /// Writes its configuration and tells where.
+    fn write(self, root: &Path, text: String) -> Result<PathBuf> {
+        let own = root.join(format!("{}.conf", self.name()));
+        fs::write(&own, text).map_err(|error| format!("{}: {error}", own.display()))?;
+        Ok(own)
+    }
+
     /// The command that serves `path` of the site on `port` in the foreground.
     fn command(self, root: &Path, port: u16, path: &str) -> Result<Command> {
-        let own = root.join(format!("{}.conf", self.name()));
-        let write = |text: String| {
-            fs::write(&own, text).map_err(|error| format!("{}: {error}", own.display()))
-        };
         let exe = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new("taskset");
         command.args(["-c", SERVER_CORE]);
         match self {
             Self::Evenkeel => {
-                write(httpd(root, port, self))?;
-                command.arg(evenkeel(&exe)).arg("-DFOREGROUND").arg("-f").arg(&own);
+                let own = self.write(root, httpd(root, port, self))?;
+                command.arg(evenkeel(&exe)).arg("-DFOREGROUND").arg("-f").arg(own);
             }
             Self::Apache => {
-                write(httpd(root, port, self))?;
-                command.arg("/usr/sbin/apache2").arg("-DFOREGROUND").arg("-f").arg(&own);
+                let own = self.write(root, httpd(root, port, self))?;
+                command.arg("/usr/sbin/apache2").arg("-DFOREGROUND").arg("-f").arg(own);
             }
             Self::Nginx | Self::NginxOfc => {
-                write(nginx(root, port, self))?;
-                command.arg("nginx").arg("-c").arg(&own);
+                let own = self.write(root, nginx(root, port, self))?;
+                command.arg("nginx").arg("-c").arg(own);
             }
             Self::H2o => {
-                write(h2o(root, port))?;
-                command.arg("h2o").arg("-c").arg(&own);
+                let own = self.write(root, h2o(root, port))?;
+                command.arg("h2o").arg("-c").arg(own);
             }
             Self::Ceiling => {
                 command.arg(exe).arg("ceiling").arg(port.to_string());
@@ -120,14 +124,42 @@ fn evenkeel(bench: &Path) -> PathBuf {
 impl Server {
     /// Starts a server that is going to be asked for `path`.
     pub fn start(kind: Kind, place: &Place, path: &str) -> Result<Self> {
+        Self::spawn(kind, place, |port| kind.command(place.path(), port, path))
+    }
+
+    /// Starts Evenkeel as one process under callgrind, which writes its counts to a file when the
+    /// server ends.
+    pub fn start_counted(place: &Place, counts: &Path) -> Result<Self> {
+        let kind = Kind::Evenkeel;
+        let server = Self::spawn(kind, place, |port| {
+            let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+            let own = kind.write(place.path(), httpd(place.path(), port, kind))?;
+            let mut command = Command::new("taskset");
+            command.args(["-c", SERVER_CORE, "valgrind", "--quiet", "--tool=callgrind"]);
+            command.arg(format!("--callgrind-out-file={}", counts.display()));
+            command.arg(evenkeel(&exe)).arg("-X").arg("-f").arg(own);
+            Ok(command)
+        })?;
+        // Valgrind makes the file for itself alone and writes it as the user that the server has
+        // become by then.
+        fs::set_permissions(counts, fs::Permissions::from_mode(0o666))
+            .map_err(|error| format!("{}: {error}", counts.display()))?;
+        Ok(server)
+    }
+
+    /// Runs a command that serves on a free port, and waits until it does.
+    fn spawn(
+        kind: Kind,
+        place: &Place,
+        command: impl FnOnce(u16) -> Result<Command>,
+    ) -> Result<Self> {
         let told = |error: std::io::Error| format!("{}: {error}", kind.name());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(told)?;
         let address = listener.local_addr().map_err(told)?;
         drop(listener);
         let said = place.path().join(format!("logs/{}.said", kind.name()));
         let output = File::create(&said).map_err(told)?;
-        let child = kind
-            .command(place.path(), address.port(), path)?
+        let child = command(address.port())?
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(told)?)
             .stderr(output)

@@ -69,7 +69,7 @@ impl Asked {
 }
 
 /// The entity tag that the server gives the file.
-fn validator(address: SocketAddr, path: &str) -> Result<String> {
+pub fn validator(address: SocketAddr, path: &str) -> Result<String> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect(address).map_err(told)?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(told)?;

@@ -4,6 +4,7 @@
 
 mod ceiling;
 mod contender;
+mod count;
 mod family;
 mod idle;
 mod load;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.split_first() {
         Some((first, rest)) if first == "ceiling" => ceiling::serve(rest),
+        Some((first, rest)) if first == "count" => count::run(rest),
         _ => measure(&arguments),
     };
     match done {

@@ -1,0 +1,273 @@
+//! User instructions a request. Scenarios come in; what callgrind counted between a run of some
+//! requests and one of twice as many goes out, whole and by function, so that the start is not in
+//! it. The counts do not depend on how busy the machine is; the kernel's share is not among them.
+
+use crate::Result;
+use crate::contender::Server;
+use crate::load::{Asked, validator};
+use crate::site::Place;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// Requests of the shorter run; the longer one has twice as many.
+const REQUESTS: u64 = 20_000;
+
+/// Functions of a table; those behind have less than one instruction in a hundred each.
+const FUNCTIONS: usize = 100;
+
+/// By how much a count may be above the one that is kept (PERFORMANCE: +3 %).
+const TOLERANCE: f64 = 1.03;
+
+/// What is counted: the scenarios of the same numbers, over one connection.
+const COUNTED: [(&str, Asked); 3] = [
+    ("P1", Asked { path: "/1k.html", connections: 1, close: false, conditional: false }),
+    ("P2", Asked { path: "/1k.html", connections: 1, close: false, conditional: true }),
+    ("P3", Asked { path: "/1k.html", connections: 1, close: true, conditional: false }),
+];
+
+/// Instructions by function.
+type Costs = HashMap<String, u64>;
+
+/// What the command line asks for.
+struct Order<'a> {
+    names: Vec<&'a str>,
+    functions: bool,
+    kept: Option<&'a Path>,
+    write: bool,
+}
+
+/// Counts what the arguments name: `[P1 ...] [--functions] [--check FILE | --write FILE]`. The
+/// counts are compared with those of the file, or written to it.
+///
+/// # Errors
+/// What could not be run, and each count that is more than 3 % above the kept one.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let order = Order::parse(arguments)?;
+    let mut lines = String::new();
+    for (name, asked) in COUNTED.iter().filter(|(name, _)| order.wants(name)) {
+        let costs = difference(measure(asked, REQUESTS * 2)?, &measure(asked, REQUESTS)?);
+        let each = costs.values().sum::<u64>() / REQUESTS;
+        let _ = writeln!(lines, "{name} {each}");
+        let mut out = std::io::stdout();
+        let _ = writeln!(out, "{name}: {each} user instructions a request");
+        if order.functions {
+            let _ = writeln!(out, "{}", table(&costs));
+        }
+    }
+    let Some(file) = order.kept else { return Ok(()) };
+    let told = |error: std::io::Error| format!("{}: {error}", file.display());
+    if order.write {
+        return fs::write(file, lines).map_err(told);
+    }
+    compare(&lines, &fs::read_to_string(file).map_err(told)?)
+}
+
+impl<'a> Order<'a> {
+    fn parse(arguments: &'a [String]) -> Result<Self> {
+        let mut order = Self { names: Vec::new(), functions: false, kept: None, write: false };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            match argument.as_str() {
+                "--functions" => order.functions = true,
+                "--check" | "--write" => {
+                    let file = rest.next().ok_or_else(|| format!("{argument} needs a file"))?;
+                    order.kept = Some(Path::new(file));
+                    order.write = argument == "--write";
+                }
+                name if COUNTED.iter().any(|(known, _)| *known == name) => order.names.push(name),
+                other => return Err(format!("{other}: P1, P2 and P3 can be counted")),
+            }
+        }
+        Ok(order)
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.contains(&name)
+    }
+}
+
+/// The instructions of a server that answers so many requests, its start and its end included.
+fn measure(asked: &Asked, requests: u64) -> Result<Costs> {
+    let place = Place::new()?;
+    let counts = place.path().join("logs/callgrind");
+    let server = Server::start_counted(&place, &counts)?;
+    let tag = if asked.conditional { Some(validator(server.address, asked.path)?) } else { None };
+    ask(server.address, asked, tag.as_deref(), requests)?;
+    drop(server);
+    let text = fs::read_to_string(&counts).map_err(|error| format!("callgrind: {error}"))?;
+    Ok(parse(&text))
+}
+
+/// Asks so many times, one request after the other.
+fn ask(address: SocketAddr, asked: &Asked, tag: Option<&str>, requests: u64) -> Result<()> {
+    let told = |error: std::io::Error| format!("{address}: {error}");
+    // The fields that wrk sends, and two more, as browsers have them.
+    let mut request = format!("GET {} HTTP/1.1\r\nHost: {address}\r\n", asked.path);
+    request.push_str("User-Agent: bench/1.0 (count)\r\nAccept: */*\r\n");
+    if asked.close {
+        request.push_str("Connection: close\r\n");
+    }
+    if let Some(tag) = tag {
+        let _ = write!(request, "If-None-Match: {tag}\r\n");
+    }
+    request.push_str("\r\n");
+    let connect = || -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    let mut kept = None;
+    let mut answer = Vec::new();
+    for _ in 0..requests {
+        let stream = match &mut kept {
+            Some(stream) if !asked.close => stream,
+            kept => kept.insert(connect().map_err(told)?),
+        };
+        stream.write_all(request.as_bytes()).map_err(told)?;
+        read_answer(stream, &mut answer, asked.close).map_err(told)?;
+        let wanted: &[u8] = if tag.is_some() { b"HTTP/1.1 304" } else { b"HTTP/1.1 200" };
+        if !answer.starts_with(wanted) {
+            return Err(format!("{address}: {}", String::from_utf8_lossy(&answer)));
+        }
+    }
+    Ok(())
+}
+
+/// Reads one answer, to its stated length or, of a connection that closes, to the end.
+fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>, close: bool) -> std::io::Result<()> {
+    let mut buffer = [0; 4096];
+    answer.clear();
+    loop {
+        let count = stream.read(&mut buffer)?;
+        answer.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        if count == 0 && !close {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if count == 0 || !close && is_whole(answer) {
+            return Ok(());
+        }
+    }
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+    body.len() >= length.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// The cost of each function itself, without those it calls, in callgrind's format: `fn=(ID) NAME`
+/// begins one, and a line of numbers ends with a cost, but the one behind `calls=`, which is the
+/// cost of what was called.
+fn parse(text: &str) -> Costs {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let (mut costs, mut current, mut called) = (Costs::new(), "", false);
+    for line in text.lines() {
+        if let Some((key, rest)) = line.split_once("fn=") {
+            let (id, name) = rest.split_once(' ').unwrap_or((rest, ""));
+            if !name.is_empty() {
+                names.insert(id, name);
+            }
+            if key.is_empty() {
+                current = names.get(id).copied().unwrap_or_default();
+            }
+        } else if line.starts_with("calls=") {
+            called = true;
+        } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
+            let cost = line.rsplit(' ').next().and_then(|cost| cost.parse::<u64>().ok());
+            if !std::mem::take(&mut called) {
+                *costs.entry(current.to_owned()).or_default() += cost.unwrap_or(0);
+            }
+        }
+    }
+    costs
+}
+
+/// What the longer run has more than the shorter one.
+fn difference(mut longer: Costs, shorter: &Costs) -> Costs {
+    for (name, cost) in &mut longer {
+        *cost = cost.saturating_sub(shorter.get(name).copied().unwrap_or(0));
+    }
+    longer
+}
+
+fn table(costs: &Costs) -> String {
+    let mut rows: Vec<(&String, &u64)> = costs.iter().collect();
+    rows.sort_by_key(|(name, cost)| (std::cmp::Reverse(**cost), *name));
+    let mut text = String::from("| instructions | function |\n|---|---|\n");
+    for (name, cost) in rows.into_iter().take(FUNCTIONS) {
+        let each = *cost as f64 / REQUESTS as f64;
+        let _ = writeln!(text, "| {each:.1} | `{name}` |");
+    }
+    text
+}
+
+/// Compares lines of `NAME COUNT` with the kept ones.
+fn compare(counted: &str, kept: &str) -> Result<()> {
+    let rows = |text: &str| -> Vec<(String, f64)> {
+        let pairs = text.lines().filter_map(|line| line.split_once(' '));
+        pairs.filter_map(|(name, count)| Some((name.into(), count.parse().ok()?))).collect()
+    };
+    let known: HashMap<String, f64> = rows(kept).into_iter().collect();
+    let mut more = Vec::new();
+    for (name, count) in rows(counted) {
+        let Some(before) = known.get(&name) else {
+            return Err(format!("{name} is not among the kept counts"));
+        };
+        if count > before * TOLERANCE {
+            let percent = (count / before - 1.0) * 100.0;
+            more.push(format!(
+                "{name} takes {count} instructions, {percent:.1} % more than before"
+            ));
+        }
+    }
+    if more.is_empty() { Ok(()) } else { Err(more.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_summed_by_function_without_what_is_called() {
+        let text = "\
+events: Ir
+fl=(1) a.rs
+fn=(1) first
+16 400
++3 20
+cfn=(2) second
+calls=2 50
++1 9000
+fi=(2) inlined.rs
+* 5
+fn=(2)
+7 80
+totals: 505
+";
+        let costs = parse(text);
+        assert_eq!((costs["first"], costs["second"]), (425, 80));
+        let rest = difference(costs, &Costs::from([("first".to_owned(), 400)]));
+        assert_eq!((rest["first"], rest["second"]), (25, 80));
+    }
+
+    #[test]
+    fn three_in_a_hundred_more_pass() {
+        assert_eq!(compare("P1 1030\n", "P1 1000\nP3 1\n"), Ok(()));
+        assert!(compare("P1 1031\n", "P1 1000\n").unwrap_err().contains("3.1 % more"));
+        assert!(compare("P2 1\n", "P1 1000\n").is_err());
+    }
+
+    #[test]
+    fn an_answer_is_whole_with_the_last_byte_of_its_body() {
+        assert!(!is_whole(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na"));
+        assert!(is_whole(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab"));
+        assert!(is_whole(b"HTTP/1.1 304 Not Modified\r\nETag: x\r\n\r\n"));
+    }
+}
