@@ -6,6 +6,7 @@ pub mod access_compat;
 pub mod alias;
 pub mod authz_core;
 pub mod authz_host;
+pub mod autoindex;
 pub mod context;
 pub mod core;
 pub mod dir;

@@ -23,6 +23,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_alias", "Other places than DocumentRoot for parts of a site, and redirects."),
     ("mod_authz_core", "Who may see what: Require and its containers."),
     ("mod_authz_host", "Access by the client's address and name: `Require ip`, `host`, `local`, `forward-dns`."),
+    ("mod_autoindex", "The listing of a folder that has no index."),
     ("mod_dir", "The page of a folder, and the slash behind its name."),
     ("mod_env", "Variables of the environment for what answers a request."),
     ("mod_headers", "Fields of requests and responses: set, added, changed, taken away."),

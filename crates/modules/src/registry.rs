@@ -2,8 +2,8 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, alias, authz_core, authz_host, core, dir, env, headers, lab,
-    log_config, mime, mpm, reqtimeout, setenvif, status, unixd,
+    Scope, Table, access_compat, alias, authz_core, authz_host, autoindex, core, dir, env, headers,
+    lab, log_config, mime, mpm, reqtimeout, setenvif, status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -44,6 +44,7 @@ pub const OFFERS: &[Offer] = &[
     usual("mod_authz_core.c", "authz_core_module"),
     usual("mod_authz_host.c", "authz_host_module"),
     usual("mod_headers.c", "headers_module"),
+    usual("mod_autoindex.c", "autoindex_module"),
     extra("worker.c", "mpm_worker_module"),
     extra("prefork.c", "mpm_prefork_module"),
     extra("mod_macro.c", "macro_module"),
@@ -56,6 +57,7 @@ pub(crate) fn tables() -> impl Iterator<Item = Table> {
         alias::TABLE,
         authz_core::TABLE,
         authz_host::TABLE,
+        autoindex::TABLE,
         dir::TABLE,
         env::TABLE,
         headers::TABLE,

@@ -3,8 +3,8 @@
 //! Nothing here knows what a setting means.
 
 use crate::{
-    access_compat, alias, authz_core, core, dir, env, headers, lab, log_config, mime, mpm,
-    reqtimeout, setenvif, unixd,
+    access_compat, alias, authz_core, autoindex, core, dir, env, headers, lab, log_config, mime,
+    mpm, reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
@@ -91,6 +91,7 @@ settings! {
         access_compat: access_compat::Directory,
         alias: alias::Directory,
         authz_core: authz_core::Directory,
+        autoindex: autoindex::Directory,
         core: core::Directory,
         dir: dir::Directory,
         env: env::Directory,

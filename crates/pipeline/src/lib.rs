@@ -6,6 +6,7 @@ mod die;
 mod error_page;
 mod hosts;
 mod htaccess;
+mod listing;
 mod look;
 mod phases;
 mod serve;

@@ -122,7 +122,18 @@ impl Aside {
 }
 
 /// Runs the phases before the handler for the request's path.
-fn see(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
+fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
+    see_from(pipeline, request, |request| {
+        phases::locate(pipeline, request).and_then(|received| phases::translate(pipeline, received))
+    })
+}
+
+/// Runs the phases behind `begin`, which finds the request's file.
+fn see_from(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    begin: impl FnOnce(Box<Request>) -> Result<Translated<Plan>, Stopped<Plan>>,
+) -> (Box<Request>, Seen) {
     request.looks = request.looks.saturating_add(1);
     let limit = pipeline.site.server(request.server).look_limit();
     if usize::from(request.depth) > limit || request.looks > LOOKS {
@@ -136,8 +147,7 @@ fn see(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
         let answer = Some(Status::INTERNAL_SERVER_ERROR.into());
         return (request, Seen { plan, found: None, answer });
     }
-    let prepared = phases::locate(pipeline, request)
-        .and_then(|received| phases::translate(pipeline, received))
+    let prepared = begin(request)
         .and_then(|translated| phases::map(pipeline, translated))
         .and_then(|mapped| refuse_unknown_names(pipeline, mapped))
         .and_then(|mapped| phases::admit(pipeline, mapped))
@@ -148,6 +158,69 @@ fn see(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
             (request, Seen { plan, found: None, answer: Some(answer) })
         }
     }
+}
+
+/// What a look came upon that only looks: the request is itself again.
+pub(crate) struct Glance {
+    /// 200 where every phase let it pass.
+    pub status: Status,
+    /// What was found; none where a phase ended it.
+    pub found: Option<Looked>,
+    /// The file that would be served.
+    pub file: PathBuf,
+    /// What that file is.
+    pub content: Content,
+    /// How many looks it took, those within it included.
+    pub looks: u16,
+}
+
+/// Looks at a path whose file is known, as that of what stands in a folder (request.c:
+/// ap_sub_req_lookup_dirent). It has looks of its own, and its requester counts them.
+pub(crate) fn at_file(
+    pipeline: &Pipeline,
+    request: Box<Request>,
+    path: Vec<u8>,
+    file: PathBuf,
+) -> (Box<Request>, Glance) {
+    glance(pipeline, request, (path, None), |pipeline, request| {
+        see_from(pipeline, request, |mut request| {
+            request.file = file;
+            let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
+            Ok(Translated { request, plan })
+        })
+    })
+}
+
+/// Looks at a path that a name means that was configured for a folder; none where it can mean
+/// none (request.c: ap_sub_req_lookup_uri).
+pub(crate) fn at_name(
+    pipeline: &Pipeline,
+    request: Box<Request>,
+    name: &str,
+) -> (Box<Request>, Option<Glance>) {
+    let Some(target) = beside(pipeline, &request, name.as_bytes()) else { return (request, None) };
+    let (request, glance) = glance(pipeline, request, target, see);
+    (request, Some(glance))
+}
+
+fn glance(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    (path, query): (Vec<u8>, Option<Vec<u8>>),
+    see: impl FnOnce(&Pipeline, Box<Request>) -> (Box<Request>, Seen),
+) -> (Box<Request>, Glance) {
+    let before = std::mem::take(&mut request.looks);
+    let aside = Aside::put(&mut request, path, query);
+    let (mut request, seen) = see(pipeline, request);
+    let glance = Glance {
+        status: seen.status(),
+        found: seen.found,
+        file: std::mem::take(&mut request.file),
+        content: std::mem::take(&mut request.content),
+        looks: std::mem::replace(&mut request.looks, before),
+    };
+    aside.restore(&mut request);
+    (request, glance)
 }
 
 /// A look cannot wait for names. Where only the path that is looked at decides by host names,

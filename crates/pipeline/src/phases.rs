@@ -2,6 +2,7 @@
 //! act. A module is called here and nowhere else.
 
 use crate::body;
+use crate::listing;
 use crate::look;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
@@ -220,8 +221,11 @@ pub(crate) fn generate(
 }
 
 /// Who handles the request.
-fn handle(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
+fn handle(pipeline: &Rc<Pipeline>, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
     let Prepared { mut request, plan, found } = prepared;
+    if let Some(folder) = found.as_ref().filter(|it| listing::is_wanted(pipeline, &request, it)) {
+        return listing::generate(pipeline, request, plan, folder);
+    }
     let result = match lab::wanted(&mut request, &pipeline.site.global.lab) {
         Ok(Some(work)) => return in_the_lab(pipeline, request, plan, work),
         Err(answer) => Err(answer),

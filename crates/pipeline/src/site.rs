@@ -43,6 +43,8 @@ pub struct Site {
     pub section_base: u64,
     /// Whether mod_dir is active: a folder has an index and a slash even where nothing is said.
     pub folders_have_indexes: bool,
+    /// Whether mod_autoindex is active.
+    pub folders_are_listed: bool,
 }
 
 /// What the words of a configuration mean: kept for .htaccess files, which are read while the
@@ -211,7 +213,8 @@ impl Site {
         scope.global.authz_core.without_hosts =
             !language.vocabulary.module_loaded("mod_authz_host.c");
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
-        let Scope { global, mut server, directory, sections, .. } = scope;
+        let Scope { global, mut server, mut directory, sections, .. } = scope;
+        directory.autoindex.begin();
         server.core.name.get_or_insert_with(|| own_name().into());
         server.core.document_root.get_or_insert_with(|| DOCUMENT_ROOT.into());
         let mut servers = vec![Server::new(server.clone(), directory.clone())];
@@ -248,8 +251,10 @@ impl Site {
         let identity = Identity { banner: software(global.core.tokens.unwrap_or_default()) };
         let types = media_types(&global, &language, server_root)?;
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
+        let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         Ok(Site {
             folders_have_indexes,
+            folders_are_listed,
             types,
             global,
             servers,

@@ -11,7 +11,7 @@ use evenkeel_message::{
     Answer, Body, Fields, Level, Method, Notice, Piece, Request, Response, Status, Validators,
     Verdict, evaluate, http_date,
 };
-use evenkeel_sys::open;
+use evenkeel_sys::open::{self, Stat};
 use md5::Md5;
 use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
@@ -125,7 +125,11 @@ fn describe(contents: &Contents, settings: &Directory, now_ns: i64) -> io::Resul
 /// Last-Modified in seconds since 1970, never later than the request (RFC 9110, section 8.8.2.1)
 /// nor before 1970.
 fn last_modified(contents: &Contents, now_ns: i64) -> i64 {
-    contents.stat.modified_ns.min(now_ns).max(0) / 1_000_000_000
+    told_modified(&contents.stat, now_ns)
+}
+
+fn told_modified(stat: &Stat, now_ns: i64) -> i64 {
+    stat.modified_ns.min(now_ns).max(0) / 1_000_000_000
 }
 
 /// The entity tag that FileETag asks for, with its quotes (util_etag.c: ap_make_etag_ex).
@@ -134,7 +138,11 @@ fn entity_tag(contents: &Contents, parts: u8, weak: bool) -> io::Result<Option<S
         let digest = BASE64.encode(digested::<Sha1>(&contents.piece)?);
         return Ok(Some(format!("\"{digest}\"")));
     }
-    let stat = &contents.stat;
+    Ok(tag_of(&contents.stat, parts, weak))
+}
+
+/// The entity tag of facts alone; none where no part was asked for that is one.
+fn tag_of(stat: &Stat, parts: u8, weak: bool) -> Option<String> {
     // A time before 1970 is written as its two's complement, as Apache does.
     let modified_us = stat.modified_ns.div_euclid(1000).cast_unsigned();
     let values = [
@@ -149,7 +157,21 @@ fn entity_tag(contents: &Contents, parts: u8, weak: bool) -> io::Result<Option<S
         // Writing to a String cannot fail.
         let _ = write!(tag, "{value:x}");
     }
-    Ok((!tag.is_empty()).then(|| tag + "\""))
+    (!tag.is_empty()).then(|| tag + "\"")
+}
+
+/// Tells the time and the tag of a folder in the fields of its listing. Nothing of them makes an
+/// answer conditional, as in Apache.
+pub fn track_folder(request: &mut Request, settings: &Directory, stat: &Stat, fields: &mut Fields) {
+    let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
+    let parts = settings.etag.effective();
+    let settled = now_ns.saturating_sub(stat.modified_ns) > SETTLED_NS;
+    fields.set("Last-Modified", http_date(told_modified(stat, now_ns)));
+    match tag_of(stat, parts, !settled).filter(|_| parts & EtagParts::DIGEST == 0) {
+        Some(tag) => fields.set("ETag", tag),
+        None if parts == 0 => request.notes.set(NO_ETAG, "omit"),
+        None => {}
+    }
 }
 
 /// A digest of all bytes of a file. Errors are those of reading it.

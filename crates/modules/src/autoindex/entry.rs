@@ -1,0 +1,190 @@
+//! From what a look at an entry came upon to its row in the listing: icon, text, description.
+//! It reads the beginning of HTML files where their titles are wanted, and so blocks.
+
+use super::folder::Candidate;
+use super::options::Flags;
+use super::query::Asked;
+use super::rule::{FOLDER, Subject, describe, find};
+use super::settings::{Key, Said};
+use super::title::find_title;
+use evenkeel_message::Content;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// An entry that is listed, with what a look at it came upon.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name, and its size and time: those of a folder's index, where a look led there.
+    pub candidate: Candidate,
+    /// The file that a request for it would be served.
+    pub file: PathBuf,
+    /// What that file is.
+    pub content: Content,
+    /// Whether the client may see it; else it is listed for ShowForbidden's sake.
+    pub passed: bool,
+}
+
+/// A row of the listing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Row {
+    /// The name with a slash behind a folder's; the path of the parent.
+    pub name: Vec<u8>,
+    pub icon: Option<Box<str>>,
+    pub text: Option<Box<str>>,
+    pub description: Option<Vec<u8>>,
+    /// Bytes; -1 where there is none to show.
+    pub size: i64,
+    /// Last change, microseconds since 1970; -1 where there is none to show.
+    pub modified_us: i64,
+    /// Whether it comes before all that does not (FoldersFirst).
+    pub leads: bool,
+}
+
+fn owned(text: Option<&str>) -> Option<Box<str>> {
+    text.map(Into::into)
+}
+
+/// A media type without its parameters.
+fn bare(media_type: &[u8]) -> &[u8] {
+    let end = media_type.iter().position(|byte| *byte == b';').unwrap_or(media_type.len());
+    media_type.get(..end).unwrap_or_default().trim_ascii_end()
+}
+
+impl Row {
+    /// The row of an entry (mod_autoindex.c: make_autoindex_entry).
+    pub fn of(entry: Entry, said: &Said, asked: &Asked) -> Self {
+        let mut row =
+            Self { name: entry.candidate.segment(), size: -1, modified_us: -1, ..Self::default() };
+        if asked.flags.has(Flags::FANCY | Flags::TABLE) {
+            row.fill(&entry, said, asked);
+        }
+        if asked.order.key == Key::Modified {
+            row.modified_us = row.modified_us.max(0);
+        }
+        row
+    }
+
+    fn fill(&mut self, entry: &Entry, said: &Said, asked: &Asked) {
+        let content = &entry.content;
+        let is_folder = entry.candidate.is_folder;
+        let whole = entry.file.as_os_str().as_bytes();
+        // A folder is known by its own path, though a look has led to its index.
+        let path = if is_folder { above(whole) } else { whole };
+        let subject = Subject {
+            path,
+            media_type: content.media_type.as_deref().map(bare),
+            encoding: content.encoding.as_deref(),
+            path_only: is_folder,
+        };
+        let folder = Subject::path(FOLDER);
+        let or_folder = |found, items| match found {
+            None if is_folder => find(items, &folder),
+            found => found,
+        };
+        self.icon = owned(or_folder(find(&said.icons, &subject), &said.icons));
+        let text = or_folder(find(&said.texts, &subject), &said.texts);
+        self.text = owned(text.or(is_folder.then_some("DIR")));
+        self.modified_us = entry.candidate.modified_ns.div_euclid(1000);
+        self.leads = is_folder && asked.flags.has(Flags::FOLDERS_FIRST);
+        if !is_folder {
+            self.size = i64::try_from(entry.candidate.size).unwrap_or(i64::MAX);
+        }
+        self.description = describe(&said.descriptions, path).map(|text| text.into());
+        let scans = asked.flags.has(Flags::SCAN_HTML_TITLES) && !is_folder && entry.passed;
+        if self.description.is_none() && scans && content.encoding.is_none() {
+            let media_type = content.media_type.as_deref().unwrap_or_default();
+            self.description = find_title(Path::new(OsStr::from_bytes(path)), media_type);
+        }
+    }
+
+    /// The row that leads to the folder above; none where there is no such folder, or where it is
+    /// left out as `..` (mod_autoindex.c: make_parent_entry).
+    pub fn parent(path: &[u8], folder: &Path, said: &Said, asked: &Asked) -> Option<Self> {
+        let name = parent_path(path)?;
+        let mut dots = folder.as_os_str().as_bytes().to_vec();
+        if !dots.ends_with(b"/") {
+            dots.push(b'/');
+        }
+        dots.extend_from_slice(b"..");
+        if super::rule::is_ignored(&said.ignored, &dots) {
+            return None;
+        }
+        let mut row = Self { name, size: -1, modified_us: -1, ..Self::default() };
+        if asked.flags.has(Flags::FANCY) {
+            let (up, folder) = (Subject::path(&dots), Subject::path(FOLDER));
+            let of = |items| find(items, &up).or_else(|| find(items, &folder));
+            row.icon = owned(of(&said.icons));
+            row.text = owned(of(&said.texts).or(Some("PARENTDIR")));
+            row.description = describe(&said.descriptions, &dots).map(Into::into);
+        }
+        Some(row)
+    }
+}
+
+/// The folder of a path, without its slash.
+fn above(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    path.get(..end).unwrap_or_default()
+}
+
+/// The path above one, with its slash; none above the root.
+fn parent_path(path: &[u8]) -> Option<Vec<u8>> {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let end = path.iter().rposition(|byte| *byte == b'/')?;
+    path.get(..=end).map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TABLE;
+    use super::*;
+    use crate::testing::apply;
+
+    fn entry(name: &str, is_folder: bool, file: &str, media_type: &str) -> Entry {
+        let candidate =
+            Candidate { name: name.into(), is_folder, size: 7, modified_ns: 1_500_000_001 };
+        let media_type = Some(media_type.as_bytes().into());
+        let content = Content { media_type, ..Content::default() };
+        Entry { candidate, file: file.into(), content, passed: true }
+    }
+
+    fn row(entry: Entry, directives: &str) -> Row {
+        let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+        Row::of(entry, &said, &Asked::parse(&said, None))
+    }
+
+    const FANCY: &str = "IndexOptions FancyIndexing FoldersFirst\nAddIcon /f ^^DIRECTORY^^\n\
+        AddIconByType (HTM,/h) text/html\nAddDescription sub s\nAddAlt up ..\n";
+
+    #[test]
+    fn files_are_described_by_what_the_look_found() {
+        let got = row(entry("a", false, "/d/a", "text/html; charset=x"), FANCY);
+        assert_eq!((got.icon.as_deref(), got.text.as_deref()), (Some("/h"), Some("HTM")));
+        assert_eq!((got.size, got.modified_us, got.leads), (7, 1_500_000, false));
+        let plain = row(entry("a", false, "/d/a", "text/html"), "");
+        assert_eq!((plain.icon, plain.size, plain.modified_us), (None, -1, -1));
+    }
+
+    #[test]
+    fn folders_are_known_by_their_own_path() {
+        let got = row(entry("s", true, "/d/s/index.html", "text/html"), FANCY);
+        assert_eq!((got.icon.as_deref(), got.text.as_deref()), (Some("/f"), Some("DIR")));
+        assert_eq!(got.description.as_deref(), Some(&b"sub"[..]));
+        assert_eq!((got.name.as_slice(), got.size, got.leads), (&b"s/"[..], -1, true));
+    }
+
+    #[test]
+    fn the_parent_is_found_by_its_dots() {
+        let parent = |path: &str, directives: &str| {
+            let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+            Row::parent(path.as_bytes(), Path::new("/d"), &said, &Asked::parse(&said, None))
+        };
+        let got = parent("/x/y/", FANCY).unwrap();
+        assert_eq!((got.name.as_slice(), got.text.as_deref()), (&b"/x/"[..], Some("up")));
+        assert_eq!(got.icon.as_deref(), Some("/f"));
+        assert_eq!(parent("/x", "").unwrap().name, b"/");
+        assert!(parent("/", "").is_none());
+        assert!(parent("/x/", "IndexIgnore ..").is_none());
+    }
+}

@@ -1,0 +1,139 @@
+//! Reading a folder: its path and what the request asks for go in, the names that may be listed
+//! come out with what stat(2) says of them. It blocks, and runs beside the serving threads.
+
+use super::query::Asked;
+use super::rule::is_ignored;
+use super::settings::Said;
+use std::ffi::OsStr;
+use std::fs::{Metadata, metadata, read_dir};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Entries that one listing shows; the rest of a folder that has more is left out.
+const MOST: usize = 100_000;
+
+/// A name in a folder, before anyone has looked whether the client may see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Whether it is a folder, or a link to one.
+    pub is_folder: bool,
+    /// Bytes.
+    pub size: u64,
+    /// Last change, nanoseconds since 1970.
+    pub modified_ns: i64,
+}
+
+/// What a folder holds.
+#[derive(Clone, Debug, Default)]
+pub struct Folder {
+    /// Files and folders in the order of the file system.
+    pub candidates: Vec<Candidate>,
+    /// Whether there are more.
+    pub is_cut: bool,
+}
+
+/// Reads the names that settings and query let through. Links that lead nowhere, and what is
+/// neither file nor folder, are left out. Errors are those of opening the folder; one that can be
+/// read only in part is listed so.
+pub(super) fn read(path: &Path, said: &Said, asked: &Asked) -> io::Result<Folder> {
+    let mut folder = Folder::default();
+    for entry in read_dir(path)? {
+        let Ok(entry) = entry else { break };
+        let name = entry.file_name();
+        let whole = path.join(&name);
+        let is_shown = asked.names(name.as_bytes())
+            && !is_ignored(&said.ignored, whole.as_os_str().as_bytes());
+        let Some(found) = is_shown.then(|| metadata(&whole).ok()).flatten() else { continue };
+        if !found.is_dir() && !found.is_file() {
+            continue;
+        }
+        if folder.candidates.len() >= MOST {
+            folder.is_cut = true;
+            break;
+        }
+        folder.candidates.push(Candidate::new(name.into_vec(), &found));
+    }
+    Ok(folder)
+}
+
+/// Whether the folder can be read. Errors are those of opening it.
+pub(super) fn open(path: &Path) -> io::Result<()> {
+    read_dir(path).map(drop)
+}
+
+impl Candidate {
+    fn new(name: Vec<u8>, found: &Metadata) -> Self {
+        let seconds = found.mtime().saturating_mul(1_000_000_000);
+        Self {
+            name,
+            is_folder: found.is_dir(),
+            size: found.len(),
+            modified_ns: seconds.saturating_add(found.mtime_nsec()),
+        }
+    }
+
+    /// Its name as the last part of a path: with a slash behind it where it is a folder.
+    #[must_use]
+    pub fn segment(&self) -> Vec<u8> {
+        let slash: &[u8] = if self.is_folder { b"/" } else { b"" };
+        [self.name.as_slice(), slash].concat()
+    }
+
+    /// That as text of the file system.
+    #[must_use]
+    pub fn below(&self, folder: &Path) -> std::path::PathBuf {
+        let mut file = folder.as_os_str().to_owned();
+        if !file.as_bytes().ends_with(b"/") {
+            file.push("/");
+        }
+        file.push(OsStr::from_bytes(&self.segment()));
+        file.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TABLE;
+    use super::*;
+    use crate::testing::apply;
+
+    fn listed(root: &Path, directives: &str, query: &str) -> Vec<String> {
+        let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+        let asked = Asked::parse(&said, Some(query.as_bytes()));
+        let folder = read(root, &said, &asked).unwrap();
+        let name = |found: &Candidate| String::from_utf8(found.segment()).unwrap();
+        let mut names: Vec<String> = folder.candidates.iter().map(name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn names_are_chosen_and_links_are_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        std::fs::create_dir(root.join("d")).unwrap();
+        for name in ["a.txt", "b~", ".h"] {
+            std::fs::write(root.join(name), "12345").unwrap();
+        }
+        std::os::unix::fs::symlink("d", root.join("to-d")).unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("broken")).unwrap();
+        assert_eq!(listed(root, "", ""), [".h", "a.txt", "b~", "d/", "to-d/"]);
+        assert_eq!(listed(root, "IndexIgnore .??* .? *~", ""), ["a.txt", "d/", "to-d/"]);
+        assert_eq!(listed(root, "", "P=*t*"), ["a.txt", "to-d/"]);
+        let asked = Asked::parse(&Said::default(), Some(b"P=a*"));
+        let found = read(root, &Said::default(), &asked).unwrap().candidates.remove(0);
+        assert_eq!((found.size, found.is_folder), (5, false));
+        assert_eq!(found.below(Path::new("/x")), Path::new("/x/a.txt"));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_an_error() {
+        let nowhere = Path::new("/nonexistent/folder");
+        assert!(open(nowhere).is_err());
+        assert!(read(nowhere, &Said::default(), &Asked::default()).is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! mod_autoindex: the listing of a folder that has no index. The settings of its sections, what
+//! stands in the folder and what looks at its entries came upon go in; the page goes out. Which
+//! entries a client may see is not decided here: `pipeline` takes a look at each.
+
+mod cell;
+mod directives;
+mod entry;
+mod folder;
+mod options;
+mod order;
+mod page;
+mod query;
+mod rows;
+mod rule;
+mod settings;
+mod title;
+
+pub use directives::TABLE;
+pub use entry::Entry;
+pub use folder::{Candidate, Folder};
+pub use page::{Insert, Listing};
+pub use query::Asked;
+pub use settings::{Directory, Key, Order, Said, Width};
+
+use crate::{DirectorySettings, core};
+use evenkeel_message::{
+    Answer, Body, Departure, Level, Method, Notice, Piece, Request, Response, Status,
+};
+use evenkeel_sys::crew::{Crew, Labour};
+use evenkeel_sys::open::Stat;
+use options::Flags;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// The largest file of text that is shown before or behind a listing, in bytes.
+const MOST_TEXT: u64 = 8 << 20;
+
+/// The charset of a listing that is told none (mod_autoindex.c: index_directory).
+const DEFAULT_CHARSET: &str = "ISO-8859-1";
+
+/// Whether a request for a folder is one for its listing: other methods and handlers are none of
+/// this module's (mod_autoindex.c: handle_autoindex).
+#[must_use]
+pub fn is_wanted(request: &Request) -> bool {
+    let handler = request.content.handler.as_deref();
+    let is_own = handler.is_none_or(|name| {
+        name == b"httpd/unix-directory" || name.eq_ignore_ascii_case(b"default-handler")
+    });
+    is_own && matches!(request.head.method, Method::Get | Method::Head)
+}
+
+/// The answer where Options does not say Indexes. `indexed` tells that names of an index were
+/// looked for.
+pub fn refuse(request: &mut Request, plan: &DirectorySettings, indexed: bool) -> Answer {
+    let mut names = String::from("none");
+    if indexed && request.path.ends_with(b"/") {
+        let known = (0..).map_while(|number| plan.dir.index_name(number));
+        names = known.collect::<Vec<_>>().join(",");
+    }
+    let text = format!(
+        "Cannot serve directory {}: No matching DirectoryIndex ({names}) found, and \
+         server-generated directory index forbidden by Options directive",
+        request.file.display()
+    );
+    request.notify(Notice::new("autoindex", Level::Error, 1276, text));
+    Status::FORBIDDEN.into()
+}
+
+/// The answer where a folder cannot be opened.
+pub fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
+    let text = format!("Can't open directory for index: {}", request.file.display());
+    request.notify(Notice::new("autoindex", Level::Error, 1275, text).because(error));
+    Status::FORBIDDEN.into()
+}
+
+/// The response without its body: the type, and what tells of changes where TrackModified wants
+/// that.
+#[must_use]
+pub fn head(
+    request: &mut Request,
+    plan: &DirectorySettings,
+    said: &Said,
+    stat: Option<&Stat>,
+) -> Response {
+    let mut response = Response::new(request.status);
+    let media_type = said.media_type.as_deref().unwrap_or("text/html");
+    let content_type = match said.charset.as_deref().unwrap_or(DEFAULT_CHARSET) {
+        "" => media_type.to_owned(),
+        charset => format!("{media_type};charset={charset}"),
+    };
+    response.fields.set("Content-Type", content_type);
+    if let Some(stat) = stat.filter(|_| said.has(Flags::TRACK_MODIFIED)) {
+        core::track_folder(request, &plan.core, stat, &mut response.fields);
+    }
+    response
+}
+
+/// Whether entries are listed that the client may not see.
+#[must_use]
+pub fn shows_forbidden(asked: &Asked) -> bool {
+    asked.flags.has(Flags::SHOW_FORBIDDEN)
+}
+
+/// Where the work of a listing is done that blocks: the crew of the process, in its turn.
+pub struct Place {
+    /// The threads.
+    pub crew: Arc<Crew>,
+    /// Where it is told that the client has gone.
+    pub departure: Rc<Departure>,
+}
+
+impl Place {
+    /// Begins a listing with its first work; none where no thread can be had, or the client has
+    /// gone while others stood in line too. A client that has merely ended its side counts as
+    /// gone, so that a line which ends with it is waited for.
+    async fn begin<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let mut labour = self.crew.begin(work);
+        let is_left = |labour: &mut Labour<T>| {
+            self.departure.is_told() && self.crew.in_line() > 1 && labour.leave()
+        };
+        poll_fn(|context| match Pin::new(&mut labour).poll(context) {
+            Poll::Pending if is_left(&mut labour) => Poll::Ready(None),
+            done => done,
+        })
+        .await
+    }
+
+    /// Reads a folder; none where that is not begun.
+    pub async fn read(
+        &self,
+        folder: PathBuf,
+        said: Arc<Said>,
+        asked: Asked,
+    ) -> Option<io::Result<Folder>> {
+        self.begin(move || folder::read(&folder, &said, &asked)).await
+    }
+
+    /// Opens a folder, to see whether it can be read; none as for [`Place::read`].
+    pub async fn open(&self, folder: PathBuf) -> Option<io::Result<()>> {
+        self.begin(move || folder::open(&folder)).await
+    }
+
+    /// Makes the body of a page; none where no thread can be had.
+    pub async fn render(&self, listing: Listing) -> Option<Body> {
+        let mut pieces = self.crew.begin(move || listing.render()).await?;
+        Some(match (pieces.pop(), pieces.is_empty()) {
+            (Some(Piece::Bytes(bytes)), true) => Body::Bytes(bytes),
+            (last, _) => {
+                pieces.extend(last);
+                Body::Pieces(pieces)
+            }
+        })
+    }
+}
+
+/// Lets the other connections of the thread have their turn.
+pub async fn pause() {
+    tokio::task::yield_now().await;
+}
+
+/// What a file that was found for HeaderName or ReadmeName is to the page; nothing where it is
+/// neither HTML nor text.
+#[must_use]
+pub fn insert(media_type: &[u8], piece: Piece) -> Insert {
+    let is_text = media_type.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"));
+    if title::is_html(media_type) {
+        Insert::Html(piece)
+    } else if is_text && piece.len() <= MOST_TEXT {
+        Insert::Text(piece)
+    } else {
+        Insert::Nothing
+    }
+}

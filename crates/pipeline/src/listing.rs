@@ -1,0 +1,225 @@
+//! The listing of a folder (mod_autoindex): a request for a folder comes in, the page of those of
+//! its entries that the client may see goes out. The folder is read and the page is made beside
+//! the serving thread; between them a look is taken at each entry, some at a time, so that a
+//! large folder keeps no other connection waiting.
+
+use crate::look::{self, Glance};
+use crate::phases::Generated;
+use crate::serve::{Concluded, Pipeline};
+use crate::site::Plan;
+use evenkeel_files::{Kind, Looked};
+use evenkeel_message::{Level, Notice, Piece, Request, Response, Status};
+use evenkeel_modules::autoindex::{
+    self, Asked, Candidate, Entry, Folder, Insert, Listing, Place, Said,
+};
+use evenkeel_modules::core::Options;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Entries that are looked at before other connections have their turn.
+const TURN: usize = 32;
+
+/// Looks that one listing may take, those for the indexes of folders within included.
+const LOOKS: u32 = 200_000;
+
+/// Notices of looks that are kept: a folder may hold any number of forbidden entries.
+const NOTICES: usize = 1000;
+
+/// Whether a request is one for the listing of a folder.
+pub(crate) fn is_wanted(pipeline: &Pipeline, request: &Request, looked: &Looked) -> bool {
+    looked.found.kind() == Kind::Directory
+        && pipeline.site.folders_are_listed
+        && autoindex::is_wanted(request)
+}
+
+/// Lists the folder, where Options lets it be listed.
+pub(crate) fn generate(
+    pipeline: &Rc<Pipeline>,
+    mut request: Box<Request>,
+    plan: Arc<Plan>,
+    folder: &Looked,
+) -> Generated {
+    if !plan.core.options.effective().has(Options::INDEXES) {
+        let indexed = pipeline.site.folders_have_indexes;
+        let result = Err(autoindex::refuse(&mut request, &plan, indexed));
+        return Generated::Now(Box::new(Concluded { request, plan, result }));
+    }
+    let said = plan.autoindex.said();
+    let asked = Asked::parse(&said, request.query.as_deref());
+    let response = autoindex::head(&mut request, &plan, &said, folder.found.stat());
+    let place =
+        Place { crew: Arc::clone(&pipeline.crew), departure: Rc::clone(&request.departure) };
+    let desk = Desk { pipeline: Rc::clone(pipeline), place };
+    Generated::Later(Box::pin(async move {
+        let (mut request, listed) = desk.list(request, &plan, (said, asked), response).await;
+        let result = match listed {
+            Some(Ok(response)) => Ok(response),
+            Some(Err(error)) => Err(autoindex::unreadable(&mut request, &error)),
+            None => Err(Status::SERVICE_UNAVAILABLE.into()),
+        };
+        Concluded { request, plan, result }
+    }))
+}
+
+/// What a listing is made with.
+struct Desk {
+    pipeline: Rc<Pipeline>,
+    place: Place,
+}
+
+impl Desk {
+    /// Puts the page into the response. None where it could not be made, or nobody waits for it
+    /// any more; the error is one of opening the folder.
+    async fn list(
+        &self,
+        request: Box<Request>,
+        plan: &Plan,
+        (said, asked): (Arc<Said>, Asked),
+        mut response: Response,
+    ) -> (Box<Request>, Option<io::Result<Response>>) {
+        let path = request.file.clone();
+        if request.head.is_head() {
+            let opened = self.place.open(path).await;
+            return (request, opened.map(|opened| opened.map(|()| response)));
+        }
+        let folder = match self.place.read(path, Arc::clone(&said), asked.clone()).await {
+            Some(Ok(folder)) => folder,
+            Some(Err(error)) => return (request, Some(Err(error))),
+            None => return (request, None),
+        };
+        let shown = autoindex::shows_forbidden(&asked);
+        let (request, entries) = self.look_at_entries(request, folder, shown).await;
+        let pipeline = &self.pipeline;
+        let (request, header) = find_header(pipeline, request, &said);
+        let (request, readme) = find_readme(pipeline, request, &said);
+        let signature = pipeline.site.signature(&request, plan);
+        let body = self.place.render(Listing {
+            said,
+            asked,
+            path: request.path.clone(),
+            folder: request.file.clone(),
+            entries,
+            header,
+            readme,
+            signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature).to_owned(),
+        });
+        let Some(body) = body.await else { return (request, None) };
+        response.body = body;
+        (request, Some(Ok(response)))
+    }
+
+    /// The entries of a folder that are listed.
+    async fn look_at_entries(
+        &self,
+        mut request: Box<Request>,
+        folder: Folder,
+        shows_forbidden: bool,
+    ) -> (Box<Request>, Vec<Entry>) {
+        let Folder { candidates, mut is_cut } = folder;
+        let mut entries = Vec::with_capacity(candidates.len());
+        let mut looks = 0;
+        let most_notices = request.notices.len() + NOTICES;
+        for (number, candidate) in candidates.into_iter().enumerate() {
+            if looks >= LOOKS {
+                is_cut = true;
+                break;
+            }
+            if number % TURN == TURN - 1 {
+                autoindex::pause().await;
+            }
+            let (back, glance) = look_at_entry(&self.pipeline, request, &candidate);
+            request = back;
+            request.notices.truncate(most_notices);
+            looks += u32::from(glance.looks);
+            entries.extend(entry(candidate, glance, shows_forbidden));
+        }
+        if is_cut {
+            let text = format!(
+                "{} has more entries than a listing shows: the rest is left out",
+                request.file.display()
+            );
+            request.notify(Notice::own("autoindex", Level::Warn, text));
+        }
+        (request, entries)
+    }
+}
+
+fn look_at_entry(
+    pipeline: &Pipeline,
+    request: Box<Request>,
+    candidate: &Candidate,
+) -> (Box<Request>, Glance) {
+    let mut path = request.path.clone();
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&candidate.segment());
+    let file = candidate.below(&request.file);
+    look::at_file(pipeline, request, path, file)
+}
+
+/// An entry, where the look at it lets it be listed (mod_autoindex.c: make_autoindex_entry).
+fn entry(mut candidate: Candidate, glance: Glance, shows_forbidden: bool) -> Option<Entry> {
+    let Glance { status, found, file, content, .. } = glance;
+    let is_refused = matches!(status, Status::UNAUTHORIZED | Status::FORBIDDEN);
+    let is_passed = status == Status::OK;
+    let is_listed = is_passed || status.is_redirect() || (is_refused && shows_forbidden);
+    if !is_listed {
+        return None;
+    }
+    if let Some(looked) = found {
+        let stat = looked.found.stat()?;
+        if !matches!(looked.found.kind(), Kind::File | Kind::Directory) {
+            return None;
+        }
+        // A folder's are those of its index, as in Apache.
+        (candidate.size, candidate.modified_ns) = (stat.size, stat.modified_ns);
+    }
+    Some(Entry { candidate, file, content, passed: is_passed })
+}
+
+/// The file of HeaderName. It is asked for with the query of the request, and as one that wants
+/// HTML or text.
+fn find_header(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    said: &Said,
+) -> (Box<Request>, Insert) {
+    let Some(name) = &said.header_name else { return (request, Insert::Nothing) };
+    let fields = request.head.fields.clone();
+    request.head.fields.set("Accept", "text/html, text/plain");
+    request.head.fields.remove("Accept-Encoding");
+    let (mut request, insert) = find_insert(pipeline, request, name);
+    request.head.fields = fields;
+    (request, insert)
+}
+
+/// The file of ReadmeName, which is asked for without a query.
+fn find_readme(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    said: &Said,
+) -> (Box<Request>, Insert) {
+    let Some(name) = &said.readme_name else { return (request, Insert::Nothing) };
+    let query = request.query.take();
+    let (mut request, insert) = find_insert(pipeline, request, name);
+    request.query = query;
+    (request, insert)
+}
+
+fn find_insert(pipeline: &Pipeline, request: Box<Request>, name: &str) -> (Box<Request>, Insert) {
+    let (request, glance) = look::at_name(pipeline, request, name);
+    let insert = glance.and_then(|glance| insert(pipeline, &glance));
+    (request, insert.unwrap_or_default())
+}
+
+/// What was found as a part of the page; none where it is no file that the client may see and
+/// the server can read.
+fn insert(pipeline: &Pipeline, glance: &Glance) -> Option<Insert> {
+    let looked = glance.found.as_ref().filter(|looked| looked.found.kind() == Kind::File)?;
+    let media_type = glance.content.media_type.as_deref()?;
+    let contents = pipeline.walker.borrow().files.contents(&looked.found).ok()?;
+    let piece: Piece = contents.piece.clone();
+    Some(autoindex::insert(media_type, piece))
+}
