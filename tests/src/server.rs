@@ -51,7 +51,7 @@ pub fn program(kind: Kind, root: &Path) -> Result<PathBuf, String> {
 }
 
 /// The built binary: what the variable EVENKEEL names, else the one beside the tests.
-fn evenkeel() -> PathBuf {
+pub fn evenkeel() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL") {
         return PathBuf::from(named);
     }

@@ -30,6 +30,7 @@ fn main() {
         Path::new(&name).file_name().map_or(name.as_str().into(), |n| n.to_string_lossy());
     let status = match (&*program, words.first().map(String::as_str)) {
         ("httpd" | "apache2", _) => httpd::run(&program, &words),
+        ("ab", _) => evenkeel_lab::ab::run(&words),
         (_, Some("serve")) => serve::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
@@ -52,5 +53,5 @@ Usage:
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
   evenkeel --help | --version
 
-Called as httpd or apache2 it is httpd's command line alone.
+Called as httpd or apache2 it is httpd's command line alone, called as ab it is ab's.
 ";

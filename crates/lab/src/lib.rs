@@ -2,4 +2,5 @@
 //! A target and a pace come in, exchanges are made and counted, figures and reports go out. The
 //! server that is measured may be any; nothing here knows the inside of Evenkeel's.
 
+pub mod ab;
 pub mod load;

@@ -313,6 +313,9 @@ impl Client {
             self.deadline_ns = after(now_ns, ground.plan.timeouts.answer.as_nanos());
             let short = count < ground.buffer.len() && transport.reads_short() && !hangup;
             let received = ground.buffer.get(..count).unwrap_or_default();
+            if ground.plan.hear {
+                self.source.hear(received);
+            }
             match self.answer.take(received) {
                 Ok(Progress::Whole) => return self.finish(ground, now_ns, hangup),
                 Ok(Progress::More) if short => return Outcome::Pending,

@@ -19,6 +19,6 @@ pub use exchange::{Exchange, Failure, Request};
 pub use figures::{Fairness, Figures, Sample, Second, Times};
 pub use pace::{Pace, Stretch, Think};
 pub use plan::{Bounds, Keep, Plan, Timeouts, Trust, Wishes};
-pub use run::{Live, Run};
+pub use run::{Interrupt, Live, Run};
 pub use source::{Same, Source, Step};
 pub use target::{Scheme, Target};

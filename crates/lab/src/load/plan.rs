@@ -33,6 +33,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whether each exchange is kept for a report: 88 bytes each.
     pub keep_exchanges: bool,
+    /// Whether sources hear the bytes that are received.
+    pub hear: bool,
 }
 
 /// Whether connections are kept.

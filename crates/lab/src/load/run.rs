@@ -7,15 +7,19 @@ use super::plan::Plan;
 use super::source::Source;
 use super::thread::Thread;
 use evenkeel_sys::epoll::Epoll;
+use evenkeel_sys::signal::{Signal, Signals};
 use evenkeel_sys::{clock, process};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How much is read at once. Larger reads only cost cache.
 const BUFFER: usize = 64 << 10;
+/// How long ^C may take to be seen.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// A run that is under way.
 pub struct Run {
@@ -145,6 +149,35 @@ impl Run {
     }
 }
 
+/// ^C, caught so that a run that is cut short still reports.
+pub struct Interrupt(Signals);
+
+impl Interrupt {
+    /// Catches it from here on. To be called before threads are made, which inherit it.
+    ///
+    /// # Errors
+    /// The system's, where it denies the descriptor.
+    pub fn catch() -> io::Result<Self> {
+        Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map(Self)
+    }
+
+    /// Has it end a run.
+    ///
+    /// # Errors
+    /// The system's, where it denies the thread that waits for it.
+    pub fn stops(self, live: Live) -> io::Result<()> {
+        let watch = move || {
+            while live.is_running() {
+                if self.0.next().is_some() {
+                    live.stop();
+                }
+                std::thread::sleep(GLANCE);
+            }
+        };
+        std::thread::Builder::new().name("interrupt".into()).spawn(watch).map(drop)
+    }
+}
+
 /// Tells that a thread has ended, whichever way.
 struct Ended(Arc<Shared>);
 
@@ -164,7 +197,6 @@ mod tests {
     use evenkeel_sys::connect::{Local, Remote};
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::time::Duration;
 
     /// A server that answers each request of a connection with the bytes that `answer` gives for
     /// its path, and ends the connection where it gives none.
@@ -214,6 +246,7 @@ mod tests {
             timeouts: Timeouts::default(),
             seed: 1,
             keep_exchanges: true,
+            hear: false,
         }
     }
 

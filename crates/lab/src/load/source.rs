@@ -24,6 +24,9 @@ pub trait Source: Send {
     /// What to do next; `now_ns` is the time.
     fn next(&mut self, now_ns: u64) -> Step;
 
+    /// Hears bytes of the answer as they come, where the plan says so.
+    fn hear(&mut self, _bytes: &[u8]) {}
+
     /// Hears what came of the last request.
     fn heed(&mut self, _outcome: Result<&Exchange, Failure>) {}
 }

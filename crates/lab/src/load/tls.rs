@@ -35,6 +35,8 @@ pub struct Wishes<'a> {
     pub suites: &'a [String],
     /// A file with the client's own certificate and key (PEM).
     pub identity: Option<&'a Path>,
+    /// Whether the server's name is left out of the handshake (SNI).
+    pub no_sni: bool,
 }
 
 impl Trust {
@@ -80,6 +82,7 @@ impl Trust {
                     .map_err(|error| told(error.to_string()))?
             }
         };
+        config.enable_sni = !wishes.no_sni;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { config: Arc::new(config), name })
     }
