@@ -197,10 +197,10 @@ fn begin_text(options: &Options) {
     let through = through.unwrap_or_default();
     let wait = if options.progress && options.requests > 150 { "\n" } else { "..." };
     if options.html.is_some() {
-        let banner = "<p>\n This is ApacheBench, Version 2.3 <i>&lt;$Revision$&gt;</i><br>\n \
-                      Copyright 1996 Adam Twiss, Zeus Technology Ltd, http://www.zeustech.net/<br>\n \
-                      Licensed to The Apache Software Foundation, http://www.apache.org/<br>\n\
-                      </p>\n<p>\n";
+        let banner = "<p>\n \
+            This is ApacheBench, Version 2.3 <i>&lt;$Revision$&gt;</i><br>\n \
+            Copyright 1996 Adam Twiss, Zeus Technology Ltd, http://www.zeustech.net/<br>\n \
+            Licensed to The Apache Software Foundation, http://www.apache.org/<br>\n</p>\n<p>\n";
         say(banner);
         return;
     }
