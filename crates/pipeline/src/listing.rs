@@ -43,7 +43,7 @@ pub(crate) fn generate(
     if !plan.core.options.effective().has(Options::INDEXES) {
         let indexed = pipeline.site.folders_have_indexes;
         let result = Err(autoindex::refuse(&mut request, &plan, indexed));
-        return Generated::Now(Box::new(Concluded { request, plan, result }));
+        return Generated::Now(Concluded { request, plan, result });
     }
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.query.as_deref());
