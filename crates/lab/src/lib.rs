@@ -4,3 +4,4 @@
 
 pub mod ab;
 pub mod load;
+pub mod results;

@@ -137,15 +137,31 @@ impl Default for Times {
 }
 
 impl Times {
+    /// Each histogram with its name.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, &Histogram<u64>); 5] {
+        [
+            ("response", &self.response),
+            ("service", &self.service),
+            ("connect", &self.connect),
+            ("wait", &self.wait),
+            ("pause", &self.pause),
+        ]
+    }
+
+    /// As [`Times::named`], to be filled.
+    pub fn named_mut(&mut self) -> [(&'static str, &mut Histogram<u64>); 5] {
+        [
+            ("response", &mut self.response),
+            ("service", &mut self.service),
+            ("connect", &mut self.connect),
+            ("wait", &mut self.wait),
+            ("pause", &mut self.pause),
+        ]
+    }
+
     fn add(&mut self, other: &Self) {
-        let pairs = [
-            (&mut self.response, &other.response),
-            (&mut self.service, &other.service),
-            (&mut self.connect, &other.connect),
-            (&mut self.wait, &other.wait),
-            (&mut self.pause, &other.pause),
-        ];
-        for (own, other) in pairs {
+        for ((_, own), (_, other)) in self.named_mut().into_iter().zip(other.named()) {
             // All have the same bounds, so that nothing can be out of them.
             let _same_bounds = own.add(other);
         }

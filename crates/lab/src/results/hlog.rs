@@ -1,0 +1,91 @@
+//! HdrHistogram's log format: a line for each interval, with its histogram deflated and in base64
+//! (V2). Histograms of nanoseconds come in, lines that other tools read go out, and back.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use std::fmt::Write as _;
+
+/// One line of a log.
+pub struct Interval {
+    /// When it began, in seconds since the log's beginning.
+    pub from_s: f64,
+    /// Its histogram.
+    pub histogram: Histogram<u64>,
+}
+
+/// The lines before the first interval. `what` says which times they are.
+#[must_use]
+pub fn heading(what: &str, started_us: u64) -> String {
+    let start_s = started_us as f64 / 1e6;
+    format!(
+        "#[Evenkeel {}: {what} in nanoseconds, interval maxima in milliseconds]\n\
+         #[Histogram log format version 1.3]\n\
+         #[StartTime: {start_s:.3} (seconds since epoch)]\n\
+         #[BaseTime: {start_s:.3} (seconds since epoch)]\n\
+         \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
+         \"Interval_Compressed_Histogram\"\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The line of an interval.
+///
+/// # Errors
+/// That the histogram could not be encoded.
+pub fn line(from_s: f64, long_s: f64, histogram: &Histogram<u64>) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let encoded = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
+    encoded.map_err(|error| format!("a histogram could not be encoded: {error}"))?;
+    let longest_ms = histogram.max() as f64 / 1e6;
+    let mut text = format!("{from_s:.3},{long_s:.3},{longest_ms:.3},");
+    STANDARD.encode_string(&bytes, &mut text);
+    // Writing to a text does not fail.
+    let _written = writeln!(text);
+    Ok(text)
+}
+
+/// The intervals of a log. A last line that was cut off while the run went is left out.
+///
+/// # Errors
+/// Which line cannot be read.
+pub fn parse(text: &str) -> Result<Vec<Interval>, String> {
+    let whole = text.get(..text.rfind('\n').map_or(0, |end| end + 1)).unwrap_or_default();
+    let mut intervals = Vec::new();
+    let mut deserializer = Deserializer::new();
+    for entry in IntervalLogIterator::new(whole.as_bytes()) {
+        let entry = entry.map_err(|error| format!("no log of HdrHistogram: {error:?}"))?;
+        let LogEntry::Interval(interval) = entry else { continue };
+        let number = intervals.len() + 1;
+        let bad = |error: String| format!("interval {number}: {error}");
+        let bytes =
+            STANDARD.decode(interval.encoded_histogram()).map_err(|e| bad(e.to_string()))?;
+        let histogram: Histogram<u64> =
+            deserializer.deserialize(&mut bytes.as_slice()).map_err(|e| bad(e.to_string()))?;
+        intervals.push(Interval { from_s: interval.start_timestamp().as_secs_f64(), histogram });
+    }
+    Ok(intervals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_back_up_to_where_it_was_cut() {
+        let mut histogram = Histogram::new(3).unwrap();
+        for value in [1_000, 2_000_000, 3_000_000_000_u64] {
+            histogram.record(value).unwrap();
+        }
+        let mut text = heading("response times", 1_700_000_000_000_000);
+        text += &line(0.0, 1.0, &histogram).unwrap();
+        text += &line(1.0, 1.0, &histogram).unwrap();
+        let intervals = parse(&text).unwrap();
+        assert_eq!(intervals.len(), 2);
+        assert!(intervals[1].from_s == 1.0 && intervals[1].histogram == histogram);
+        assert_eq!(parse(&text[..text.len() - 9]).unwrap().len(), 1);
+        assert!(parse("0.0,1.0,3.0,!!!!\n").is_err());
+    }
+}
