@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Requests of the shorter run; the longer one has twice as many.
 const REQUESTS: u64 = 20_000;
 
-/// Functions of a table; those behind have less than one instruction in a hundred each.
+/// Functions of a table, the dearest first; most of those behind have a few instructions each.
 const FUNCTIONS: usize = 100;
 
 /// By how much a count may be above the one that is kept (PERFORMANCE: +3 %).
