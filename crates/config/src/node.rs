@@ -51,20 +51,31 @@ fn print_level<'a>(
 ) -> fmt::Result {
     let indent = depth * 2;
     for node in nodes {
-        if *file != Some(&*node.position.file) {
-            writeln!(out, "# In file: {}", node.position.file)?;
-            *file = Some(&*node.position.file);
-        }
-        writeln!(out, "# {:>3}:", node.position.line)?;
+        name_file(node, file, out)?;
+        writeln!(out, "{:indent$}# {:>3}:", "", node.position.line)?;
         let gap = if node.arguments.is_empty() || &*node.arguments == ">" { "" } else { " " };
         writeln!(out, "{:indent$}{}{gap}{}", "", node.name, node.arguments)?;
         if let Some(section) = &node.section {
             print_level(section, depth + 1, file, out)?;
+            name_file(node, file, out)?;
             let name = node.name.strip_prefix('<').unwrap_or(&node.name);
             writeln!(out, "{:indent$}</{name}>", "")?;
         }
     }
     Ok(())
+}
+
+/// Names the file of a line where it is not that of the line before.
+fn name_file<'a>(
+    node: &'a Node,
+    file: &mut Option<&'a str>,
+    out: &mut dyn fmt::Write,
+) -> fmt::Result {
+    if *file == Some(&*node.position.file) {
+        return Ok(());
+    }
+    *file = Some(&*node.position.file);
+    writeln!(out, "# In file: {}", node.position.file)
 }
 
 #[cfg(test)]
@@ -89,7 +100,7 @@ mod tests {
         let mut text = String::new();
         print_tree(&[outer], &mut text).unwrap();
         let want =
-            "# In file: a.conf\n#   1:\n<Directory />\n#   2:\n  Options None\n</Directory>\n";
+            "# In file: a.conf\n#   1:\n<Directory />\n  #   2:\n  Options None\n</Directory>\n";
         assert_eq!(text, want);
     }
 }

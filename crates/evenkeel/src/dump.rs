@@ -8,6 +8,7 @@ use evenkeel_config::{allowed_text, print_tree, reserved};
 use evenkeel_modules::{MODELS, OFFERS, active_tables, is_active, model};
 use evenkeel_pipeline::{AddressHosts, Site};
 use std::fmt::Write;
+use std::net::IpAddr;
 
 /// Everything that the command line asks to be shown, in Apache's order.
 pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
@@ -36,20 +37,39 @@ pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
 
 /// Whether the command line asks for anything that is shown in place of `Syntax OK`.
 pub fn is_asked(line: &CommandLine) -> bool {
-    let names = ["DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_MODULES", "DUMP_INCLUDES", "DUMP_CONFIG"];
+    stands_alone(line) || line.is_defined("DUMP_CONFIG")
+}
+
+/// Whether one of the dumps is asked for that are shown without `Syntax OK`, `-t` or not.
+pub fn stands_alone(line: &CommandLine) -> bool {
+    let names = ["DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_MODULES", "DUMP_INCLUDES"];
     let shown = [Show::Settings, Show::Loaded];
     names.into_iter().any(|name| line.is_defined(name))
         || line.show.iter().any(|show| shown.contains(show))
 }
 
 fn virtual_hosts(site: &Site, text: &mut String) {
-    if site.hosts.by_ip.is_empty() && site.hosts.any.is_empty() {
-        return;
-    }
     text.push_str("VirtualHost configuration:\n");
-    for entry in site.hosts.by_ip.iter().chain(&site.hosts.any) {
+    let mut by_ip: Vec<&AddressHosts> = site.hosts.by_ip.iter().collect();
+    by_ip.sort_by_key(|entry| bucket(entry.address.ip));
+    for entry in by_ip.into_iter().chain(&site.hosts.any) {
         address(entry, text);
     }
+}
+
+/// Where Apache's hash table has an address: it shows them in that order (vhost.c: hash_inaddr).
+fn bucket(ip: Option<IpAddr>) -> u32 {
+    let last = match ip {
+        Some(IpAddr::V4(ip)) => ip.octets(),
+        Some(IpAddr::V6(ip)) => {
+            let [.., a, b, c, d] = ip.octets();
+            [a, b, c, d]
+        }
+        None => [0; 4],
+    };
+    let key = u32::from_ne_bytes(last);
+    let key = key ^ (key >> 16);
+    ((key >> 8) ^ key) % 256
 }
 
 fn address(entry: &AddressHosts, text: &mut String) {
@@ -61,7 +81,7 @@ fn address(entry: &AddressHosts, text: &mut String) {
     let port = entry.address.port.map_or_else(|| "*".to_owned(), |port| port.to_string());
     let name = format!("{ip}:{port}");
     let Some(first) = entry.hosts.first() else { return };
-    if entry.hosts.len() == 1 && first.aliases.is_empty() && first.wild_aliases.is_empty() {
+    if entry.hosts.len() == 1 {
         let _infallible = writeln!(text, "{name:<22} {} ({})", first.name, first.position);
         return;
     }

@@ -172,8 +172,9 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     if dump::is_asked(line) {
         say(&dump::dump(line, &configuration));
     }
-    // Dumps stand alone, but for those that -t was asked for besides (main.c).
-    if line.show.contains(&Show::Syntax) || !dump::is_asked(line) {
+    // Dumps stand alone, but for that of the tree, which is a module's own (main.c, mod_info.c).
+    let is_tested = line.show.contains(&Show::Syntax) && !dump::stands_alone(line);
+    if is_tested || !dump::is_asked(line) {
         complain("Syntax OK");
     }
     0
