@@ -194,7 +194,8 @@ fn the_stock_configuration_of_debian() {
     ];
     let file = root.join("own.conf");
     // The stock file stays as it is: what it lacks stands around it.
-    let around = format!("ServerRoot {0}\nServerName stock\nInclude apache2.conf\n", root.display());
+    let around =
+        format!("ServerRoot {0}\nServerName stock\nInclude apache2.conf\n", root.display());
     fs::write(&file, around).unwrap();
     compare_file(root, &file, &variables);
 }

@@ -353,7 +353,13 @@ impl<S: Site> Task<S> {
             Next::Reuse => {}
             Next::Drain => return Err(self.end(false)),
             Next::Linger | Next::Wait => return Err(self.end(ends)),
-            Next::Abort => return Err(Outcome::Closed),
+            Next::Abort => {
+                // The client must be able to tell that this was not all.
+                if let Some(socket) = self.link.take() {
+                    socket.reset_on_close();
+                }
+                return Err(Outcome::Closed);
+            }
         }
         self.next().await
     }

@@ -343,6 +343,8 @@ impl<S: Site> Inner<S> {
                 return Step::Task(Begin::Reply(Box::new(reply)), used);
             }
             Err(_) => {
+                // The client must be able to tell that this was not all.
+                socket.reset_on_close();
                 let (_, request) = reply.finish(&self.site, &self.thread, connection, true);
                 self.give(request);
                 return Step::Ends { linger: false };

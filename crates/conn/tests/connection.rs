@@ -44,6 +44,8 @@ struct Running {
     line: ChildLine,
     board: Scoreboard,
     log: Arc<Mutex<Vec<String>>>,
+    /// What `/file` serves.
+    file: std::fs::File,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -75,6 +77,7 @@ impl Running {
         let shared = Arc::clone(&log);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'f'; 16 << 20]).unwrap();
+        let shared_file = file.try_clone().unwrap();
         let file = Arc::new(file.into());
         let thread = std::thread::spawn(move || {
             serve_with(setup, |seat| {
@@ -91,7 +94,7 @@ impl Running {
                 stub::Adapter(Worker::new(site, place))
             })
         });
-        Self { address, wire, line, board, log, thread }
+        Self { address, wire, line, board, log, file: shared_file, thread }
     }
 
     fn connect(&self) -> TcpStream {
@@ -364,6 +367,44 @@ fn large_files_go_to_slow_readers_without_a_credit() {
     let completions = line.read(Counter::Completions);
     board.release(0);
     assert_eq!((completions, board.totals().accesses), (5, 5));
+}
+
+/// Reads to the end, which must be a reset.
+fn read_until_reset(mut client: TcpStream) -> String {
+    let mut all = Vec::new();
+    let error = client.read_to_end(&mut all).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+#[test]
+fn a_file_that_shrinks_on_its_way_ends_with_a_reset() {
+    for version in ["1.0", "1.1"] {
+        let running = Running::start(Settings::default());
+        let mut client = running.connect();
+        let head = format!("GET /file HTTP/{version}\r\nHost: a\r\n\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        client.read_exact(&mut [0; 100]).unwrap();
+        running.file.set_len(1 << 20).unwrap();
+        let rest = read_until_reset(client);
+        assert!(rest.len() < 16 << 20);
+        let log = running.end();
+        assert!(log[0].ends_with(" aborted"), "{log:?}");
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_never_looks_whole() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    client.write_all(b"GET /broken HTTP/1.0\r\n\r\n").unwrap();
+    read_until_reset(client);
+    let mut client = running.connect();
+    client.write_all(get("/broken", "").as_bytes()).unwrap();
+    let text = read_until_reset(client);
+    assert!(!text.contains("\r\n0\r\n"), "{text}");
+    let log = running.end();
+    assert!(log.iter().all(|line| line.ends_with("4 aborted")) && log.len() == 2, "{log:?}");
 }
 
 #[test]

@@ -98,6 +98,14 @@ impl Socket {
         net::shutdown(&self.descriptor, Shutdown::Write).map_err(io::Error::from)
     }
 
+    /// Has the connection end with a reset (RST) when it is closed, and what is unsent thrown away:
+    /// the peer must not take what it has for all that there is. What the system says against it
+    /// changes nothing: the connection is broken already.
+    pub fn reset_on_close(&self) {
+        let at_once = Some(std::time::Duration::ZERO);
+        let _ = net::sockopt::set_socket_linger(&self.descriptor, at_once);
+    }
+
     /// Our address of the connection.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         crate::listen::local_address(&self.descriptor)

@@ -60,6 +60,9 @@ impl Stub {
                 let words = ["one ", "two ", "three"].map(Bytes::from).to_vec();
                 response.body = Body::Stream(Box::pin(Words(words)), None);
             }
+            b"/broken" => {
+                response.body = Body::Stream(Box::pin(Broken(false)), None);
+            }
             b"/trailers" => {
                 let words = vec![Bytes::from_static(b"one")];
                 response.body = Body::Stream(Box::pin(Words(words)), None);
@@ -132,6 +135,17 @@ impl Source for Words {
     fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
         let next = (!self.0.is_empty()).then(|| Ok(self.0.remove(0)));
         Poll::Ready(next)
+    }
+}
+
+/// A word, then an error.
+struct Broken(bool);
+
+impl Source for Broken {
+    fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+        let first = !std::mem::replace(&mut self.0, true);
+        let error = std::io::ErrorKind::UnexpectedEof.into();
+        Poll::Ready(Some(if first { Ok(Bytes::from_static(b"one ")) } else { Err(error) }))
     }
 }
 
