@@ -7,9 +7,13 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+#[cfg(all(test, loom))]
+use loom::sync::{Mutex, MutexGuard, atomic::AtomicU32, atomic::AtomicUsize};
+#[cfg(not(all(test, loom)))]
+use std::sync::{Mutex, MutexGuard, atomic::AtomicU32, atomic::AtomicUsize};
 
 /// The credits of one child, shared by its serving threads.
 pub struct Gate {
@@ -97,6 +101,7 @@ impl Gate {
     fn give_back(self: &Arc<Self>) {
         self.published.subtract(Counter::Busy, 1);
         self.free.fetch_add(1, SeqCst);
+        in_total_order();
         if self.waiting.load(SeqCst) > 0 {
             self.hand_out();
         }
@@ -128,6 +133,7 @@ impl Gate {
     /// Gets into line.
     fn line_up(&self, state: State) -> Arc<Place> {
         self.waiting.fetch_add(1, SeqCst);
+        in_total_order();
         let mut line = lock(&self.line);
         let place = Arc::new(Place(Mutex::new(State { number: line.next, ..state })));
         line.stand(Arc::clone(&place));
@@ -225,12 +231,22 @@ impl Drop for Waiting {
     }
 }
 
+/// Stands between two steps whose order all threads must see alike. `SeqCst` alone says so;
+/// loom knows that of fences only and takes other steps for `AcqRel`.
+#[cfg(all(test, loom))]
+fn in_total_order() {
+    loom::sync::atomic::fence(SeqCst);
+}
+
+#[cfg(not(all(test, loom)))]
+const fn in_total_order() {}
+
 /// A poisoned lock is as good as another here: no state is left half changed by a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::{Layout, Scoreboard};
@@ -359,5 +375,98 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
+    }
+}
+
+/// Every order of the steps of a few threads; see CONTRIBUTING.md.
+#[cfg(all(test, loom))]
+mod orders {
+    use super::*;
+    use crate::{Layout, Scoreboard};
+    use loom::sync::Notify;
+    use loom::thread;
+    use std::task::Wake;
+
+    /// A bell that rings for the thread that waits at it, be it that it comes later.
+    struct Bell(Notify);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.notify();
+        }
+    }
+
+    fn await_credit(waiting: &mut Waiting) -> Credit {
+        let bell = Arc::new(Bell(Notify::new()));
+        let waker = Waker::from(Arc::clone(&bell));
+        loop {
+            match Pin::new(&mut *waiting).poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(credit) => return credit,
+                Poll::Pending => bell.0.wait(),
+            }
+        }
+    }
+
+    /// Tries what `act` does with a gate in all orders, with up to three switches where none was
+    /// needed; in the end the credits are all there and nobody stands in line.
+    fn try_all(credits: u32, act: impl Fn(&Arc<Gate>) + Send + Sync + 'static) {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let gate = Gate::new(credits, line);
+            act(&gate);
+            assert_eq!((gate.waiting(), line.read(Counter::Busy)), (0, 0));
+            assert!(lock(&gate.line).places.is_empty());
+            let all: Vec<_> = std::iter::from_fn(|| gate.take()).collect();
+            assert_eq!(all.len(), credits as usize);
+        });
+    }
+
+    #[test]
+    fn loom_nobody_misses_a_credit_that_comes_back() {
+        try_all(1, |gate| {
+            let others = [1, 2].map(|most| {
+                let gate = Arc::clone(gate);
+                thread::spawn(move || drop(await_credit(&mut gate.wait_for(most))))
+            });
+            drop(await_credit(&mut gate.wait()));
+            others.into_iter().for_each(|other| other.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn loom_one_who_leaves_the_line_takes_nothing_along() {
+        try_all(1, |gate| {
+            let held = gate.take().unwrap();
+            let (leaver, stayer) = (Arc::clone(gate), Arc::clone(gate));
+            let leaver = thread::spawn(move || {
+                let mut waiting = leaver.wait_for(2);
+                let mut context = Context::from_waker(Waker::noop());
+                let polled = Pin::new(&mut waiting).poll(&mut context);
+                drop((waiting, polled));
+            });
+            let stayer = thread::spawn(move || drop(await_credit(&mut stayer.wait())));
+            drop(held);
+            leaver.join().unwrap();
+            stayer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_bunch_of_credits_is_fetched_whole() {
+        try_all(2, |gate| {
+            let held = [gate.take().unwrap(), gate.take().unwrap()];
+            let other = Arc::clone(gate);
+            let other = thread::spawn(move || {
+                let mut waiting = other.wait_for(2);
+                let first = await_credit(&mut waiting);
+                drop((first, waiting.more()));
+            });
+            drop(held);
+            drop(await_credit(&mut gate.wait()));
+            other.join().unwrap();
+        });
     }
 }

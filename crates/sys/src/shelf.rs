@@ -7,13 +7,21 @@
 use crate::socket::{Seat, Socket};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a connection keeps while it lies on the shelf; its meaning is the serving function's.
 pub type Memo = [u64; 4];
 
 /// Slots are made in runs of this many, when the first descriptor of a run is put down.
+#[cfg(not(all(test, loom)))]
 const RUN: usize = 1024;
+#[cfg(all(test, loom))]
+const RUN: usize = 2;
 
 /// The slot holds a socket.
 const OCCUPIED: u64 = 1;
@@ -251,8 +259,8 @@ impl Drop for Shelf {
     fn drop(&mut self) {
         for (index, run) in self.runs.iter_mut().enumerate() {
             let Some(slots) = run.get_mut() else { continue };
-            for (offset, slot) in slots.iter_mut().enumerate() {
-                if *slot.state.get_mut() & OCCUPIED != 0 {
+            for (offset, slot) in slots.iter().enumerate() {
+                if slot.state.load(Ordering::Relaxed) & OCCUPIED != 0 {
                     let descriptor = (index * RUN + offset) as i32;
                     // SAFETY: an occupied slot owns its descriptor, see `take`; the shelf is
                     // borrowed exclusively, and nobody can take it any more.
@@ -273,7 +281,7 @@ const fn token(descriptor: u32, generation: u32) -> u64 {
     ((generation as u64) << GENERATION_SHIFT) | descriptor as u64
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::io::Read;
@@ -370,5 +378,95 @@ mod tests {
             panic!("a socket without seat must not lie")
         };
         assert!(socket.seat().is_none());
+    }
+}
+
+/// Every order of the steps of a few threads; see CONTRIBUTING.md.
+#[cfg(all(test, loom))]
+mod orders {
+    use super::*;
+    use loom::thread;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    const REST: Rest = Rest { class: 3, deadline_ms: 0, memo: [1, 2, 3, 4] };
+
+    /// A shelf and a socket that is registered and out, with its token and its peer.
+    fn registered() -> (Arc<Shelf>, Socket, u64, UnixStream) {
+        let shelf = Arc::new(Shelf::new(1024));
+        let (client, server) = UnixStream::pair().unwrap();
+        let (socket, token) = shelf.register(Socket::new(server.into()), 1).unwrap();
+        (shelf, socket, token, client)
+    }
+
+    fn lying() -> (Arc<Shelf>, u64, UnixStream) {
+        let (shelf, socket, token, client) = registered();
+        assert_eq!(shelf.put(socket, REST).unwrap(), Put::Lying(token));
+        (shelf, token, client)
+    }
+
+    #[test]
+    fn loom_an_event_while_a_socket_is_put_down_is_not_lost() {
+        loom::model(|| {
+            let (shelf, socket, token, _client) = registered();
+            let other = Arc::clone(&shelf);
+            let event = thread::spawn(move || other.take(token, true));
+            let put = shelf.put(socket, REST).unwrap();
+            let taken = match event.join().unwrap() {
+                Some(taken) => {
+                    assert_eq!(put, Put::Lying(token));
+                    taken
+                }
+                None => {
+                    assert_eq!(put, Put::InLine(token));
+                    shelf.take_from_line(token).unwrap()
+                }
+            };
+            assert_eq!((taken.class, taken.memo, taken.hangup), (3, [1, 2, 3, 4], true));
+        });
+    }
+
+    #[test]
+    fn loom_a_lying_socket_is_taken_by_one_and_an_event_reaches_whoever_that_is() {
+        loom::model(|| {
+            let (shelf, token, _client) = lying();
+            let other = Arc::clone(&shelf);
+            let looker = thread::spawn(move || {
+                let taken = other.take_idle(token)?;
+                Some(other.put(taken.socket, REST).unwrap())
+            });
+            let event = shelf.take(token, true);
+            let looked = looker.join().unwrap();
+            match event {
+                Some(taken) => assert!(taken.hangup && looked != Some(Put::InLine(token))),
+                None => {
+                    assert_eq!(looked, Some(Put::InLine(token)));
+                    assert!(shelf.take_from_line(token).unwrap().hangup);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn loom_a_socket_gets_one_place_in_line_whoever_sends_it_there() {
+        loom::model(|| {
+            let (shelf, token, _client) = lying();
+            let others = [(); 2].map(|()| {
+                let shelf = Arc::clone(&shelf);
+                thread::spawn(move || {
+                    // The place is used at once, and the socket put down again.
+                    let placed = shelf.line_up(token, false);
+                    let taken = placed.then(|| shelf.take_from_line(token).unwrap())?;
+                    Some(shelf.put(taken.socket, REST).unwrap())
+                })
+            });
+            let puts: Vec<_> = others.map(|other| other.join().unwrap()).into_iter().collect();
+            let told = puts.iter().filter(|put| **put == Some(Put::InLine(token))).count();
+            let served = puts.iter().flatten().count();
+            // The second was served by itself, told to the first, or came before its place was
+            // used.
+            assert!(served >= 1 && told <= 1, "{puts:?}");
+            assert_eq!(shelf.take_from_line(token).is_some(), told == 1);
+        });
     }
 }
