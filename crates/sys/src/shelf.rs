@@ -281,7 +281,8 @@ const fn token(descriptor: u32, generation: u32) -> u64 {
     ((generation as u64) << GENERATION_SHIFT) | descriptor as u64
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use std::io::Read;
