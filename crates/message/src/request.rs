@@ -182,6 +182,10 @@ pub struct Request {
     pub depth: u8,
     /// How many looks at other paths this request has taken in all.
     pub looks: u16,
+    /// How many files it has looked at to choose one of them (MultiViews).
+    pub variant_looks: u16,
+    /// What a choice between variants adds to its response; none where nothing was chosen.
+    pub negotiated: Option<Box<Negotiated>>,
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
     /// request through.
     pub undecided: bool,
@@ -224,6 +228,15 @@ impl Departure {
     pub fn tell(&self) {
         self.told.set(true);
     }
+}
+
+/// What a response owes to the choice of one variant among several (mod_negotiation).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Negotiated {
+    /// The entity tag of the list of variants, which the variant's own tag is followed by.
+    pub validator: Option<Box<[u8]>>,
+    /// Whether a cache that knows no Vary must not keep it (Apache: no_cache).
+    pub uncached: bool,
 }
 
 /// What stays of a request that was redirected internally (ErrorDocument, DirectoryIndex).
@@ -274,6 +287,8 @@ impl Request {
             always: Fields::new(),
             depth: 0,
             looks: 0,
+            variant_looks: 0,
+            negotiated: None,
             undecided: false,
             probe: None,
             previous: None,
@@ -304,7 +319,8 @@ impl Request {
         self.always.clear();
         (self.depth, self.probe) = (0, None);
         self.spare.clear();
-        (self.looks, self.undecided) = (0, false);
+        (self.looks, self.variant_looks, self.undecided) = (0, 0, false);
+        self.negotiated = None;
         self.notices.clear();
         // One that somebody still has belongs to another request.
         match Rc::get_mut(&mut self.departure) {

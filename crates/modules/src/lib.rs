@@ -17,6 +17,7 @@ pub mod log_config;
 mod manual;
 pub mod mime;
 pub mod mpm;
+pub mod negotiation;
 mod registry;
 pub mod reqtimeout;
 pub mod setenvif;

@@ -32,6 +32,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_logio", "Bytes received and sent, and the time to the first byte, in access logs: `%I`, `%O`, `%S`, `%^FB`."),
     ("mod_macro", "Pieces of configuration with parameters."),
     ("mod_mime", "What a file's extensions say of its content."),
+    ("mod_negotiation", "Which of several files is sent: by media type, language, charset and encoding, among those of a folder (MultiViews) or of a type map."),
     ("mod_reqtimeout", "How long a client may take to send a request."),
     ("mod_setenvif", "Variables set by what the request says."),
     ("mod_so", "Which modules are active. Nothing is loaded from a file: the modules are part of the server, and LoadModule lines say which of them are to act."),

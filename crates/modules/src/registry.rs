@@ -3,7 +3,7 @@
 
 use crate::{
     Scope, Table, access_compat, alias, authz_core, authz_host, autoindex, core, dir, env, headers,
-    lab, log_config, mime, mpm, reqtimeout, setenvif, status, unixd,
+    lab, log_config, mime, mpm, negotiation, reqtimeout, setenvif, status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -45,6 +45,7 @@ pub const OFFERS: &[Offer] = &[
     usual("mod_authz_host.c", "authz_host_module"),
     usual("mod_headers.c", "headers_module"),
     usual("mod_autoindex.c", "autoindex_module"),
+    usual("mod_negotiation.c", "negotiation_module"),
     extra("worker.c", "mpm_worker_module"),
     extra("prefork.c", "mpm_prefork_module"),
     extra("mod_macro.c", "macro_module"),
@@ -65,6 +66,7 @@ pub(crate) fn tables() -> impl Iterator<Item = Table> {
         log_config::TABLE,
         log_config::LOGIO_TABLE,
         mime::TABLE,
+        negotiation::TABLE,
         reqtimeout::TABLE,
         setenvif::TABLE,
         status::TABLE,

@@ -4,7 +4,7 @@
 
 use crate::{
     access_compat, alias, authz_core, autoindex, core, dir, env, headers, lab, log_config, mime,
-    mpm, reqtimeout, setenvif, unixd,
+    mpm, negotiation, reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
@@ -80,6 +80,7 @@ settings! {
         alias: alias::Server,
         core: core::Server,
         log_config: log_config::Server,
+        negotiation: negotiation::Server,
         reqtimeout: reqtimeout::Server,
         setenvif: setenvif::Rules,
     }
@@ -97,6 +98,7 @@ settings! {
         env: env::Directory,
         headers: headers::Directory,
         mime: mime::Directory,
+        negotiation: negotiation::Directory,
         setenvif: setenvif::Rules,
     }
 }

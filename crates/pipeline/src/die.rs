@@ -11,6 +11,7 @@ use evenkeel_message::{
 };
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::core::ErrorDocument;
+use evenkeel_modules::negotiation::LIST_NOTE;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -152,6 +153,7 @@ fn page(
         method: request.head.method_text(),
         location: response.always.first("Location"),
         notes: request.notes.value("error-notes"),
+        variants: request.notes.value(LIST_NOTE),
         expect,
         admin: server.admin(),
         first_error: first,

@@ -14,6 +14,8 @@ pub struct Facts<'a> {
     pub location: Option<&'a [u8]>,
     /// What was wrong with the request, as HTML (Apache: the note error-notes).
     pub notes: Option<&'a [u8]>,
+    /// The list of variants, as HTML, for 300 and 406.
+    pub variants: Option<&'a [u8]>,
     /// The Expect field, for 417.
     pub expect: Option<&'a [u8]>,
     /// ServerAdmin, for 500.
@@ -61,7 +63,14 @@ fn explain(status: Status, facts: &Facts<'_>, page: &mut Vec<u8>) {
     let location = escaped(facts.location.unwrap_or_default());
     let method = escaped(facts.method);
     let notes = facts.notes.unwrap_or_default();
+    let variants = facts.variants.unwrap_or_default();
     let parts: &[&[u8]] = match status {
+        Status::MULTIPLE_CHOICES => &[variants],
+        Status::NOT_ACCEPTABLE => &[
+            b"<p>An appropriate representation of the requested resource could not be found on \
+              this server.</p>\n",
+            variants,
+        ],
         Status::MOVED_PERMANENTLY
         | Status::FOUND
         | Status::TEMPORARY_REDIRECT
@@ -167,16 +176,16 @@ const fn sentence(status: Status) -> Option<&'static str> {
              your\nbrowser doesn't understand how to supply\nthe credentials required.</p>\n"
         }
         Status::NOT_FOUND => "<p>The requested URL was not found on this server.</p>\n",
-        Status::NOT_ACCEPTABLE => {
-            "<p>An appropriate representation of the requested resource could not be found on \
-             this server.</p>\n"
-        }
         Status::REQUEST_TIMEOUT => {
             "<p>Server timeout waiting for the HTTP request from the client.</p>\n"
         }
         Status::GONE => {
             "<p>The requested resource is no longer available on this server and there is no \
              forwarding address.\nPlease remove all references to this resource.</p>\n"
+        }
+        Status::VARIANT_ALSO_NEGOTIATES => {
+            "<p>A variant for the requested resource\n<pre>\n\n</pre>\nis itself a negotiable \
+             resource. This indicates a configuration error.</p>\n"
         }
         Status::PRECONDITION_FAILED => {
             "<p>The precondition on the request for this URL evaluated to false.</p>\n"

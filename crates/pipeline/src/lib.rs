@@ -8,6 +8,7 @@ mod hosts;
 mod htaccess;
 mod listing;
 mod look;
+mod negotiate;
 mod phases;
 mod serve;
 mod site;

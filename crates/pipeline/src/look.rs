@@ -7,10 +7,11 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Answer, Content, Fields, Level, Mapped, Method, Notice, Prepared, Probe, Request, Status,
-    Stopped, Translated, Variables,
+    Answer, Content, Fields, Level, Mapped, Method, Negotiated, Notice, Prepared, Probe, Request,
+    Status, Stopped, Translated, Variables,
 };
 use evenkeel_modules::dir::{self, Slash};
+use evenkeel_modules::negotiation::LIST_NOTE;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ use std::sync::Arc;
 /// others, so that their number would grow with a power of the depth.
 const LOOKS: u16 = 100;
 
+/// Files that a request may look at to choose one of them.
+const VARIANT_LOOKS: u16 = 1000;
+
 /// Questions of expressions within one another. Each may ask several, so that their number grows
 /// with a power of this.
 const QUESTIONS: u8 = 3;
@@ -28,16 +32,16 @@ const QUESTIONS: u8 = 3;
 type Phase = Result<Prepared<Plan, Option<Looked>>, Stopped<Plan>>;
 
 /// What a look came upon.
-struct Seen {
-    plan: Arc<Plan>,
-    found: Option<Looked>,
+pub(crate) struct Seen {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) found: Option<Looked>,
     /// The early answer of a phase.
     answer: Option<Answer>,
 }
 
 impl Seen {
     /// The status of the look: 200 where every phase let it pass.
-    fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         match &self.answer {
             None => Status::OK,
             Some(Answer::Status(status, _)) => *status,
@@ -47,14 +51,14 @@ impl Seen {
     }
 
     /// Whether a regular file was found that may be served.
-    fn is_file(&self) -> bool {
+    pub(crate) fn is_file(&self) -> bool {
         let file = |looked: &Looked| looked.found.kind() == Kind::File;
         self.answer.is_none() && self.found.as_ref().is_some_and(file)
     }
 }
 
 /// What of a request is put aside while it looks at another path.
-struct Aside {
+pub(crate) struct Aside {
     path: Vec<u8>,
     query: Option<Vec<u8>>,
     file: PathBuf,
@@ -68,11 +72,12 @@ struct Aside {
     status: Status,
     user: Option<Box<[u8]>>,
     auth_type: Option<Box<[u8]>>,
+    negotiated: Option<Box<Negotiated>>,
 }
 
 impl Aside {
     /// Makes the request one for another path (request.c: make_sub_request).
-    fn put(request: &mut Request, path: Vec<u8>, query: Option<Vec<u8>>) -> Self {
+    pub(crate) fn put(request: &mut Request, path: Vec<u8>, query: Option<Vec<u8>>) -> Self {
         let env = request.env.clone();
         request.depth += 1;
         Self {
@@ -89,11 +94,14 @@ impl Aside {
             status: std::mem::replace(&mut request.status, Status::OK),
             user: request.user.clone(),
             auth_type: request.auth_type.clone(),
+            negotiated: request.negotiated.take(),
         }
     }
 
-    /// Makes the request what it was before.
-    fn restore(self, request: &mut Request) {
+    /// Makes the request what it was before. A list of variants stays: the page that shows it is
+    /// the request's (mod_negotiation.c: store_variant_list).
+    pub(crate) fn restore(self, request: &mut Request) {
+        let list = request.notes.value(LIST_NOTE).map(<[u8]>::to_vec);
         (request.path, request.query) = (self.path, self.query);
         (request.file, request.path_info) = (self.file, self.path_info);
         (request.env, request.notes) = (self.env, self.notes);
@@ -101,12 +109,24 @@ impl Aside {
         request.always = self.always;
         (request.head.method, request.status) = (self.method, self.status);
         (request.user, request.auth_type) = (self.user, self.auth_type);
+        request.negotiated = self.negotiated;
         request.depth -= 1;
+        if let Some(list) = list {
+            request.notes.set(LIST_NOTE, list);
+        }
+    }
+
+    /// Makes the request what it was before, but for the fields of the answer that the look came
+    /// upon, which becomes its own (mod_dir.c: fixup_dir).
+    fn restore_to_answer(mut self, request: &mut Request) {
+        self.fields.extend(&request.fields);
+        self.always.overlay(&request.always);
+        self.restore(request);
     }
 
     /// Leaves the request at the path that it looked at (http_request.c:
     /// ap_internal_fast_redirect).
-    fn keep(self, request: &mut Request) {
+    pub(crate) fn keep(self, request: &mut Request) {
         for (name, value) in self.notes.iter() {
             if !request.notes.contains(name) {
                 request.notes.set(name, value);
@@ -117,6 +137,7 @@ impl Aside {
         let own = std::mem::replace(&mut request.always, self.always);
         request.always.overlay(&own);
         (request.head.method, request.status) = (self.method, self.status);
+        request.negotiated = self.negotiated;
         request.depth -= 1;
     }
 }
@@ -128,6 +149,16 @@ fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
     })
 }
 
+/// The same for a request whose file is known, since it stands beside that of the request before.
+/// Such looks are counted apart: a choice may be among hundreds of files.
+pub(crate) fn see_file(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
+    request.variant_looks = request.variant_looks.saturating_add(1);
+    go_on_from(pipeline, request, |request| {
+        let received = phases::locate(pipeline, request)?;
+        Ok(Translated { request: received.request, plan: received.plan })
+    })
+}
+
 /// Runs the phases behind `begin`, which finds the request's file.
 fn see_from(
     pipeline: &Pipeline,
@@ -135,8 +166,18 @@ fn see_from(
     begin: impl FnOnce(Box<Request>) -> Result<Translated<Plan>, Stopped<Plan>>,
 ) -> (Box<Request>, Seen) {
     request.looks = request.looks.saturating_add(1);
+    go_on_from(pipeline, request, begin)
+}
+
+/// Runs the phases for a look that was counted, unless there were too many.
+fn go_on_from(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    begin: impl FnOnce(Box<Request>) -> Result<Translated<Plan>, Stopped<Plan>>,
+) -> (Box<Request>, Seen) {
     let limit = pipeline.site.server(request.server).look_limit();
-    if usize::from(request.depth) > limit || request.looks > LOOKS {
+    let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
+    if usize::from(request.depth) > limit || too_many {
         let text = format!(
             "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
              configuration error. Use 'LimitInternalRecursion' to increase the limit if \
@@ -284,9 +325,13 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
             aside.keep(&mut request);
             return Ok(Prepared { request, plan: seen.plan, found: seen.found });
         }
-        aside.restore(&mut request);
         let is_last = plan.dir.index_name(number + 1).is_none();
         let is_final = matches!(status, Status::NOT_ACCEPTABLE | Status::UNAUTHORIZED) && is_last;
+        if status.is_redirect() || is_final {
+            aside.restore_to_answer(&mut request);
+        } else {
+            aside.restore(&mut request);
+        }
         match seen.answer {
             Some(answer) if status.is_redirect() || is_final => {
                 return Err(Stopped { request, plan, answer });

@@ -4,6 +4,7 @@
 use crate::body;
 use crate::listing;
 use crate::look;
+use crate::negotiate;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace::trace;
@@ -18,7 +19,7 @@ use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    RequestContext, alias, authz_core, core, env, headers, lab, mime, setenvif, status,
+    RequestContext, alias, authz_core, core, env, headers, lab, mime, negotiation, setenvif, status,
 };
 use std::any::Any;
 use std::ffi::OsStr;
@@ -178,15 +179,22 @@ pub(crate) fn prepare(
     pipeline: &Pipeline,
     admitted: Admitted<Plan, Option<Looked>>,
 ) -> Phase<Prepared<Plan, Option<Looked>>> {
-    let Admitted { mut request, plan, found } = admitted;
+    let (prepared, is_variant) = negotiate::find_variant(pipeline, admitted)?;
+    let Prepared { mut request, plan, found } = prepared;
     let is_directory = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Directory);
     let server = pipeline.site.server(request.server);
-    mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
+    // The look at a variant has told its type.
+    if !is_variant {
+        mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
+    }
     core::override_type(&mut request, &server.settings, &plan);
     if let Err(answer) = alias::redirect_last(&mut request, &server.settings, &plan) {
         return stop(request, plan, answer);
     }
     env::set_variables(&mut request, &plan.env);
+    if pipeline.site.negotiates {
+        negotiation::spell_encoding(&mut request);
+    }
     let mut prepared = look::find_index(pipeline, Prepared { request, plan, found })?;
     let Prepared { request, plan, .. } = &mut prepared;
     // A look changes no fields: the request that it is taken for does so once.
@@ -231,10 +239,21 @@ fn handle(pipeline: &Rc<Pipeline>, prepared: Prepared<Plan, Option<Looked>>) -> 
         Err(answer) => Err(answer),
         Ok(None) => match server_status(pipeline, &request, &plan) {
             Some(page) => Ok(page),
-            None => default_handler(pipeline, &mut request, &plan, found.as_ref()),
+            None => match found.as_ref().filter(|_| is_map(pipeline, &request)) {
+                Some(looked) => {
+                    let (back, result) = negotiate::serve_map(pipeline, request, &plan, looked);
+                    request = back;
+                    result
+                }
+                None => default_handler(pipeline, &mut request, &plan, found.as_ref()),
+            },
         },
     };
     Generated::Now(Concluded { request, plan, result })
+}
+
+fn is_map(pipeline: &Pipeline, request: &Request) -> bool {
+    pipeline.site.negotiates && negotiation::is_map(&request.content)
 }
 
 /// What the lab works on; other requests are served meanwhile.
@@ -287,6 +306,7 @@ pub(crate) fn filter(
     core::describe_content(request, &plan.core, &mut response);
     core::settle_vary(request, &mut response);
     core::omit_tag(request, &mut response);
+    core::forbid_caching(request, &mut response);
     response
 }
 
@@ -321,6 +341,7 @@ pub(crate) fn filter_error(
     let server = pipeline.site.server(request.server);
     headers::act_on_error(request, around(pipeline, server, plan), &mut response);
     core::settle_vary(request, &mut response);
+    core::forbid_caching(request, &mut response);
     response
 }
 

@@ -45,6 +45,8 @@ pub struct Site {
     pub folders_have_indexes: bool,
     /// Whether mod_autoindex is active.
     pub folders_are_listed: bool,
+    /// Whether mod_negotiation is active.
+    pub negotiates: bool,
 }
 
 /// What the words of a configuration mean: kept for .htaccess files, which are read while the
@@ -252,7 +254,9 @@ impl Site {
         let types = media_types(&global, &language, server_root)?;
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
+        let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
         Ok(Site {
+            negotiates,
             folders_have_indexes,
             folders_are_listed,
             types,

@@ -28,7 +28,9 @@ pub use ranges::cut_to_ranges;
 pub use sections::{Kind, Match, Section};
 pub use server::{HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable, is_logged};
 pub use server_directives::parse_interval;
-pub use static_handler::{allowed_methods, omit_tag, serve_file, track_folder};
+pub use static_handler::{
+    allowed_methods, forbid_caching, omit_tag, serve_file, tag_of, tag_of_time, track_folder,
+};
 pub use vary::{merge_vary, settle_vary};
 
 use crate::Table;

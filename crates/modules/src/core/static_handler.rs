@@ -62,8 +62,11 @@ pub fn serve_file(
     }
     let contents = files.contents(found).map_err(|error| unreadable(request, &error))?;
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
-    let fields =
+    let mut fields =
         describe(&contents, settings, now_ns).map_err(|error| unreadable(request, &error))?;
+    if let Some(list) = request.negotiated.as_ref().and_then(|choice| choice.validator.as_deref()) {
+        name_list(Rc::make_mut(&mut fields), list);
+    }
     // The document of an error is sent with the error's status.
     let mut response = Response::new(request.status);
     response.fields = std::mem::take(&mut request.spare);
@@ -122,6 +125,44 @@ fn describe(contents: &Contents, settings: &Directory, now_ns: i64) -> io::Resul
     Ok(fields)
 }
 
+/// The entity tag of a list of variants, which is that of the file it is made from.
+#[must_use]
+pub fn tag_of(stat: &Stat, settings: &Directory, now_us: u64) -> Option<String> {
+    let now_ns = i64::try_from(now_us).unwrap_or(i64::MAX).saturating_mul(1000);
+    let weak = now_ns.saturating_sub(stat.modified_ns) <= SETTLED_NS;
+    tag(stat, settings.etag.effective(), weak)
+}
+
+/// The entity tag of what has nothing but a time of its last change, in microseconds.
+#[must_use]
+pub fn tag_of_time(modified_us: u64, now_us: u64) -> String {
+    let settled = now_us.saturating_sub(modified_us) > SETTLED_NS.cast_unsigned() / 1000;
+    format!("{}\"{modified_us:x}\"", if settled { "" } else { "W/" })
+}
+
+/// Lets a file's tag tell the list of variants too that it was chosen from; where that is weak,
+/// so is the whole (util_etag.c: ap_set_etag).
+fn name_list(fields: &mut Fields, list: &[u8]) {
+    let Some(own) = fields.first("ETag").and_then(|own| own.strip_suffix(b"\"")) else { return };
+    let (mark, list) = match list.strip_prefix(b"W/") {
+        Some(list) if !own.starts_with(b"W/") => (&b"W/"[..], list),
+        Some(list) => (&b""[..], list),
+        None => (&b""[..], list),
+    };
+    let joined = [mark, own, b";", list.get(1..).unwrap_or_default()].concat();
+    fields.set("ETag", joined);
+}
+
+/// Lets no cache keep a response that was negotiated for a client of HTTP/1.0, which knows no
+/// Vary (http_filters.c: ap_http_header_filter).
+pub fn forbid_caching(request: &Request, response: &mut Response) {
+    let uncached = request.negotiated.as_ref().is_some_and(|choice| choice.uncached);
+    if uncached && !response.fields.contains("Expires") {
+        let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
+        response.fields.add("Expires", http_date(now));
+    }
+}
+
 /// Last-Modified in seconds since 1970, never later than the request (RFC 9110, section 8.8.2.1)
 /// nor before 1970.
 fn last_modified(contents: &Contents, now_ns: i64) -> i64 {
@@ -138,11 +179,10 @@ fn entity_tag(contents: &Contents, parts: u8, weak: bool) -> io::Result<Option<S
         let digest = BASE64.encode(digested::<Sha1>(&contents.piece)?);
         return Ok(Some(format!("\"{digest}\"")));
     }
-    Ok(tag_of(&contents.stat, parts, weak))
+    Ok(tag(&contents.stat, parts, weak))
 }
 
-/// The entity tag of facts alone; none where no part was asked for that is one.
-fn tag_of(stat: &Stat, parts: u8, weak: bool) -> Option<String> {
+fn tag(stat: &Stat, parts: u8, weak: bool) -> Option<String> {
     // A time before 1970 is written as its two's complement, as Apache does.
     let modified_us = stat.modified_ns.div_euclid(1000).cast_unsigned();
     let values = [
@@ -167,7 +207,7 @@ pub fn track_folder(request: &mut Request, settings: &Directory, stat: &Stat, fi
     let parts = settings.etag.effective();
     let settled = now_ns.saturating_sub(stat.modified_ns) > SETTLED_NS;
     fields.set("Last-Modified", http_date(told_modified(stat, now_ns)));
-    match tag_of(stat, parts, !settled).filter(|_| parts & EtagParts::DIGEST == 0) {
+    match tag(stat, parts, !settled).filter(|_| parts & EtagParts::DIGEST == 0) {
         Some(tag) => fields.set("ETag", tag),
         None if parts == 0 => request.notes.set(NO_ETAG, "omit"),
         None => {}

@@ -1,6 +1,6 @@
 //! mod_mime's directives: lines go in, entries by extension come out.
 
-use super::Extension;
+use super::{Extension, MultiviewsMatch};
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
@@ -59,13 +59,9 @@ macro_rules! extension_fields {
     };
 }
 
-/// The value that is added. All but filters and languages are compared in lower case.
+/// The value that is added: in lower case, as in Apache; the names of filters have no case.
 fn value(call: &Call<'_>) -> Box<str> {
-    let text = argument(call, 0);
-    match call.name {
-        "AddType" | "AddEncoding" | "AddHandler" | "AddCharset" => text.to_ascii_lowercase().into(),
-        _ => text.into(),
-    }
+    argument(call, 0).to_ascii_lowercase().into()
 }
 
 extension_fields! {
@@ -83,11 +79,32 @@ fn default_language(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn multiviews_match(_: &mut Scope, call: &Call<'_>) -> Done {
-    match argument(call, 0).to_ascii_lowercase().as_str() {
-        "any" | "negotiatedonly" | "filters" | "handlers" => Ok(()),
-        _ => Err(format!("Unrecognized option '{}'", argument(call, 0))),
-    }
+fn multiviews_match(scope: &mut Scope, call: &Call<'_>) -> Done {
+    use MultiviewsMatch::{Also, Any, NegotiatedOnly};
+    let word = argument(call, 0);
+    let said = &mut scope.directory.mime.multiviews_match;
+    let also = |word: &str, before: Option<MultiviewsMatch>| match before {
+        None => Ok((false, false)),
+        Some(Also { handlers, filters }) => Ok((handlers, filters)),
+        Some(Any | NegotiatedOnly) => {
+            Err(format!("{word} is incompatible with Any and NegotiatedOnly"))
+        }
+    };
+    let now = match (word.to_ascii_lowercase().as_str(), *said) {
+        ("any", None | Some(Any)) => Any,
+        ("any", _) => {
+            return Err("Any is incompatible with NegotiatedOnly, Filters and Handlers".into());
+        }
+        ("negotiatedonly", None | Some(NegotiatedOnly)) => NegotiatedOnly,
+        ("negotiatedonly", _) => {
+            return Err("NegotiatedOnly is incompatible with Any, Filters and Handlers".into());
+        }
+        ("filters", before) => Also { handlers: also("Filters", before)?.0, filters: true },
+        ("handlers", before) => Also { handlers: true, filters: also("Handlers", before)?.1 },
+        _ => return Err(format!("Unrecognized option '{word}'")),
+    };
+    *said = Some(now);
+    Ok(())
 }
 
 fn types_config(scope: &mut Scope, call: &Call<'_>) -> Done {
@@ -99,4 +116,27 @@ fn types_config(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn use_path_info(scope: &mut Scope, call: &Call<'_>) -> Done {
     scope.directory.mime.use_path_info = Some(call.flag);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+
+    #[test]
+    fn multiviews_match_adds_filters_to_handlers() {
+        let said = |text: &str| {
+            apply(TABLE, &format!("MultiviewsMatch {text}"))
+                .map(|scope| scope.directory.mime.multiviews_match.unwrap())
+        };
+        let both = MultiviewsMatch::Also { handlers: true, filters: true };
+        assert_eq!(said("Handlers filters"), Ok(both));
+        assert_eq!(said("any Any"), Ok(MultiviewsMatch::Any));
+        assert_eq!(said("NegotiatedOnly"), Ok(MultiviewsMatch::NegotiatedOnly));
+        for clash in ["Any Filters", "Handlers Any", "NegotiatedOnly Any", "Filters NegotiatedOnly"]
+        {
+            assert!(said(clash).unwrap_err().contains(" is incompatible with "), "{clash}");
+        }
+        assert_eq!(said("Some").unwrap_err(), "Unrecognized option 'Some'");
+    }
 }

@@ -54,6 +54,25 @@ pub struct Directory {
     pub default_language: Option<Box<str>>,
     /// ModMimeUsePathInfo.
     pub use_path_info: Option<bool>,
+    /// MultiviewsMatch.
+    pub multiviews_match: Option<MultiviewsMatch>,
+}
+
+/// Which extensions a name that is negotiated may leave out (MultiviewsMatch).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MultiviewsMatch {
+    /// Those that say something of the content.
+    #[default]
+    NegotiatedOnly,
+    /// Those, and such as only name a handler or a filter.
+    Also {
+        /// `Handlers`
+        handlers: bool,
+        /// `Filters`
+        filters: bool,
+    },
+    /// All.
+    Any,
 }
 
 impl Merge for Directory {
@@ -72,6 +91,7 @@ impl Merge for Directory {
         }
         self.default_language.add(&over.default_language);
         self.use_path_info.add(&over.use_path_info);
+        self.multiviews_match.add(&over.multiviews_match);
     }
 }
 
@@ -121,6 +141,57 @@ pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_
     if let (true, Some(language)) = (content.languages.is_empty(), &settings.default_language) {
         content.languages.push(language.as_bytes().into());
     }
+}
+
+/// The parts of a file's name that say nothing of its content, the first of all among them: what
+/// a request that is negotiated must name. None where no part says anything (mod_mime.c: find_ct,
+/// its exception list).
+#[must_use]
+pub fn silent_parts<'a>(
+    base: &'a [u8],
+    settings: &Directory,
+    types: &Types,
+) -> Option<Vec<&'a [u8]>> {
+    let leading = base.iter().take_while(|byte| **byte == b'.').count();
+    let rest = base.get(leading..).unwrap_or_default();
+    let end = rest.iter().position(|byte| *byte == b'.').unwrap_or(rest.len());
+    let (first, rest) = base.split_at_checked(leading + end).unwrap_or_default();
+    let rule = settings.multiviews_match.unwrap_or_default();
+    let (mut silent, mut found) = (vec![first], false);
+    for part in rest.split(|byte| *byte == b'.').filter(|part| !part.is_empty()) {
+        if speaks(part, settings, types, rule) {
+            found = true;
+        } else {
+            silent.push(part);
+        }
+    }
+    found.then_some(silent)
+}
+
+/// Whether an extension counts as saying something.
+fn speaks(part: &[u8], settings: &Directory, types: &Types, rule: MultiviewsMatch) -> bool {
+    if rule == MultiviewsMatch::Any {
+        return true;
+    }
+    let Ok(part) = std::str::from_utf8(part) else { return false };
+    let part = in_lower_case(part);
+    let known = settings.extensions.get(&*part);
+    let says = |text: &Option<Box<str>>| text.as_deref().is_some_and(|text| !text.is_empty());
+    let typed = match known.and_then(|known| known.media_type.as_deref()) {
+        Some(own) => !own.is_empty(),
+        None => types.of(&part).is_some(),
+    };
+    let also = |known: &Extension| match rule {
+        MultiviewsMatch::Also { handlers, filters } => {
+            (handlers && says(&known.handler))
+                || (filters && (says(&known.input_filters) || says(&known.output_filters)))
+        }
+        MultiviewsMatch::NegotiatedOnly | MultiviewsMatch::Any => false,
+    };
+    let described = |known: &Extension| {
+        says(&known.charset) || says(&known.language) || says(&known.encoding) || also(known)
+    };
+    typed || known.is_some_and(described)
 }
 
 /// An extension as the tables have it: it is copied only where it has capitals.
@@ -189,6 +260,30 @@ mod tests {
         assert_eq!(content.languages, [b"fr"[..].into()]);
         assert_eq!(found("x.htm", &rules).media_type.as_deref(), Some(&b"text/x-own"[..]));
         assert_eq!(found("x.png.bak", &rules).media_type.as_deref(), Some(&b"image/png"[..]));
+    }
+
+    #[test]
+    fn parts_that_say_nothing_are_told() {
+        let mut rules = settings(&[
+            ("fr", Extension { language: said("fr"), ..Extension::default() }),
+            ("var", Extension { handler: said("type-map"), ..Extension::default() }),
+            ("sh", Extension { output_filters: said("INCLUDES"), ..Extension::default() }),
+        ]);
+        let types = Types::parse("text/html html\n");
+        let parts = |rules: &Directory, name: &str| {
+            let silent = silent_parts(name.as_bytes(), rules, &types)?;
+            Some(silent.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect())
+        };
+        let told = |list: &[&str]| Some(list.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(parts(&rules, "a.HTML.x.fr"), told(&["a", "x"]));
+        assert_eq!(parts(&rules, ".html.html"), told(&[".html"]));
+        assert_eq!(parts(&rules, "a.html.var.sh"), told(&["a", "var", "sh"]));
+        assert_eq!(parts(&rules, "a.txt"), None);
+        assert_eq!(parts(&rules, "html"), None);
+        rules.multiviews_match = Some(MultiviewsMatch::Also { handlers: true, filters: false });
+        assert_eq!(parts(&rules, "a.var.sh"), told(&["a", "sh"]));
+        rules.multiviews_match = Some(MultiviewsMatch::Any);
+        assert_eq!(parts(&rules, "a.b.c"), told(&["a"]));
     }
 
     #[test]

@@ -1,0 +1,376 @@
+//! Negotiated resources: a request for a file that is not there, under `Options MultiViews`, or
+//! for a type map goes in; the request for the variant that mod_negotiation chooses, or its 300 or
+//! 406, comes out. It judges no variant and looks at each by the phases alone.
+
+use crate::look::{self, Aside, Seen};
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_files::{Kind, Looked};
+use evenkeel_message::{
+    Admitted, Answer, Body, Level, Method, Negotiated, Notice, Piece, Prepared, Request, Response,
+    Status, Stopped, Validators, Verdict, evaluate,
+};
+use evenkeel_modules::core::{self, Options};
+use evenkeel_modules::mime;
+use evenkeel_modules::negotiation::{
+    self, LIST_NOTE, Outcome, PROGRAM_TYPE, Resource, Variant, escape_segment, map_text, read_map,
+};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Variants of one map whose files are asked for their length.
+const MEASURED: usize = 1000;
+
+type Chosen = Result<(Prepared<Plan, Option<Looked>>, bool), Stopped<Plan>>;
+
+/// The variants of a resource, and the tag that stands for all of them.
+struct Variants {
+    list: Vec<Variant>,
+    validator: Option<Box<[u8]>>,
+}
+
+/// Chooses a file for a name that has only beginnings of files; says whether one took its place
+/// (mod_negotiation.c: handle_multi).
+pub(crate) fn find_variant(
+    pipeline: &Pipeline,
+    admitted: Admitted<Plan, Option<Looked>>,
+) -> Chosen {
+    let Admitted { request, plan, found } = admitted;
+    let is_absent = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent);
+    let names = match is_absent && pipeline.site.negotiates && allows_multiviews(&plan) {
+        true => names(&request),
+        false => Ok(Vec::new()),
+    };
+    let names = match names {
+        Ok(names) if names.is_empty() => {
+            return Ok((Prepared { request, plan, found }, false));
+        }
+        Ok(names) => names,
+        Err(error) => return Err(unlisted(request, plan, &error)),
+    };
+    let (mut request, gathered) = gather(pipeline, request, &names);
+    let mut variants = match gathered {
+        Ok(variants) => variants,
+        Err(status) => return Err(Stopped { request, plan, answer: status.into() }),
+    };
+    if variants.list.is_empty() {
+        let text = format!(
+            "Negotiation: discovered file(s) matching request: {} (None could be negotiated).",
+            request.file.display()
+        );
+        request.notify(Notice::new("negotiation", Level::Error, 687, text));
+        return Err(Stopped { request, plan, answer: Status::NOT_FOUND.into() });
+    }
+    let prefers_programs = !matches!(request.head.method, Method::Get | Method::Head)
+        || request.query.is_some()
+        || !request.path_info.is_empty();
+    let resource = Resource { prefers_programs };
+    let settings = &plan.negotiation;
+    match negotiation::negotiate(&mut request, settings, &mut variants.list, resource) {
+        Outcome::List { status, fields, list } => {
+            negotiation::tell(&mut request, &fields);
+            request.notes.set(LIST_NOTE, list);
+            Err(Stopped { request, plan, answer: status.into() })
+        }
+        Outcome::Choice { index, transparent, fields } => {
+            let name = variants.list.get(index).map(|variant| variant.name.clone());
+            let name = name.unwrap_or_default();
+            let (mut request, aside, seen) = look_beside(pipeline, request, &name);
+            if let Err(status) = may_send(&request, &seen, transparent) {
+                aside.restore(&mut request);
+                return Err(Stopped { request, plan, answer: status.into() });
+            }
+            aside.keep(&mut request);
+            name_choice(&mut request, &name, transparent);
+            negotiation::tell(&mut request, &fields);
+            let validator = variants.validator;
+            request.negotiated = Some(Box::new(Negotiated { validator, uncached: false }));
+            Ok((Prepared { request, plan: seen.plan, found: seen.found }, true))
+        }
+    }
+}
+
+fn allows_multiviews(plan: &Plan) -> bool {
+    plan.core.options.effective().has(Options::MULTI_VIEWS)
+}
+
+/// The answer where the folder cannot be listed.
+fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, error: &io::Error) -> Stopped<Plan> {
+    let folder = request.file.parent().unwrap_or(Path::new("/")).display().to_string();
+    let text = format!("cannot read directory for multi: {folder}/: {error}");
+    request.notify(Notice::new("negotiation", Level::Error, 686, text));
+    Stopped { request, plan, answer: Status::FORBIDDEN.into() }
+}
+
+/// The files of the folder whose names go on behind the request's with a dot, in the order of
+/// their bytes, so that the order of the folder decides nothing.
+fn names(request: &Request) -> io::Result<Vec<Vec<u8>>> {
+    let (Some(folder), Some(base)) = (request.file.parent(), request.file.file_name()) else {
+        return Ok(Vec::new());
+    };
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name().into_vec();
+        let goes_on = name.strip_prefix(base.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
+        if goes_on && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Looks at each file; a type map among them stands for all. An error is the answer.
+fn gather(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    names: &[Vec<u8>],
+) -> (Box<Request>, Result<Variants, Status>) {
+    let mut variants = Variants { list: Vec::new(), validator: folder_tag(&request) };
+    for name in names {
+        let asked = request.file.file_name().unwrap_or_default().as_bytes().to_vec();
+        let (back, aside, seen) = look_beside(pipeline, request, name);
+        request = back;
+        let usable = seen.is_file() && answers_to(&asked, name, pipeline, &seen);
+        let map = usable && negotiation::is_map(&request.content);
+        let found = (usable && !map).then(|| variant(&request, &seen, name)).flatten();
+        aside.restore(&mut request);
+        if map {
+            let read = match &seen.found {
+                Some(looked) => read_variants(pipeline, &mut request, &seen.plan, looked),
+                None => Err(Status::NOT_FOUND),
+            };
+            return (request, read);
+        }
+        variants.list.extend(found);
+    }
+    (request, Ok(variants))
+}
+
+/// The tag of a list of variants that are the files of a folder: that of the folder's last change.
+fn folder_tag(request: &Request) -> Option<Box<[u8]>> {
+    let folder = std::fs::metadata(request.file.parent()?).ok()?;
+    let modified = folder.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+    let modified_us = u64::try_from(modified.as_micros()).ok()?;
+    let tag = core::tag_of_time(modified_us, request.time_us);
+    Some(tag.into_bytes().into())
+}
+
+/// Whether the name of a file may be shortened to what was asked for: each part of it that says
+/// nothing of the content was named, in order.
+fn answers_to(asked: &[u8], name: &[u8], pipeline: &Pipeline, seen: &Seen) -> bool {
+    let silent = mime::silent_parts(name, &seen.plan.mime, &pipeline.site.types);
+    silent.is_some_and(|silent| {
+        let mut silent = silent.into_iter().peekable();
+        for part in asked.split(|byte| *byte == b'.') {
+            silent.next_if(|wanted| *wanted == part);
+        }
+        silent.peek().is_none()
+    })
+}
+
+/// What a look has told of a file; none where its type is not known.
+fn variant(request: &Request, seen: &Seen, name: &[u8]) -> Option<Variant> {
+    let content = &request.content;
+    let program = || content.handler.is_some().then_some(PROGRAM_TYPE);
+    let media_type = content.media_type.as_deref().or_else(program)?;
+    let mut variant = Variant::new(name, media_type);
+    variant.encoding = content.encoding.as_deref().map(<[u8]>::to_vec);
+    variant.languages = content.languages.iter().map(|language| language.to_vec()).collect();
+    variant.is_handled = content.handler.is_some();
+    let stat = seen.found.as_ref().and_then(|looked| looked.found.stat().copied());
+    variant.length = stat.map(|stat| stat.size);
+    Some(variant)
+}
+
+/// Makes the request one for a file beside its own and runs the phases for it.
+fn look_beside(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    name: &[u8],
+) -> (Box<Request>, Aside, Seen) {
+    let behind = request.path_info.clone();
+    let own = request.path.len().saturating_sub(behind.len());
+    let own = request.path.get(..own).unwrap_or_default();
+    let folder = own.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let path = [own.get(..folder).unwrap_or_default(), name, &behind].concat();
+    let mut file = request.file.parent().map(Path::to_path_buf).unwrap_or_default();
+    file.push(OsStr::from_bytes(name));
+    let mut file = OsString::from(file);
+    file.push(OsStr::from_bytes(&behind));
+    let query = request.query.clone();
+    let aside = Aside::put(&mut request, path, query);
+    request.file = PathBuf::from(file);
+    let (request, seen) = look::see_file(pipeline, request);
+    (request, aside, seen)
+}
+
+/// Whether the chosen file can be sent. What was chosen by RFC 2295 must not be negotiated itself
+/// (mod_negotiation.c: setup_choice_response).
+fn may_send(request: &Request, seen: &Seen, transparent: bool) -> Result<(), Status> {
+    let again =
+        request.always.contains("TCN") || request.content.handler.as_deref() == Some(b"type-map");
+    match seen.status() {
+        _ if transparent && again => Err(Status::VARIANT_ALSO_NEGOTIATES),
+        Status::OK => Ok(()),
+        status => Err(status),
+    }
+}
+
+/// Says where the chosen variant stands by itself.
+fn name_choice(request: &mut Request, name: &[u8], transparent: bool) {
+    if transparent {
+        let mut location = Vec::new();
+        escape_segment(&mut location, name);
+        request.always.set("Content-Location", location);
+    }
+}
+
+/// Serves a type map: the request goes on as one for the chosen file, or is answered with what
+/// the map itself holds (mod_negotiation.c: handle_map_file).
+pub(crate) fn serve_map(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    plan: &Arc<Plan>,
+    looked: &Looked,
+) -> (Box<Request>, Result<Response, Answer>) {
+    let mut variants = match read_variants(pipeline, &mut request, plan, looked) {
+        Ok(variants) => variants,
+        Err(status) => return (request, Err(status.into())),
+    };
+    let resource = Resource { prefers_programs: false };
+    let settings = &plan.negotiation;
+    let outcome = negotiation::negotiate(&mut request, settings, &mut variants.list, resource);
+    let (index, transparent, fields) = match outcome {
+        Outcome::Choice { index, transparent, fields } => (index, transparent, fields),
+        Outcome::List { status, fields, list } => {
+            negotiation::tell(&mut request, &fields);
+            request.notes.set(LIST_NOTE, list);
+            return (request, Err(status.into()));
+        }
+    };
+    let chosen = variants.list.swap_remove(index);
+    if transparent {
+        let (back, aside, seen) = look_beside(pipeline, request, &chosen.name);
+        request = back;
+        let outcome = may_send(&request, &seen, true);
+        aside.restore(&mut request);
+        if let Err(status) = outcome {
+            return (request, Err(status.into()));
+        }
+        name_choice(&mut request, &chosen.name, true);
+    }
+    negotiation::tell(&mut request, &fields);
+    let server = &pipeline.site.server(request.server).settings.negotiation;
+    let uncached = negotiation::is_uncached(&request, server);
+    request.negotiated = Some(Box::new(Negotiated { validator: variants.validator, uncached }));
+    let result = match chosen.body {
+        Some(part) => send_part(pipeline, &mut request, plan, looked, &chosen, part),
+        None => Err(Answer::Redirect(target(&request, &chosen.name))),
+    };
+    (request, result)
+}
+
+/// The path of the chosen file with what stood behind the map's, and the query.
+fn target(request: &Request, name: &[u8]) -> Vec<u8> {
+    let own = request.path.len().saturating_sub(request.path_info.len());
+    let own = request.path.get(..own).unwrap_or_default();
+    let folder = own.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let mut target = Vec::new();
+    evenkeel_proto::escape_uri(&mut target, own.get(..folder).unwrap_or_default());
+    target.extend_from_slice(name);
+    target.extend_from_slice(&request.path_info);
+    if let Some(query) = &request.query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}
+
+/// Sends a part of the map.
+fn send_part(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    looked: &Looked,
+    chosen: &Variant,
+    (start, length): (u64, u64),
+) -> Result<Response, Answer> {
+    if !matches!(request.head.method, Method::Get | Method::Head | Method::Post) {
+        return Err(Status::METHOD_NOT_ALLOWED.into());
+    }
+    let contents = pipeline.walker.borrow().files.contents(&looked.found);
+    let Ok(contents) = contents else { return Err(Status::FORBIDDEN.into()) };
+    let content = &mut request.content;
+    if !chosen.media_type.is_empty() {
+        let charset: &[&[u8]] =
+            if chosen.charset.is_empty() { &[] } else { &[b"; charset=", &chosen.charset] };
+        let whole = [&[chosen.media_type.as_slice()], charset].concat().concat();
+        content.media_type = Some(whole.into());
+    }
+    if !chosen.languages.is_empty() {
+        content.languages = chosen.languages.iter().map(|it| it.as_slice().into()).collect();
+    }
+    if let Some(encoding) = chosen.encoding.as_deref().filter(|it| !it.is_empty()) {
+        content.encoding = Some(encoding.into());
+    }
+    let mut response = Response::new(request.status);
+    let ranges = plan.core.max_ranges != Some(Some(0));
+    response.fields.add("Accept-Ranges", if ranges { "bytes" } else { "none" });
+    let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
+    let modified = Some(contents.stat.modified_ns.div_euclid(1_000_000_000).min(now));
+    let validators = Validators { etag: None, modified };
+    match evaluate(request.head.method, &request.head.fields, &validators, now) {
+        Verdict::Proceed => {
+            response.body = match contents.piece.slice(start, length) {
+                Piece::Bytes(bytes) => Body::Bytes(bytes),
+                piece => Body::File(piece),
+            }
+        }
+        Verdict::NotModified => response.status = Status::NOT_MODIFIED,
+        Verdict::Failed => response.status = Status::PRECONDITION_FAILED,
+    }
+    Ok(response)
+}
+
+/// Reads a type map. An error is the answer.
+fn read_variants(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    looked: &Looked,
+) -> Result<Variants, Status> {
+    let path = String::from_utf8_lossy(looked.found.path()).into_owned();
+    let contents = pipeline.walker.borrow().files.contents(&looked.found);
+    let contents = contents.and_then(|held| Ok((map_text(&held.piece)?, held.stat)));
+    let (text, stat) = contents.map_err(|error| {
+        let text = format!("cannot access type map file: {path}: {error}");
+        request.notify(Notice::new("negotiation", Level::Error, 683, text));
+        match error.kind() {
+            io::ErrorKind::NotFound => Status::NOT_FOUND,
+            _ => Status::FORBIDDEN,
+        }
+    })?;
+    let (mut list, notices) = match read_map(&text, looked.found.name(), &path) {
+        Ok(read) => read,
+        Err(fault) => {
+            request.notify(fault.0);
+            return Err(Status::INTERNAL_SERVER_ERROR);
+        }
+    };
+    notices.into_iter().for_each(|notice| request.notify(notice));
+    let folder = looked.found.path();
+    let folder = folder.get(..folder.len() - looked.found.name().len()).unwrap_or_default();
+    for variant in list.iter_mut().take(MEASURED).filter(|variant| variant.length.is_none()) {
+        if !variant.name.windows(2).any(|two| two == b"..") {
+            let path = [folder, &variant.name].concat();
+            let found = pipeline.walker.borrow().files.look_up(&path).found;
+            variant.length = found.stat().map(|stat| stat.size);
+        }
+    }
+    let validator = core::tag_of(&stat, &plan.core, request.time_us);
+    Ok(Variants { list, validator: validator.map(|tag| tag.into_bytes().into()) })
+}
