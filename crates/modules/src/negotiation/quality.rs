@@ -105,7 +105,7 @@ impl Judge<'_> {
     fn force_language(&self, variant: &mut Variant) {
         let Force { prefer, fallback } = self.settings.force.unwrap_or_default();
         let unwanted = variant.seen.language == 0.0;
-        if !prefer && !(fallback && unwanted) {
+        if !(prefer || fallback && unwanted) {
             return;
         }
         let priority = self.settings.priority.as_deref().map(Vec::as_slice).unwrap_or_default();
