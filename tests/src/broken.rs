@@ -8,12 +8,13 @@ use crate::server::{Kind, command, program};
 use std::fs;
 
 /// The modules that every case has, as their identifiers without `_module`.
-const MODULES: [&str; 12] = [
+const MODULES: [&str; 13] = [
     "mpm_event",
     "authz_core",
     "authz_host",
     "access_compat",
     "alias",
+    "autoindex",
     "dir",
     "env",
     "mime",
