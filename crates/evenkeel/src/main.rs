@@ -32,6 +32,7 @@ fn main() {
         ("httpd" | "apache2", _) => httpd::run(&program, &words),
         ("ab", _) => evenkeel_lab::ab::run(&words),
         (_, Some("serve")) => serve::run(words.get(1..).unwrap_or_default()),
+        (_, Some("report")) => evenkeel_lab::report::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
             0
@@ -51,6 +52,7 @@ evenkeel: a web server that reads Apache's configuration and keeps an even keel
 Usage:
   evenkeel serve [DIR] [--listen ADDR]   serve a folder (this one, on 127.0.0.1:8080)
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
+  evenkeel report DIR...                 make a page of saved results of the lab
   evenkeel --help | --version
 
 Called as httpd or apache2 it is httpd's command line alone, called as ab it is ab's.

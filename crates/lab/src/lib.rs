@@ -3,5 +3,9 @@
 //! server that is measured may be any; nothing here knows the inside of Evenkeel's.
 
 pub mod ab;
+mod histogram;
 pub mod load;
+mod numbers;
+pub mod plot;
+pub mod report;
 pub mod results;

@@ -1,0 +1,157 @@
+//! `evenkeel report`: saved results come in; one HTML page that needs no network and no script
+//! goes out, or text. One run is shown whole, several are held against the first, and with
+//! `--merge` several are one: machines that loaded a server together.
+
+mod charts;
+mod compare;
+mod facts;
+pub(crate) mod page;
+mod single;
+mod text;
+
+use crate::results::{self, Saved};
+use lexopt::prelude::{Long, Short, Value};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const HELP: &str = "\
+Usage: evenkeel report [options] DIR...
+
+Makes one page of saved results (bench, replay, surge and top save them with their options --save
+and --record). A DIR is the folder of a run, or of several. Several runs are held against the
+first of them.
+
+  -o, --out FILE   where the page goes (report.html in the first DIR)
+      --merge      add the runs up: several machines that loaded a server together
+      --text       text on standard output in place of the page
+      --title TEXT what the page is called
+  -h, --help       this text
+";
+
+/// What is asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    folders: Vec<PathBuf>,
+    out: Option<PathBuf>,
+    merge: bool,
+    text: bool,
+    title: Option<String>,
+    help: bool,
+}
+
+/// Runs `evenkeel report` and gives its exit status: 0, 1 where results cannot be read or the
+/// page not be written, 2 for words that make no sense.
+#[must_use]
+pub fn run(words: &[String]) -> i32 {
+    let options = match parse(words) {
+        Ok(options) => options,
+        Err(text) => {
+            return complain(&format!("{text}\nevenkeel report --help shows its options"), 2);
+        }
+    };
+    if options.help {
+        return say(HELP);
+    }
+    match report(&options) {
+        Ok(text) => say(&text),
+        Err(text) => complain(&text, 1),
+    }
+}
+
+fn say(text: &str) -> i32 {
+    let mut out = io::stdout().lock();
+    // A reader that went away has what it wanted.
+    let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    0
+}
+
+fn complain(text: &str, status: i32) -> i32 {
+    let _gone = writeln!(io::stderr().lock(), "evenkeel report: {text}");
+    status
+}
+
+fn parse(words: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(words);
+    let told = |error: lexopt::Error| error.to_string();
+    while let Some(word) = parser.next().map_err(told)? {
+        match word {
+            Short('o') | Long("out") => options.out = Some(parser.value().map_err(told)?.into()),
+            Long("merge") => options.merge = true,
+            Long("text") => options.text = true,
+            Long("title") => {
+                let title = parser.value().map_err(told)?;
+                options.title = Some(title.to_string_lossy().into_owned());
+            }
+            Short('h') | Long("help") => options.help = true,
+            Value(folder) => options.folders.push(folder.into()),
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    if options.folders.is_empty() && !options.help {
+        return Err("which results? A folder is expected".to_owned());
+    }
+    Ok(options)
+}
+
+/// Reads the results, and gives what is to be said on standard output.
+fn report(options: &Options) -> Result<String, String> {
+    let mut runs = Vec::new();
+    for folder in &options.folders {
+        for run in results::find(folder)? {
+            runs.push(results::read(&run)?);
+        }
+    }
+    if options.merge {
+        runs = results::merge(runs).into_iter().collect();
+    }
+    let title = options.title.clone().unwrap_or_else(|| title_of(&runs));
+    name_apart(&mut runs);
+    if options.text {
+        return Ok(text::report(&title, &runs));
+    }
+    let out = match (&options.out, options.folders.first()) {
+        (Some(out), _) => out.clone(),
+        (None, first) => first.map_or_else(PathBuf::new, |it| it.join("report.html")),
+    };
+    write_page(&out, &html(&title, &runs))?;
+    Ok(format!("{}\n", out.display()))
+}
+
+/// The page of runs that have been read.
+#[must_use]
+pub fn html(title: &str, runs: &[Saved]) -> String {
+    match runs {
+        [one] => single::page(title, one),
+        several => compare::page(title, several),
+    }
+}
+
+/// Writes a page or a plot.
+pub(crate) fn write_page(out: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(out, text).map_err(|error| format!("{}: {error}", out.display()))
+}
+
+fn title_of(runs: &[Saved]) -> String {
+    match runs {
+        [] => "No run".to_owned(),
+        [one] => format!("{} {}", one.about.command, one.about.title),
+        several => format!("{} runs beside each other", several.len()),
+    }
+}
+
+/// Runs of the same title are told apart by their folders.
+fn name_apart(runs: &mut [Saved]) {
+    let titles: Vec<String> = runs.iter().map(|run| run.about.title.clone()).collect();
+    for run in runs {
+        let same = titles.iter().filter(|title| **title == run.about.title).count();
+        if same > 1
+            && let Some(name) = run.folder.file_name()
+        {
+            run.about.title = name.to_string_lossy().into_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
