@@ -33,6 +33,58 @@ pub(crate) fn split_start_items(pattern: &str) -> (&str, &str) {
     pattern.split_at(pattern.len() - rest.len())
 }
 
+/// Whether a pattern can match at the beginning of the subject alone; false where that takes a
+/// closer look.
+pub(crate) fn is_anchored(pattern: &str, dot_all: bool) -> bool {
+    let rest = ["(?i)", "(?s)"].into_iter().find_map(|item| pattern.strip_prefix(item));
+    let rest = rest.unwrap_or(pattern);
+    // Options may make `^` stand for line starts, and another branch may be without it.
+    let is_option = |(at, _): (usize, &str)| {
+        let behind = rest.get(at + 2..).and_then(|behind| behind.chars().next());
+        behind.is_none_or(|sign| !matches!(sign, ':' | '=' | '!' | '<'))
+    };
+    let has_options = rest.match_indices("(?").any(is_option);
+    let first = rest.starts_with('^') || rest.starts_with("\\A");
+    (first || dot_all && takes_all(rest)) && !has_options && !has_branches(rest)
+}
+
+/// Whether a pattern begins with `.*` or `(.*)`: PCRE2 does not move on with it, unless a group is
+/// referred to.
+fn takes_all(pattern: &str) -> bool {
+    let group = ["(.*)", "(.*?)"].into_iter().find_map(|group| pattern.strip_prefix(group));
+    let refers = |(at, _): (usize, &str)| {
+        let behind = pattern.get(at + 1..).and_then(|behind| behind.chars().next());
+        behind.is_some_and(|sign| sign.is_ascii_digit() || matches!(sign, 'g' | 'k'))
+    };
+    let begins = match group {
+        Some(behind) => !behind.starts_with(['?', '*', '+', '{']),
+        None => pattern.starts_with(".*"),
+    };
+    begins && !pattern.contains("(*") && !pattern.match_indices('\\').any(refers)
+}
+
+/// Whether a pattern has branches outside of all groups.
+fn has_branches(pattern: &str) -> bool {
+    let mut walk = Walk { rest: pattern, done: String::new() };
+    let mut depth = 0_usize;
+    while let Some(head) = walk.rest.chars().next() {
+        match head {
+            '\\' => walk.pass_escape(),
+            '[' => walk.pass_class(false),
+            '|' if depth == 0 => return true,
+            other => {
+                depth = match other {
+                    '(' => depth + 1,
+                    ')' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                walk.pass(other.len_utf8());
+            }
+        }
+    }
+    false
+}
+
 /// The options of a group that change what a `$`, a `#` or a space in it means.
 #[derive(Clone, Copy)]
 struct Flags {
@@ -195,6 +247,29 @@ fn is_named_class(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn anchored_patterns_are_known() {
+        for text in [
+            "^a",
+            "\\Aa",
+            "(?i)^a",
+            "^(a|b)",
+            "^[|]",
+            "^a\\|b",
+            "^(?:a|b)(?=c)",
+            "(.*)\\.a",
+            ".*?a",
+        ] {
+            assert!(is_anchored(text, true), "{text}");
+        }
+        for text in [
+            "a", "^a|b", "(^a)", "(?m)^a", "^(?m)a", "^(a)|(b)", "", ".^", "(.*)\\1", "(.*)?a",
+            "(.*)|a",
+        ] {
+            assert!(!is_anchored(text, true), "{text}");
+        }
+    }
 
     #[test]
     fn dollars_become_ends_of_subject_where_they_mean_it() {

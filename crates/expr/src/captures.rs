@@ -1,6 +1,10 @@
 //! In comes what a pattern matched, out go the groups `$0` to `$9` and templates with the groups
 //! filled in. The matched subject is copied, so that captures outlive the request's buffers.
 
+/// Groups fill a template to this many bytes (util.c: AP_PREGSUB_MAXLEN) and are cut off there.
+/// Without it two groups in one line double what the line before has set.
+const LONGEST: usize = 64 * 1024;
+
 /// How many groups Apache keeps of a match: the whole and nine more (`AP_MAX_REG_MATCH`).
 pub const GROUPS: usize = 10;
 
@@ -47,12 +51,15 @@ impl Captures {
     /// Appends the template with `$0` to `$9` filled in; a backslash makes the byte after it
     /// stand for itself. The rules are those of `ap_pregsub` (server/util.c).
     pub fn substitute(&self, template: &[u8], out: &mut Vec<u8>) {
+        let most = out.len().saturating_add(LONGEST);
         let mut bytes = template.iter().copied().peekable();
         while let Some(byte) = bytes.next() {
             match (byte, bytes.peek().copied()) {
                 (b'$', Some(digit @ b'0'..=b'9')) => {
                     bytes.next();
-                    out.extend_from_slice(self.group(usize::from(digit - b'0')));
+                    let group = self.group(usize::from(digit - b'0'));
+                    let room = most.saturating_sub(out.len());
+                    out.extend_from_slice(group.get(..room).unwrap_or(group));
                 }
                 (b'\\', Some(literal)) => {
                     bytes.next();
@@ -75,6 +82,10 @@ mod tests {
         let mut out = Vec::new();
         captures.substitute(br"http://x/&\$1$1\&\q$12$2$9$a$\", &mut out);
         assert_eq!(out, br"http://x/&$1abc&qabc2$a$\");
+        captures.keep(&[b'x'; LONGEST], [Some((0, LONGEST))].into_iter());
+        let mut filled = b"before".to_vec();
+        captures.substitute(b"a$0$0$0", &mut filled);
+        assert_eq!(filled.len(), 6 + LONGEST);
         captures.clear();
         assert_eq!(captures.group(0), b"");
         assert_eq!(captures.group(10), b"");

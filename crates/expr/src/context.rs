@@ -2,6 +2,7 @@
 //! evaluated. Files are asked of the operating system unless the implementor knows better.
 
 use crate::variable::Variable;
+use evenkeel_message::Allowance;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -38,6 +39,11 @@ pub trait Context {
 
     /// Whether a request for this URL would be allowed and succeed (`-U`, `-A`).
     fn url_allowed(&self, url: &[u8]) -> bool;
+
+    /// What the expression may take of the request's steps; none where it is asked apart.
+    fn allowance(&self) -> Option<&Allowance> {
+        None
+    }
 
     /// A variable of the server's own environment.
     fn process_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {

@@ -10,6 +10,7 @@ use crate::lexer::Relation;
 use crate::pattern::{MatchError, Pattern};
 use crate::tree::{FileQuestion, Test, Word};
 use crate::{Condition, Text};
+use evenkeel_message::Allowance;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,6 +20,12 @@ use std::os::unix::fs::MetadataExt as _;
 /// The longest value that a word may have, in bytes. It is more than any file that `file()`
 /// reads; without it nested escapes could grow without bound.
 const LONGEST: usize = 16 * 1024 * 1024;
+
+/// The steps that a question about a file counts for.
+const FILE_STEPS: usize = 1000;
+
+/// The steps that a question counts for which goes through the phases of another request.
+const LOOK_STEPS: usize = 1_000_000;
 
 /// One evaluation, or several in a row that share their captures.
 pub struct Evaluation<'c> {
@@ -102,6 +109,7 @@ impl<'c> Evaluation<'c> {
             Test::Glob { subject, pattern, style } => {
                 let subject = self.word(subject)?;
                 let pattern = self.word(pattern)?;
+                self.pay(subject.len().saturating_mul(pattern.len()))?;
                 Ok(glob(&pattern, &subject, *style))
             }
             Test::AddressIn(word, subnet) => {
@@ -113,14 +121,17 @@ impl<'c> Evaluation<'c> {
             }
             Test::File(question, word) => {
                 let path = self.word(word)?;
+                self.pay(FILE_STEPS)?;
                 Ok(self.ask_file(*question, &path))
             }
             Test::FileAllowed(word) => {
                 let path = self.word(word)?;
+                self.pay(LOOK_STEPS)?;
                 Ok(self.context.file_allowed(&path))
             }
             Test::UrlAllowed(word) => {
                 let url = self.word(word)?;
+                self.pay(LOOK_STEPS)?;
                 Ok(self.context.url_allowed(&url))
             }
             Test::Empty(word) => self.word(word).map(|value| value.is_empty()),
@@ -142,10 +153,12 @@ impl<'c> Evaluation<'c> {
     /// Matches; a pattern without groups leaves the captures of an earlier one alone, and one
     /// with groups that does not match forgets them (server/util_expr_eval.c).
     fn matches(&mut self, pattern: &Pattern, subject: &[u8]) -> Result<bool, EvaluationError> {
+        let apart = Allowance::default;
+        let allowance = self.context.allowance().cloned().unwrap_or_else(apart);
         if pattern.groups() == 0 {
-            return Ok(pattern.matches(subject)?);
+            return Ok(pattern.matches_within(&allowance, subject)?);
         }
-        let found = pattern.capture(subject, &mut self.captures)?;
+        let found = pattern.capture_within(&allowance, subject, &mut self.captures)?;
         if !found {
             self.captures.clear();
         }
@@ -165,7 +178,25 @@ impl<'c> Evaluation<'c> {
         }
     }
 
+    /// The value of a word, whose bytes count as steps.
     fn word<'a>(&mut self, word: &'a Word) -> Result<Cow<'a, [u8]>, EvaluationError>
+    where
+        'c: 'a,
+    {
+        let value = self.value(word)?;
+        self.pay(value.len() + 1)?;
+        Ok(value)
+    }
+
+    /// Takes steps of the request for whom the expression is asked.
+    fn pay(&self, steps: usize) -> Result<(), EvaluationError> {
+        match self.context.allowance() {
+            Some(allowance) if !allowance.spend(steps as u64) => Err(EvaluationError::Spent),
+            _ => Ok(()),
+        }
+    }
+
+    fn value<'a>(&mut self, word: &'a Word) -> Result<Cow<'a, [u8]>, EvaluationError>
     where
         'c: 'a,
     {
@@ -173,7 +204,7 @@ impl<'c> Evaluation<'c> {
             Word::Literal(bytes) | Word::Digits(bytes) => Ok(Cow::Borrowed(bytes)),
             Word::Variable(variable) => bounded(self.context.variable(*variable)),
             Word::Header(name) => {
-                self.depend_on(name.as_bytes());
+                self.depend_on(name.as_bytes())?;
                 bounded(self.context.request_header(name.as_bytes()).unwrap_or_default())
             }
             Word::Group(number) => Ok(Cow::Owned(self.captures.group(*number).to_vec())),
@@ -203,7 +234,7 @@ impl<'c> Evaluation<'c> {
         let context = self.context;
         let computed = match function {
             Function::RequestHeader => {
-                self.depend_on(&argument);
+                self.depend_on(&argument)?;
                 return Ok(context.request_header(&argument).unwrap_or_default());
             }
             Function::RequestHeaderWithoutVary => {
@@ -245,10 +276,12 @@ impl<'c> Evaluation<'c> {
     }
 
     /// Notes a request header on which the answer depends.
-    fn depend_on(&mut self, name: &[u8]) {
+    fn depend_on(&mut self, name: &[u8]) -> Result<(), EvaluationError> {
+        self.pay(self.vary.len())?;
         if !self.vary.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             self.vary.push(name.to_vec());
         }
+        Ok(())
     }
 }
 
@@ -307,6 +340,8 @@ pub enum EvaluationError {
     Match(MatchError),
     /// A value grew past what an expression may hold.
     TooLong,
+    /// The request has no steps left.
+    Spent,
     /// A file cannot be read.
     File(String),
 }
@@ -322,6 +357,7 @@ impl fmt::Display for EvaluationError {
         match self {
             Self::Match(error) => error.fmt(f),
             Self::TooLong => write!(f, "a value is longer than {LONGEST} bytes"),
+            Self::Spent => f.write_str("the request takes too many steps in all"),
             Self::File(cause) => f.write_str(cause),
         }
     }

@@ -3,19 +3,34 @@
 //! the bound the answer is an error, never a hang. Subjects are bytes; nothing here is UTF-8
 //! unless the pattern itself asks for it with `(*UTF)`.
 
-use crate::anchor::{pin_dollars, split_start_items};
+use crate::anchor::{is_anchored, pin_dollars, split_start_items};
 use crate::captures::Captures;
+use evenkeel_message::Allowance;
 use pcre2::bytes::{Regex, RegexBuilder};
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Instant;
 
-/// The most steps of a match. A path of the length that LimitRequestLine allows takes some
-/// thousands with a pattern that is well made. What a step costs depends on the pattern: as many
-/// as these take a few milliseconds as a rule, and some tenths of a second at worst.
-const STEPS: u32 = 500_000;
+/// The most steps of a match from one place of the subject, in three attempts. PCRE2 counts from
+/// each place anew, and not each turn of a loop, so that an attempt is made only where all that it
+/// may take is bounded. Nearly all matches take a few steps; a path of the length that
+/// LimitRequestLine allows takes some thousands with a pattern that is well made.
+const STEPS: [u32; 3] = [32, 4096, 500_000];
+
+/// Turns of a loop that one step may stand for.
+const TURNS: u64 = 64;
+
+/// What any match costs a request, in steps of its allowance.
+const LEAST: u64 = 64;
+
+/// The steps of the last attempt.
+const MOST_STEPS: u32 = 500_000;
 
 /// The most memory that one match may take for the places to go back to, in KiB.
 const MEMORY_KIB: u32 = 8192;
+
+/// PCRE2's number for a match that takes more steps than it may.
+const STEPS_EXHAUSTED: i32 = -47;
 
 /// PCRE2's number for a match that needs more stack than its machine code has.
 const JIT_STACK_EXHAUSTED: i32 = -46;
@@ -45,10 +60,22 @@ pub struct Pattern {
     text: Box<str>,
     source: Box<str>,
     options: PatternOptions,
+    /// Whether it can match at the beginning of the subject alone.
+    anchored: bool,
+    /// The first attempt.
     regex: Regex,
-    /// The same pattern without machine code, for the subject that needs more stack than that has.
-    patient: OnceLock<Result<Regex, pcre2::Error>>,
+    /// The other attempts.
+    thorough: [OnceLock<Built>; 2],
+    /// The last one without machine code, for the subject that needs more stack than that has.
+    patient: OnceLock<Built>,
 }
+
+/// Why a match is given up that no error of PCRE2's ended.
+const SPENT: &str = "the request takes too many steps in all";
+const TOO_MUCH: &str = "match limit exceeded";
+
+/// Compiled when it is first needed.
+type Built = Box<Result<Regex, pcre2::Error>>;
 
 impl Pattern {
     /// Compiles a pattern.
@@ -57,10 +84,19 @@ impl Pattern {
     ///
     /// The configuration is to blame: the text is no pattern. The error says what PCRE2 missed.
     pub fn compile(text: &str, options: PatternOptions) -> Result<Self, PatternError> {
-        let source = bound(text, options);
-        let regex = build(&source, options, true).map_err(|error| PatternError::new(&error))?;
-        let (text, source) = (text.into(), source.into());
-        Ok(Self { text, source, options, regex, patient: OnceLock::new() })
+        let (items, rest) = split_start_items(text);
+        let dot_all = options.dot_all && !items.contains("NO_DOTSTAR_ANCHOR");
+        let anchored = !options.extended && is_anchored(rest, dot_all);
+        // Group names may repeat, as ap_regcomp allows.
+        let source: Box<str> = match options.dollar_end_only {
+            true => format!("{items}(?J){}", pin_dollars(rest, options.extended)),
+            false => format!("{items}(?J){rest}"),
+        }
+        .into();
+        let [first, ..] = STEPS;
+        let regex = build(&source, options, first, true).map_err(|e| PatternError::new(&e))?;
+        let (thorough, patient) = Default::default();
+        Ok(Self { text: text.into(), source, options, anchored, regex, thorough, patient })
     }
 
     /// Whether the subject matches anywhere.
@@ -69,12 +105,20 @@ impl Pattern {
     ///
     /// The pattern and this subject together pass the bounds of a match.
     pub fn matches(&self, subject: &[u8]) -> Result<bool, MatchError> {
-        match self.regex.is_match(subject) {
-            Err(error) if error.code() == JIT_STACK_EXHAUSTED => {
-                self.patient()?.is_match(subject).map_err(|error| self.failed(&error))
-            }
-            answer => answer.map_err(|error| self.failed(&error)),
-        }
+        self.matches_within(&Allowance::default(), subject)
+    }
+
+    /// As [`Pattern::matches`], at the cost of a request.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pattern::matches`], or the request has not enough steps left.
+    pub fn matches_within(
+        &self,
+        allowance: &Allowance,
+        subject: &[u8],
+    ) -> Result<bool, MatchError> {
+        self.attempt(allowance, subject.len(), |regex| regex.is_match(subject))
     }
 
     /// Whether the subject matches; if so, its groups replace those in `captures`, which stay as
@@ -84,12 +128,21 @@ impl Pattern {
     ///
     /// As for [`Pattern::matches`].
     pub fn capture(&self, subject: &[u8], captures: &mut Captures) -> Result<bool, MatchError> {
-        match capture(&self.regex, subject, captures) {
-            Err(error) if error.code() == JIT_STACK_EXHAUSTED => {
-                capture(self.patient()?, subject, captures).map_err(|error| self.failed(&error))
-            }
-            answer => answer.map_err(|error| self.failed(&error)),
-        }
+        self.capture_within(&Allowance::default(), subject, captures)
+    }
+
+    /// As [`Pattern::capture`], at the cost of a request.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pattern::matches_within`].
+    pub fn capture_within(
+        &self,
+        allowance: &Allowance,
+        subject: &[u8],
+        captures: &mut Captures,
+    ) -> Result<bool, MatchError> {
+        self.attempt(allowance, subject.len(), |regex| capture(regex, subject, captures))
     }
 
     /// How many groups the pattern captures, the whole match not counted.
@@ -111,10 +164,68 @@ impl Pattern {
         &self.text
     }
 
-    /// The pattern as interpreted code, compiled when it is first needed.
-    fn patient(&self) -> Result<&Regex, MatchError> {
-        let regex = self.patient.get_or_init(|| build(&self.source, self.options, false));
-        regex.as_ref().map_err(|error| self.failed(error))
+    /// Tries to match with few steps, then with more. The request pays the time that it took, a
+    /// step for each nanosecond: nothing else tells what a match has cost.
+    fn attempt(
+        &self,
+        allowance: &Allowance,
+        length: usize,
+        mut run: impl FnMut(&Regex) -> Result<bool, pcre2::Error>,
+    ) -> Result<bool, MatchError> {
+        if allowance.is_spent() {
+            return Err(self.given_up(SPENT));
+        }
+        let begun = Instant::now();
+        let answer = self.attempts(length, &mut run);
+        let taken_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        match allowance.spend(taken_ns.saturating_add(LEAST)) {
+            true => answer,
+            false => Err(self.given_up(SPENT)),
+        }
+    }
+
+    fn attempts(
+        &self,
+        length: usize,
+        run: &mut impl FnMut(&Regex) -> Result<bool, pcre2::Error>,
+    ) -> Result<bool, MatchError> {
+        let places = if self.anchored { 1 } else { length as u64 + 1 };
+        let turns = TURNS.min(length as u64).max(1);
+        for (number, steps) in STEPS.into_iter().enumerate() {
+            let most = u64::from(steps).saturating_mul(places).saturating_mul(turns);
+            if number > 0 && most > u64::from(Allowance::STEPS) {
+                return Err(self.given_up(TOO_MUCH));
+            }
+            match run(self.regex(number, steps)?) {
+                Err(error) if error.code() == STEPS_EXHAUSTED && steps < MOST_STEPS => {}
+                Err(error) if error.code() == JIT_STACK_EXHAUSTED => break,
+                answer => return answer.map_err(|error| self.failed(&error)),
+            }
+        }
+        let patient = self.built(&self.patient, MOST_STEPS, false)?;
+        run(patient).map_err(|error| self.failed(&error))
+    }
+
+    /// The pattern of an attempt.
+    fn regex(&self, number: usize, steps: u32) -> Result<&Regex, MatchError> {
+        match number.checked_sub(1).and_then(|number| self.thorough.get(number)) {
+            None => Ok(&self.regex),
+            Some(kept) => self.built(kept, steps, true),
+        }
+    }
+
+    fn built<'a>(
+        &self,
+        kept: &'a OnceLock<Built>,
+        steps: u32,
+        machine: bool,
+    ) -> Result<&'a Regex, MatchError> {
+        let make = || Box::new(build(&self.source, self.options, steps, machine));
+        (**kept.get_or_init(make)).as_ref().map_err(|error| self.failed(error))
+    }
+
+    fn given_up(&self, cause: &str) -> MatchError {
+        MatchError { pattern: self.text.clone(), cause: cause.to_owned() }
     }
 
     fn failed(&self, error: &pcre2::Error) -> MatchError {
@@ -128,26 +239,23 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// Puts the limits before the pattern. The pattern may lower them and cannot raise them: of
-/// several settings PCRE2 takes the lowest. Group names may repeat, as `ap_regcomp` allows.
-fn bound(text: &str, options: PatternOptions) -> String {
-    let (items, rest) = split_start_items(text);
-    let rest = match options.dollar_end_only {
-        true => pin_dollars(rest, options.extended),
-        false => rest.to_owned(),
-    };
-    format!(
-        "(*LIMIT_MATCH={STEPS})(*LIMIT_DEPTH={STEPS})(*LIMIT_HEAP={MEMORY_KIB}){items}(?J){rest}"
-    )
-}
-
-fn build(source: &str, options: PatternOptions, machine: bool) -> Result<Regex, pcre2::Error> {
+/// Compiles with limits before the pattern. The pattern may lower them and cannot raise them: of
+/// several settings PCRE2 takes the lowest.
+fn build(
+    source: &str,
+    options: PatternOptions,
+    steps: u32,
+    machine: bool,
+) -> Result<Regex, pcre2::Error> {
+    let bound = format!(
+        "(*LIMIT_MATCH={steps})(*LIMIT_DEPTH={MOST_STEPS})(*LIMIT_HEAP={MEMORY_KIB}){source}"
+    );
     RegexBuilder::new()
         .caseless(options.ignore_case)
         .extended(options.extended)
         .dotall(options.dot_all)
         .jit_if_available(machine)
-        .build(source)
+        .build(&bound)
 }
 
 fn capture(regex: &Regex, subject: &[u8], captures: &mut Captures) -> Result<bool, pcre2::Error> {
@@ -266,7 +374,8 @@ mod tests {
     fn deep_matches_fall_back_to_the_interpreter() {
         let subject = "ab".repeat(5_000);
         let pattern = compile("^(?:(a)|(b))*$");
-        let stopped = pattern.regex.is_match(subject.as_bytes()).unwrap_err();
+        let thorough = pattern.regex(2, MOST_STEPS).unwrap();
+        let stopped = thorough.is_match(subject.as_bytes()).unwrap_err();
         assert_eq!(stopped.code(), JIT_STACK_EXHAUSTED);
         assert_eq!(pattern.matches(subject.as_bytes()), Ok(true));
         let mut captures = Captures::default();
@@ -274,6 +383,40 @@ mod tests {
         assert_eq!(captures.group(2), b"b");
         let endless = "ab".repeat(2_000_000);
         assert!(pattern.matches(endless.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn what_may_take_too_long_at_all_places_is_not_begun() {
+        let subject = "x".repeat(1000);
+        let text = "x{0,70}x{0,70}x{0,70}[yz]";
+        let error = compile(text).matches(subject.as_bytes()).unwrap_err();
+        assert!(error.to_string().ends_with(TOO_MUCH), "{error}");
+        let anchored = compile(&format!("^{text}"));
+        assert_eq!(anchored.matches(subject.as_bytes()), Ok(false));
+        let usual = compile("(bot|crawl|spider)[0-9]+");
+        assert_eq!(usual.matches(subject.as_bytes()), Ok(false));
+    }
+
+    #[test]
+    fn a_request_pays_for_its_matches() {
+        let (allowance, pattern) = (Allowance::default(), compile("a"));
+        assert_eq!(pattern.matches_within(&allowance, b"a"), Ok(true));
+        assert!(!allowance.is_spent() && allowance.left() <= Allowance::STEPS - 64);
+        assert!(allowance.spend(u64::from(allowance.left()) - 1));
+        for _ in 0..2 {
+            let error = pattern.matches_within(&allowance, b"a").unwrap_err();
+            assert_eq!(error.to_string(), format!("pattern 'a' gave up: {SPENT}"));
+            assert!(allowance.is_spent());
+        }
+    }
+
+    #[test]
+    fn what_takes_more_steps_than_the_first_attempt_is_decided_by_the_next() {
+        let subject = "a".repeat(18) + "!";
+        let pattern = compile("^(a|aa)+$");
+        let stopped = pattern.regex.is_match(subject.as_bytes()).unwrap_err();
+        assert_eq!(stopped.code(), STEPS_EXHAUSTED);
+        assert_eq!(pattern.matches(subject.as_bytes()), Ok(false));
     }
 
     #[test]

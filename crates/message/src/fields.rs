@@ -21,6 +21,9 @@ pub struct Fields {
     entries: Vec<Entry>,
 }
 
+/// Shorter texts keep what has been replaced, in bytes.
+const LONG: usize = 16 << 10;
+
 impl Clone for Fields {
     /// A copy with room for two fields more: those of a cached file get their type behind them.
     fn clone(&self) -> Self {
@@ -133,6 +136,7 @@ impl Fields {
 
     /// As [`Fields::set`], the value given in parts that are joined.
     pub fn set_parts(&mut self, name: &[u8], parts: &[&[u8]]) {
+        self.make_room(name.len() + parts.iter().map(|part| part.len()).sum::<usize>());
         let entry = self.store(name, parts);
         let named = |old: &Entry| self.has_name(old, name);
         let Some(first) = self.entries.iter().position(named) else {
@@ -154,20 +158,54 @@ impl Fields {
     /// adds it.
     pub fn merge(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (name, value) = (name.as_ref(), value.as_ref());
-        match self.first(name).map(<[u8]>::to_vec) {
-            None => self.add(name, value),
-            Some(old) => {
-                let entry = self.store(name, &[&old, b", ", value]);
-                let place = self
-                    .entries
-                    .iter()
-                    .position(|e| eq_ignore_case(self.name_of(*e), name))
-                    .and_then(|index| self.entries.get_mut(index));
-                if let Some(slot) = place {
-                    *slot = entry;
-                }
-            }
+        let old = self.first(name).map_or(0, <[u8]>::len);
+        self.make_room(name.len() + old + value.len());
+        let text = &self.text;
+        let is_named = |e: &&mut Entry| eq_ignore_case(slice(text, e.start, e.name), name);
+        let Some(entry) = self.entries.iter_mut().find(is_named) else {
+            return self.add(name, value);
+        };
+        let length = entry.name + entry.value + 4;
+        if (entry.start + length) as usize != self.text.len() {
+            // The line goes to the end, where the next value costs no more than its bytes.
+            let start = self.text.len() as u32;
+            let line = entry.start as usize..(entry.start + length) as usize;
+            self.text.extend_from_within(line);
+            entry.start = start;
         }
+        self.text.truncate(self.text.len() - 2);
+        self.text.extend_from_slice(b", ");
+        self.text.extend_from_slice(value);
+        self.text.extend_from_slice(b"\r\n");
+        entry.value += 2 + value.len() as u32;
+        entry.suspect |= holds_line_end(value);
+    }
+
+    /// The bytes of all fields, with those that have been replaced and not yet cleared away.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Before a long text would have to grow, clears away what has been replaced, where that is
+    /// more than half of it: each byte pays for one.
+    fn make_room(&mut self, more: usize) {
+        let length = self.text.len();
+        if length < LONG || length.saturating_add(more) <= self.text.capacity() {
+            return;
+        }
+        let live = self.entries.iter().map(|e| (e.name + e.value + 4) as usize).sum::<usize>();
+        if live >= length / 2 {
+            return;
+        }
+        let mut text = Vec::with_capacity(2 * live + more);
+        for entry in &mut self.entries {
+            let start = text.len() as u32;
+            let line = slice(&self.text, entry.start, entry.name + entry.value + 4);
+            text.extend_from_slice(line);
+            entry.start = start;
+        }
+        self.text = text;
     }
 
     /// Takes out all fields of that name; says whether there were any.
@@ -382,5 +420,23 @@ mod tests {
         assert_eq!(fields.first("VARY"), Some(&b"Accept, Cookie"[..]));
         let tokens: Vec<_> = fields.tokens(b"vary").collect();
         assert_eq!(tokens, [&b"Accept"[..], b"Cookie", b"x"]);
+        fields.merge("vary", "y");
+        assert_eq!(written(&fields), "Vary: Accept, Cookie, y\r\nVary:  ,x \r\n");
+    }
+
+    #[test]
+    fn what_is_replaced_takes_no_memory_for_long() {
+        let mut fields = Fields::new();
+        fields.add("A", "1");
+        for number in 0..10_000 {
+            fields.merge("List", "value");
+            fields.set("B", format!("{number} {}", "x".repeat(100)));
+        }
+        let live = written(&fields).len();
+        assert!(fields.text.capacity() <= 8 * live, "{} for {live}", fields.text.capacity());
+        assert_eq!(fields.first("A"), Some(&b"1"[..]));
+        assert_eq!(fields.first("List").map(<[u8]>::len), Some(7 * 10_000 - 2));
+        assert!(fields.first("B").is_some_and(|value| value.starts_with(b"9999 x")));
+        assert_eq!(fields.clone().first("List"), fields.first("List"));
     }
 }

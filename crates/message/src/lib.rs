@@ -3,6 +3,7 @@
 //! Nothing here reads a socket, a file or a clock.
 
 mod address;
+mod allowance;
 mod body;
 mod conditional;
 mod date;
@@ -18,6 +19,7 @@ mod status;
 mod variables;
 
 pub use address::{AddressText, HostNames, Peer};
+pub use allowance::Allowance;
 pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
 pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};

@@ -1,7 +1,8 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
 use crate::{
-    BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status, Variables,
+    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status,
+    Variables,
 };
 use std::any::Any;
 use std::cell::Cell;
@@ -189,6 +190,8 @@ pub struct Request {
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
     /// request through.
     pub undecided: bool,
+    /// What its patterns and expressions may still take.
+    pub allowance: Allowance,
     /// Where expressions ask about other paths; without it they count as not allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
@@ -290,6 +293,7 @@ impl Request {
             variant_looks: 0,
             negotiated: None,
             undecided: false,
+            allowance: Allowance::default(),
             probe: None,
             previous: None,
             spare: Fields::new(),
@@ -321,6 +325,7 @@ impl Request {
         self.spare.clear();
         (self.looks, self.variant_looks, self.undecided) = (0, 0, false);
         self.negotiated = None;
+        self.allowance.renew();
         self.notices.clear();
         // One that somebody still has belongs to another request.
         match Rc::get_mut(&mut self.departure) {

@@ -5,7 +5,7 @@ use crate::core::{public_name, public_port};
 use crate::status::Source;
 use crate::{DirectorySettings, ServerSettings};
 use evenkeel_expr::{Condition, Context, Evaluation, EvaluationError, Variable};
-use evenkeel_message::{Fields, Request, Response};
+use evenkeel_message::{Allowance, Fields, Request, Response};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -175,6 +175,10 @@ impl Context for RequestContext<'_> {
 
     fn request_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         self.request.env.value(name).map(Cow::Borrowed)
+    }
+
+    fn allowance(&self) -> Option<&Allowance> {
+        Some(&self.request.allowance)
     }
 
     fn note(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {

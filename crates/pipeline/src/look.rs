@@ -403,6 +403,7 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.auth_type.clone_from(&request.auth_type);
     copy.names.clone_from(&request.names);
     copy.probe.clone_from(&request.probe);
+    copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
     Some(copy)
 }

@@ -6,7 +6,9 @@ use crate::die;
 use crate::phases::{self, Generated, Walked};
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Response, Status, Stopped};
+use evenkeel_message::{
+    Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
+};
 use evenkeel_modules::authz_host::{Wanted, look_up};
 use evenkeel_modules::core::is_logged;
 use evenkeel_modules::lab::Crew;
@@ -156,6 +158,9 @@ impl Pipeline {
         response: Response,
     ) -> Served {
         let response = phases::filter(self, &mut request, plan, response);
+        if request.allowance.is_spent() {
+            return self.give_up(request, plan);
+        }
         match phases::cut(&request, plan, response) {
             Ok(response) => {
                 self.keep_notices(&mut request, plan);
@@ -166,6 +171,20 @@ impl Pipeline {
                 self.conclude(Concluded { request, plan: Arc::clone(plan), result: Err(answer) })
             }
         }
+    }
+
+    /// The answer where patterns and expressions have taken all that the request may spend: some
+    /// of what they say was not carried out.
+    fn give_up(self: &Rc<Self>, mut request: Box<Request>, plan: &Arc<Plan>) -> Served {
+        let text = format!(
+            "what the configuration and the .htaccess files say of {} takes more than {} steps",
+            request.file.display(),
+            Allowance::STEPS
+        );
+        request.notify(Notice::own("core", Level::Error, text));
+        let status = Status::INTERNAL_SERVER_ERROR;
+        let (request, response) = die::canned(self, request, plan, status, Fields::new());
+        Served::Now(request, response)
     }
 
     /// Runs the request again for another path on this server (Apache: ap_internal_redirect).

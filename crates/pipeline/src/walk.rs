@@ -5,6 +5,7 @@
 
 use crate::htaccess::{AccessFiles, Grant};
 use crate::site::{Plan, Server, Site};
+use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Files, Found, Kind, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
@@ -24,6 +25,12 @@ const PLANS: usize = 4096;
 const WALKS: usize = 16_384;
 /// Walks of longer paths are not kept, in bytes.
 const LONGEST_PATH: usize = 512;
+
+/// Plans and walks of more sections are made anew for each request: their number and their size
+/// are the author's of an .htaccess file.
+const KEPT_SECTIONS: usize = 256;
+/// The steps that merging one section counts for.
+const MERGE_STEPS: usize = 32;
 
 /// Wildcards of paths: a slash is matched by a slash alone.
 const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
@@ -146,7 +153,8 @@ impl Walker {
         locations(server, request, sections, constant);
         let plan = self.plan(request.server, server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
-        if way.constant && is_worth_keeping(&request.path, &looked) {
+        let is_short = sections.len() <= KEPT_SECTIONS;
+        if way.constant && is_short && is_worth_keeping(&request.path, &looked) {
             let walk = Walk {
                 file,
                 plan: Arc::clone(&plan),
@@ -172,10 +180,13 @@ impl Walker {
         let walks = sections.chunk_by(|one, next| one.kind == next.kind);
         let mut merged_walks = (*server.defaults).clone();
         walks.filter_map(merged).for_each(|walk| merged_walks.add(&walk));
+        let plan = Arc::new(merged_walks);
+        if sections.len() > KEPT_SECTIONS {
+            return plan;
+        }
         if self.plans.len() >= PLANS {
             self.plans.clear();
         }
-        let plan = Arc::new(merged_walks);
         self.plans.insert(key.into(), Arc::clone(&plan));
         plan
     }
@@ -224,6 +235,11 @@ pub(crate) fn conditions(
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
     let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
     while !open.is_empty() {
+        // What is merged grows with every section within another.
+        if !request.allowance.spend((applied.len() * MERGE_STEPS) as u64) {
+            request.undecided = true;
+            break;
+        }
         let matched = matching_conditions(server, request, &plan, &open);
         open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
         applied.extend(matched);
@@ -353,7 +369,7 @@ fn pattern_holds(
         Subject::Name => file_name(request).to_vec(),
     };
     let mut captures = Captures::default();
-    match pattern.capture(&text, &mut captures) {
+    match pattern.capture_within(&request.allowance, &text, &mut captures) {
         Ok(false) => false,
         Ok(true) => {
             for (number, name) in pattern.names() {
@@ -364,7 +380,8 @@ fn pattern_holds(
             true
         }
         Err(error) => {
-            let text = format!("pattern {} not matched: {error}", pattern.text());
+            let Position { file, line } = &section.position;
+            let text = format!("section on line {line} of {file} not matched: {error}");
             request.notify(Notice::own("core", Level::Error, text));
             request.undecided = true;
             *constant = false;

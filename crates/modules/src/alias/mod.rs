@@ -211,7 +211,7 @@ fn rule_redirect<'a>(
     rules: impl IntoIterator<Item = &'a Arc<Rule>>,
 ) -> Result<Option<(u16, Vec<u8>)>, Answer> {
     for rule in rules {
-        match rule.redirect(&request.path) {
+        match rule.redirect(&request.allowance, &request.path) {
             Ok(Some(target)) => {
                 note_context(request, rule);
                 return Ok(Some((rule.status, target)));
@@ -247,7 +247,7 @@ pub fn translate(
         return Ok(None);
     }
     for rule in &server.alias.aliases {
-        let file = match rule.file(&request.path) {
+        let file = match rule.file(&request.allowance, &request.path) {
             Ok(Some(file)) => file,
             Ok(None) => continue,
             Err(error) => return Err(unmatched(request, &error)),

@@ -2,6 +2,7 @@
 //! in, a file name or the target of a redirect comes out.
 
 use evenkeel_expr::{Captures, MatchError, Pattern};
+use evenkeel_message::Allowance;
 
 /// Alias, AliasMatch, Redirect or RedirectMatch with its arguments.
 #[derive(Debug)]
@@ -38,12 +39,12 @@ impl Rule {
     ///
     /// # Errors
     /// Pattern and path together pass the bounds of a match.
-    pub fn file(&self, path: &[u8]) -> Result<Option<Vec<u8>>, MatchError> {
+    pub fn file(&self, allowance: &Allowance, path: &[u8]) -> Result<Option<Vec<u8>>, MatchError> {
         let real = self.real.as_deref().unwrap_or_default().as_bytes();
         match &self.from {
             From::Prefix(prefix) => Ok(match_prefix(path, prefix.as_bytes())
                 .map(|length| [real, path.get(length..).unwrap_or_default()].concat())),
-            From::Pattern(pattern) => substituted(pattern, path, real),
+            From::Pattern(pattern) => substituted(allowance, pattern, path, real),
         }
     }
 
@@ -51,7 +52,11 @@ impl Rule {
     ///
     /// # Errors
     /// Pattern and path together pass the bounds of a match.
-    pub fn redirect(&self, path: &[u8]) -> Result<Option<Vec<u8>>, MatchError> {
+    pub fn redirect(
+        &self,
+        allowance: &Allowance,
+        path: &[u8],
+    ) -> Result<Option<Vec<u8>>, MatchError> {
         let real = self.real.as_deref().unwrap_or_default().as_bytes();
         match &self.from {
             From::Prefix(prefix) => {
@@ -64,7 +69,8 @@ impl Rule {
                 Ok(Some(target))
             }
             From::Pattern(pattern) => {
-                Ok(substituted(pattern, path, real)?.map(|target| escape_target(&target)))
+                Ok(substituted(allowance, pattern, path, real)?
+                    .map(|target| escape_target(&target)))
             }
         }
     }
@@ -79,12 +85,13 @@ impl Rule {
 }
 
 fn substituted(
+    allowance: &Allowance,
     pattern: &Pattern,
     path: &[u8],
     template: &[u8],
 ) -> Result<Option<Vec<u8>>, MatchError> {
     let mut captures = Captures::default();
-    if !pattern.capture(path, &mut captures)? {
+    if !pattern.capture_within(allowance, path, &mut captures)? {
         return Ok(None);
     }
     let mut target = Vec::new();

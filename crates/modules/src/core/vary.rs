@@ -1,7 +1,7 @@
 //! The Vary field: what conditions add to it while a request is looked at, and the one list that
 //! is sent in the end.
 
-use evenkeel_message::{Fields, Request, Response, eq_ignore_case};
+use evenkeel_message::{Fields, Request, Response, Variables};
 
 /// Adds the Vary fields of `vary` to those of `fields`.
 pub fn merge_vary(fields: &mut Fields, vary: &Fields) {
@@ -16,14 +16,18 @@ pub fn settle_vary(request: &mut Request, response: &mut Response) {
     if !response.always.contains("Vary") && !response.fields.contains("Vary") {
         return;
     }
-    let mut list: Vec<Vec<u8>> = Vec::new();
+    let mut list: Vec<&[u8]> = Vec::new();
+    let mut known = Variables::new();
     for fields in [&response.always, &response.fields] {
         for token in fields.tokens(b"Vary") {
-            if !list.iter().any(|known| eq_ignore_case(known, token)) {
-                list.push(token.to_vec());
+            let name = token.to_ascii_lowercase();
+            if !known.contains(&name) {
+                known.set(name, "");
+                list.push(token);
             }
         }
     }
+    let list = list.join(&b","[..]);
     let in_always = response.always.contains("Vary");
     let unwanted = request.env.contains("force-no-vary");
     if unwanted || in_always {
@@ -35,7 +39,7 @@ pub fn settle_vary(request: &mut Request, response: &mut Response) {
         return;
     }
     let fields = if in_always { &mut response.always } else { &mut response.fields };
-    fields.set("Vary", list.join(&b","[..]));
+    fields.set("Vary", list);
 }
 
 #[cfg(test)]

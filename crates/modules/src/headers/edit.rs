@@ -1,6 +1,7 @@
 //! Replacing what a pattern finds in a field's value, once or everywhere.
 
 use evenkeel_expr::{Captures, MatchError, Pattern};
+use evenkeel_message::Allowance;
 
 /// The value with the first match replaced, or all of them. In the replacement `$1` is a group.
 /// A match of nothing moves on by one byte.
@@ -8,6 +9,7 @@ use evenkeel_expr::{Captures, MatchError, Pattern};
 /// # Errors
 /// The pattern and the value pass the bounds of a match.
 pub fn edited(
+    allowance: &Allowance,
     pattern: &Pattern,
     replacement: &[u8],
     all: bool,
@@ -16,7 +18,7 @@ pub fn edited(
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value;
     let mut captures = Captures::default();
-    while pattern.capture(rest, &mut captures)? {
+    while pattern.capture_within(allowance, rest, &mut captures)? {
         let (start, end) = captures.span(0).unwrap_or_default();
         out.extend_from_slice(rest.get(..start).unwrap_or_default());
         captures.substitute(replacement, &mut out);
@@ -52,8 +54,10 @@ mod tests {
         ];
         for (pattern, replacement, all, value, expected) in table {
             let compiled = Pattern::compile(pattern, PatternOptions::default()).unwrap();
-            let out = edited(&compiled, replacement.as_bytes(), *all, value.as_bytes()).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), *expected, "{pattern} {value}");
+            let (replacement, value) = (replacement.as_bytes(), value.as_bytes());
+            let allowance = Allowance::default();
+            let out = edited(&allowance, &compiled, replacement, *all, value).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), *expected, "{pattern} {expected}");
         }
     }
 }

@@ -18,6 +18,14 @@ use evenkeel_expr::{Condition, Pattern};
 use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, trim};
 use std::sync::Arc;
 
+/// The longest value that a line may make of a field, and the most bytes of all fields: lines that
+/// take up what others have set may double it each time.
+const LONGEST: usize = 64 << 10;
+const MOST_BYTES: usize = 1 << 20;
+
+/// The steps that a line takes for each field that is there.
+const FIELD_STEPS: usize = 16;
+
 /// What a line does to a field.
 #[derive(Debug)]
 pub enum Action {
@@ -287,7 +295,7 @@ impl Told {
     }
 }
 
-/// Does to the fields what the line says.
+/// Does to the fields what the line says, as far as the request may be made to pay for it.
 fn carry_out(
     entry: &Entry,
     value: &[u8],
@@ -296,6 +304,17 @@ fn carry_out(
     notices: &mut Vec<Notice>,
 ) {
     let name = entry.name.as_bytes();
+    let old: usize = fields.all(name).map(<[u8]>::len).sum();
+    // Every field's name is compared, and a value that is changed is looked through and copied.
+    let steps = FIELD_STEPS * fields.len() + 2 * (old + value.len());
+    if !request.allowance.spend(steps as u64) {
+        return;
+    }
+    if old + value.len() > LONGEST || fields.bytes() + value.len() > MOST_BYTES {
+        let text = format!("Header {} would grow beyond all bounds", entry.name);
+        notices.push(Notice::own("headers", Level::Error, text));
+        return;
+    }
     match &entry.action {
         Action::Set(_) => fields.set(name, value),
         Action::SetIfEmpty(_) if fields.contains(name) => {}
@@ -313,7 +332,7 @@ fn carry_out(
         }
         Action::Echo(pattern) => {
             for (name, value) in request.head.fields.iter() {
-                if pattern.matches(name).unwrap_or(false) {
+                if pattern.matches_within(&request.allowance, name).unwrap_or(false) {
                     fields.add(name, value);
                 }
             }
@@ -322,7 +341,7 @@ fn carry_out(
             let old: Vec<Vec<u8>> = fields.all(name).map(<[u8]>::to_vec).collect();
             fields.remove(name);
             for text in old {
-                let new = edited(pattern, value, *all, &text);
+                let new = edited(&request.allowance, pattern, value, *all, &text);
                 fields.add(name, new.as_deref().unwrap_or(&text));
                 if let Err(error) = new {
                     let text = format!("Regular expression replacement failed ({error})");
@@ -442,6 +461,32 @@ mod tests {
         let around = Around { server: &server, plan: &plan, source: None };
         act_on_error(&mut request(), around, &mut response);
         assert_eq!(shown(&response.always), "A=0|A=1");
+    }
+
+    /// Each line would double what the line before has made.
+    #[test]
+    fn values_do_not_grow_beyond_all_bounds() {
+        let doubled = ["Header note A n", "Header append A expr=%{note:n}%{note:n}"];
+        let lines = [vec!["Header set A 0123456789"], doubled.repeat(40)].concat();
+        let response = respond(&lines);
+        let length = response.fields.first("A").map_or(0, <[u8]>::len);
+        assert!((LONGEST / 4..=LONGEST).contains(&length), "{length}");
+    }
+
+    /// What many lines take together, a request pays for.
+    #[test]
+    fn lines_count_as_steps() {
+        let mut request = request();
+        let (server, plan) = (ServerSettings::default(), plan(&["Header set A 1"]));
+        let around = Around { server: &server, plan: &plan, source: None };
+        let mut response = Response::new(Status::OK);
+        let left = request.allowance.left();
+        act_on_response(&mut request, around, &mut response);
+        assert!(request.allowance.left() < left && response.fields.contains("A"));
+        assert!(!request.allowance.spend(u64::MAX));
+        response.fields.clear();
+        act_on_response(&mut request, around, &mut response);
+        assert!(request.allowance.is_spent() && response.fields.is_empty());
     }
 
     #[test]

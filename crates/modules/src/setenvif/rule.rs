@@ -2,7 +2,7 @@
 //! request goes in, its environment is changed (mod_setenvif.c: match_headers).
 
 use crate::{DirectorySettings, RequestContext, ServerSettings};
-use evenkeel_expr::{Captures, Condition, Evaluation, Pattern};
+use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Pattern};
 use evenkeel_message::{Level, Notice, Request};
 use evenkeel_proto::Target;
 use std::borrow::Cow;
@@ -87,7 +87,9 @@ impl Attribute {
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
             Attribute::Field(name) => field(request, name),
             Attribute::Fields(pattern) => {
-                let matching = |name: &&[u8]| pattern.matches(name).unwrap_or_default();
+                let allowance = &request.allowance;
+                let matching =
+                    |name: &&[u8]| pattern.matches_within(allowance, name).unwrap_or_default();
                 let names = request.head.fields.iter().map(|(name, _)| name);
                 match names.filter(matching).last() {
                     Some(name) => request.head.fields.joined(name).unwrap_or_default().into(),
@@ -167,11 +169,13 @@ impl Rule {
             Test::Attribute(attribute, Wanted::Pattern(pattern)) => {
                 let value = attribute.value(request, is_early);
                 // Most rules hold for few requests: groups are taken for those alone.
-                if !pattern.matches(&value).map_err(|error| error.to_string())? {
+                let allowance = &request.allowance;
+                let told = |error: MatchError| error.to_string();
+                if !pattern.matches_within(allowance, &value).map_err(told)? {
                     return Ok(None);
                 }
                 let mut captures = Captures::default();
-                pattern.capture(&value, &mut captures).map_err(|error| error.to_string())?;
+                pattern.capture_within(allowance, &value, &mut captures).map_err(told)?;
                 Ok(Some(Some(captures)))
             }
             Test::Condition(condition) => {
