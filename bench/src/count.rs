@@ -3,9 +3,9 @@
 //! it. The counts do not depend on how busy the machine is; the kernel's share is not among them.
 
 use crate::Result;
-use crate::contender::Server;
+use crate::contender;
 use crate::load::{Asked, validator};
-use crate::site::Place;
+use evenkeel_lab::peers::Site;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -93,9 +93,9 @@ impl<'a> Order<'a> {
 
 /// The instructions of a server that answers so many requests, its start and its end included.
 fn measure(asked: &Asked, requests: u64) -> Result<Costs> {
-    let place = Place::new()?;
-    let counts = place.path().join("logs/callgrind");
-    let server = Server::start_counted(&place, &counts)?;
+    let site = Site::new()?;
+    let counts = site.path().join("logs/callgrind");
+    let server = contender::start_counted(&site, &counts)?;
     let tag = if asked.conditional { Some(validator(server.address, asked.path)?) } else { None };
     ask(server.address, asked, tag.as_deref(), requests)?;
     drop(server);

@@ -2,7 +2,7 @@
 //! answered on each, and they are left open: what the server then holds for each comes out.
 
 use crate::Result;
-use crate::contender::Server;
+use evenkeel_lab::peers::Server;
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

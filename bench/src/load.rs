@@ -3,8 +3,9 @@
 //! a core of its own.
 
 use crate::Result;
-use crate::contender::{CLIENT_CORE, Server};
-use crate::family::cpu_of_ended_us;
+use crate::contender::CLIENT_CORE;
+use evenkeel_lab::family::cpu_of_ended_us;
+use evenkeel_lab::peers::Server;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -59,7 +60,7 @@ impl Asked {
         let text = String::from_utf8_lossy(&output.stdout);
         let (requests, elapsed_s) = parse_total(&text).ok_or_else(|| {
             let faults = String::from_utf8_lossy(&output.stderr);
-            format!("{}: wrk said: {text}{faults}{}", server.kind.name(), output.status)
+            format!("{}: wrk said: {text}{faults}{}", server.name, output.status)
         })?;
         let cpu_us = busy as f64 / requests.max(1) as f64;
         let client = own as f64 / 1e6 / elapsed_s;

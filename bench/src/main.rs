@@ -5,14 +5,11 @@
 mod ceiling;
 mod contender;
 mod count;
-mod family;
 mod idle;
 mod load;
 mod plan;
 mod scenario;
-mod site;
 mod table;
-mod trace;
 
 use plan::Plan;
 use std::io::Write as _;

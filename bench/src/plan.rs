@@ -49,7 +49,7 @@ impl Plan {
         if plan.scenarios.is_empty() {
             return Err(format!("no scenario is named; there are: {}", Scenario::names()));
         }
-        plan.contenders.push(Kind::Evenkeel);
+        plan.contenders.push(Kind::EVENKEEL);
         for name in against.split(',').filter(|name| !name.is_empty()) {
             plan.contenders.push(Kind::named(name)?);
         }
@@ -64,6 +64,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_lab::peers::Peer;
 
     fn parse(line: &str) -> Result<Plan> {
         Plan::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
@@ -72,7 +73,7 @@ mod tests {
     #[test]
     fn evenkeel_goes_first_and_the_named_follow() {
         let plan = parse("P1 P3 --against nginx,h2o --rounds 2").unwrap();
-        assert_eq!(plan.contenders, [Kind::Evenkeel, Kind::Nginx, Kind::H2o]);
+        assert_eq!(plan.contenders, [Peer::Evenkeel, Peer::Nginx, Peer::H2o].map(Kind::Peer));
         assert_eq!((plan.scenarios.len(), plan.rounds), (2, 2));
     }
 

@@ -2,13 +2,13 @@
 //! section of the page goes out.
 
 use crate::Result;
-use crate::contender::{Kind, Server};
+use crate::contender::Kind;
 use crate::idle::{self, Held};
 use crate::load::{Asked, Turn};
 use crate::plan::Plan;
-use crate::site::Place;
 use crate::table;
-use crate::trace::{self, Calls};
+use evenkeel_lab::calls::{self, Calls};
+use evenkeel_lab::peers::{Server, Site};
 use std::io::Write as _;
 
 /// What is measured.
@@ -86,17 +86,17 @@ impl Scenario {
 
 /// Runs a scenario and gives its section.
 pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
-    let place = Place::new()?;
+    let site = Site::new()?;
     match &scenario.measure {
-        Measure::Load(asked) => load(scenario, asked, plan, &place),
-        Measure::Idle => held(scenario, plan, &place),
-        Measure::Calls => calls(scenario, plan, &place),
+        Measure::Load(asked) => load(scenario, asked, plan, &site),
+        Measure::Idle => held(scenario, plan, &site),
+        Measure::Calls => count(scenario, plan, &site),
     }
 }
 
 /// All servers stand ready; each is asked in its turn, round after round.
-fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, place: &Place) -> Result<String> {
-    let start = |kind: &Kind| Server::start(*kind, place, asked.path);
+fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
+    let start = |kind: &Kind| kind.start(site, asked.path);
     let servers: Vec<Server> = plan.contenders.iter().map(start).collect::<Result<_>>()?;
     for server in &servers {
         asked.ask(server, 1)?;
@@ -105,35 +105,39 @@ fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, place: &Place) -> Resul
     for round in 1..=plan.rounds {
         for (server, turns) in servers.iter().zip(&mut turns) {
             let turn = asked.ask(server, plan.seconds)?;
-            let name = server.kind.name();
+            let name = &server.name;
             let (cpu, rate) = (turn.cpu_us, turn.rate);
             let _ = writeln!(std::io::stderr(), "round {round} {name}: {cpu:.2} us, {rate:.0}/s");
             turns.push(turn);
         }
     }
-    let rows: Vec<(Kind, Vec<Turn>)> =
-        servers.iter().map(|server| server.kind).zip(turns).collect();
+    let rows: Vec<(Kind, Vec<Turn>)> = plan.contenders.iter().copied().zip(turns).collect();
     Ok(table::of_load(&scenario.heading(), &rows))
 }
 
 /// One server at a time holds the connections, so that the kernel's share is its alone.
-fn held(scenario: &Scenario, plan: &Plan, place: &Place) -> Result<String> {
+fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let mut rows: Vec<(Kind, Held)> = Vec::new();
     for kind in &plan.contenders {
-        let server = Server::start(*kind, place, PLAIN.path)?;
+        let server = kind.start(site, PLAIN.path)?;
         rows.push((*kind, idle::hold(&server, PLAIN.path, plan.idle)?));
     }
     Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
 }
 
-fn calls(scenario: &Scenario, plan: &Plan, place: &Place) -> Result<String> {
+fn count(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let mut rows: Vec<(Kind, Calls, Calls)> = Vec::new();
     for kind in &plan.contenders {
-        let server = Server::start(*kind, place, PLAIN.path)?;
+        let server = kind.start(site, PLAIN.path)?;
         PLAIN.ask(&server, 1)?;
-        let kept = trace::count(&server, &PLAIN, place.path())?;
-        let short = trace::count(&server, &Asked { close: true, ..PLAIN }, place.path())?;
+        let kept = traced(&server, &PLAIN, site)?;
+        let short = traced(&server, &Asked { close: true, ..PLAIN }, site)?;
         rows.push((*kind, kept, short));
     }
     Ok(table::of_calls(&scenario.heading(), &rows))
+}
+
+fn traced(server: &Server, asked: &Asked, site: &Site) -> Result<Calls> {
+    let load = || asked.ask(server, 1).map(|turn| turn.requests);
+    calls::count(server.family, &site.path().join("logs"), load)
 }

@@ -4,7 +4,7 @@ use crate::contender::Kind;
 use crate::idle::Held;
 use crate::load::Turn;
 use crate::plan::Plan;
-use crate::trace::Calls;
+use evenkeel_lab::calls::Calls;
 use std::fmt::Write as _;
 
 /// The head of the page: how it was made, and on what.
@@ -34,7 +34,7 @@ pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
     let cpu = |turns: &[Turn]| median(turns.iter().map(|turn| turn.cpu_us));
     let of =
         |wanted: Kind| rows.iter().find(|(kind, _)| *kind == wanted).map(|(_, turns)| cpu(turns));
-    let (own, ceiling) = (of(Kind::Evenkeel), of(Kind::Ceiling));
+    let (own, ceiling) = (of(Kind::EVENKEEL), of(Kind::Ceiling));
     let mut text = format!(
         "## {heading}\n\n\
          | server | CPU | least to most | x ceiling | x Evenkeel | requests/s | client busy \
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn ratios_stand_beside_the_figures() {
         let turn = |cpu_us| Turn { requests: 1, rate: 10.0, cpu_us, client: 0.5, errors: 0 };
-        let rows = [(Kind::Evenkeel, vec![turn(6.0)]), (Kind::Ceiling, vec![turn(5.0)])];
+        let rows = [(Kind::EVENKEEL, vec![turn(6.0)]), (Kind::Ceiling, vec![turn(5.0)])];
         let text = of_load("P1: a", &rows);
         assert!(text.contains("| evenkeel | 6.00 | 6.00 to 6.00 | 1.20 | 1.00 |"), "{text}");
     }

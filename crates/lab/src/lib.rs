@@ -3,9 +3,15 @@
 //! server that is measured may be any; nothing here knows the inside of Evenkeel's.
 
 pub mod ab;
+pub mod calls;
+pub mod experiments;
+pub mod family;
 mod histogram;
 pub mod load;
 mod numbers;
+pub mod peers;
 pub mod plot;
 pub mod report;
 pub mod results;
+pub mod server_side;
+pub mod sweep;

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{Resource, Rlimit, WaitOptions};
+use rustix::thread::CpuSet;
 
 pub use rustix::process::Pid;
 
@@ -197,6 +198,28 @@ pub fn follow_parent(signal: Signal) -> io::Result<()> {
 #[must_use]
 pub fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The cores that the calling thread may run on, by their numbers (sched_getaffinity(2)).
+#[must_use]
+pub fn allowed_cores() -> Vec<usize> {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
+        Err(_) => (0..usable_cores()).collect(),
+    }
+}
+
+/// Has the calling thread, and what it starts from here on, run on these cores only. Errors are
+/// sched_setaffinity(2)'s; `InvalidInput` where there is no such core.
+pub fn run_on(cores: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for core in cores {
+        if *core >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(*core);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod transport;
 
 pub use exchange::{Exchange, Failure, Request};
 pub use figures::{Fairness, Figures, Sample, Second, Times};
-pub use pace::{Pace, Stretch, Think};
+pub use pace::{Pace, Stretch, Think, parse_time};
 pub use plan::{Bounds, Keep, Plan, Timeouts, Trust, Wishes};
 pub use run::{Interrupt, Live, Run};
 pub use source::{Same, Source, Step};

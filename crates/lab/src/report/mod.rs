@@ -9,6 +9,9 @@ pub(crate) mod page;
 mod single;
 mod text;
 
+pub(crate) use facts::origin;
+pub(crate) use text::table as text_table;
+
 use crate::results::{self, Saved};
 use lexopt::prelude::{Long, Short, Value};
 use std::io::{self, Write};

@@ -1,0 +1,299 @@
+//! The ground of an experiment: the peers, the cores for servers and for clients, the site, the
+//! folder for results, and the ear for ^C. A server and what is asked of it come in; what the
+//! clients saw, and what it cost the server, go out.
+
+use super::{Fault, Options};
+use crate::load::{Bounds, Figures, Keep, Live, Plan, Request, Run, Same, Source, Timeouts};
+use crate::load::{Pace, Think};
+use crate::peers::{Peer, Server, Setup, Site};
+use crate::report;
+use crate::results::{About, Machine, Saved, Saving};
+use bytes::Bytes;
+use evenkeel_proto::response_field;
+use evenkeel_sys::connect::{Local, Remote};
+use evenkeel_sys::process;
+use evenkeel_sys::signal::{Signal, Signals};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait between two looks at a run.
+const GLANCE: Duration = Duration::from_millis(10);
+/// A server that does not answer for so long has failed its clients.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What every experiment stands on.
+pub struct Ground {
+    /// The peers that take part, Evenkeel first.
+    pub peers: Vec<Peer>,
+    /// Those that are not installed.
+    pub missing: Vec<&'static str>,
+    /// The files that are served.
+    pub site: Site,
+    setup: Setup,
+    client_cores: Vec<usize>,
+    runs: PathBuf,
+    signals: Signals,
+    about: About,
+}
+
+/// What is asked, over and over.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The path.
+    pub path: &'static str,
+    /// How many clients ask at a time.
+    pub clients: u32,
+    /// Their pauses.
+    pub think: Think,
+    /// Whether each connection is for one request.
+    pub close: bool,
+    /// Whether the clients have the file already.
+    pub conditional: bool,
+}
+
+/// What a turn came to.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// What the clients saw.
+    pub figures: Figures,
+    /// User and system time of the server's processes, in microseconds.
+    pub cpu_us: u64,
+}
+
+impl Turn {
+    /// Processor time of the server for each answer, in nanoseconds.
+    pub fn cpu_each_ns(&self) -> f64 {
+        self.cpu_us as f64 * 1e3 / self.figures.answered().max(1) as f64
+    }
+
+    /// A percentile of the response time, in nanoseconds.
+    pub fn latency_ns(&self, quantile: f64) -> f64 {
+        let times = &self.figures.times.response;
+        times.value_at_quantile(quantile).min(times.max()) as f64
+    }
+}
+
+impl Ground {
+    /// Divides the cores, makes the site and begins to listen for ^C.
+    pub fn prepare(
+        peers: Vec<Peer>,
+        missing: Vec<&'static str>,
+        out: &Path,
+        options: &Options,
+    ) -> Result<Self, Fault> {
+        let told = |error: io::Error| Fault::Told(format!("the system: {error}"));
+        let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(told)?;
+        let _bound = process::raise_descriptor_limit();
+        let cores = process::allowed_cores();
+        let half = cores.len() / 2;
+        let (servers, clients) = cores.split_at(half);
+        if half > 0 {
+            process::run_on(clients).map_err(told)?;
+        }
+        let command = format!("lab {}", options.experiment.name());
+        let words = options.words.get(1..).unwrap_or_default();
+        Ok(Self {
+            peers,
+            missing,
+            site: Site::new()?,
+            setup: Setup { cores: servers.to_vec() },
+            client_cores: clients.to_vec(),
+            runs: out.join("runs"),
+            signals,
+            about: About::now(&command, "", words),
+        })
+    }
+
+    /// Starts all peers, in their order.
+    pub fn start_all(&self) -> Result<Vec<(Peer, Server)>, Fault> {
+        let mut servers = Vec::new();
+        for peer in &self.peers {
+            self.heed()?;
+            servers.push((*peer, self.start(*peer)?));
+        }
+        Ok(servers)
+    }
+
+    /// Starts a peer.
+    pub fn start(&self, peer: Peer) -> Result<Server, Fault> {
+        Ok(peer.start(&self.site, &self.setup)?)
+    }
+
+    /// Says what is being done, on standard error.
+    pub fn tell(&self, text: &str) {
+        let _gone = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Whether it was interrupted.
+    pub fn is_over(&self) -> bool {
+        self.signals.next().is_some()
+    }
+
+    /// Ends the experiment where it was interrupted.
+    pub fn heed(&self) -> Result<(), Fault> {
+        if self.is_over() { Err(Fault::Interrupted) } else { Ok(()) }
+    }
+
+    /// A turn of some length. It is saved under a name where there is one.
+    pub fn ask(
+        &self,
+        server: &Server,
+        asked: &Asked,
+        long: Duration,
+        name: Option<&str>,
+    ) -> Result<Turn, Fault> {
+        let tag = if asked.conditional { Some(self.validator(server, asked)?) } else { None };
+        let bounds = Bounds { time: Some(long), ..Bounds::default() };
+        let mut saving = match name {
+            Some(name) => {
+                Some(Saving::begin(&self.runs.join(name), &self.about_of(server, asked))?)
+            }
+            None => None,
+        };
+        let before_us = server.family.cpu_us();
+        let figures = self.load(server, asked, tag.as_deref(), bounds, saving.as_mut())?;
+        let cpu_us = server.family.cpu_us().saturating_sub(before_us);
+        if let Some(saving) = saving {
+            saving.finish(&figures)?;
+        }
+        Ok(Turn { figures, cpu_us })
+    }
+
+    fn about_of(&self, server: &Server, asked: &Asked) -> About {
+        let title = format!("{} {}", server.name, asked.path);
+        let about = About { title, target: asked.path.to_owned(), ..self.about.clone() };
+        let about = About { started_us: evenkeel_sys::clock::realtime_us(), ..about };
+        let keep = if asked.close { "one request a connection" } else { "kept" };
+        let about = about.with("server", &server.name).with("connections", keep);
+        about.with("clients", asked.clients).with("think", asked.think)
+    }
+
+    fn load(
+        &self,
+        server: &Server,
+        asked: &Asked,
+        tag: Option<&str>,
+        bounds: Bounds,
+        mut saving: Option<&mut Saving>,
+    ) -> Result<Figures, Fault> {
+        let plan = self.plan(server, asked, bounds);
+        let mut source = source(asked, tag);
+        let told = |error: io::Error| Fault::Told(format!("the system: {error}"));
+        let run = Run::start(plan, &mut source).map_err(told)?;
+        let interrupted = self.wait(&run.live(), &mut |live| match &mut saving {
+            Some(saving) => saving.add(&live.news()),
+            None => Ok(()),
+        })?;
+        let figures = run.wait().map_err(told)?;
+        if interrupted { Err(Fault::Interrupted) } else { Ok(figures) }
+    }
+
+    fn wait(
+        &self,
+        live: &Live,
+        look: &mut dyn FnMut(&Live) -> Result<(), String>,
+    ) -> Result<bool, Fault> {
+        let mut interrupted = false;
+        while live.is_running() {
+            if self.is_over() {
+                interrupted = true;
+                live.stop();
+            }
+            look(live)?;
+            std::thread::sleep(GLANCE);
+        }
+        Ok(interrupted)
+    }
+
+    /// The plan of a load.
+    pub fn plan(&self, server: &Server, asked: &Asked, bounds: Bounds) -> Plan {
+        let think = asked.think;
+        Plan {
+            remotes: vec![Remote::Internet(server.address)],
+            local: Local::default(),
+            trust: None,
+            threads: self.client_cores.len().max(1),
+            clients: asked.clients,
+            stretches: Vec::new(),
+            pace: if think.is_none() { Pace::Greedy } else { Pace::Think(think) },
+            keep: if asked.close { Keep::Once } else { Keep::Kept },
+            bounds,
+            timeouts: Timeouts { connect: PATIENCE, answer: PATIENCE },
+            seed: 1,
+            keep_exchanges: false,
+            hear: false,
+        }
+    }
+
+    /// The entity tag that the server gives the file.
+    fn validator(&self, server: &Server, asked: &Asked) -> Result<String, Fault> {
+        let bounds = Bounds { requests: Some(1), ..Bounds::default() };
+        let figures =
+            self.load(server, &Asked { clients: 1, ..asked.clone() }, None, bounds, None)?;
+        let head = figures.sample.map(|sample| sample.head).unwrap_or_default();
+        let tag =
+            response_field(&head, b"etag").map(|tag| String::from_utf8_lossy(tag).into_owned());
+        let (name, path) = (&server.name, asked.path);
+        tag.ok_or_else(|| format!("{name}: {path} comes without an entity tag").into())
+    }
+
+    /// What a sweep saves its runs by, and where.
+    pub fn saving_of(&self, peer: Peer, name: &str) -> (PathBuf, About) {
+        let about = self.about.clone().with("server", peer.name());
+        (self.runs.join(name), About { target: "/1k.html".into(), ..about })
+    }
+
+    /// When, where and with which programs it was done.
+    pub fn origin(&self) -> String {
+        let run = Saved { about: self.about.clone(), ..Saved::default() };
+        let machine = Machine::here();
+        let cores =
+            |cores: &[usize]| cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let divided = match self.setup.cores.as_slice() {
+            [] => "servers and clients share the one core".to_owned(),
+            own => {
+                format!("servers on core {}, clients on {}", cores(own), cores(&self.client_cores))
+            }
+        };
+        let memory = crate::numbers::bytes(machine.memory_bytes as f64);
+        format!("{} · {divided} · {memory}", report::origin(&run))
+    }
+
+    /// The versions of the peers, and who is missing.
+    pub fn who(&self) -> String {
+        let versions = self.peers.iter().map(|peer| {
+            let version = peer.version();
+            if version.is_empty() {
+                peer.name().to_owned()
+            } else {
+                format!("{} ({version})", peer.name())
+            }
+        });
+        let mut text = format!("Measured: {}.", versions.collect::<Vec<_>>().join(", "));
+        if !self.missing.is_empty() {
+            text.push_str(&format!(" Not installed: {}.", self.missing.join(", ")));
+        }
+        text
+    }
+
+    /// The command line.
+    pub fn words(&self) -> String {
+        format!("evenkeel {} {}", self.about.command, self.about.words.join(" "))
+    }
+}
+
+/// Makes the requests of each client.
+pub fn source(asked: &Asked, tag: Option<&str>) -> impl FnMut(u32) -> Box<dyn Source> + use<> {
+    let mut text = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n", asked.path);
+    if asked.close {
+        text.push_str("Connection: close\r\n");
+    }
+    if let Some(tag) = tag {
+        text.push_str(&format!("If-None-Match: {tag}\r\n"));
+    }
+    text.push_str("\r\n");
+    let request = Arc::new(Request { bytes: Bytes::from(text), ..Request::default() });
+    move |_| Box::new(Same(Arc::clone(&request)))
+}

@@ -1,0 +1,273 @@
+//! Configurations of servers, as texts. The folder, the port and the number of workers come in;
+//! what an administrator would write goes out: no directive is there to win a benchmark but in
+//! the configurations that say so by their names.
+
+use super::{FILES, Peer};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Who serves, where the system's administrator starts it.
+const USER: &str = "www-data";
+
+/// The configuration of a server.
+pub fn text(peer: Peer, root: &Path, port: u16, workers: usize) -> String {
+    match peer {
+        Peer::Evenkeel | Peer::Apache => httpd(peer, root, port, EVENT, workers),
+        Peer::ApacheWorker => httpd(peer, root, port, WORKER, workers),
+        Peer::ApachePrefork => httpd(peer, root, port, PREFORK, workers),
+        Peer::Nginx | Peer::NginxTuned => nginx(peer, root, port, workers),
+        Peer::H2o => h2o(root, port, workers),
+        Peer::Lighttpd => lighttpd(root, port, workers),
+        Peer::Haproxy => haproxy(root, port, workers),
+        Peer::Caddy => caddy(root, port),
+    }
+}
+
+/// A line that only root may have: other users serve as themselves.
+fn as_user(line: &str) -> String {
+    let is_root = evenkeel_sys::identity::is_root();
+    if is_root { line.replace('@', USER) } else { String::new() }
+}
+
+/// A process model of Apache: its module, and its numbers, which are those of 1,024 workers.
+type Model = (&'static str, &'static str);
+
+/// Apache's event model is given room for many idle connections; Evenkeel needs none.
+const EVENT: Model = (
+    "event",
+    "ServerLimit 16
+StartServers @WORKERS@
+ThreadsPerChild 64
+MinSpareThreads 64
+MaxSpareThreads 256
+MaxRequestWorkers 1024
+AsyncRequestWorkerFactor 20",
+);
+const WORKER: Model = (
+    "worker",
+    "ServerLimit 16
+StartServers @WORKERS@
+ThreadsPerChild 64
+MinSpareThreads 64
+MaxSpareThreads 256
+MaxRequestWorkers 1024",
+);
+const PREFORK: Model = (
+    "prefork",
+    "ServerLimit 1024
+StartServers 64
+MinSpareServers 64
+MaxSpareServers 256
+MaxRequestWorkers 1024",
+);
+
+/// The configuration that Evenkeel and Apache share.
+fn httpd(peer: Peer, root: &Path, port: u16, (model, numbers): Model, workers: usize) -> String {
+    let numbers = numbers.replace("@WORKERS@", &workers.to_string());
+    let root = root.display();
+    let name = peer.name();
+    let modules =
+        ["authz_core", "authz_host", "dir", "mime", "headers", "setenvif", "reqtimeout", "status"];
+    let mpm = format!("mpm_{model}");
+    let user = as_user("User @\nGroup @\n");
+    let load: String = [mpm.as_str()]
+        .iter()
+        .chain(&modules)
+        .map(|it| format!("LoadModule {it}_module /usr/lib/apache2/modules/mod_{it}.so\n"))
+        .collect();
+    format!(
+        "\
+{load}ServerName localhost
+ServerRoot {root}
+DefaultRuntimeDir {root}/logs
+PidFile {root}/logs/{name}.pid
+Listen 127.0.0.1:{port}
+{user}{numbers}
+ListenBacklog 4096
+Timeout 300
+KeepAlive On
+KeepAliveTimeout 300
+MaxKeepAliveRequests 0
+<IfModule reqtimeout_module>
+    RequestReadTimeout header=20-40,minrate=500 body=20,minrate=500
+</IfModule>
+ExtendedStatus On
+TypesConfig /etc/mime.types
+DocumentRoot {root}/htdocs
+<IfModule dir_module>
+    DirectoryIndex index.html
+</IfModule>
+ErrorLog {root}/logs/{name}-error.log
+LogFormat \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{{Referer}}i\\\" \\\"%{{User-Agent}}i\\\"\" combined
+CustomLog {root}/logs/{name}-access.log combined
+<Directory />
+    Options FollowSymLinks
+    AllowOverride None
+    Require all denied
+</Directory>
+<Directory {root}/htdocs>
+    Options Indexes FollowSymLinks
+    AllowOverride None
+    Require all granted
+</Directory>
+<FilesMatch \"^\\.ht\">
+    Require all denied
+</FilesMatch>
+<Location /server-status>
+    SetHandler server-status
+    Require local
+</Location>
+"
+    )
+}
+
+fn nginx(peer: Peer, root: &Path, port: u16, workers: usize) -> String {
+    let root = root.display();
+    let name = peer.name();
+    let user = as_user("user @;\n");
+    let tuned = peer == Peer::NginxTuned;
+    let cache = if tuned {
+        "open_file_cache max=10000 inactive=60s;\n    open_file_cache_valid 1s;\n    \
+         open_file_cache_errors on;"
+    } else {
+        ""
+    };
+    let (deferred, buffer) = if tuned { (" deferred", " buffer=64k flush=1s") } else { ("", "") };
+    format!(
+        "\
+daemon off;
+{user}worker_processes {workers};
+worker_rlimit_nofile 40000;
+pid {root}/logs/{name}.pid;
+error_log {root}/logs/{name}-error.log;
+events {{ worker_connections 20000; }}
+http {{
+    include /etc/nginx/mime.types;
+    sendfile on;
+    tcp_nopush on;
+    types_hash_max_size 2048;
+    keepalive_timeout 300s;
+    keepalive_requests 1000000000;
+    access_log {root}/logs/{name}-access.log combined{buffer};
+    {cache}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096{deferred};
+        server_name localhost;
+        root {root}/htdocs;
+        index index.html;
+        location / {{ try_files $uri $uri/ =404; }}
+        location ~ /\\.ht {{ deny all; }}
+        location = /server-status {{ stub_status; allow 127.0.0.1; deny all; }}
+    }}
+}}
+"
+    )
+}
+
+fn h2o(root: &Path, port: u16, workers: usize) -> String {
+    let user = as_user("user: @\n");
+    let root = root.display();
+    format!(
+        "\
+{user}num-threads: {workers}
+max-connections: 20000
+http1-request-timeout: 300
+pid-file: {root}/logs/h2o.pid
+error-log: {root}/logs/h2o-error.log
+access-log: {root}/logs/h2o-access.log
+listen:
+  host: 127.0.0.1
+  port: {port}
+hosts:
+  default:
+    paths:
+      /:
+        file.dir: {root}/htdocs
+"
+    )
+}
+
+fn lighttpd(root: &Path, port: u16, workers: usize) -> String {
+    let root = root.display();
+    let user = as_user("server.username = \"@\"\nserver.groupname = \"@\"\n");
+    // One worker is the parent itself.
+    let workers =
+        if workers > 1 { format!("server.max-worker = {workers}\n") } else { String::new() };
+    format!(
+        "\
+server.modules = (\"mod_access\", \"mod_accesslog\", \"mod_status\")
+server.bind = \"127.0.0.1\"
+server.port = {port}
+server.listen-backlog = 4096
+server.document-root = \"{root}/htdocs\"
+server.pid-file = \"{root}/logs/lighttpd.pid\"
+server.errorlog = \"{root}/logs/lighttpd-error.log\"
+{user}{workers}server.max-fds = 40000
+server.max-connections = 20000
+server.max-keep-alive-idle = 300
+server.max-keep-alive-requests = 65535
+accesslog.filename = \"{root}/logs/lighttpd-access.log\"
+index-file.names = (\"index.html\")
+url.access-deny = (\"~\", \".inc\")
+mimetype.assign = (\".html\" => \"text/html\", \"\" => \"application/octet-stream\")
+$HTTP[\"url\"] =~ \"/\\.ht\" {{ url.access-deny = (\"\") }}
+$HTTP[\"remoteip\"] == \"127.0.0.1\" {{ status.status-url = \"/server-status\" }}
+"
+    )
+}
+
+/// HAProxy serves no files from disk: it answers those that fit into a buffer from its memory,
+/// and keeps no log on disk either.
+fn haproxy(root: &Path, port: u16, workers: usize) -> String {
+    let mut answers = String::new();
+    for (name, size) in FILES {
+        if Peer::Haproxy.serves(size, false) {
+            let file = root.join("htdocs").join(name);
+            let _ = writeln!(
+                answers,
+                "    http-request return status 200 content-type text/html file {} if {{ path /{name} }}",
+                file.display()
+            );
+        }
+    }
+    let user = as_user("    user @\n    group @\n");
+    format!(
+        "\
+global
+    maxconn 20000
+    nbthread {workers}
+{user}defaults
+    mode http
+    timeout connect 5s
+    timeout client 300s
+    timeout server 300s
+    timeout http-keep-alive 300s
+frontend site
+    bind 127.0.0.1:{port} backlog 4096
+{answers}    http-request return status 404
+"
+    )
+}
+
+fn caddy(root: &Path, port: u16) -> String {
+    let root = root.display();
+    format!(
+        "\
+{{
+    admin off
+    auto_https off
+    persist_config off
+}}
+http://:{port} {{
+    bind 127.0.0.1
+    root * {root}/htdocs
+    log {{
+        output file {root}/logs/caddy-access.log
+    }}
+    file_server {{
+        hide .ht*
+    }}
+}}
+"
+    )
+}

@@ -1,0 +1,223 @@
+//! The servers that are measured beside each other. A name and a folder come in; a running server
+//! on a loopback port goes out, with the configuration that an administrator would give it: files
+//! on disk, the access log on, sections or locations for folders, a status page. It is stopped by
+//! its process id when it is let go.
+
+mod configuration;
+mod server;
+mod site;
+
+pub use server::Server;
+pub use site::{FILES, Site, size_of};
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A server program with the configuration that it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer {
+    /// This project's server.
+    Evenkeel,
+    /// Apache with its event model.
+    Apache,
+    /// Apache with its worker model.
+    ApacheWorker,
+    /// Apache with its prefork model.
+    ApachePrefork,
+    /// nginx as Debian's configuration has it.
+    Nginx,
+    /// nginx with open_file_cache, deferred accept and a buffered log.
+    NginxTuned,
+    /// h2o, which keeps files open by itself.
+    H2o,
+    /// lighttpd.
+    Lighttpd,
+    /// HAProxy, which answers small files from its memory.
+    Haproxy,
+    /// Caddy.
+    Caddy,
+}
+
+/// What a server may use.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// The cores that it runs on; none for all.
+    pub cores: Vec<usize>,
+}
+
+impl Setup {
+    /// How many workers, threads or processes a server that sizes itself by cores is given.
+    fn workers(&self) -> usize {
+        if self.cores.is_empty() { evenkeel_sys::process::usable_cores() } else { self.cores.len() }
+    }
+}
+
+const NAMES: [(Peer, &str, &str); 10] = [
+    (Peer::Evenkeel, "evenkeel", "evenkeel"),
+    (Peer::Apache, "apache2", "apache2"),
+    (Peer::ApacheWorker, "apache2-worker", "apache2"),
+    (Peer::ApachePrefork, "apache2-prefork", "apache2"),
+    (Peer::Nginx, "nginx", "nginx"),
+    (Peer::NginxTuned, "nginx-ofc", "nginx"),
+    (Peer::H2o, "h2o", "h2o"),
+    (Peer::Lighttpd, "lighttpd", "lighttpd"),
+    (Peer::Haproxy, "haproxy", "haproxy"),
+    (Peer::Caddy, "caddy", "caddy"),
+];
+
+impl Peer {
+    /// The peer by its name on a command line.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(_, other, _)| *other == name).map(|(peer, ..)| *peer)
+    }
+
+    /// All names, for messages.
+    #[must_use]
+    pub fn names() -> String {
+        NAMES.map(|(_, name, _)| name).join(", ")
+    }
+
+    /// Its name on a command line and in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(other, ..)| *other == self).map_or("", |(_, name, _)| *name)
+    }
+
+    /// Its program, where it is installed. Our own is the one that the variable EVENKEEL names,
+    /// the one that runs, or the one beside it.
+    #[must_use]
+    pub fn program(self) -> Option<PathBuf> {
+        let (_, _, program) = NAMES.iter().find(|(other, ..)| *other == self)?;
+        if self == Self::Evenkeel {
+            if let Some(named) = std::env::var_os("EVENKEEL") {
+                return Some(PathBuf::from(named));
+            }
+            let own = std::env::current_exe().ok()?;
+            let beside = own.with_file_name(program);
+            return beside.is_file().then_some(beside);
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // A user's PATH is often without the folders of servers.
+        let folders = std::env::split_paths(&path)
+            .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
+        folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+    }
+
+    /// Its version, as it tells it, in a line.
+    #[must_use]
+    pub fn version(self) -> String {
+        let Some(program) = self.program() else { return String::new() };
+        let option = match self {
+            Self::Caddy => "version",
+            _ => "-v",
+        };
+        let Ok(output) = Command::new(program).arg(option).output() else { return String::new() };
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let first = text.lines().next().unwrap_or_default();
+        first
+            .trim_start_matches("Server version: ")
+            .trim_start_matches("nginx version: ")
+            .to_owned()
+    }
+
+    /// Whether it can serve a file of this size, and say that it has not changed.
+    #[must_use]
+    pub fn serves(self, bytes: usize, conditional: bool) -> bool {
+        // What HAProxy answers itself must fit into one of its buffers, and has no entity tag.
+        self != Self::Haproxy || (bytes <= 16 << 10 && !conditional)
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// That it is not installed, or what it said when it did not serve.
+    pub fn start(self, site: &Site, setup: &Setup) -> Result<Server, String> {
+        let program = self.program().ok_or_else(|| format!("{}: not installed", self.name()))?;
+        Server::start(self.name(), site, &setup.cores, |port| {
+            self.command(&program, site.path(), port, setup)
+        })
+    }
+
+    /// Writes its configuration for the site at `root` and tells where.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn configure(self, root: &Path, port: u16, setup: &Setup) -> Result<PathBuf, String> {
+        let own = root.join(format!("{}.conf", self.name()));
+        let text = configuration::text(self, root, port, setup.workers());
+        std::fs::write(&own, text).map_err(|error| format!("{}: {error}", own.display()))?;
+        Ok(own)
+    }
+
+    /// The command that serves the site on `port` in the foreground.
+    fn command(
+        self,
+        program: &Path,
+        root: &Path,
+        port: u16,
+        setup: &Setup,
+    ) -> Result<Command, String> {
+        let own = self.configure(root, port, setup)?;
+        let mut command = Command::new(program);
+        match self {
+            Self::Evenkeel | Self::Apache | Self::ApacheWorker | Self::ApachePrefork => {
+                command.arg("-DFOREGROUND").arg("-f").arg(&own);
+            }
+            Self::Nginx | Self::NginxTuned | Self::H2o => {
+                command.arg("-c").arg(&own);
+            }
+            Self::Lighttpd => {
+                command.arg("-D").arg("-f").arg(&own);
+            }
+            Self::Haproxy => {
+                command.arg("-db").arg("-f").arg(&own);
+            }
+            Self::Caddy => {
+                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&own);
+                command.env("GOMAXPROCS", setup.workers().to_string());
+                command.env("HOME", root).env("XDG_DATA_HOME", root).env("XDG_CONFIG_HOME", root);
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// The peers of a list of names, those that are installed; who is missing is told apart.
+///
+/// # Errors
+/// A name that there is not.
+pub fn installed(names: &str) -> Result<(Vec<Peer>, Vec<&'static str>), String> {
+    let (mut here, mut missing) = (Vec::new(), Vec::new());
+    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let peer = Peer::named(name)
+            .ok_or_else(|| format!("{name}: no such server; there are: {}", Peer::names()))?;
+        if peer.program().is_none() {
+            missing.push(peer.name());
+        } else if !here.contains(&peer) {
+            here.push(peer);
+        }
+    }
+    Ok((here, missing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_find_their_peers() {
+        for (peer, name, _) in NAMES {
+            assert_eq!((Peer::named(name), peer.name()), (Some(peer), name));
+        }
+        assert!(installed("iis").unwrap_err().contains("apache2-prefork"));
+        assert_eq!(installed("").unwrap(), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn what_a_small_buffer_cannot_hold_is_not_asked_of_haproxy() {
+        assert!(Peer::Haproxy.serves(1 << 10, false) && !Peer::Haproxy.serves(1 << 20, false));
+        assert!(Peer::Nginx.serves(1 << 30, true) && !Peer::Haproxy.serves(1, true));
+    }
+}
