@@ -3,6 +3,7 @@
 //! server that is measured may be any; nothing here knows the inside of Evenkeel's.
 
 pub mod ab;
+pub mod bench;
 pub mod calls;
 pub mod experiments;
 pub mod family;
@@ -12,6 +13,7 @@ mod numbers;
 pub mod peers;
 pub mod plot;
 pub mod report;
+pub mod request;
 pub mod results;
 pub mod server_side;
 pub mod sweep;

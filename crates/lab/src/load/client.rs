@@ -58,6 +58,8 @@ pub(super) struct Client {
     pub(super) deadline_ns: u64,
     /// What it is to send when its time comes, and when it was to begin.
     pub(super) due: Option<(u64, Arc<Request>)>,
+    /// Whether it pauses after an answer: its next request tells how long that was.
+    pub(super) thinks: bool,
     /// Requests that are left of its visit, in a partly open loop.
     pub(super) visit: u64,
     /// Failures since its last answer.
@@ -105,6 +107,7 @@ impl Client {
             ended_ns: 0,
             deadline_ns: 0,
             due: None,
+            thinks: false,
             visit: 0,
             failures: 0,
             epoch: 0,

@@ -94,6 +94,10 @@ pub struct Second {
     pub clients: u32,
     /// Arrivals that waited for a client at its end.
     pub waiting: u64,
+    /// Its answers by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Its failures by kind.
+    pub failures: BTreeMap<Failure, u64>,
     /// Response times of the exchanges that ended in it, in nanoseconds, two significant digits.
     pub response: Histogram<u64>,
 }
@@ -199,8 +203,17 @@ impl Second {
     /// A second in which nothing has happened.
     #[must_use]
     pub fn new(number: u32) -> Self {
-        let response = small_histogram();
-        Self { number, answered: 0, failed: 0, read_bytes: 0, clients: 0, waiting: 0, response }
+        Self {
+            number,
+            answered: 0,
+            failed: 0,
+            read_bytes: 0,
+            clients: 0,
+            waiting: 0,
+            statuses: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            response: small_histogram(),
+        }
     }
 
     /// Adds another thread's part of the same second.
@@ -210,8 +223,32 @@ impl Second {
         self.read_bytes += other.read_bytes;
         self.clients += other.clients;
         self.waiting += other.waiting;
+        add_counts(&mut self.statuses, &other.statuses);
+        add_counts(&mut self.failures, &other.failures);
         let _same_bounds = self.response.add(&other.response);
     }
+}
+
+/// Adds counts to those of the same kind.
+fn add_counts<K: Ord + Copy>(own: &mut BTreeMap<K, u64>, other: &BTreeMap<K, u64>) {
+    for (kind, count) in other {
+        *own.entry(*kind).or_default() += count;
+    }
+}
+
+/// What has come to counts since they were told; they are told by that.
+pub(super) fn news<K: Ord + Copy>(
+    counts: &BTreeMap<K, u64>,
+    told: &mut BTreeMap<K, u64>,
+) -> BTreeMap<K, u64> {
+    let mut news = BTreeMap::new();
+    for (kind, count) in counts {
+        let before = told.insert(*kind, *count).unwrap_or_default();
+        if *count > before {
+            news.insert(*kind, count - before);
+        }
+    }
+    news
 }
 
 impl Figures {
@@ -289,12 +326,8 @@ impl Figures {
         let mut sum = Self::default();
         for part in parts {
             sum.times.add(&part.times);
-            for (status, count) in part.statuses {
-                *sum.statuses.entry(status).or_default() += count;
-            }
-            for (failure, count) in part.failures {
-                *sum.failures.entry(failure).or_default() += count;
-            }
+            add_counts(&mut sum.statuses, &part.statuses);
+            add_counts(&mut sum.failures, &part.failures);
             sum.connections += part.connections;
             sum.closed_idle += part.closed_idle;
             sum.head_bytes += part.head_bytes;

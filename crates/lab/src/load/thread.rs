@@ -3,7 +3,7 @@
 
 use super::client::{Client, Ground, Outcome, State};
 use super::exchange::{Exchange, Failure};
-use super::figures::{Figures, Sample, Second};
+use super::figures::{Figures, Sample, Second, news};
 use super::pace::{Pace, Think, clients_at, to_ns};
 use super::plan::Plan;
 use super::run::Shared;
@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Exp1;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +44,8 @@ pub(super) struct Thread {
     random: ChaCha8Rng,
     figures: Figures,
     second: Second,
+    /// Counts that the seconds so far have told of.
+    told: (BTreeMap<u16, u64>, BTreeMap<Failure, u64>),
     /// Clients that are over.
     over: usize,
     last_end_ns: u64,
@@ -72,6 +74,7 @@ impl Thread {
             next_sweep_ns: 0,
             random,
             second: Second::new(0),
+            told: <_>::default(),
             over: 0,
             last_end_ns: 0,
         }
@@ -159,6 +162,8 @@ impl Thread {
         let at_work = self.clients.iter().filter(|client| client.state != State::Away).count();
         self.second.clients = u32::try_from(at_work).unwrap_or(u32::MAX);
         self.second.waiting = self.arrivals.len() as u64;
+        self.second.statuses = news(&self.figures.statuses, &mut self.told.0);
+        self.second.failures = news(&self.figures.failures, &mut self.told.1);
         let second = std::mem::replace(&mut self.second, next);
         self.shared.tell(&second);
         self.figures.seconds.push(second);
@@ -270,6 +275,7 @@ impl Thread {
             self.go_on(plan, index, now_ns);
         } else {
             let pause_ns = think.draw_ns(&mut self.random);
+            client.thinks = true;
             self.timers.push(Reverse((now_ns.saturating_add(pause_ns), index)));
         }
     }
@@ -320,7 +326,7 @@ impl Thread {
                 return;
             }
         };
-        if matches!(plan.pace, Pace::Think(_)) {
+        if std::mem::take(&mut client.thinks) {
             let pause_ns = now_ns.saturating_sub(client.ended_ns);
             self.figures.times.pause.saturating_record(pause_ns);
         }

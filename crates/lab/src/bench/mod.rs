@@ -1,0 +1,120 @@
+//! `evenkeel bench URL`: words come in, a load goes out to the server that they name, and a report
+//! of it to the one who typed them. The load itself is the engine's (`load`); this room decides
+//! what it is to be, watches it and shows what came of it.
+
+mod csv;
+mod json;
+mod options;
+mod prepare;
+mod progress;
+mod screen;
+mod stretches;
+mod text;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use crate::load::{Figures, Run, Same};
+use crate::results::{About, Saving};
+use evenkeel_sys::signal::{Signal, Signals};
+use options::{HELP, Options, Output, Wish};
+use prepare::prepare;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::Arc;
+use watch::Watch;
+
+/// Why nothing is done.
+#[derive(Debug, PartialEq, Eq)]
+struct Complaint {
+    text: String,
+    status: i32,
+    /// Whether the reader is told of `--help`.
+    hint: bool,
+}
+
+impl Complaint {
+    /// Of something outside of the command line.
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), status: 1, hint: false }
+    }
+}
+
+/// A complaint about the command line.
+fn usage(text: impl Into<String>) -> Complaint {
+    Complaint { text: text.into(), status: 2, hint: true }
+}
+
+/// Where bench speaks.
+struct Desk<'a> {
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+    /// Whether a live screen can be shown.
+    screen: bool,
+    /// Whether a line on `err` can be written over.
+    rewrites: bool,
+}
+
+/// What was seen of a run.
+struct Seen {
+    figures: Figures,
+    /// Whether it was ended by the one who watched.
+    interrupted: bool,
+}
+
+/// Puts a load on a server. The status is 0 where it was answered at all, 1 where it was not or
+/// could not be begun, 2 where the words make no sense.
+#[must_use]
+pub fn run(words: &[String]) -> i32 {
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let (screen, rewrites) = (out.is_terminal(), err.is_terminal());
+    serve(words, &mut Desk { out: &mut out, err: &mut err, screen, rewrites })
+}
+
+fn serve(words: &[String], desk: &mut Desk<'_>) -> i32 {
+    let outcome = match options::parse(words) {
+        Ok(Wish::Run(options)) => bench(&options, words, desk),
+        // A reader that went away is nobody's fault, here and below.
+        Ok(Wish::Help) => {
+            let _gone = desk.out.write_all(HELP.as_bytes());
+            Ok(0)
+        }
+        Err(complaint) => Err(complaint),
+    };
+    outcome.unwrap_or_else(|Complaint { text, status, hint }| {
+        let hint = if hint { "\nevenkeel bench --help shows its options" } else { "" };
+        let _gone = writeln!(desk.err, "evenkeel bench: {text}{hint}");
+        status
+    })
+}
+
+fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32, Complaint> {
+    let prepared = prepare(options)?;
+    let threads = prepared.plan.threads;
+    let saving = options.save.as_deref().map(|folder| {
+        let about = About::now("bench", &options.url.to_string(), words)
+            .with("load", text::asked(options, threads))
+            .with("seed", options.seed);
+        Saving::begin(folder, &about)
+    });
+    let mut saving = saving.transpose().map_err(Complaint::plain)?;
+    let system = |error: io::Error| Complaint::plain(format!("the system: {error}"));
+    // The threads of the load take over the mask, so that this one hears of ^C.
+    let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
+    let request = Arc::clone(&prepared.request);
+    let run =
+        Run::start(prepared.plan, |_| Box::new(Same(Arc::clone(&request)))).map_err(system)?;
+    let watch = Watch { live: run.live(), signals, saving: saving.as_mut() };
+    let interrupted = watch.over(threads, options, desk).map_err(system)?;
+    let seen = Seen { figures: run.wait().map_err(system)?, interrupted };
+    if let Some(saving) = saving {
+        saving.finish(&seen.figures).map_err(Complaint::plain)?;
+    }
+    let report = match options.output {
+        Output::Text => text::report(options, threads, &seen),
+        Output::Csv => csv::report(&seen.figures),
+        Output::Json => json::report(options, threads, &seen),
+    };
+    let _gone = desk.out.write_all(report.as_bytes()).and_then(|()| desk.out.flush());
+    Ok(i32::from(seen.figures.answered() == 0))
+}

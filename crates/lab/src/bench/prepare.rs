@@ -1,0 +1,181 @@
+//! What was asked for becomes a plan: names are looked up, the server is tried once, and the
+//! request is encoded. Here it is decided whether a load may go to that address at all.
+
+use super::options::{Family, Message, Options, Output};
+use super::{Complaint, usage};
+use crate::load::{Bounds, Keep, Plan, Request, Scheme, Target, Timeouts, Trust, Wishes};
+use crate::request::{Draft, basic_credentials};
+use evenkeel_sys::connect::{Local, Remote};
+use evenkeel_sys::process;
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is ready to be run.
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    pub(super) request: Arc<Request>,
+}
+
+/// A server that does not take a connection within this time will not take a load.
+const MOST_TRY: Duration = Duration::from_secs(10);
+/// Descriptors that the process needs beside its clients' sockets.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Prepares a run.
+pub(super) fn prepare(options: &Options) -> Result<Prepared, Complaint> {
+    let request = encode(options).map_err(usage)?;
+    let mut remotes = remotes(options)?;
+    check_address(options, &remotes)?;
+    let allowed = process::raise_descriptor_limit();
+    if u64::from(options.clients) + OTHER_DESCRIPTORS > allowed {
+        let text = format!(
+            "{} clients need as many open files, and the system allows {allowed} (ulimit -n)",
+            options.clients
+        );
+        return Err(Complaint::plain(text));
+    }
+    let trust = match options.url.scheme {
+        Scheme::Http => None,
+        Scheme::Https => {
+            let wishes = Wishes { verify: !options.insecure, ..Wishes::default() };
+            Some(Trust::new(&options.url.host, &wishes).map_err(Complaint::plain)?)
+        }
+    };
+    put_reachable_first(&mut remotes, options.timeout.min(MOST_TRY))?;
+    let cores = process::usable_cores();
+    let plan = Plan {
+        remotes,
+        local: Local::default(),
+        trust,
+        threads: options.threads.unwrap_or(cores).clamp(1, options.clients.max(1) as usize),
+        clients: options.clients,
+        stretches: options.shape.as_ref().map_or_else(Vec::new, |shape| shape.stretches.clone()),
+        pace: options.pace.clone(),
+        keep: if options.keep_alive { Keep::Kept } else { Keep::Once },
+        bounds: Bounds { requests: options.requests, time: options.time, at_failure: false },
+        timeouts: Timeouts { connect: options.timeout, answer: options.timeout },
+        seed: options.seed,
+        keep_exchanges: options.output == Output::Csv,
+        hear: false,
+    };
+    Ok(Prepared { plan, request: Arc::new(request) })
+}
+
+fn encode(options: &Options) -> Result<Request, String> {
+    let Message { method, fields, cookies, accept, content_type, host, auth, proxy_auth, body } =
+        &options.message;
+    let usual = if body.is_some() { "POST" } else { "GET" };
+    let mut draft = Draft::new(method.as_deref().unwrap_or(usual), &options.url);
+    let agent = concat!("evenkeel-bench/", env!("CARGO_PKG_VERSION"));
+    draft = draft.with_field("User-Agent", agent)?;
+    if options.proxy.is_some() {
+        draft = draft.through_proxy(&options.url);
+    }
+    if let Some(host) = host {
+        draft = draft.with_field("Host", host)?;
+    }
+    if let Some(accept) = accept {
+        draft = draft.with_field("Accept", accept)?;
+    }
+    if let Some(auth) = auth {
+        draft = draft.with_field("Authorization", basic_credentials(auth))?;
+    }
+    if let Some(auth) = proxy_auth {
+        draft = draft.with_field("Proxy-Authorization", basic_credentials(auth))?;
+    }
+    if !cookies.is_empty() {
+        draft = draft.with_field("Cookie", cookies.join("; "))?;
+    }
+    if let Some(body) = body {
+        let kind = content_type.as_deref().unwrap_or("application/x-www-form-urlencoded");
+        draft = draft.with_field("Content-Type", kind)?.with_body(body.clone());
+    } else if let Some(kind) = content_type {
+        draft = draft.with_field("Content-Type", kind)?;
+    }
+    if !options.keep_alive {
+        draft = draft.closing();
+    }
+    // A field that was typed takes the place of a usual one, and stands beside others typed.
+    for (number, (name, value)) in fields.iter().enumerate() {
+        let is_first =
+            fields.iter().take(number).all(|(other, _)| !other.eq_ignore_ascii_case(name));
+        draft = if is_first {
+            draft.with_field(name, value)?
+        } else {
+            draft.with_another_field(name, value)?
+        };
+    }
+    draft.encode()
+}
+
+/// Where the clients may connect to.
+fn remotes(options: &Options) -> Result<Vec<Remote>, Complaint> {
+    let next = options.proxy.as_ref().unwrap_or(&options.url);
+    if next.scheme == Scheme::Https && options.proxy.is_some() {
+        return Err(usage("a proxy is spoken to in clear: http://HOST:PORT"));
+    }
+    if options.url.scheme == Scheme::Https && options.proxy.is_some() {
+        return Err(usage("https through a proxy needs CONNECT, which bench does not speak"));
+    }
+    let found = next.resolve(options.unix_socket.as_deref()).map_err(Complaint::plain)?;
+    let wanted = |remote: &Remote| match (remote, options.family) {
+        (Remote::Internet(address), Family::V4) => address.is_ipv4(),
+        (Remote::Internet(address), Family::V6) => address.is_ipv6(),
+        _ => true,
+    };
+    let remotes: Vec<Remote> = found.into_iter().filter(wanted).collect();
+    if remotes.is_empty() {
+        let version = if options.family == Family::V4 { 4 } else { 6 };
+        return Err(Complaint::plain(format!("{}: has no IPv{version} address", next.host)));
+    }
+    Ok(remotes)
+}
+
+/// A load is put on this machine, or on a server that the one who typed says is theirs.
+fn check_address(options: &Options, remotes: &[Remote]) -> Result<(), Complaint> {
+    let is_here = Target::is_loopback(remotes)
+        && (options.proxy.is_none()
+            || options.url.resolve(None).is_ok_and(|found| Target::is_loopback(&found)));
+    if is_here || options.is_my_server {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: not on this machine; where the server is yours, or its owner agrees, say so with \
+         --yes-this-is-my-server",
+        options.url.host
+    );
+    Err(Complaint { text, status: 2, hint: false })
+}
+
+/// Tries the addresses in turn, and puts the first that takes a connection in front.
+fn put_reachable_first(remotes: &mut [Remote], most: Duration) -> Result<(), Complaint> {
+    let mut told = Vec::new();
+    for index in 0..remotes.len() {
+        let Some(remote) = remotes.get(index) else { break };
+        match try_once(remote, most) {
+            Ok(()) => {
+                remotes.swap(0, index);
+                return Ok(());
+            }
+            Err(error) => told.push(format!("{}: {error}", shown(remote))),
+        }
+    }
+    Err(Complaint::plain(told.join("; ")))
+}
+
+fn try_once(remote: &Remote, most: Duration) -> io::Result<()> {
+    match remote {
+        Remote::Internet(address) => TcpStream::connect_timeout(address, most).map(drop),
+        Remote::Unix(path) => UnixStream::connect(path).map(drop),
+    }
+}
+
+fn shown(remote: &Remote) -> String {
+    match remote {
+        Remote::Internet(address) => address.to_string(),
+        Remote::Unix(path) => path.display().to_string(),
+    }
+}

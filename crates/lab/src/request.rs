@@ -1,0 +1,211 @@
+//! Requests as they go over the wire, for every command of the lab. Method, target, fields and
+//! body come in as they were typed or logged; bytes that are one request go out, or a complaint:
+//! nothing that was typed can end a line and begin another.
+
+use crate::load::{Request, Target};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+
+/// A request that is being put together.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    method: String,
+    target: String,
+    authority: String,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Option<Bytes>,
+    close: bool,
+}
+
+impl Draft {
+    /// A request of what a URL names, with the target in origin form (RFC 9112, section 3.2.1).
+    #[must_use]
+    pub fn new(method: &str, url: &Target) -> Self {
+        Self {
+            method: method.to_owned(),
+            target: url.path.clone(),
+            authority: url.authority(),
+            fields: Vec::new(),
+            body: None,
+            close: false,
+        }
+    }
+
+    /// The same with another target: a path with its query, or what a log has.
+    #[must_use]
+    pub fn with_target(mut self, target: &str) -> Self {
+        target.clone_into(&mut self.target);
+        self
+    }
+
+    /// The same for a proxy: the target in absolute form (section 3.2.2).
+    #[must_use]
+    pub fn through_proxy(mut self, url: &Target) -> Self {
+        self.target = url.to_string();
+        self
+    }
+
+    /// The same with a body, and with Content-Length for it.
+    #[must_use]
+    pub fn with_body(mut self, body: Bytes) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    /// The same on a connection that the client asks to end (`Connection: close`).
+    #[must_use]
+    pub fn closing(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    /// The same with a field in place of all fields of that name.
+    ///
+    /// # Errors
+    /// That the name is no token, or that the value holds a control byte.
+    pub fn with_field(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, String> {
+        check_field(name, value.as_ref())?;
+        self.fields.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+        self.fields.push((name.to_owned(), value.as_ref().to_vec()));
+        Ok(self)
+    }
+
+    /// The same with a field beside those of its name.
+    ///
+    /// # Errors
+    /// As [`Draft::with_field`].
+    pub fn with_another_field(mut self, name: &str, value: &str) -> Result<Self, String> {
+        check_field(name, value.as_bytes())?;
+        self.fields.push((name.to_owned(), value.as_bytes().to_vec()));
+        Ok(self)
+    }
+
+    /// Whether it has a field of that name.
+    #[must_use]
+    pub fn has_field(&self, name: &str) -> bool {
+        self.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Its bytes: Host first, where no field names another; then the fields in their order,
+    /// Content-Length where there is a body, and Connection where it is to end.
+    ///
+    /// # Errors
+    /// That the method is no token, or that the target holds a space or a control byte.
+    pub fn encode(&self) -> Result<Request, String> {
+        if !is_token(&self.method) {
+            return Err(format!("{:?}: no method's name", self.method));
+        }
+        if self.target.is_empty() || self.target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(format!("{:?}: a target has no spaces or control bytes", self.target));
+        }
+        let body = self.body.as_deref().unwrap_or_default();
+        let mut bytes = Vec::with_capacity(256 + body.len());
+        bytes.extend_from_slice(format!("{} {} HTTP/1.1\r\n", self.method, self.target).as_bytes());
+        let mut put = |name: &str, value: &[u8]| {
+            bytes.extend_from_slice(name.as_bytes());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value);
+            bytes.extend_from_slice(b"\r\n");
+        };
+        if !self.has_field("host") {
+            put("Host", self.authority.as_bytes());
+        }
+        for (name, value) in &self.fields {
+            put(name, value);
+        }
+        let framed = self.has_field("content-length") || self.has_field("transfer-encoding");
+        if self.body.is_some() && !framed {
+            put("Content-Length", body.len().to_string().as_bytes());
+        }
+        if self.close && !self.has_field("connection") {
+            put("Connection", b"close");
+        }
+        bytes.extend_from_slice(b"\r\n");
+        bytes.extend_from_slice(body);
+        let no_body = self.method == "HEAD";
+        Ok(Request { bytes: Bytes::from(bytes), no_body, ..Request::default() })
+    }
+}
+
+/// The two halves of a field as it was typed, `Name: value`.
+///
+/// # Errors
+/// That there is no colon, or what [`Draft::with_field`] says.
+pub fn parse_field(text: &str) -> Result<(&str, &str), String> {
+    let (name, value) =
+        text.split_once(':').ok_or_else(|| format!("{text:?}: a field is \"Name: value\""))?;
+    let (name, value) = (name.trim_end(), value.trim());
+    check_field(name, value.as_bytes())?;
+    Ok((name, value))
+}
+
+/// The value of (Proxy-)Authorization for `name:password` (RFC 7617).
+#[must_use]
+pub fn basic_credentials(text: &str) -> String {
+    format!("Basic {}", STANDARD.encode(text))
+}
+
+fn check_field(name: &str, value: &[u8]) -> Result<(), String> {
+    if !is_token(name) {
+        return Err(format!("{name:?}: no field's name"));
+    }
+    if value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f) {
+        return Err(format!("{name}: its value holds a control byte"));
+    }
+    Ok(())
+}
+
+/// Whether it is a token (RFC 9110, section 5.6.2).
+fn is_token(text: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(draft: &Draft) -> String {
+        String::from_utf8(draft.encode().unwrap().bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_encoded() {
+        let url = Target::parse("http://[::1]:81/a?b").unwrap();
+        let draft = Draft::new("GET", &url);
+        assert_eq!(text(&draft), "GET /a?b HTTP/1.1\r\nHost: [::1]:81\r\n\r\n");
+        let posted = Draft::new("POST", &url).with_body(Bytes::from_static(b"xy")).closing();
+        assert!(text(&posted).ends_with("Content-Length: 2\r\nConnection: close\r\n\r\nxy"));
+        let proxied = text(&draft.clone().through_proxy(&url));
+        assert!(proxied.starts_with("GET http://[::1]:81/a?b HTTP/1.1\r\n"));
+        assert!(Draft::new("HEAD", &url).encode().unwrap().no_body);
+        assert!(text(&draft.with_target("*")).starts_with("GET * "));
+    }
+
+    #[test]
+    fn what_was_typed_takes_the_place_of_what_is_usual() {
+        let url = Target::parse("http://a/").unwrap();
+        let draft = Draft::new("GET", &url).closing().with_body(Bytes::new());
+        let draft = draft.with_field("host", "b").unwrap().with_field("Host", "c").unwrap();
+        let draft = draft.with_field("Connection", "keep-alive").unwrap();
+        let draft = draft.with_another_field("X", "1").unwrap();
+        let draft = draft.with_another_field("X", "2").unwrap();
+        let wanted = "GET / HTTP/1.1\r\nHost: c\r\nConnection: keep-alive\r\nX: 1\r\nX: 2\r\n\
+                      Content-Length: 0\r\n\r\n";
+        assert_eq!(text(&draft), wanted);
+    }
+
+    #[test]
+    fn nothing_ends_a_line_and_begins_another() {
+        let url = Target::parse("http://a/").unwrap();
+        let draft = Draft::new("GET", &url);
+        assert!(draft.clone().with_field("A", "b\r\nC: d").is_err());
+        assert!(draft.clone().with_field("A\r\nB", "c").is_err());
+        assert!(draft.clone().with_target("/ HTTP/1.1\r\nA:").encode().is_err());
+        assert!(Draft::new("GET /", &url).encode().is_err());
+        assert!(parse_field("no colon").is_err() && parse_field(": v").is_err());
+        assert_eq!(parse_field("A:  b c "), Ok(("A", "b c")));
+        assert_eq!(basic_credentials("Aladdin:open sesame"), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    }
+}
