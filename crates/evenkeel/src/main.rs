@@ -34,6 +34,7 @@ fn main() {
         (_, Some("serve")) => serve::run(words.get(1..).unwrap_or_default()),
         (_, Some("lab")) => evenkeel_lab::experiments::run(words.get(1..).unwrap_or_default()),
         (_, Some("report")) => evenkeel_lab::report::run(words.get(1..).unwrap_or_default()),
+        (_, Some("surge")) => evenkeel_lab::surge::run(words.get(1..).unwrap_or_default()),
         (_, Some("bench")) => evenkeel_lab::bench::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
@@ -54,6 +55,7 @@ evenkeel: a web server that reads Apache's configuration and keeps an even keel
 Usage:
   evenkeel serve [DIR] [--listen ADDR]   serve a folder (this one, on 127.0.0.1:8080)
   evenkeel bench [OPTIONS] URL           put a load on a server; bench --help
+  evenkeel surge make DIR | run URL      the SURGE workload; surge --help
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
   evenkeel lab EXPERIMENT [options]      measure installed servers beside each other
   evenkeel report DIR...                 make a page of saved results of the lab

@@ -165,7 +165,8 @@ impl Pattern {
     }
 
     /// Tries to match with few steps, then with more. The request pays the time that it took, a
-    /// step for each nanosecond: nothing else tells what a match has cost.
+    /// step for each nanosecond, since nothing else tells what a match has cost; but no more than
+    /// its attempts could take at all, so that a thread that lost its core does not pay for that.
     fn attempt(
         &self,
         allowance: &Allowance,
@@ -175,10 +176,10 @@ impl Pattern {
         if allowance.is_spent() {
             return Err(self.given_up(SPENT));
         }
-        let begun = Instant::now();
-        let answer = self.attempts(length, &mut run);
+        let (begun, mut most) = (Instant::now(), 0);
+        let answer = self.attempts(length, &mut most, &mut run);
         let taken_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        match allowance.spend(taken_ns.saturating_add(LEAST)) {
+        match allowance.spend(taken_ns.min(most).saturating_add(LEAST)) {
             true => answer,
             false => Err(self.given_up(SPENT)),
         }
@@ -187,6 +188,7 @@ impl Pattern {
     fn attempts(
         &self,
         length: usize,
+        all: &mut u64,
         run: &mut impl FnMut(&Regex) -> Result<bool, pcre2::Error>,
     ) -> Result<bool, MatchError> {
         let places = if self.anchored { 1 } else { length as u64 + 1 };
@@ -196,12 +198,14 @@ impl Pattern {
             if number > 0 && most > u64::from(Allowance::STEPS) {
                 return Err(self.given_up(TOO_MUCH));
             }
+            *all = all.saturating_add(most);
             match run(self.regex(number, steps)?) {
                 Err(error) if error.code() == STEPS_EXHAUSTED && steps < MOST_STEPS => {}
                 Err(error) if error.code() == JIT_STACK_EXHAUSTED => break,
                 answer => return answer.map_err(|error| self.failed(&error)),
             }
         }
+        *all = u64::MAX;
         let patient = self.built(&self.patient, MOST_STEPS, false)?;
         run(patient).map_err(|error| self.failed(&error))
     }

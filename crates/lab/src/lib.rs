@@ -16,4 +16,5 @@ pub mod report;
 pub mod request;
 pub mod results;
 pub mod server_side;
+pub mod surge;
 pub mod sweep;

@@ -349,7 +349,8 @@ mod tests {
         let sweep = run(&grid, &plan(30), &mut source, save, &mut || false, &mut each).unwrap();
         assert_eq!(told, [(1, 30), (3, 30), (1, 30), (3, 30)]);
         let pauses: Vec<u64> = sweep.cells.iter().map(|it| it.figures.times.pause.len()).collect();
-        assert_eq!(pauses, [0, 0, 30, 30]);
+        // The first request of a client comes behind no pause.
+        assert_eq!(pauses, [0, 0, 29, 27]);
         let heat = sweep.heat("t");
         assert_eq!(
             (heat.rows.1, heat.columns.1),

@@ -22,7 +22,10 @@ use std::sync::Arc;
 const LOOKS: u16 = 100;
 
 /// Files that a request may look at to choose one of them.
-const VARIANT_LOOKS: u16 = 1000;
+const VARIANT_LOOKS: u16 = 250;
+
+/// What the copy of a variable costs a request, in steps of its allowance.
+const STEPS_A_VARIABLE: u64 = 64;
 
 /// Questions of expressions within one another. Each may ask several, so that their number grows
 /// with a power of this.
@@ -78,6 +81,8 @@ pub(crate) struct Aside {
 impl Aside {
     /// Makes the request one for another path (request.c: make_sub_request).
     pub(crate) fn put(request: &mut Request, path: Vec<u8>, query: Option<Vec<u8>>) -> Self {
+        // One that has spent what it may is answered with 500 in the end.
+        let _enough = request.allowance.spend(request.env.iter().count() as u64 * STEPS_A_VARIABLE);
         let env = request.env.clone();
         request.depth += 1;
         Self {
@@ -177,13 +182,22 @@ fn go_on_from(
 ) -> (Box<Request>, Seen) {
     let limit = pipeline.site.server(request.server).look_limit();
     let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
-    if usize::from(request.depth) > limit || too_many {
-        let text = format!(
-            "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
-             configuration error. Use 'LimitInternalRecursion' to increase the limit if \
-             necessary. Use 'LogLevel debug' to get a backtrace."
-        );
-        request.notify(Notice::new("core", Level::Error, 125, text));
+    let too_deep = usize::from(request.depth) > limit;
+    if too_deep || too_many {
+        request.notify(if too_deep {
+            let text = format!(
+                "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
+                 configuration error. Use 'LimitInternalRecursion' to increase the limit if \
+                 necessary. Use 'LogLevel debug' to get a backtrace."
+            );
+            Notice::new("core", Level::Error, 125, text)
+        } else {
+            let text = format!(
+                "one request may look at {LOOKS} paths and at {VARIANT_LOOKS} files of one name; \
+                 this one has looked at more"
+            );
+            Notice::own("core", Level::Error, text)
+        });
         let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
         let answer = Some(Status::INTERNAL_SERVER_ERROR.into());
         return (request, Seen { plan, found: None, answer });
@@ -251,6 +265,7 @@ fn glance(
     see: impl FnOnce(&Pipeline, Box<Request>) -> (Box<Request>, Seen),
 ) -> (Box<Request>, Glance) {
     let before = std::mem::take(&mut request.looks);
+    let variants = std::mem::take(&mut request.variant_looks);
     let aside = Aside::put(&mut request, path, query);
     let (mut request, seen) = see(pipeline, request);
     let glance = Glance {
@@ -258,7 +273,8 @@ fn glance(
         found: seen.found,
         file: std::mem::take(&mut request.file),
         content: std::mem::take(&mut request.content),
-        looks: std::mem::replace(&mut request.looks, before),
+        looks: std::mem::replace(&mut request.looks, before)
+            .saturating_add(std::mem::replace(&mut request.variant_looks, variants)),
     };
     aside.restore(&mut request);
     (request, glance)
@@ -274,7 +290,9 @@ fn refuse_unknown_names(
         return Ok(mapped);
     }
     let path = String::from_utf8_lossy(&mapped.request.path).into_owned();
-    let text = format!("{path} is refused as an index: the name of its client is not known yet");
+    let text = format!(
+        "{path} is refused: the name of its client is not known yet, and a look cannot wait for it"
+    );
     mapped.request.notify(Notice::own("dir", Level::Error, text));
     let Mapped { request, plan, .. } = mapped;
     Err(Stopped { request, plan, answer: Status::FORBIDDEN.into() })

@@ -282,7 +282,8 @@ fn target(request: &Request, name: &[u8]) -> Vec<u8> {
     let mut target = Vec::new();
     evenkeel_proto::escape_uri(&mut target, own.get(..folder).unwrap_or_default());
     target.extend_from_slice(name);
-    target.extend_from_slice(&request.path_info);
+    // It was decoded once already, and the redirect decodes what it is given.
+    evenkeel_proto::escape_uri(&mut target, &request.path_info);
     if let Some(query) = &request.query {
         target.push(b'?');
         target.extend_from_slice(query);

@@ -149,7 +149,10 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     if std::mem::take(&mut request.undecided) {
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
-    let redirected = request.previous.as_ref().and_then(|previous| previous.plan.as_ref());
+    // The page of an error may be shown to one who may not see what it is about; every other
+    // redirect leads to what must be granted for itself, since rules may ask for the path.
+    let failed = request.previous.as_ref().filter(|previous| previous.status.code() >= 400);
+    let redirected = failed.and_then(|previous| previous.plan.as_ref());
     let passed = redirected.is_some_and(|before| is_same(before, &plan));
     if passed || found.is_none() {
         return Ok(Admitted { request, plan, found });

@@ -251,7 +251,9 @@ pub(crate) fn conditions(
 /// Whether a walk may be wanted again: clients name what is absent, and what is long, without end.
 fn is_worth_keeping(path: &[u8], looked: &Looked) -> bool {
     let served = matches!(looked.found.kind(), Kind::File | Kind::Directory);
-    served && path.len() <= LONGEST_PATH
+    // What stands behind a file is the client's to choose.
+    let whole = looked.found.kind() != Kind::File || looked.rest >= path.len();
+    served && whole && path.len() <= LONGEST_PATH
 }
 
 /// What the sections that one walk has found say together.

@@ -122,6 +122,8 @@ impl Source for Client {
                 }
                 self.show(exchange);
             }
+            // An answer that breaks off or is no HTTP is counted, and the run goes on.
+            Err(Failure::Truncated | Failure::Malformed) => {}
             Err(failure) => {
                 let mut first = tally.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert(failure);

@@ -24,6 +24,11 @@ use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 use watch::Watch;
 
+/// The figures of a load as text, as every command of the lab shows them.
+pub(crate) fn figures_text(figures: &Figures) -> String {
+    text::figures(figures)
+}
+
 /// Why nothing is done.
 #[derive(Debug, PartialEq, Eq)]
 struct Complaint {

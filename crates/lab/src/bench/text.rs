@@ -32,13 +32,7 @@ fn write(text: &mut String, options: &Options, threads: usize, seen: &Seen) -> f
     if seen.interrupted {
         writeln!(text, "Interrupted: these are the figures until then.\n")?;
     }
-    summary(text, figures)?;
-    if figures.answered() > 0 {
-        times(text, figures)?;
-        shape(text, &figures.times.response)?;
-    }
-    outcomes(text, figures)?;
-    fairness(text, figures)?;
+    write_figures(text, figures)?;
     pause(text, options, figures)?;
     limits(text, options, figures)
 }
@@ -70,6 +64,24 @@ fn pace(pace: &Pace) -> String {
             format!("partly open: {rate} clients a second, {requests} requests each{pauses}")
         }
     }
+}
+
+/// What came of a load, of whatever kind: the part of the report that asks nothing of the options.
+pub(super) fn figures(figures: &Figures) -> String {
+    let mut text = String::with_capacity(2048);
+    // Writing to a string cannot fail.
+    let _whole = write_figures(&mut text, figures);
+    text
+}
+
+fn write_figures(text: &mut String, figures: &Figures) -> fmt::Result {
+    summary(text, figures)?;
+    if figures.answered() > 0 {
+        times(text, figures)?;
+        shape(text, &figures.times.response)?;
+    }
+    outcomes(text, figures)?;
+    fairness(text, figures)
 }
 
 fn summary(text: &mut String, figures: &Figures) -> fmt::Result {

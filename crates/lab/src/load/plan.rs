@@ -54,7 +54,8 @@ pub struct Bounds {
     pub requests: Option<u64>,
     /// After this time; what is in progress then is cut off and counts neither way.
     pub time: Option<Duration>,
-    /// With the first failure, as ab without -r. Answers of any status are no failures.
+    /// With the first failure of a socket, as ab without -r: answers that break off or are no HTTP
+    /// do not end it.
     pub at_failure: bool,
 }
 

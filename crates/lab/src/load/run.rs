@@ -305,11 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_its_first_failure_where_that_is_wanted() {
-        let remote = serve(|_| None);
+    fn a_run_ends_with_the_first_failure_of_a_socket_where_that_is_wanted() {
         let bounds = Bounds { at_failure: true, ..Bounds::default() };
-        let figures = run(Plan { bounds, ..plan(remote, 1, 0) }, "/");
-        assert_eq!(figures.failures, [(Failure::Truncated, 1)].into());
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let figures = run(Plan { bounds, ..plan(Remote::Internet(gone), 1, 0) }, "/");
+        assert_eq!(figures.failures, [(Failure::Refused, 1)].into());
+        let bounds = Bounds { requests: Some(3), ..bounds };
+        let figures = run(Plan { bounds, ..plan(serve(|_| None), 1, 0) }, "/");
+        assert_eq!(figures.failures, [(Failure::Truncated, 3)].into());
     }
 
     #[test]

@@ -245,7 +245,8 @@ impl Thread {
     fn fail(&mut self, failure: Failure) {
         *self.figures.failures.entry(failure).or_default() += 1;
         self.second.failed += 1;
-        if self.ground.plan.bounds.at_failure {
+        let answered = matches!(failure, Failure::Truncated | Failure::Malformed);
+        if self.ground.plan.bounds.at_failure && !answered {
             self.shared.stop.store(true, Relaxed);
         }
     }
@@ -307,6 +308,7 @@ impl Thread {
         let Some(client) = self.clients.get_mut(index as usize) else { return };
         let (intended_ns, request) = match client.source.next(now_ns) {
             Step::Wait(until_ns) => {
+                client.thinks = true;
                 self.timers.push(Reverse((until_ns.max(now_ns + 1), index)));
                 return;
             }

@@ -52,10 +52,16 @@ impl Merge for Directory {
     }
 }
 
+/// What a variable costs a request, in steps of its allowance.
+const STEPS_A_VARIABLE: u64 = 64;
+
 /// Gives a request the variables of its sections (mod_env.c: fixup_env_module). Those that it
 /// has already stay: apr_table_overlay lets them win.
 pub fn set_variables(request: &mut Request, settings: &Directory) {
-    if settings.variables.is_empty() {
+    // A request may come here for each of hundreds of looks. One that has spent what it may is
+    // answered with 500, whatever its variables are.
+    let steps = settings.variables.iter().count() as u64 * STEPS_A_VARIABLE;
+    if settings.variables.is_empty() || !request.allowance.spend(steps) {
         return;
     }
     for (name, value) in settings.variables.iter() {

@@ -44,10 +44,14 @@ impl Accepted {
     }
 }
 
-/// All elements of a field.
+/// How many elements of a field are read: no client names so many, and each is compared with each
+/// variant.
+const MOST: usize = 200;
+
+/// The elements of a field.
 pub(crate) fn ranges(mut text: &[u8]) -> Vec<Range> {
     let mut list = Vec::new();
-    while !text.is_empty() {
+    while !text.is_empty() && list.len() < MOST {
         let (range, rest) = range(text);
         list.push(range);
         text = rest;
