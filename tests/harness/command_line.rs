@@ -2,7 +2,7 @@
 //! come out. Where apache2 has the same command, the texts are its own.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, PATIENCE, send};
+use evenkeel_tests::house::{House, PATIENCE, send, wait_for};
 use evenkeel_tests::server::{Kind, command, free_port, program};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -70,6 +70,8 @@ fn serve_on_an_address_that_is_taken_says_only_that() {
 #[test]
 fn a_second_start_is_told_of_the_first() {
     let house = House::open("", &[]).unwrap();
+    // As of apache2, the port takes connections before the pid file is there.
+    wait_for("the pid file", || house.path("logs/httpd.pid").exists()).unwrap();
     let program = program(Kind::Evenkeel, &house.path("")).unwrap();
     let file = house.path("httpd.conf");
     let words = ["-f", &file.to_string_lossy(), "-k", "start"];
