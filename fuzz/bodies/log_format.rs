@@ -2,8 +2,8 @@
 //! is what a client sent. Any format compiles or is refused; whatever the client sent, a line of
 //! a fixed format is one line of printable ASCII.
 
-use evenkeel_logging::{ErrorFormat, ErrorFormatKind, Exchange, LineFormat, Told};
-use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Transfer};
+use evenkeel_logging::{ErrorFormat, ErrorFormatKind, Exchange, LineFormat};
+use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Told, Transfer};
 use std::path::PathBuf;
 
 const FIXED: &str = "%h %u %U %q %m %r %f %{N}i %{Cookie}i %{c}C %{e}e %{n}n %{N}o %{N}^ti %R %V";
@@ -21,7 +21,8 @@ pub fn run(data: &[u8]) {
         client: "192.0.2.1:4000".parse().unwrap(),
         local: "[2001:db8::1]:80".parse().unwrap(),
     };
-    let request = request(client, peer);
+    let mut request = request(client, peer);
+    request.told = Told { connection: true, request: true };
     let mut response = Response::new(Status::OK);
     response.fields.add("N", client);
     response.trailers.add("N", client);
@@ -39,7 +40,6 @@ pub fn run(data: &[u8]) {
         keep_alive_told: None,
         chunked: false,
         track_first_byte: true,
-        told: Told { connection: true, request: true },
     };
     let mut line = Vec::new();
     if let Ok(compiled) = LineFormat::compile(&format) {

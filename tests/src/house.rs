@@ -55,7 +55,7 @@ impl House {
         fs::write(root.path().join("htdocs/small.txt"), [b's'; 1 << 10]).map_err(told)?;
         fs::write(root.path().join("htdocs/large.bin"), vec![b'l'; 8 << 20]).map_err(told)?;
         let port = free_port()?;
-        let configuration = BASE.replace("@PORT@", &port.to_string()) + more;
+        let configuration = (BASE.to_owned() + more).replace("@PORT@", &port.to_string());
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut house = House { server: None, address, root, configuration };
         house.configure("")?;

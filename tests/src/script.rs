@@ -5,7 +5,8 @@
 //! what SENTENCE                what the script shows
 //! modules NAME...              modules to load beyond those of every script
 //! ignore HEADER                a header that is not compared
-//! compare PATH                 a file that must be equal when both servers have stopped
+//! compare PATH                 a file that must be equal when both servers have stopped, but
+//!                              for ids of the log (%L) behind `id=`
 //! config                       the lines below, indented by four, follow the base configuration
 //! file PATH [mtime=SECONDS] [mode=OCTAL] [bytes=N]
 //!                              a file; its contents are the lines below, indented by four, or

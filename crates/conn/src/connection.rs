@@ -76,9 +76,12 @@ pub(crate) struct Connection {
     pub(crate) kibibytes: u16,
     /// When lingering began, in milliseconds of a wrapping clock.
     pub(crate) closing_ms: u16,
+    /// Whether the error log has a line of it.
+    pub(crate) is_told: bool,
 }
 
 const IS_V4: u64 = 1 << 16;
+const IS_TOLD: u64 = 1 << 63;
 
 impl Connection {
     pub(crate) fn to_memo(self) -> Memo {
@@ -88,6 +91,7 @@ impl Connection {
         };
         let bits = ip.to_bits();
         let v4 = if self.peer.client.is_ipv4() { IS_V4 } else { 0 };
+        let told = if self.is_told { IS_TOLD } else { 0 };
         let who = u64::from(self.peer.client.port())
             | u64::from(self.kibibytes) << 16
             | u64::from(self.keepalives) << 32;
@@ -95,7 +99,8 @@ impl Connection {
             | v4
             | u64::from(self.server & 0x7FFF) << 17
             | u64::from(self.closing_ms) << 32
-            | u64::from(self.server >> 15) << 48;
+            | u64::from(self.server >> 15 & 0x7FFF) << 48
+            | told;
         [(bits >> 64) as u64, bits as u64, who, place]
     }
 
@@ -112,10 +117,11 @@ impl Connection {
         Some(Self {
             peer: Peer { client, local: addresses.at(local)? },
             local,
-            server: (place >> 17 & 0x7FFF) as u32 | ((place >> 48) as u32) << 15,
+            server: (place >> 17 & 0x7FFF) as u32 | ((place >> 48 & 0x7FFF) as u32) << 15,
             keepalives: (who >> 32) as u32,
             kibibytes: (who >> 16) as u16,
             closing_ms: (place >> 32) as u16,
+            is_told: place & IS_TOLD != 0,
         })
     }
 }
@@ -133,7 +139,7 @@ mod tests {
         let local6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
         assert_eq!(addresses.index(local6), Some(1));
         for client in ["203.0.113.9:65535", "[::ffff:203.0.113.9]:1", "[2001:db8::2]:4711"] {
-            for (server, index, local) in [(0, 0, local), (123_456, 1, local6)] {
+            for (server, index, local) in [(0, 0, local), (123_456_789, 1, local6)] {
                 let connection = Connection {
                     peer: Peer { client: client.parse().unwrap(), local },
                     local: index,
@@ -141,6 +147,7 @@ mod tests {
                     keepalives: u32::MAX,
                     kibibytes: 65535,
                     closing_ms: 54321,
+                    is_told: index == 1,
                 };
                 let back = Connection::from_memo(connection.to_memo(), &addresses).unwrap();
                 assert_eq!(format!("{back:?}"), format!("{connection:?}"));

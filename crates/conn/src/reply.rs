@@ -141,6 +141,7 @@ impl Reply {
             aborted,
         };
         let keep_alive = matches!(next, Next::Reuse | Next::Drain);
+        site.tell_all(&mut self.request);
         site.record(&Done {
             request: &self.request,
             response: &self.response,
@@ -150,6 +151,7 @@ impl Reply {
             keep_alive,
         });
         shown::count(thread, self.begun.slot.take(), &transfer);
+        connection.is_told = self.request.told.connection;
         connection.keepalives = connection.keepalives.saturating_add(1);
         let kibibytes = u16::try_from(sent.div_ceil(1024)).unwrap_or(u16::MAX);
         connection.kibibytes = connection.kibibytes.saturating_add(kibibytes);

@@ -119,8 +119,12 @@ pub trait Site: 'static {
     /// Records an exchange in the access logs.
     fn record(&self, done: &Done<'_>);
 
-    /// Writes a notice to the error log: of a request, or of the connection before one.
-    fn tell(&self, notice: &Notice, peer: &Peer, request: Option<&Request>);
+    /// Writes the notices of a request to the error log and takes them out of it.
+    fn tell_all(&self, request: &mut Request);
+
+    /// Writes a notice of a connection that has no request to the error log; says whether it was
+    /// worth a line.
+    fn tell(&self, notice: &Notice, peer: &Peer) -> bool;
 
     /// Comes about once a second, between requests.
     fn tick(&self);

@@ -323,7 +323,7 @@ impl<S: Site> Task<S> {
         if let Some(refusal) = incoming.and_then(Incoming::take_refusal) {
             request.notify(refusal.notice);
         }
-        self.inner.tell(&self.connection, &mut request);
+        self.inner.site.tell_all(&mut request);
         let settings = self.inner.site.settings(request.server);
         let expecting = incoming.is_some_and(Incoming::is_expecting);
         Reply::new(&self.inner.thread, settings, request, response, begun, expecting)

@@ -189,6 +189,7 @@ impl<S: Site> Inner<S> {
             keepalives: 0,
             kibibytes: 0,
             closing_ms: 0,
+            is_told: false,
         })
     }
 
@@ -330,7 +331,7 @@ impl<S: Site> Inner<S> {
             }
             Served::Now(request, response) => (request, response),
         };
-        self.tell(connection, &mut request);
+        self.site.tell_all(&mut request);
         let settings = self.site.settings(request.server);
         let mut reply = Reply::new(&self.thread, settings, request, response, begun, unread);
         if reply.output.is_stream() {
@@ -370,6 +371,7 @@ impl<S: Site> Inner<S> {
             None => Box::new(Request::new(RequestHead::default(), connection.peer, 0)),
         };
         request.keepalives = connection.keepalives;
+        request.told.connection = connection.is_told;
         request.server = connection.server as usize;
         request
     }
@@ -417,7 +419,7 @@ impl<S: Site> Inner<S> {
         let text = format!("serving a connection panicked: {}", said(panic));
         let notice = Notice::own("core", Level::Crit, text);
         // Should the log itself be what panics, the connection is closed all the same.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.site.tell(&notice, peer, None)));
+        let _ = catch_unwind(AssertUnwindSafe(|| self.site.tell(&notice, peer)));
         Outcome::Closed
     }
 
@@ -462,17 +464,6 @@ impl<S: Site> Inner<S> {
         })
     }
 
-    /// Hands the notices of a request to the error log.
-    pub(crate) fn tell(&self, connection: &Connection, request: &mut Request) {
-        if request.notices.is_empty() {
-            return;
-        }
-        let notices = std::mem::take(&mut request.notices);
-        for notice in &notices {
-            self.site.tell(notice, &connection.peer, Some(request));
-        }
-    }
-
     /// A first request that never came is logged and not answered (Apache: ap_read_request); a
     /// kept connection that is not used any more is nothing to speak of.
     fn note_expired(&self, connection: &Connection) {
@@ -485,11 +476,11 @@ impl<S: Site> Inner<S> {
     pub(crate) fn note_timeout(
         &self,
         connection: &Connection,
-        request: Box<Request>,
+        mut request: Box<Request>,
         duration_us: u64,
     ) {
         let notice = Notice::new("reqtimeout", Level::Info, 1382, "Request header read timeout");
-        self.site.tell(&notice, &connection.peer, None);
+        request.told.connection = self.site.tell(&notice, &connection.peer);
         let response = Response::new(Status::REQUEST_TIMEOUT);
         let transfer = Transfer { duration_us, aborted: true, ..Transfer::default() };
         self.site.record(&Done {

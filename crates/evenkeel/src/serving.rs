@@ -6,14 +6,14 @@ use crate::server::Running;
 use crate::settings;
 use evenkeel_conn::{Done, Outcome, Place, Served, Settings, Site as ConnectionSite, Worker};
 use evenkeel_files::{Files, Limits, Policy};
-use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder, Told};
-use evenkeel_message::{Level, Notice, Peer, Request, Status};
+use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
+use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot};
 use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
 use evenkeel_mpm::{Child, event};
-use evenkeel_pipeline::{Pipeline, Site};
+use evenkeel_pipeline::{Pipeline, Server, Site};
 use evenkeel_proto::{
     Persistence, Refusal, Transfer, address, expectation, normalise, recognise_method,
 };
@@ -21,6 +21,7 @@ use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -60,12 +61,14 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         if let Some(notice) = notice {
             errors.write_plain(&notice);
         }
+        let told = (Arc::clone(&site), Arc::clone(&errors));
         let thread_site = ThreadSite {
             pipeline: Pipeline::new(
                 Arc::clone(&site),
                 files,
                 Some(Arc::clone(&status)),
                 Arc::clone(&seat.crew),
+                Box::new(move |request| tell_all(&told.0, &told.1, request)),
             ),
             settings: Arc::clone(&settings),
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
@@ -201,6 +204,42 @@ impl ThreadSite {
     }
 }
 
+/// Writes the notices of a request to the error log of its host and takes them out of it.
+fn tell_all(site: &Site, errors: &ErrorLogs, request: &mut Request) {
+    if request.notices.is_empty() {
+        return;
+    }
+    let mut notices = std::mem::take(&mut request.notices);
+    let mut told = request.told;
+    let server = site.server(request.server);
+    let name = used_name(request, server);
+    let origin = Origin {
+        server_name: server.name().as_bytes(),
+        used_name: &name,
+        ..Origin::of_request(request)
+    };
+    for notice in notices.iter().filter(|notice| is_worth_a_line(server, notice)) {
+        errors.write(request.server, notice, &origin, &mut told);
+    }
+    drop(name);
+    request.told = told;
+    notices.clear();
+    request.notices = notices;
+}
+
+/// The name under which the server answers a request.
+fn used_name<'a>(request: &'a Request, server: &'a Server) -> Cow<'a, [u8]> {
+    match &request.used_name {
+        Some(name) => Cow::Borrowed(name),
+        None => public_name(request, &server.settings, &server.defaults),
+    }
+}
+
+/// Whether LogLevel lets a notice through: that of its section has, or the host's does.
+fn is_worth_a_line(server: &Server, notice: &Notice) -> bool {
+    notice.passed || notice.level <= server.settings.core.log_level.of(notice.module)
+}
+
 fn served(served: evenkeel_pipeline::Served) -> Served {
     match served {
         evenkeel_pipeline::Served::Now(request, response) => Served::Now(request, response),
@@ -240,19 +279,7 @@ impl ConnectionSite for ThreadSite {
 
     fn record(&self, done: &Done<'_>) {
         let server = self.site().server(done.request.server);
-        let name = public_name(done.request, &server.settings, &server.defaults);
-        let mut told = Told::default();
-        let level = |notice: &&Notice| {
-            notice.passed || notice.level <= server.settings.core.log_level.of(notice.module)
-        };
-        for notice in done.request.notices.iter().filter(level) {
-            let origin = Origin {
-                server_name: server.name().as_bytes(),
-                used_name: &name,
-                ..Origin::of_request(done.request)
-            };
-            self.errors.write(done.request.server, notice, &origin, &mut told);
-        }
+        let name = used_name(done.request, server);
         let names = done.request.names.as_deref();
         let remote_host = names.and_then(|names| names.client.as_deref());
         self.recorder.borrow_mut().record(&Exchange {
@@ -274,23 +301,26 @@ impl ConnectionSite for ThreadSite {
             },
             chunked: done.framing == Transfer::Chunked,
             track_first_byte: server.settings.log_config.track_first_byte == Some(true),
-            told,
         });
     }
 
-    fn tell(&self, notice: &Notice, peer: &Peer, request: Option<&Request>) {
-        let index = request.map_or_else(|| self.server_of(peer.local), |request| request.server);
+    fn tell_all(&self, request: &mut Request) {
+        tell_all(self.site(), &self.errors, request);
+    }
+
+    fn tell(&self, notice: &Notice, peer: &Peer) -> bool {
+        let index = self.server_of(peer.local);
         let server = self.site().server(index);
-        if !notice.passed && notice.level > server.settings.core.log_level.of(notice.module) {
-            return;
+        if !is_worth_a_line(server, notice) {
+            return false;
         }
         let origin = Origin {
-            peer: Some(peer),
-            request,
             server_name: server.name().as_bytes(),
             used_name: server.name().as_bytes(),
+            ..Origin::of_connection(peer)
         };
         self.errors.write(index, notice, &origin, &mut Told::default());
+        true
     }
 
     fn may_begin(&self) -> bool {

@@ -414,7 +414,6 @@ mod tests {
                 keep_alive_told: None,
                 chunked: false,
                 track_first_byte: false,
-                told: crate::Told::default(),
             }
         }
     }

@@ -155,7 +155,6 @@ fn is_free(item: &Item) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Told;
     use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Transfer};
 
     fn line(format: &str, most: usize, request_line: &str, agent: &str) -> String {
@@ -176,7 +175,6 @@ mod tests {
             keep_alive_told: None,
             chunked: false,
             track_first_byte: false,
-            told: Told::default(),
         };
         let mut out = b"before\n".to_vec();
         LineFormat::compile(format).unwrap().write_within(&exchange, most, &mut out);

@@ -4,12 +4,11 @@
 
 use crate::error_format::ErrorFormat;
 use crate::error_line::{MOST_BYTES, Origin, write_default, write_startup};
-use crate::exchange::Told;
 use crate::program::Programs;
 use crate::sink::{Queue, Sink};
 use crate::syslog::Syslog;
 use crate::target::Target;
-use evenkeel_message::{Level, Notice};
+use evenkeel_message::{Level, Notice, Told};
 use evenkeel_sys::clock::realtime_us;
 use std::io;
 use std::sync::{Mutex, PoisonError};

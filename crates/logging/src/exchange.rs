@@ -30,8 +30,6 @@ pub struct Exchange<'a> {
     pub chunked: bool,
     /// Whether LogIOTrackTTFB is on, without which %^FB has nothing to say.
     pub track_first_byte: bool,
-    /// What the error log has of it (%L, %{c}L).
-    pub told: Told,
 }
 
 /// What a client was told of a connection that stays open.
@@ -41,17 +39,6 @@ pub struct KeepAliveTold {
     pub timeout_s: u64,
     /// Requests that may still come; none where there is no limit.
     pub max: Option<u32>,
-}
-
-/// What the error log has told so far of a connection and of the request on it: the first
-/// line of each is where ErrorLogFormat's `connection` and `request` lines go, and only what
-/// stands in the error log has an id in the access log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Whether there is a line of the connection.
-    pub connection: bool,
-    /// Whether there is a line of the request.
-    pub request: bool,
 }
 
 impl Exchange<'_> {

@@ -112,7 +112,7 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         Item::Port(kind) => number(u64::from(port(kind, exchange)), out),
         Item::Process(kind) => write_process(kind, out),
         Item::KeepAlives => number(u64::from(request.keepalives), out),
-        Item::LogId { connection } => write_id(*connection, exchange, out),
+        Item::LogId { connection } => write_id(*connection, original, exchange, out),
         Item::Handler => quote(request.content.handler.as_deref().unwrap_or_default(), out),
         Item::ConnectionStatus => out.push(match (transfer.aborted, exchange.keep_alive) {
             (true, _) => b'X',
@@ -369,10 +369,12 @@ fn write_process(kind: &ProcessKind, out: &mut Vec<u8>) {
 }
 
 /// %L: only an id that stands in the error log too helps to find something there.
-fn write_id(connection: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
-    if connection && exchange.told.connection {
+fn write_id(connection: bool, original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let told = exchange.request.told;
+    let first = exchange.first().filter(|_| original);
+    if connection && told.connection {
         out.extend_from_slice(&log_id::of_connection(&exchange.request.peer));
-    } else if !connection && exchange.told.request {
+    } else if !connection && first.map_or(told.request, |first| first.told) {
         out.extend_from_slice(&log_id::of_request(exchange.request));
     }
 }
@@ -390,7 +392,6 @@ fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Told;
     use evenkeel_message::{Peer, Previous, Request, RequestHead, Response, Status, Transfer};
     use std::path::PathBuf;
 
@@ -456,7 +457,6 @@ mod tests {
                 keep_alive_told: None,
                 chunked: false,
                 track_first_byte: true,
-                told: Told::default(),
             };
             change(&mut exchange);
             let mut out = Vec::new();
@@ -537,12 +537,16 @@ mod tests {
             env: evenkeel_message::Variables::new(),
             method: b"POST".to_vec(),
             plan: None,
+            told: false,
             previous: None,
         };
         let second = Previous { status: Status::OK, ..first.clone() };
         case.request.previous = Some(Box::new(Previous { previous: Some(first.into()), ..second }));
         assert_eq!(case.line("%s %>s %U %>U %<m %<q"), "403 404 /first /final POST ?one");
         assert_eq!(case.line("%404s %403s"), "403 -");
+        // The second request alone has a line in the error log.
+        case.request.told.request = true;
+        assert!(case.line("%L %>L").starts_with("- ") && !case.line("%>L").starts_with('-'));
     }
 
     #[test]

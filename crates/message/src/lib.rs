@@ -25,7 +25,7 @@ pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};
 pub use fields::{Fields, eq_ignore_case, trim};
 pub use method::{Method, MethodSet};
-pub use notice::{Level, Notice};
+pub use notice::{Level, Notice, Told};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};

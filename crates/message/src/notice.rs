@@ -77,6 +77,17 @@ impl Level {
     }
 }
 
+/// What the error log has told so far of a connection and of the request on it: the first
+/// line of each is where ErrorLogFormat's `connection` and `request` lines go, and only what
+/// stands in the error log has an id in the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Whether there is a line of the connection.
+    pub connection: bool,
+    /// Whether there is a line of the request.
+    pub request: bool,
+}
+
 /// One thing to tell: who says it, how urgent it is, Apache's number for it and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {

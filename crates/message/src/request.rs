@@ -1,7 +1,7 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
 use crate::{
-    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status,
+    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status, Told,
     Variables,
 };
 use std::any::Any;
@@ -198,8 +198,14 @@ pub struct Request {
     pub previous: Option<Box<Previous>>,
     /// Memory of an earlier response's fields, for who makes the next.
     pub spare: Fields,
-    /// What the phases want to have logged, in order; written by `conn` after each phase run.
+    /// What the phases want to have logged, in order; written before the request waits and
+    /// before it is answered.
     pub notices: Vec<Notice>,
+    /// What the error log has of it and its connection already.
+    pub told: Told,
+    /// The name under which the server answers it (UseCanonicalName); none where that is the
+    /// virtual host's to say, as no section has settled it.
+    pub used_name: Option<Box<[u8]>>,
     /// Where a handler that has not begun yet learns that its client has gone.
     pub departure: Rc<Departure>,
 }
@@ -258,6 +264,8 @@ pub struct Previous {
     /// The settings that held for it, to be known again: where they hold for the new request
     /// too, access has been decided (Apache: per_dir_config, compared by address).
     pub plan: Option<Arc<dyn Any>>,
+    /// Whether the error log has a line of it.
+    pub told: bool,
     /// The request before that one.
     pub previous: Option<Box<Previous>>,
 }
@@ -298,6 +306,8 @@ impl Request {
             previous: None,
             spare: Fields::new(),
             notices: Vec::new(),
+            told: Told::default(),
+            used_name: None,
             departure: Rc::default(),
         }
     }
@@ -327,6 +337,7 @@ impl Request {
         self.negotiated = None;
         self.allowance.renew();
         self.notices.clear();
+        (self.told, self.used_name) = (Told::default(), None);
         // One that somebody still has belongs to another request.
         match Rc::get_mut(&mut self.departure) {
             Some(departure) => *departure = Departure::default(),

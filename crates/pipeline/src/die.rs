@@ -136,6 +136,7 @@ pub(crate) fn canned(
     }
     let response = phases::filter_error(pipeline, &mut request, plan, response);
     pipeline.keep_notices(&mut request, plan);
+    pipeline.settle_name(&mut request, plan);
     (request, response)
 }
 
@@ -191,6 +192,7 @@ pub(crate) fn redirected(
         env,
         method: request.head.method_text().to_vec(),
         plan: Some(Arc::clone(plan) as Arc<dyn Any>),
+        told: std::mem::take(&mut request.told.request),
         previous: request.previous.take(),
     };
     request.previous = Some(Box::new(previous));

@@ -16,5 +16,5 @@ mod trace;
 mod walk;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
-pub use serve::{Pending, Pipeline, Served};
+pub use serve::{Pending, Pipeline, Served, Teller};
 pub use site::{Identity, Language, Plan, Server, Site};

@@ -48,6 +48,7 @@ pub(crate) fn generate(
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.query.as_deref());
     let response = autoindex::head(&mut request, &plan, &said, folder.found.stat());
+    pipeline.tell_now(&mut request, &plan);
     let place =
         Place { crew: Arc::clone(&pipeline.crew), departure: Rc::clone(&request.departure) };
     let desk = Desk { pipeline: Rc::clone(pipeline), place };

@@ -210,14 +210,14 @@ pub(crate) fn prepare(
 /// The handler. A body that none wants is read to its end first.
 pub(crate) fn generate(
     pipeline: &Rc<Pipeline>,
-    prepared: Prepared<Plan, Option<Looked>>,
+    mut prepared: Prepared<Plan, Option<Looked>>,
 ) -> Generated {
     if prepared.request.body.is_none() {
         return handle(pipeline, prepared);
     }
+    pipeline.tell_now(&mut prepared.request, &prepared.plan);
     let pipeline = Rc::clone(pipeline);
     Generated::Later(Box::pin(async move {
-        let mut prepared = prepared;
         match body::discard(&mut prepared.request, &prepared.plan).await {
             Ok(()) => match handle(&pipeline, prepared) {
                 Generated::Now(concluded) => concluded,
@@ -262,10 +262,11 @@ fn is_map(pipeline: &Pipeline, request: &Request) -> bool {
 /// What the lab works on; other requests are served meanwhile.
 fn in_the_lab(
     pipeline: &Pipeline,
-    request: Box<Request>,
+    mut request: Box<Request>,
     plan: Arc<Plan>,
     work: lab::Work,
 ) -> Generated {
+    pipeline.tell_now(&mut request, &plan);
     let crew = Arc::clone(&pipeline.crew);
     Generated::Later(Box::pin(async move {
         let result = lab::perform(work, request.status, &crew, &request.departure).await;

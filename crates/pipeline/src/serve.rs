@@ -10,7 +10,7 @@ use evenkeel_message::{
     Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
 };
 use evenkeel_modules::authz_host::{Wanted, look_up};
-use evenkeel_modules::core::is_logged;
+use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::lab::Crew;
 use evenkeel_modules::status;
 use std::cell::RefCell;
@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// A response that a handler has still to make.
 pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
+
+/// Writes the notices of a request to the error log and takes them out of it.
+pub type Teller = Box<dyn Fn(&mut Request)>;
 
 /// What serving a request gives.
 pub enum Served {
@@ -42,6 +45,7 @@ pub struct Pipeline {
     pub(crate) walker: RefCell<Walker>,
     /// The threads for work that blocks or burns, which all pipelines of the process share.
     pub(crate) crew: Arc<Crew>,
+    teller: Teller,
 }
 
 /// The request with the plan that holds for it, and what its handler answered.
@@ -52,18 +56,20 @@ pub(crate) struct Concluded {
 }
 
 impl Pipeline {
-    /// A pipeline for one thread. `source` says how the server is.
+    /// A pipeline for one thread. `source` says how the server is; `teller` is called for
+    /// requests that are about to wait, those that do not are told of by who records them.
     #[must_use]
     pub fn new(
         site: Arc<Site>,
         files: evenkeel_files::Files,
         source: Option<Arc<dyn status::Source>>,
         crew: Arc<Crew>,
+        teller: Teller,
     ) -> Rc<Self> {
         let status =
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        Rc::new(Self { site, status, source, walker, crew })
+        Rc::new(Self { site, status, source, walker, crew, teller })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
@@ -92,10 +98,13 @@ impl Pipeline {
     fn run(self: &Rc<Self>, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
         let received = phases::receive(self, request)?;
         let translated = phases::translate(self, received)?;
-        let mapped = phases::map(self, translated)?;
+        let mut mapped = phases::map(self, translated)?;
         match phases::wants_names(self, &mapped) {
             None => self.answer(mapped),
-            Some(wanted) => Ok(Generated::Later(Box::pin(Rc::clone(self).wait(mapped, wanted)))),
+            Some(wanted) => {
+                self.tell_now(&mut mapped.request, &mapped.plan);
+                Ok(Generated::Later(Box::pin(Rc::clone(self).wait(mapped, wanted))))
+            }
         }
     }
 
@@ -164,6 +173,7 @@ impl Pipeline {
         match phases::cut(&request, plan, response) {
             Ok(response) => {
                 self.keep_notices(&mut request, plan);
+                self.settle_name(&mut request, plan);
                 Served::Now(request, response)
             }
             // Only a status can come of it (416), so this does not come back here.
@@ -210,7 +220,8 @@ impl Pipeline {
             let (request, response) = die::canned(self, request, plan, status, Fields::new());
             return Served::Now(request, response);
         }
-        self.keep_notices(&mut request, plan);
+        // Those of the request that follows are of a request of their own.
+        self.tell_now(&mut request, plan);
         match die::redirected(self, request, plan, target) {
             Ok(request) => self.serve(request),
             Err((request, status)) => {
@@ -218,6 +229,24 @@ impl Pipeline {
                 Served::Now(request, response)
             }
         }
+    }
+
+    /// Has the notices of a request written that is about to wait: for its client, a resolver or
+    /// a thread, all of which may take minutes.
+    pub(crate) fn tell_now(&self, request: &mut Request, plan: &Plan) {
+        self.keep_notices(request, plan);
+        if !request.notices.is_empty() {
+            self.settle_name(request, plan);
+            (self.teller)(request);
+        }
+    }
+
+    /// Notes the name under which the server answers, where a section says another than the host.
+    pub(crate) fn settle_name(&self, request: &mut Request, plan: &Plan) {
+        let server = self.site.server(request.server);
+        let differs = plan.core.canonical_name != server.defaults.core.canonical_name;
+        let name = differs.then(|| public_name(request, &server.settings, plan).into());
+        request.used_name = name;
     }
 
     /// Drops the notices that LogLevel leaves out; only here is the request's section known.

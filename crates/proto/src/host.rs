@@ -9,11 +9,19 @@ use evenkeel_message::{Fields, Level, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
 /// Fills host, port, path (as it came) and query of a request whose head is whole. A host in the
-/// target wins over the field Host and replaces it.
+/// target wins over the field Host and replaces it. A request that is refused has no host.
 ///
 /// # Errors
 /// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
 pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
+    let filled = fill(request, options);
+    if filled.is_err() {
+        request.host.clear();
+    }
+    filled
+}
+
+fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
     let Request { head, host, port, path, query, .. } = request;
     host.clear();
     *port = None;
@@ -65,7 +73,8 @@ fn host_field(fields: &Fields) -> (Option<&[u8]>, bool) {
     (hosts.next(), hosts.next().is_some())
 }
 
-/// Puts the name in lower case into `host`, without a dot at its end; gives the port.
+/// Puts the name in lower case into `host`, without a dot at its end or the brackets around an
+/// IPv6 address; gives the port.
 fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, Refusal> {
     if text.is_empty() {
         return Ok(None);
@@ -84,10 +93,12 @@ fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, R
     host.make_ascii_lowercase();
     if let Some(literal) = name.strip_prefix(b"[") {
         let literal = literal.strip_suffix(b"]").and_then(|text| std::str::from_utf8(text).ok());
-        return match literal.map(str::parse::<Ipv6Addr>) {
-            Some(Ok(_)) => Ok(port),
-            _ => Err(malformed(text)),
-        };
+        if literal.is_none_or(|literal| literal.parse::<Ipv6Addr>().is_err()) {
+            return Err(malformed(text));
+        }
+        host.pop();
+        host.remove(0);
+        return Ok(port);
     }
     let shape = Shape::of(host);
     if shape.barred {
@@ -247,7 +258,8 @@ mod tests {
             assert!(host(good, true).is_ok(), "{good}");
         }
         assert_eq!(host("A.B.:080", true), Ok(("a.b".into(), Some(80))));
-        assert_eq!(host("[::1]:80", true), Ok(("[::1]".into(), Some(80))));
+        assert_eq!(host("[::1]:80", true), Ok(("::1".into(), Some(80))));
+        assert_eq!(host("[0:0::A]", true), Ok(("0:0::a".into(), None)));
         for bad in [
             "a:",
             "a:x",

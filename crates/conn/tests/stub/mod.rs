@@ -207,10 +207,18 @@ impl Site for Stub {
         self.log.lock().unwrap().push(line);
     }
 
-    fn tell(&self, notice: &Notice, _: &Peer, _: Option<&Request>) {
+    fn tell_all(&self, request: &mut Request) {
+        let peer = request.peer;
+        for notice in std::mem::take(&mut request.notices) {
+            self.tell(&notice, &peer);
+        }
+    }
+
+    fn tell(&self, notice: &Notice, _: &Peer) -> bool {
         if self.keeps_log {
             self.log.lock().unwrap().push(format!("notice {}", notice.text));
         }
+        self.keeps_log
     }
 
     fn tick(&self) {}

@@ -55,6 +55,11 @@ fn accept(_: &mut Scope, _: &Call<'_>) -> Done {
 
 fn server_name(scope: &mut Scope, call: &Call<'_>) -> Done {
     let text = argument(call, 0);
+    if is_pattern(text) {
+        return Err(format!(
+            "Invalid ServerName \"{text}\" use ServerAlias to set multiple server names."
+        ));
+    }
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (Some(scheme), rest),
         None => (None, text),
@@ -75,6 +80,19 @@ fn server_name(scope: &mut Scope, call: &Call<'_>) -> Done {
     let core = &mut scope.server.core;
     (core.name, core.scheme, core.port) = (Some(name.into()), scheme.map(Into::into), port);
     Ok(())
+}
+
+/// Whether a text has something in it that stands for other texts (APR: `apr_fnmatch_test`).
+fn is_pattern(text: &str) -> bool {
+    let (mut escaped, mut bracketed) = (false, false);
+    text.bytes().any(|byte| {
+        if std::mem::take(&mut escaped) {
+            return false;
+        }
+        escaped = byte == b'\\';
+        bracketed |= byte == b'[';
+        matches!(byte, b'*' | b'?') || bracketed && byte == b']'
+    })
 }
 
 fn server_alias(scope: &mut Scope, call: &Call<'_>) -> Done {
