@@ -36,6 +36,7 @@ fn main() {
         (_, Some("report")) => evenkeel_lab::report::run(words.get(1..).unwrap_or_default()),
         (_, Some("surge")) => evenkeel_lab::surge::run(words.get(1..).unwrap_or_default()),
         (_, Some("bench")) => evenkeel_lab::bench::run(words.get(1..).unwrap_or_default()),
+        (_, Some("top")) => evenkeel_lab::top::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
             0
@@ -58,6 +59,7 @@ Usage:
   evenkeel surge make DIR | run URL      the SURGE workload; surge --help
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
   evenkeel lab EXPERIMENT [options]      measure installed servers beside each other
+  evenkeel top [OPTIONS]                 what this machine and a server do; top --help
   evenkeel report DIR...                 make a page of saved results of the lab
   evenkeel --help | --version
 

@@ -18,3 +18,4 @@ pub mod results;
 pub mod server_side;
 pub mod surge;
 pub mod sweep;
+pub mod top;

@@ -1,12 +1,10 @@
 //! From the system to a snapshot: the scoreboard's records and the texts of /proc come in, plain
 //! numbers go out. Numbers of the scoreboard are claims; they are shown, never trusted.
 
+use crate::process::{ProcessStat, load_averages};
 use crate::snapshot::{Child, Connections, Cpu, Facts, Snapshot, Worker};
 use evenkeel_scoreboard::{ChildRecord, Counter, Phase, Scoreboard, WorkerRecord};
 use std::fs;
-
-/// The unit of CPU times in /proc: sysconf(_SC_CLK_TCK), which is 100 on every Linux.
-const TICKS_A_SECOND: f64 = 100.0;
 
 /// Takes a snapshot of the server at `now_us` (microseconds since 1970).
 #[must_use]
@@ -14,8 +12,9 @@ pub fn collect(board: &Scoreboard, facts: &Facts, now_us: u64) -> Snapshot {
     let records = board.snapshot();
     let pids = records.children.iter().map(|child| child.pid).chain([records.parent_pid]);
     let living = pids.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
-    let cpu = living.filter_map(|stat| cpu_of(&stat)).fold((0.0, 0.0), add);
-    let load = fs::read_to_string("/proc/loadavg").map(|text| load_of(&text)).unwrap_or_default();
+    let cpu = living.filter_map(|text| Some(ProcessStat::parse(&text)?.cpu_s()));
+    let cpu = cpu.fold((0.0, 0.0), add);
+    let load = load_averages(&fs::read_to_string("/proc/loadavg").unwrap_or_default());
     from_records(&records, facts, now_us, cpu, load)
 }
 
@@ -92,21 +91,6 @@ fn worker(record: &WorkerRecord, extended: bool) -> Worker {
     }
 }
 
-/// CPU seconds, user and system, from the text of /proc/PID/stat (proc(5): fields 14 and 15,
-/// counted behind the name, which may hold anything).
-fn cpu_of(stat: &str) -> Option<(f64, f64)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_A_SECOND);
-    Some((seconds()?, seconds()?))
-}
-
-/// The three averages of /proc/loadavg.
-fn load_of(text: &str) -> [f64; 3] {
-    let mut words = text.split_ascii_whitespace().map(|word| word.parse().unwrap_or_default());
-    std::array::from_fn(|_| words.next().unwrap_or_default())
-}
-
 fn add(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0 + b.0, a.1 + b.1)
 }
@@ -147,14 +131,5 @@ mod tests {
         assert_eq!(plain.children[0].workers[0].request, "");
         // The parent is this process, which has used some time by now or will show none.
         assert!(snapshot.cpu.total() >= 0.0);
-    }
-
-    #[test]
-    fn the_texts_of_proc_are_read() {
-        let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 1 2 3 4 250 75 9 9 20 0 1 0 5 6 7";
-        assert_eq!(cpu_of(stat), Some((2.5, 0.75)));
-        assert_eq!(cpu_of("nonsense"), None);
-        assert_eq!(load_of("4.62 3.45 2.08 1/100 4711\n"), [4.62, 3.45, 2.08]);
-        assert_eq!(load_of(""), [0.0; 3]);
     }
 }

@@ -8,6 +8,7 @@ mod collect;
 mod html;
 mod number;
 mod page;
+pub mod process;
 mod snapshot;
 mod view;
 

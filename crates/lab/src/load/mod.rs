@@ -4,6 +4,7 @@
 
 mod client;
 mod exchange;
+mod fetch;
 mod figures;
 mod pace;
 mod plan;
@@ -16,6 +17,7 @@ mod tls;
 mod transport;
 
 pub use exchange::{Exchange, Failure, Request};
+pub use fetch::{Fetched, fetch};
 pub use figures::{Fairness, Figures, Sample, Second, Times};
 pub use pace::{Pace, Stretch, Think, parse_time};
 pub use plan::{Bounds, Keep, Plan, Timeouts, Trust, Wishes};

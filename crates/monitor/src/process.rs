@@ -1,0 +1,83 @@
+//! The texts of /proc that tell of processes and of the load: text comes in, plain numbers go out.
+//! Nothing here reads a file.
+
+/// The unit of CPU times in /proc: sysconf(_SC_CLK_TCK), which is 100 on every Linux.
+pub const TICKS_A_SECOND: f64 = 100.0;
+
+/// A process, or one of its threads, as /proc/PID/stat has it (proc_pid_stat(5)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Its number.
+    pub pid: i32,
+    /// Its name, 15 bytes at most.
+    pub name: String,
+    /// Its state: `R`, `S`, `D`, `Z`, `T` and others.
+    pub state: char,
+    /// Its parent's number.
+    pub parent: i32,
+    /// User time, in ticks.
+    pub user_ticks: u64,
+    /// System time, in ticks.
+    pub system_ticks: u64,
+    /// Its threads.
+    pub threads: u64,
+    /// When it began, in ticks since the system's start: with `pid`, what tells it from another.
+    pub start_ticks: u64,
+}
+
+impl ProcessStat {
+    /// Parses the text; none where it is no such text. Fields are counted behind the name, which
+    /// may hold anything, even brackets: the last one ends it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (front, rest) = text.rsplit_once(')')?;
+        let (pid, name) = front.split_once('(')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // Fields are numbered from 1 there, and the third is the first behind the name.
+        let field = |number: usize| fields.get(number.checked_sub(3)?).copied();
+        let ticks = |number| field(number)?.parse::<u64>().ok();
+        Some(Self {
+            pid: pid.trim().parse().ok()?,
+            name: name.to_owned(),
+            state: field(3)?.chars().next()?,
+            parent: field(4)?.parse().ok()?,
+            user_ticks: ticks(14)?,
+            system_ticks: ticks(15)?,
+            threads: ticks(20)?,
+            start_ticks: ticks(22)?,
+        })
+    }
+
+    /// Its CPU time, user and system, in seconds.
+    #[must_use]
+    pub fn cpu_s(&self) -> (f64, f64) {
+        let seconds = |ticks: u64| ticks as f64 / TICKS_A_SECOND;
+        (seconds(self.user_ticks), seconds(self.system_ticks))
+    }
+}
+
+/// The averages over 1, 5 and 15 minutes of /proc/loadavg; zeros where it is no such text.
+#[must_use]
+pub fn load_averages(text: &str) -> [f64; 3] {
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().unwrap_or_default());
+    std::array::from_fn(|_| words.next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_texts_of_proc_are_read() {
+        let text = "7 (a) b) c) S 1 7 7 0 -1 4194560 1 2 3 4 250 75 9 9 20 0 12 0 5 6 7";
+        let stat = ProcessStat::parse(text).unwrap();
+        assert_eq!((stat.pid, stat.name.as_str(), stat.state), (7, "a) b) c", 'S'));
+        assert_eq!((stat.parent, stat.threads, stat.start_ticks), (1, 12, 5));
+        assert_eq!(stat.cpu_s(), (2.5, 0.75));
+        for text in ["nonsense", "7 (a) S 1 7", ""] {
+            assert_eq!(ProcessStat::parse(text), None);
+        }
+        assert_eq!(load_averages("4.62 3.45 2.08 1/100 4711\n"), [4.62, 3.45, 2.08]);
+        assert_eq!(load_averages(""), [0.0; 3]);
+    }
+}
