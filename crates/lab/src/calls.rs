@@ -3,7 +3,7 @@
 //! good deal, so nothing else is measured meanwhile.
 
 use crate::family::Family;
-use evenkeel_sys::process::{Pid, kill};
+use evenkeel_sys::process::{self, Pid, kill};
 use evenkeel_sys::signal::Signal;
 use serde::Serialize;
 use std::fs;
@@ -124,7 +124,7 @@ fn attach(family: Family, counts: &Path, said: &Path) -> Result<Tracer, String> 
     }
     let output = fs::File::create(said).map_err(told)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
-    let mut tracer = Tracer(command.spawn().map_err(told)?);
+    let mut tracer = Tracer(process::begin_unblocked(&mut command).spawn().map_err(told)?);
     let begun = Instant::now();
     loop {
         let text = fs::read_to_string(said).unwrap_or_default();

@@ -88,11 +88,19 @@ impl Family {
         (sum([14, 16]), sum([15, 17]))
     }
 
-    /// As [`Family::times_us`], user and system together.
+    /// User and system time together, in microseconds. Live threads are counted as the scheduler
+    /// counts them, to the nanosecond: of a server with many processes, each of which has done
+    /// less than a hundredth of a second, the coarser times would say that it did nothing.
     #[must_use]
     pub fn cpu_us(self) -> u64 {
-        let (user, system) = self.times_us();
-        user + system
+        let of = |pid: u32| -> u64 {
+            let sum = |fields: [usize; 2]| -> u64 {
+                fields.iter().filter_map(|number| stat(pid, *number)).sum::<u64>() * TICK_US
+            };
+            // The process has also the times of its threads that have ended.
+            sum([14, 15]).max(scheduled_us(pid)) + sum([16, 17])
+        };
+        self.members().into_iter().map(of).sum()
     }
 
     /// The live threads by their ids.
@@ -144,6 +152,15 @@ pub fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
         let inode = words.nth(4)?.parse().ok()?;
         Some((inode, u64::from_str_radix(waiting, 16).ok()?))
     })
+}
+
+/// Time that the live threads of a process have run, in microseconds: the first number of
+/// /proc/PID/task/TID/schedstat, in nanoseconds. 0 where the kernel does not count it.
+fn scheduled_us(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+    let times = texts.filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    times.sum::<u64>() / 1000
 }
 
 fn holds(pid: u32, inodes: &BTreeSet<u64>) -> bool {
@@ -206,6 +223,27 @@ mod tests {
         let touched = vec![1_u8; 32 << 20];
         assert!(family.memory_bytes() >= before + (30 << 20));
         drop(touched);
+    }
+
+    #[test]
+    fn work_of_less_than_a_tick_is_counted() {
+        let family = Family::new(std::process::id());
+        let before_us = family.cpu_us();
+        let (done, wait) = (std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel::<()>());
+        let worker = std::thread::spawn(move || {
+            while evenkeel_sys::clock::thread_cpu_us() < 3_000 {}
+            done.0.send(()).unwrap();
+            let _ended = wait.1.recv();
+        });
+        done.1.recv().unwrap();
+        // The scheduler counts when the thread comes to rest, a moment after it has spoken.
+        let begun = std::time::Instant::now();
+        while family.cpu_us() < before_us + 2_900 {
+            assert!(begun.elapsed().as_secs() < 10, "the work is not counted");
+            std::thread::yield_now();
+        }
+        drop(wait.0);
+        worker.join().unwrap();
     }
 
     #[test]

@@ -5,13 +5,16 @@
 use crate::load::{Figures, Pace, Plan, Run, Source, Think};
 use crate::numbers;
 use crate::plot::{Axis, Chart, Heat, Unit};
-use crate::results::{About, Saving};
+use crate::results::{About, Saved, Saving};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 /// How long to wait between two looks at a run.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// What says that a saved run is a pair of a sweep.
+const PART: &str = "part of a sweep";
 
 /// What is gone through: each number of clients with each pause.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,11 +140,20 @@ pub fn run(
 }
 
 fn begin(folder: &Path, about: &About, clients: u32, think: &Think) -> Result<Saving, String> {
-    let about = About { title: format!("{clients} clients, pause {think}"), ..about.clone() };
-    let about = about.with("clients", clients).with("think", think);
+    let about =
+        About { title: format!("{clients} clients, pause {}", pause(think)), ..about.clone() };
+    let about = about.with("clients", clients).with("think", think).with(PART, "yes");
     // Names in the order of numbers, and without what a file system may not like.
     let think = think.to_string().replace([':', ','], "-");
     Saving::begin(&folder.join(format!("think-{think}-clients-{clients:06}")), &about)
+}
+
+/// A pause as people read it: `0`, `1 us`, or as it was typed.
+pub(crate) fn pause(think: &Think) -> String {
+    match think {
+        Think::Fixed(seconds) => Unit::Time.show(seconds * 1e9),
+        other => other.to_string(),
+    }
 }
 
 /// A latency of a cell; none where nothing was answered.
@@ -151,6 +163,30 @@ fn latency(figures: &Figures, quantile: f64) -> Option<f64> {
 }
 
 impl Sweep {
+    /// The sweep that these runs were saved by; none where they are no pairs of one.
+    #[must_use]
+    pub fn of(runs: &[Saved]) -> Option<Self> {
+        let cell = |run: &Saved| {
+            let asked = |name: &str| run.about.asked.get(name);
+            asked(PART)?;
+            let clients = asked("clients")?.parse().ok()?;
+            let think = Think::parse(asked("think")?).ok()?;
+            Some(Cell { clients, think, figures: run.figures.clone() })
+        };
+        let cells = runs.iter().map(cell).collect::<Option<Vec<Cell>>>()?;
+        let same =
+            |one: &Cell, other: &Cell| (one.clients, one.think) == (other.clients, other.think);
+        let mut rest = cells.as_slice();
+        while let Some((first, others)) = rest.split_first() {
+            // Two rounds of one pair are runs to be held against each other.
+            if others.iter().any(|other| same(first, other)) {
+                return None;
+            }
+            rest = others;
+        }
+        (cells.len() > 1).then_some(Self { cells })
+    }
+
     /// The pauses and the numbers of clients that there are, each once, in order.
     fn axes(&self) -> (Vec<Think>, Vec<u32>) {
         let (mut thinks, mut clients): (Vec<Think>, Vec<u32>) = (Vec::new(), Vec::new());
@@ -181,7 +217,7 @@ impl Sweep {
         let mut late = Chart::new("Response time of the 99th percentile", x(), y());
         let (thinks, clients) = self.axes();
         for think in thinks {
-            let name = format!("pause {think}");
+            let name = format!("pause {}", pause(&think));
             let points = |value: &dyn Fn(&Figures) -> Option<f64>| -> Vec<(f64, f64)> {
                 let cells = clients.iter().filter_map(|clients| self.cell(think, *clients));
                 cells
@@ -206,7 +242,7 @@ impl Sweep {
         Heat {
             title: title.to_owned(),
             values: thinks.iter().map(row).collect(),
-            rows: ("pause".to_owned(), thinks.iter().map(ToString::to_string).collect()),
+            rows: ("pause".to_owned(), thinks.iter().map(pause).collect()),
             columns: ("clients".to_owned(), clients.iter().map(ToString::to_string).collect()),
             unit: Unit::Count,
         }
@@ -231,10 +267,10 @@ impl Sweep {
         let time = |value: Option<f64>| value.map_or("–".to_owned(), numbers::time);
         let row = |cell: &Cell| {
             let figures = &cell.figures;
-            let pause = &figures.times.pause;
-            let median = (!pause.is_empty()).then(|| pause.value_at_quantile(0.5) as f64);
+            let pauses = &figures.times.pause;
+            let median = (!pauses.is_empty()).then(|| pauses.value_at_quantile(0.5) as f64);
             vec![
-                cell.think.to_string(),
+                pause(&cell.think),
                 cell.clients.to_string(),
                 time(median),
                 numbers::rate(figures.rate()),
@@ -354,12 +390,20 @@ mod tests {
         let heat = sweep.heat("t");
         assert_eq!(
             (heat.rows.1, heat.columns.1),
-            (vec!["0".into(), "0.001s".into()], vec!["1".into(), "3".into()])
+            (vec!["0".into(), "1 ms".into()], vec!["1".into(), "3".into()])
         );
         assert!(sweep.charts().iter().all(|chart| chart.svg().matches("<circle").count() == 4));
         assert_eq!(sweep.text().lines().count(), 5);
         assert!(sweep.html("t", "o").contains("Throughput against concurrency"));
-        assert_eq!(results::find(folder.path()).unwrap().len(), 4);
+        let found = results::find(folder.path()).unwrap();
+        let mut runs: Vec<_> = found.iter().map(|run| results::read(run).unwrap()).collect();
+        let again = Sweep::of(&runs).unwrap();
+        assert_eq!(again.table().1.len(), 4);
+        assert_eq!(again.table().1[0], sweep.table().1[0]);
+        assert_eq!(again.heat("t").values, heat.values);
+        assert!(crate::report::html("t", &runs).contains("Throughput against concurrency"));
+        runs.push(runs[0].clone());
+        assert!(Sweep::of(&runs).is_none() && Sweep::of(&runs[..1]).is_none());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, WaitOptions};
 use rustix::thread::CpuSet;
@@ -103,6 +105,14 @@ pub fn kill(pid: Pid, signal: Signal) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Has a command begin with no signal blocked, whichever its parent's thread has: a program that
+/// does not look after its mask could not be stopped otherwise.
+pub fn begin_unblocked(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only sigemptyset(3) and sigprocmask(2) are called, which are
+    // allowed there.
+    unsafe { command.pre_exec(crate::signal::unblock_all) }
 }
 
 /// Whether a process of that pid exists, be it someone else's.
@@ -245,6 +255,18 @@ mod tests {
         };
         assert_eq!(ended("exit 7"), End::Exited(7));
         assert_eq!(ended("kill -9 $$"), End::Killed { signal: 9, core_dumped: false });
+    }
+
+    #[test]
+    fn a_command_begins_with_no_signal_blocked() {
+        let mask = |command: &mut Command| {
+            command.args(["SigBlk", "/proc/self/status"]);
+            let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            u64::from_str_radix(text.split_whitespace().last().unwrap(), 16).unwrap()
+        };
+        let _held = crate::signal::Signals::catch(&[Signal::Interrupt]).unwrap();
+        assert_eq!(mask(&mut Command::new("grep")), 2);
+        assert_eq!(mask(begin_unblocked(&mut Command::new("grep"))), 0);
     }
 
     #[test]

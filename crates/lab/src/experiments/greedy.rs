@@ -10,7 +10,7 @@ use crate::load::{Bounds, Figures, Think};
 use crate::numbers;
 use crate::peers::{Peer, Server};
 use crate::plot::{Axis, Chart, Unit};
-use crate::sweep::{self, Cell, Sweep};
+use crate::sweep::{self, Cell, Sweep, pause};
 
 const SMALL: Asked =
     Asked { path: "/1k.html", clients: 64, think: Think::None, close: false, conditional: false };
@@ -69,7 +69,7 @@ fn sweep_one(
     };
     let mut each = |cell: &Cell| {
         let rate = numbers::rate(cell.figures.rate());
-        let (clients, think) = (cell.clients, cell.think);
+        let (clients, think) = (cell.clients, pause(&cell.think));
         let name = peer.name();
         ground.tell(&format!("round {round} {name}: {clients} clients, pause {think}: {rate}/s"));
     };
@@ -169,7 +169,8 @@ fn long_runs(paper: &mut Paper, rows: &[Row]) {
     let x = || Axis::new("since the beginning", Unit::Moment);
     let y = || Axis::new("answers a second", Unit::Count);
     let mut greedy = Chart::new("Greedy clients over time", x(), y());
-    let mut paused = Chart::new(&format!("Clients with a pause of {PAUSE} over time"), x(), y());
+    let mut paused =
+        Chart::new(&format!("Clients with a pause of {} over time", pause(&PAUSE)), x(), y());
     let points = |figures: &Figures| -> Vec<(f64, f64)> {
         let whole = figures.seconds.len().saturating_sub(1);
         let seconds = figures.seconds.iter().take(whole);
@@ -179,7 +180,7 @@ fn long_runs(paper: &mut Paper, rows: &[Row]) {
     for row in rows {
         greedy = greedy.line(row.peer.name(), points(&row.greedy));
         paused = paused.line(row.peer.name(), points(&row.paused));
-        let pause = &row.paused.times.pause;
+        let pauses = &row.paused.times.pause;
         let (first, last) = tenths(&row.greedy).unzip();
         let rate = |value: Option<f64>| value.map_or("–".to_owned(), numbers::rate);
         let ratio = last.zip(first).filter(|(_, first)| *first > 0.0);
@@ -188,7 +189,7 @@ fn long_runs(paper: &mut Paper, rows: &[Row]) {
             numbers::rate(row.greedy.rate()),
             numbers::rate(row.paused.rate()),
             format!("{:.2}", row.greedy.rate() / row.paused.rate().max(1e-9)),
-            numbers::time(pause.value_at_quantile(0.5) as f64),
+            numbers::time(pauses.value_at_quantile(0.5) as f64),
             rate(first),
             rate(last),
             ratio.map_or("–".to_owned(), |(last, first)| format!("{:.2}", last / first)),
@@ -239,7 +240,7 @@ fn worse(rows: &[Row]) -> Vec<String> {
             (ratio > 1.0 + CHANCE).then_some((own, ratio))
         });
         for (cell, ratio) in ratios {
-            let (clients, think) = (cell.clients, cell.think);
+            let (clients, think) = (cell.clients, pause(&cell.think));
             sentences.push(format!(
                 "{name} answers {ratio:.2} times as many with {clients} clients and a pause of {think}."
             ));

@@ -29,6 +29,8 @@ pub struct Ground {
     pub peers: Vec<Peer>,
     /// Those that are not installed.
     pub missing: Vec<&'static str>,
+    /// Those that are, and did not serve.
+    silent: Vec<&'static str>,
     /// The files that are served.
     pub site: Site,
     setup: Setup,
@@ -86,39 +88,52 @@ impl Ground {
         let told = |error: io::Error| Fault::Told(format!("the system: {error}"));
         let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(told)?;
         let _bound = process::raise_descriptor_limit();
+        let command = format!("lab {}", options.experiment.name());
+        let words = options.words.get(1..).unwrap_or_default();
+        // Before the cores are divided: the machine has them all.
+        let about = About::now(&command, "", words);
         let cores = process::allowed_cores();
         let half = cores.len() / 2;
         let (servers, clients) = cores.split_at(half);
         if half > 0 {
             process::run_on(clients).map_err(told)?;
         }
-        let command = format!("lab {}", options.experiment.name());
-        let words = options.words.get(1..).unwrap_or_default();
         Ok(Self {
             peers,
             missing,
+            silent: Vec::new(),
             site: Site::new()?,
             setup: Setup { cores: servers.to_vec() },
             client_cores: clients.to_vec(),
             runs: out.join("runs"),
             signals,
-            about: About::now(&command, "", words),
+            about,
         })
     }
 
-    /// Starts all peers, in their order.
-    pub fn start_all(&self) -> Result<Vec<(Peer, Server)>, Fault> {
+    /// Starts all peers, in their order; those that do not serve take no part.
+    pub fn start_all(&mut self) -> Result<Vec<(Peer, Server)>, Fault> {
         let mut servers = Vec::new();
-        for peer in &self.peers {
+        for peer in self.peers.clone() {
             self.heed()?;
-            servers.push((*peer, self.start(*peer)?));
+            servers.extend(self.start(peer)?.map(|server| (peer, server)));
         }
         Ok(servers)
     }
 
-    /// Starts a peer.
-    pub fn start(&self, peer: Peer) -> Result<Server, Fault> {
-        Ok(peer.start(&self.site, &self.setup)?)
+    /// Starts a peer; none where it does not serve, which the report says. Without Evenkeel there
+    /// is no experiment.
+    pub fn start(&mut self, peer: Peer) -> Result<Option<Server>, Fault> {
+        match peer.start(&self.site, &self.setup) {
+            Ok(server) => Ok(Some(server)),
+            Err(fault) if peer == Peer::Evenkeel => Err(fault.into()),
+            Err(fault) => {
+                self.tell(&fault);
+                self.silent.push(peer.name());
+                self.peers.retain(|other| *other != peer);
+                Ok(None)
+            }
+        }
     }
 
     /// Says what is being done, on standard error.
@@ -272,6 +287,9 @@ impl Ground {
             }
         });
         let mut text = format!("Measured: {}.", versions.collect::<Vec<_>>().join(", "));
+        if !self.silent.is_empty() {
+            text.push_str(&format!(" Did not serve here: {}.", self.silent.join(", ")));
+        }
         if !self.missing.is_empty() {
             text.push_str(&format!(" Not installed: {}.", self.missing.join(", ")));
         }

@@ -27,7 +27,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let rounds = options.rounds.unwrap_or(5);
     let mut rows: Vec<Row> = Vec::new();
     for peer in ground.peers.clone() {
-        let server = ground.start(peer)?;
+        let Some(server) = ground.start(peer)? else { continue };
         let mut sums = Vec::new();
         for (name, _, close) in WAYS {
             let asked = Asked { close, ..KEPT };

@@ -266,6 +266,9 @@ mod tests {
         assert_eq!(figures.exchanges.len(), 1000);
         assert_eq!(figures.sample.unwrap().head, OK.as_bytes()[..38]);
         assert_eq!(figures.seconds.iter().map(|second| second.answered).sum::<u64>(), 1000);
+        let seconds = figures.seconds.iter().map(|second| second.response.max()).max().unwrap();
+        let (whole, off) = (figures.times.response.max(), figures.times.response.max() / 50);
+        assert!(seconds.abs_diff(whole) <= off, "{seconds} {whole}");
     }
 
     #[test]

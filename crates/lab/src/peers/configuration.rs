@@ -234,7 +234,7 @@ fn haproxy(root: &Path, port: u16, workers: usize) -> String {
     format!(
         "\
 global
-    maxconn 20000
+    maxconn 8000
     nbthread {workers}
 {user}defaults
     mode http
@@ -256,7 +256,6 @@ fn caddy(root: &Path, port: u16) -> String {
 {{
     admin off
     auto_https off
-    persist_config off
 }}
 http://:{port} {{
     bind 127.0.0.1

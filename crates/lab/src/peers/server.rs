@@ -51,7 +51,7 @@ impl Server {
         let mut command = command(address.port())?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(told)?).stderr(output);
         // ^C at the terminal is for us, who then stop it in good order.
-        command.process_group(0);
+        process::begin_unblocked(&mut command).process_group(0);
         let child = spawn_on(cores, &mut command).map_err(told)?;
         let family = Family::new(child.id());
         let mut server = Self { name: name.to_owned(), address, family, child };

@@ -13,6 +13,7 @@ pub(crate) use facts::origin;
 pub(crate) use text::table as text_table;
 
 use crate::results::{self, Saved};
+use crate::sweep::Sweep;
 use lexopt::prelude::{Long, Short, Value};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -126,7 +127,10 @@ fn report(options: &Options) -> Result<String, String> {
 pub fn html(title: &str, runs: &[Saved]) -> String {
     match runs {
         [one] => single::page(title, one),
-        several => compare::page(title, several),
+        several => match (Sweep::of(several), several.first()) {
+            (Some(sweep), Some(first)) => sweep.html(title, &facts::origin(first)),
+            _ => compare::page(title, several),
+        },
     }
 }
 

@@ -5,6 +5,7 @@ use super::facts::{facts, notes, origin};
 use crate::histogram::{bar, rows};
 use crate::numbers;
 use crate::results::Saved;
+use crate::sweep::Sweep;
 use std::fmt::Write as _;
 
 /// The text of one run or of several beside each other.
@@ -16,6 +17,9 @@ pub fn report(title: &str, runs: &[Saved]) -> String {
     match runs {
         [one] => single(&mut text, one),
         several => {
+            if let Some(sweep) = Sweep::of(several) {
+                return text + "\n" + &sweep.text();
+            }
             for run in several {
                 for note in notes(run) {
                     let _ = writeln!(text, "\n{}: {note}", run.about.title);

@@ -1,0 +1,118 @@
+//! Whole experiments of the lab at their least: servers are started, loaded and stopped, and the
+//! reports say who was measured. Figures are not looked at.
+
+use evenkeel_tests::server::evenkeel;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs `evenkeel lab` with these words and an output folder, and gives that folder.
+fn lab(words: &str) -> Result<tempfile::TempDir, String> {
+    let told = |error: std::io::Error| error.to_string();
+    let folder = tempfile::tempdir().map_err(told)?;
+    let mut command = Command::new(evenkeel());
+    command.arg("lab").args(words.split(' ')).arg("-o").arg(folder.path().join("out"));
+    let output = command.stdin(Stdio::null()).output().map_err(told)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    match output.status.success() && said.ends_with("out/report.html\n") {
+        true => Ok(folder),
+        false => Err(format!("{said}{}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// A file of the output; what is not there is empty, and looked at as any other.
+fn read(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join("out").join(name)).unwrap_or_default()
+}
+
+/// The names in the first column of the tables of a report.
+fn measured(markdown: &str) -> Vec<&str> {
+    let rows = markdown.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let mut names: Vec<&str> = rows.filter(|name| *name != "server").collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+#[test]
+fn static_files_beside_a_peer() {
+    let folder = lab("static --against nginx --rounds 1 --seconds 50ms").unwrap();
+    let markdown = read(folder.path(), "README.md");
+    assert!(markdown.contains("## Where Evenkeel does worse"));
+    assert_eq!(measured(&markdown), ["evenkeel", "nginx"]);
+    for scenario in ["small", "unchanged", "connections", "medium", "large", "huge"] {
+        assert!(read(folder.path(), &format!("{scenario}-rate.svg")).contains(">nginx</text>"));
+        let run = format!("runs/{scenario}/evenkeel-1/figures.json");
+        let figures = read(folder.path(), &run);
+        assert!(figures.contains("\"failed\": 0") && !figures.contains("\"answered\": 0"), "{run}");
+        let status = if scenario == "unchanged" { "\"304\":" } else { "\"200\":" };
+        assert!(figures.contains(status), "{figures}");
+    }
+    // What an experiment saves is what a report reads.
+    let runs = folder.path().join("out/runs/small");
+    let report = Command::new(evenkeel()).arg("report").arg("--text").arg(runs).output().unwrap();
+    let text = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(text.contains("evenkeel /1k.html") && text.contains("nginx /1k.html"), "{text}");
+}
+
+#[test]
+fn greedy_clients_beside_paused_ones() {
+    let words = "greedy --against nginx --rounds 1 --seconds 50ms --clients 1,2 --think 0,1us \
+                 --long 50ms";
+    let folder = lab(words).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    assert!(markdown.contains("| evenkeel | ") && markdown.contains("| nginx | "), "{markdown}");
+    assert!(read(folder.path(), "surface-evenkeel.svg").contains("pause \\ clients"));
+    let html = read(folder.path(), "report.html");
+    assert!(html.contains("Greedy clients over time") && !html.contains("<script"));
+    assert!(folder.path().join("out/runs/nginx/round-1").read_dir().unwrap().count() == 4);
+}
+
+#[test]
+fn system_calls_are_counted() {
+    let folder = lab("syscalls --against nginx --rounds 1 --seconds 100ms").unwrap();
+    let markdown = read(folder.path(), "README.md");
+    assert_eq!(measured(&markdown), ["evenkeel", "nginx"]);
+    assert!(markdown.contains("A request on a connection of one request"));
+    let row = markdown.lines().find(|line| line.starts_with("| evenkeel | ")).unwrap();
+    let cells: Vec<&str> = row.split(" | ").collect();
+    assert!(cells[1] != "0" && cells[2].parse::<f64>().unwrap() >= 1.0, "{row}");
+}
+
+#[test]
+fn an_interrupted_experiment_stops_its_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let mut command = Command::new(evenkeel());
+    command.args("lab static --against nginx --seconds 30s -o".split(' ')).arg(&out);
+    command.env("TMPDIR", folder.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    // The first run has begun when its folder is there; the servers run then.
+    let begun = Instant::now();
+    while !out.join("runs/small/evenkeel-1/run.json").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the first run did not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let servers: Vec<u32> = children_of(child.id());
+    assert_eq!(servers.len(), 2);
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+    for pid in servers {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "server {pid} still runs");
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(left, [out]);
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let words = texts.flat_map(|text| {
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    });
+    words.collect()
+}
