@@ -138,7 +138,8 @@ fn report(
     }
     paper.paragraph(&format!(
         "{} The servers took turns, {rounds} rounds of {} each after a warming; figures are \
-         medians. CPU is user and system time of all the server's processes. All serve from disk with their access log on (HAProxy \
+         medians. CPU is user and system time of all the server's processes. \
+         All serve from disk with their access log on (HAProxy \
          answers from memory, without a log). TLS and HTTP/2 are not part of it.",
         ground.who(),
         numbers::time(options.turn.as_nanos() as f64)

@@ -12,9 +12,12 @@ margin:2rem 0 .6rem}.origin{color:var(--soft);margin:.2rem 0 1rem}\
 .tiles div{border:1px solid var(--grid);border-radius:8px;padding:.6rem .8rem}\
 .tiles b{display:block;font-size:1.35rem}.tiles span{color:var(--soft);font-size:.85rem}\
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:1rem;\
-margin:1rem 0}.plots>*{max-width:800px;border:1px solid var(--grid);border-radius:8px;padding:.4rem;min-width:0}\
+margin:1rem 0}.plots>*{max-width:800px;border:1px solid var(--grid);border-radius:8px;\
+padding:.4rem;\
+min-width:0}\
 .note{border-left:4px solid var(--c1);padding:.3rem .8rem;margin:.5rem 0}\
-.wide{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+.wide{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse;\
+font-variant-numeric:tabular-nums}\
 th,td{padding:.25rem .8rem;text-align:right;border-bottom:1px solid var(--grid);\
 white-space:nowrap}th:first-child,td:first-child{text-align:left}th{color:var(--soft);\
 font-weight:600}code{overflow-wrap:anywhere}";
