@@ -7,6 +7,7 @@ pub mod broken;
 pub mod compare;
 pub mod house;
 pub mod load;
+pub mod odd_log;
 pub mod play;
 pub mod script;
 pub mod server;

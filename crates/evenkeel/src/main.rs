@@ -37,6 +37,7 @@ fn main() {
         (_, Some("surge")) => evenkeel_lab::surge::run(words.get(1..).unwrap_or_default()),
         (_, Some("bench")) => evenkeel_lab::bench::run(words.get(1..).unwrap_or_default()),
         (_, Some("top")) => evenkeel_lab::top::run(words.get(1..).unwrap_or_default()),
+        (_, Some("replay")) => evenkeel_lab::replay::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
             0
@@ -57,6 +58,7 @@ Usage:
   evenkeel serve [DIR] [--listen ADDR]   serve a folder (this one, on 127.0.0.1:8080)
   evenkeel bench [OPTIONS] URL           put a load on a server; bench --help
   evenkeel surge make DIR | run URL      the SURGE workload; surge --help
+  evenkeel replay [OPTIONS] URL LOG      ask again what access logs say; replay --help
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
   evenkeel lab EXPERIMENT [options]      measure installed servers beside each other
   evenkeel top [OPTIONS]                 what this machine and a server do; top --help

@@ -12,6 +12,7 @@ pub mod load;
 mod numbers;
 pub mod peers;
 pub mod plot;
+pub mod replay;
 pub mod report;
 pub mod request;
 pub mod results;

@@ -11,13 +11,21 @@ use std::collections::BTreeMap;
 
 /// The report, with a line feed at its end.
 pub(super) fn report(options: &Options, threads: usize, seen: &Seen) -> String {
-    let figures = &seen.figures;
+    let mut value = figures_json(&seen.figures);
+    value.extend([
+        ("url".to_owned(), json!(options.url.to_string())),
+        ("asked".to_owned(), json!(asked(options, threads))),
+        ("seed".to_owned(), json!(options.seed)),
+        ("interrupted".to_owned(), json!(seen.interrupted)),
+    ]);
+    // Keys are texts and numbers are finite, so that nothing here is without JSON.
+    serde_json::to_string_pretty(&Value::Object(value)).unwrap_or_default() + "\n"
+}
+
+/// The figures of a run of any command.
+pub(crate) fn figures_json(figures: &Figures) -> Map<String, Value> {
     let fairness = figures.fairness();
     let value = json!({
-        "url": options.url.to_string(),
-        "asked": asked(options, threads),
-        "seed": options.seed,
-        "interrupted": seen.interrupted,
         "elapsed_ns": figures.elapsed_ns,
         "answered": figures.answered(),
         "failed": figures.failed(),
@@ -50,8 +58,10 @@ pub(super) fn report(options: &Options, threads: usize, seen: &Seen) -> String {
         "client_was_bottleneck": figures.busiest > BUSY,
         "seconds": seconds(figures),
     });
-    // Keys are texts and numbers are finite, so that nothing here is without JSON.
-    serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
 }
 
 fn percentiles(histogram: &Histogram<u64>) -> Value {

@@ -18,6 +18,7 @@ mod tests;
 use crate::load::{Figures, Run, Same};
 use crate::results::{About, Saving};
 use evenkeel_sys::signal::{Signal, Signals};
+pub(crate) use json::figures_json;
 use options::{HELP, Options, Output, Wish};
 use prepare::prepare;
 use std::io::{self, IsTerminal as _, Write};

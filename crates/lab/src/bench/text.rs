@@ -70,7 +70,8 @@ fn pace(pace: &Pace) -> String {
 pub(super) fn figures(figures: &Figures) -> String {
     let mut text = String::with_capacity(2048);
     // Writing to a string cannot fail.
-    let _whole = write_figures(&mut text, figures);
+    let _whole =
+        write_figures(&mut text, figures).and_then(|()| bottleneck(&mut text, figures, false));
     text
 }
 
@@ -223,14 +224,19 @@ fn limits(text: &mut String, options: &Options, figures: &Figures) -> fmt::Resul
             count(figures.left_waiting)
         )?;
     }
-    if figures.busiest > BUSY {
-        writeln!(
-            text,
-            "  The client was the bottleneck: its busiest thread worked {:.0} % of the time, so \
-             the server can do more than this{}",
-            figures.busiest * 100.0,
-            if options.threads.is_some() { "; try more --threads" } else { "" }
-        )?;
+    bottleneck(text, figures, options.threads.is_some())
+}
+
+/// Says so where the client itself held the load back; `threads` tells whether more might help.
+fn bottleneck(text: &mut String, figures: &Figures, threads: bool) -> fmt::Result {
+    if figures.busiest <= BUSY {
+        return Ok(());
     }
-    Ok(())
+    writeln!(
+        text,
+        "  The client was the bottleneck: its busiest thread worked {:.0} % of the time, so the \
+         server can do more than this{}",
+        figures.busiest * 100.0,
+        if threads { "; try more --threads" } else { "" }
+    )
 }

@@ -1,0 +1,191 @@
+//! The reader of a part of the logs, on a thread of its own: lines come in, entries go into the
+//! queue in the order and with the times in which they are to be replayed. What does not fit the
+//! format is counted and the first of it kept; it never ends the reading.
+
+use super::ask::{Asker, Omission};
+use super::lines::{Lines, Part, Stream, open, open_at};
+use super::log::{Format, Misfit};
+use super::play::SHOWN;
+use super::queue::{Entry, Place, Queue};
+use super::spread::Spreader;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What readers of a replay share.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) format: Format,
+    pub(super) asker: Asker,
+    /// How many times as fast the log's times are kept, where they are.
+    pub(super) speed: Option<f64>,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    pub(super) lines: u64,
+    /// Requests that were put into the queue.
+    pub(super) requests: u64,
+    pub(super) malformed: u64,
+    /// The first malformed lines.
+    pub(super) first_malformed: Vec<Malformed>,
+    /// Lines that are no requests to be made.
+    pub(super) omitted: BTreeMap<Omission, u64>,
+    /// Lines whose time came too late to be put in order.
+    pub(super) late: u64,
+    /// Why it ended before its end.
+    pub(super) failure: Option<String>,
+}
+
+/// A line that does not fit.
+#[derive(Clone, Debug)]
+pub(super) struct Malformed {
+    pub(super) place: Place,
+    pub(super) reason: String,
+    /// Its beginning.
+    pub(super) excerpt: String,
+}
+
+impl Malformed {
+    pub(super) fn new(place: Place, misfit: &Misfit, line: &[u8]) -> Self {
+        const MOST: usize = 100;
+        let mut excerpt: String = line.iter().take(MOST).copied().flat_map(escaped).collect();
+        if excerpt.len() > MOST || line.len() > MOST {
+            excerpt.truncate(MOST);
+            excerpt += "...";
+        }
+        Self { place, reason: misfit.to_string(), excerpt }
+    }
+}
+
+fn escaped(byte: u8) -> impl Iterator<Item = char> {
+    std::ascii::escape_default(byte).map(char::from)
+}
+
+impl Reading {
+    /// Adds another reader's.
+    pub(super) fn add(&mut self, other: Self) {
+        self.lines += other.lines;
+        self.requests += other.requests;
+        self.malformed += other.malformed;
+        self.first_malformed.extend(other.first_malformed);
+        self.first_malformed.sort_by_key(|malformed| malformed.place);
+        self.first_malformed.truncate(SHOWN);
+        for (omission, count) in other.omitted {
+            *self.omitted.entry(omission).or_default() += count;
+        }
+        self.late += other.late;
+        self.failure = self.failure.take().or(other.failure);
+    }
+}
+
+/// Reads a part to its end, or until nobody takes any more.
+pub(super) struct Reader {
+    ground: Arc<Ground>,
+    queue: Arc<Queue>,
+    spreader: Option<Spreader>,
+    reading: Reading,
+    /// Entries whose time is settled.
+    ready: Vec<Entry>,
+}
+
+impl Reader {
+    pub(super) fn new(ground: Arc<Ground>, queue: Arc<Queue>) -> Self {
+        let spreader = ground.speed.map(Spreader::new);
+        Self { ground, queue, spreader, reading: Reading::default(), ready: Vec::new() }
+    }
+
+    /// Reads. `first` is the part's file where it is open already.
+    pub(super) fn read(mut self, part: &Part, first: Option<Stream>) -> Reading {
+        let read = self.read_files(part, first);
+        if let Some(spreader) = &mut self.spreader {
+            spreader.finish(&mut self.ready);
+            self.reading.late = spreader.late();
+        }
+        self.put_ready();
+        self.queue.end();
+        self.reading.failure = read.err();
+        self.reading
+    }
+
+    fn read_files(&mut self, part: &Part, mut first: Option<Stream>) -> Result<(), String> {
+        let ground = Arc::clone(&self.ground);
+        for (file, path) in ground.paths.iter().enumerate().skip(part.file) {
+            let shown = path.display();
+            let told = |error: io::Error| format!("{shown}: {error}");
+            let begins = file == part.file;
+            let before = if begins { part.before } else { 0 };
+            let stream = match first.take() {
+                Some(stream) => stream,
+                None if begins && part.offset > 0 => open_at(path, part.offset).map_err(told)?,
+                None => open(path).map_err(told)?.0,
+            };
+            let over = if begins && part.read_over { before } else { 0 };
+            let mut lines = Lines::new(stream, before - over);
+            for _ in 0..over {
+                lines.next().map_err(told)?;
+            }
+            loop {
+                if self.reading.lines >= part.lines {
+                    return Ok(());
+                }
+                let number = lines.number();
+                let failed = |error| format!("{shown}: behind line {number}: {error}");
+                let Some(line) = lines.next().map_err(failed)? else { break };
+                let place = Place { file, line: line.number };
+                self.reading.lines += 1;
+                match line.bytes {
+                    Ok(bytes) => self.take(place, bytes),
+                    Err(misfit) => self.count_malformed(place, &misfit, b""),
+                }
+                if !self.put_ready() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, place: Place, line: &[u8]) {
+        let record = match self.ground.format.parse(line) {
+            Ok(Some(record)) => record,
+            Ok(None) => return,
+            Err(misfit) => return self.count_malformed(place, &misfit, line),
+        };
+        let request = match self.ground.asker.ask(&record) {
+            Ok(request) => Arc::new(request),
+            Err(omission) => return *self.reading.omitted.entry(omission).or_default() += 1,
+        };
+        let (status, size) = (record.status, record.size);
+        let entry = Entry { request, place, status, size, due_ns: None };
+        match (&mut self.spreader, record.stamp) {
+            (Some(spreader), Some(stamp)) => spreader.add(entry, stamp, &mut self.ready),
+            (Some(_), None) => {
+                let misfit = Misfit { column: 1, wanted: "a time somewhere in it".to_owned() };
+                self.count_malformed(place, &misfit, line);
+            }
+            (None, _) => self.ready.push(entry),
+        }
+    }
+
+    fn count_malformed(&mut self, place: Place, misfit: &Misfit, line: &[u8]) {
+        self.reading.malformed += 1;
+        if self.reading.first_malformed.len() < SHOWN {
+            self.reading.first_malformed.push(Malformed::new(place, misfit, line));
+        }
+    }
+
+    /// Puts what is settled into the queue; whether anybody still takes.
+    fn put_ready(&mut self) -> bool {
+        for entry in self.ready.drain(..) {
+            self.reading.requests += 1;
+            if !self.queue.put(entry) {
+                return false;
+            }
+        }
+        true
+    }
+}
