@@ -56,6 +56,7 @@ pub(crate) fn figures_json(figures: &Figures) -> Map<String, Value> {
         "client_cpu_us": figures.cpu_us,
         "client_busiest": figures.busiest,
         "client_was_bottleneck": figures.busiest > BUSY,
+        "server": seen.server,
         "seconds": seconds(figures),
     });
     match value {

@@ -9,6 +9,7 @@ mod prepare;
 mod progress;
 mod screen;
 mod stretches;
+mod swept;
 mod text;
 mod watch;
 
@@ -17,6 +18,7 @@ mod tests;
 
 use crate::load::{Figures, Run, Same};
 use crate::results::{About, Saving};
+use crate::server_side::{self, Side};
 use evenkeel_sys::signal::{Signal, Signals};
 pub(crate) use json::figures_json;
 use options::{HELP, Options, Output, Wish};
@@ -66,6 +68,8 @@ struct Seen {
     figures: Figures,
     /// Whether it was ended by the one who watched.
     interrupted: bool,
+    /// The server's side, where it was looked at.
+    server: Option<server_side::Seen>,
 }
 
 /// Puts a load on a server. The status is 0 where it was answered at all, 1 where it was not or
@@ -96,7 +100,12 @@ fn serve(words: &[String], desk: &mut Desk<'_>) -> i32 {
 
 fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32, Complaint> {
     let prepared = prepare(options)?;
+    if let Some(grid) = &options.sweep {
+        return swept::sweep(options, grid, &prepared, words, desk);
+    }
     let threads = prepared.plan.threads;
+    let side = options.server.as_deref().map(|text| Side::find(text, options.url.port));
+    let side = side.transpose().map_err(Complaint::plain)?;
     let saving = options.save.as_deref().map(|folder| {
         let about = About::now("bench", &options.url.to_string(), words)
             .with("load", text::asked(options, threads))
@@ -107,12 +116,15 @@ fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32
     let system = |error: io::Error| Complaint::plain(format!("the system: {error}"));
     // The threads of the load take over the mask, so that this one hears of ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
+    let looking = side.map(|side| side.watch(options.save.as_deref())).transpose();
+    let looking = looking.map_err(Complaint::plain)?;
     let request = Arc::clone(&prepared.request);
     let run =
         Run::start(prepared.plan, |_| Box::new(Same(Arc::clone(&request)))).map_err(system)?;
     let watch = Watch { live: run.live(), signals, saving: saving.as_mut() };
     let interrupted = watch.over(threads, options, desk).map_err(system)?;
-    let seen = Seen { figures: run.wait().map_err(system)?, interrupted };
+    let figures = run.wait().map_err(system)?;
+    let seen = Seen { figures, interrupted, server: looking.map(server_side::Watch::end) };
     if let Some(saving) = saving {
         saving.finish(&seen.figures).map_err(Complaint::plain)?;
     }

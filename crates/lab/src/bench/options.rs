@@ -5,6 +5,7 @@ use super::stretches::{Shape, parse_ramp, parse_steps};
 use super::{Complaint, usage};
 use crate::load::{Pace, Target, Think, parse_time};
 use crate::request::parse_field;
+use crate::sweep::Grid;
 use bytes::Bytes;
 use lexopt::{Arg, Parser, ValueExt};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ const USUAL_REQUESTS: u64 = 200;
 const USUAL_CLIENTS: u32 = 50;
 /// More sockets than this no address pair has.
 const MOST_CLIENTS: u32 = 1_000_000;
+/// How long each run of a sweep is.
+const USUAL_PAIR: Duration = Duration::from_secs(5);
 /// As hey waits.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -42,6 +45,12 @@ pub(super) struct Options {
     pub(super) screen: bool,
     /// The folder that the run is saved in.
     pub(super) save: Option<PathBuf>,
+    /// A process id or the URL of a status page, where the server's side is looked at.
+    pub(super) server: Option<String>,
+    /// What is gone through in place of one run.
+    pub(super) sweep: Option<Grid>,
+    /// Where a sweep's page goes.
+    pub(super) html: Option<PathBuf>,
 }
 
 /// What is sent.
@@ -108,6 +117,9 @@ struct Reader {
     output: Output,
     no_screen: bool,
     save: Option<PathBuf>,
+    server: Option<String>,
+    sweep: Option<Grid>,
+    html: Option<PathBuf>,
 }
 
 /// Parses the words behind `evenkeel bench`.
@@ -167,6 +179,12 @@ impl Reader {
             "json" => self.output = Output::Json,
             "csv" => self.output = Output::Csv,
             "save" => self.save = Some(value()?.into()),
+            "server" => self.server = Some(value()?),
+            "sweep" => {
+                let typed = value()?;
+                self.sweep.get_or_insert_default().set(&typed).map_err(usage)?;
+            }
+            "html" => self.html = Some(value()?.into()),
             "no-tui" => self.no_screen = true,
             "http2" | "h2" => {
                 let text = "HTTP/2 is not there; the requests of bench are HTTP/1.1";
@@ -192,23 +210,26 @@ impl Reader {
         if self.proxy.is_some() && self.unix_socket.is_some() {
             return Err(usage("-x and --unix-socket both say where to connect to"));
         }
+        self.check_sweep(&pace)?;
         let proxy = self.proxy.as_deref().map(Target::parse).transpose().map_err(usage)?;
         let bounded = self.requests.is_some() || self.time.is_some();
         // A shape ends a run by itself, as a time does.
         let requests =
             if bounded || self.shape.is_some() { self.requests } else { Some(USUAL_REQUESTS) };
+        let each = (self.sweep.is_some() && !bounded).then_some(USUAL_PAIR);
         let shaped = self.shape.as_ref().and_then(|shape| shape.ends(bounded));
-        let most = self.shape.as_ref().map(Shape::most);
+        let swept = self.sweep.as_ref().and_then(|grid| grid.clients.iter().max().copied());
+        let most = self.shape.as_ref().map(Shape::most).or(swept);
         let closed = matches!(pace, Pace::Greedy | Pace::Think(_));
         let mut clients = most.or(self.clients).unwrap_or(USUAL_CLIENTS);
-        if let Some(requests) = requests.filter(|_| closed && self.shape.is_none()) {
+        if let Some(requests) = requests.filter(|_| closed && most.is_none()) {
             // More clients than requests would only be clients that were never served.
             clients = clients.min(u32::try_from(requests).unwrap_or(u32::MAX));
         }
         Ok(Options {
             url,
             requests,
-            time: self.time.into_iter().chain(shaped).min(),
+            time: self.time.into_iter().chain(shaped).chain(each).min(),
             clients,
             shape: self.shape,
             pace,
@@ -225,7 +246,27 @@ impl Reader {
             output: self.output,
             screen: !self.no_screen && self.output == Output::Text,
             save: self.save,
+            server: self.server,
+            sweep: self.sweep,
+            html: self.html,
         })
+    }
+
+    /// A sweep says itself how many clients there are and how they pause, and shows a table.
+    fn check_sweep(&self, pace: &Pace) -> Result<(), Complaint> {
+        if self.sweep.is_none() {
+            return match self.html {
+                Some(_) => Err(usage("--html is for the page of --sweep; report draws one run")),
+                None => Ok(()),
+            };
+        }
+        let own = self.clients.is_some() || self.shape.is_some() || *pace != Pace::Greedy;
+        if own || self.server.is_some() || self.output != Output::Text {
+            let text = "--sweep goes through clients and pauses by itself: no -c, --ramp, --steps, \
+                        --think, -q, --partly, --server, --json or --csv beside it";
+            return Err(usage(text));
+        }
+        Ok(())
     }
 
     fn pace(&self) -> Result<Pace, Complaint> {
@@ -371,6 +412,11 @@ What is shown
   --json               figures as JSON
   --csv                a line for each answer, kept in memory until the end (88 bytes each)
   --no-tui             no live screen
+  --server PID|URL     look at the server's side as well: its CPU for an answer, processes,
+                       accept queue, scoreboard; by process id or status page
+  --sweep c=1,4,16     a run for each number of clients (c=1..512 doubles) ...
+  --sweep think=0,1ms  ... and each pause; every run is as long as -n or -z says
+  --html FILE          a page with the sweep's plots
   --save DIR           keep the run in a new folder, as a stream while it goes
 
   --yes-this-is-my-server   needed for an address that is not loopback

@@ -34,7 +34,11 @@ fn write(text: &mut String, options: &Options, threads: usize, seen: &Seen) -> f
     }
     write_figures(text, figures)?;
     pause(text, options, figures)?;
-    limits(text, options, figures)
+    limits(text, options, figures)?;
+    match &seen.server {
+        None => Ok(()),
+        Some(server) => write!(text, "\n{}", server.told(figures.answered())),
+    }
 }
 
 /// What was asked for, in a line.

@@ -40,6 +40,8 @@ pub(super) struct Thread {
     /// When the arrivals that no client has taken up yet were to begin.
     arrivals: VecDeque<u64>,
     next_arrival_ns: u64,
+    /// Which of the run's threads it is.
+    number: u64,
     next_sweep_ns: u64,
     random: ChaCha8Rng,
     figures: Figures,
@@ -71,6 +73,7 @@ impl Thread {
             free: VecDeque::new(),
             arrivals: VecDeque::new(),
             next_arrival_ns: 0,
+            number,
             next_sweep_ns: 0,
             random,
             second: Second::new(0),
@@ -86,7 +89,7 @@ impl Thread {
         let plan = Arc::clone(&self.ground.plan);
         let end_ns =
             plan.bounds.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        self.next_arrival_ns = self.draw_arrival(&plan, 0).unwrap_or(u64::MAX);
+        self.next_arrival_ns = self.first_arrival(&plan);
         loop {
             let now_ns = self.ground.now_ns();
             if self.is_over() || end_ns.is_some_and(|end| now_ns >= end) {
@@ -335,6 +338,14 @@ impl Thread {
         }
         let outcome = client.begin(&mut self.ground, index, request, intended_ns, now_ns);
         self.settle(plan, index, outcome);
+    }
+
+    /// Even arrivals of several threads lie between each other, not upon each other.
+    fn first_arrival(&mut self, plan: &Plan) -> u64 {
+        match plan.pace {
+            Pace::Open { rate, even: true } => to_ns((self.number + 1) as f64 / rate).max(1),
+            _ => self.draw_arrival(plan, 0).unwrap_or(u64::MAX),
+        }
     }
 
     /// When the next arrival is to begin, in a loop that has arrivals. Each thread draws its part

@@ -217,3 +217,33 @@ fn a_run_is_saved_without_its_secrets() {
     let again = bench(&line);
     assert_eq!((again.status, again.err.contains("holds another run")), (1, true));
 }
+
+#[test]
+fn a_sweep_goes_through_clients_and_pauses() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let grid = format!("-n 20 --sweep c=1,2 --sweep think=0,1ms --html {}", page.display());
+    let said = bench(&format!("{grid} {}", server.url("/")));
+    assert_eq!((said.status, said.err.lines().count()), (0, 4), "{}", said.err);
+    assert!(said.out.contains("never served"), "{}", said.out);
+    assert_eq!(server.heard().len(), 80);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    for both in ["-c 5", "-q 5", "--think 1s", "--json", "--server 1"] {
+        let said = bench(&format!("--sweep c=1 {both} http://a/"));
+        assert_eq!((said.status, said.err.contains("by itself")), (2, true), "{both}");
+    }
+    assert_eq!(bench("--html x http://a/").status, 2);
+}
+
+#[test]
+fn the_servers_side_is_looked_at() {
+    let server = Server::start();
+    let own = std::process::id();
+    let it = json(&format!("-n 50 -c 2 --server {own} {}", server.url("/")));
+    assert!(it["server"]["most_processes"].as_u64().unwrap() >= 1, "{it}");
+    let said = bench(&format!("-n 50 -c 2 --server {own} {}", server.url("/")));
+    assert!(said.out.contains("CPU of the server: "), "{}", said.out);
+    let said = bench(&format!("--server 4194305 {}", server.url("/")));
+    assert_eq!((said.status, said.err.contains("no such process")), (1, true));
+}

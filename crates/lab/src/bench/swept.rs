@@ -1,0 +1,53 @@
+//! `--sweep`: the same load for each number of clients and each pause. The grid comes in; a line
+//! for each pair goes out while it goes, and a table and a page at its end.
+
+use super::options::Options;
+use super::prepare::Prepared;
+use super::{Complaint, Desk};
+use crate::load::{Same, Source};
+use crate::numbers::{rate, time};
+use crate::results::About;
+use crate::sweep::{self, Cell, Grid};
+use evenkeel_sys::signal::{Signal, Signals};
+use std::sync::Arc;
+
+/// Goes through the grid. The status is 1 where no pair was answered.
+pub(super) fn sweep(
+    options: &Options,
+    grid: &Grid,
+    prepared: &Prepared,
+    words: &[String],
+    desk: &mut Desk<'_>,
+) -> Result<i32, Complaint> {
+    let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate])
+        .map_err(|error| Complaint::plain(format!("the system: {error}")))?;
+    let about = About::now("bench", &options.url.to_string(), words).with("seed", options.seed);
+    let save = options.save.as_deref().map(|folder| (folder, &about));
+    let request = Arc::clone(&prepared.request);
+    let mut source = move |_| -> Box<dyn Source> { Box::new(Same(Arc::clone(&request))) };
+    let mut each = |cell: &Cell| {
+        let Cell { clients, think, figures } = cell;
+        let (pace, p99) = (rate(figures.rate()), figures.times.response.value_at_quantile(0.99));
+        // A reader that went away is nobody's fault, here and below.
+        let _gone = writeln!(
+            desk.err,
+            "{clients:>7} clients, pause {think}: {pace} a second, 99 % within {}",
+            time(p99 as f64)
+        );
+    };
+    let mut is_over = || signals.next().is_some();
+    let swept = sweep::run(grid, &prepared.plan, &mut source, save, &mut is_over, &mut each);
+    let swept = swept.map_err(Complaint::plain)?;
+    let _gone = write!(desk.out, "{}\n\n{}", options.url, swept.text());
+    if let Some(path) = &options.html {
+        let origin = format!("evenkeel bench {}", words_of(&about));
+        std::fs::write(path, swept.html(&options.url.to_string(), &origin))
+            .map_err(|error| Complaint::plain(format!("{}: {error}", path.display())))?;
+    }
+    Ok(i32::from(swept.cells.iter().all(|cell| cell.figures.answered() == 0)))
+}
+
+/// What was typed, without secrets.
+fn words_of(about: &About) -> String {
+    about.words.join(" ")
+}
