@@ -17,6 +17,7 @@ pub(super) fn report(options: &Options, threads: usize, seen: &Seen) -> String {
         ("asked".to_owned(), json!(asked(options, threads))),
         ("seed".to_owned(), json!(options.seed)),
         ("interrupted".to_owned(), json!(seen.interrupted)),
+        ("server".to_owned(), json!(seen.server)),
     ]);
     // Keys are texts and numbers are finite, so that nothing here is without JSON.
     serde_json::to_string_pretty(&Value::Object(value)).unwrap_or_default() + "\n"
@@ -56,7 +57,6 @@ pub(crate) fn figures_json(figures: &Figures) -> Map<String, Value> {
         "client_cpu_us": figures.cpu_us,
         "client_busiest": figures.busiest,
         "client_was_bottleneck": figures.busiest > BUSY,
-        "server": seen.server,
         "seconds": seconds(figures),
     });
     match value {

@@ -76,7 +76,9 @@ fn head_has_no_body_to_wait_for() {
 fn connections_are_kept_or_made_anew() {
     let server = Server::start();
     let kept = json(&format!("-n 20 -c 2 {}", server.url("/")));
-    assert_eq!((&kept["connections"], &kept["reused"]), (&json!(2), &json!(18)));
+    // One client may have been done with all before the other began.
+    let (made, reused) = (kept["connections"].as_u64(), kept["reused"].as_u64());
+    assert!(matches!((made, reused), (Some(2), Some(18)) | (Some(1), Some(19))));
     for option in ["--disable-keepalive", "-disable-keepalive"] {
         let once = json(&format!("-n 20 -c 2 {option} {}", server.url("/")));
         assert_eq!((&once["connections"], &once["answered"]), (&json!(20), &json!(20)));
