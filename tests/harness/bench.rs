@@ -2,8 +2,8 @@
 //! name and that ^C ends the load and not the report.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::send;
-use evenkeel_tests::server::{Kind, command, program};
+use evenkeel_tests::house::{House, send};
+use evenkeel_tests::server::{Kind, command, evenkeel, program};
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -52,6 +52,25 @@ fn an_interrupted_run_still_reports() {
     assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
     assert!(out.contains("Interrupted: these are the figures until then."), "{out}");
     assert!(out.contains("Status 200"), "{out}");
+}
+
+#[test]
+fn the_servers_side_has_its_system_calls() {
+    let house = House::open("", &[]).unwrap();
+    let url = format!("http://{}/small.txt", house.address);
+    let (binary, pid) = (evenkeel(), house.parent().to_string());
+    let run = |more: &[&str]| {
+        let words = [&["bench", "-n", "50", "-c", "2", "--server", &pid, &url][..], more].concat();
+        said(&command(&binary, &words).output().unwrap())
+    };
+    let (out, err, status) = run(&[]);
+    assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
+    let calls = out.lines().find_map(|line| line.strip_prefix("System calls an answer: "));
+    let each: f64 = calls.unwrap_or(&out).split(' ').next().unwrap().parse().unwrap();
+    assert!(each >= 1.0 && out.contains("sendmsg") && !out.contains("Not seen"), "{out}");
+    let (out, _, status) = run(&["--no-strace"]);
+    assert!(out.contains("CPU of the server: ") && !out.contains("System calls"), "{out}");
+    assert_eq!(status, Some(0));
 }
 
 #[test]

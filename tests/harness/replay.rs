@@ -2,8 +2,10 @@
 //! what does not fit is counted and ends nothing, and what the server answers otherwise is told.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
+use evenkeel_tests::house::send;
 use evenkeel_tests::odd_log;
 use evenkeel_tests::server::{Kind, command, program};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -125,6 +127,26 @@ fn parts_of_a_log_are_replayed_and_differences_told() {
     let (out, err, status) = said(&command(&binary(&folder), &json).output().unwrap());
     assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
     assert!(out.contains("\"malformed\": 1,") && out.contains("\"different\": 1,"), "{out}");
+}
+
+#[test]
+fn an_interrupted_replay_reports_though_its_log_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, answered) = server();
+    let url = format!("http://{address}/");
+    let mut replay = command(&binary(&folder), &["replay", "-c", "2", &url, "-"]);
+    replay.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut replay = replay.spawn().unwrap();
+    // As many as are looked at before the first is asked for.
+    let mut log = replay.stdin.take().unwrap();
+    log.write_all("/page\n".repeat(1000).as_bytes()).unwrap();
+    answered.iter().take(1000).for_each(drop);
+    send(replay.id(), Signal::INT);
+    let (out, err, status) = said(&replay.wait_with_output().unwrap());
+    assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
+    assert!(out.contains("Interrupted: these are the figures until then."), "{out}");
+    assert!(out.contains("Lines of the log               1,000"), "{out}");
+    drop(log);
 }
 
 #[test]

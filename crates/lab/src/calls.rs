@@ -119,8 +119,8 @@ fn attach(family: Family, counts: &Path, said: &Path) -> Result<Tracer, String> 
     let mut command = Command::new("strace");
     command.args(["-f", "-c", "-o"]).arg(counts);
     let members = family.members();
-    for pid in &members {
-        command.arg("-p").arg(pid.to_string());
+    for member in &members {
+        command.arg("-p").arg(member.pid.to_string());
     }
     let output = fs::File::create(said).map_err(told)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);

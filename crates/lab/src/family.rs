@@ -2,16 +2,14 @@
 //! time, memory and numbers of processes and threads of it and of all its descendants come out,
 //! as /proc tells them. It reads only.
 
+use evenkeel_monitor::process::{ProcessStat, TICK_US};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-
-/// The unit of processor times in /proc is a hundredth of a second on every Linux (proc(5),
-/// USER_HZ), whatever the kernel's own tick.
-const TICK_US: u64 = 10_000;
+use std::path::Path;
 
 /// A process and its descendants, as they are when asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Family(u32);
+pub struct Family(i32);
 
 /// Processor time of a thread, and where it ran last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,66 +24,39 @@ impl Family {
     /// The family that begins at a process.
     #[must_use]
     pub fn new(root: u32) -> Self {
-        Self(root)
+        Self(root.cast_signed())
     }
 
     /// The family that listens on a TCP port: of the processes that have the socket, the one whose
     /// parent has it not. None where nobody does, or where it is not ours to see.
     #[must_use]
     pub fn listening_on(port: u16) -> Option<Self> {
-        let inodes: BTreeSet<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
-            .iter()
-            .filter_map(|path| fs::read_to_string(path).ok())
-            .flat_map(|text| listeners(&text, port).map(|(inode, _)| inode).collect::<Vec<_>>())
-            .collect();
-        let holders: BTreeSet<u32> = processes().filter(|pid| holds(*pid, &inodes)).collect();
-        let is_root = |pid: &&u32| parent(**pid).is_none_or(|parent| !holders.contains(&parent));
-        holders.iter().find(is_root).copied().map(Self)
+        let all = processes();
+        eldest(&all, &listening(&all, port)).map(Self)
     }
 
-    /// The process that it begins with.
-    #[must_use]
-    pub fn root(self) -> u32 {
-        self.0
-    }
-
-    /// Whether that process lives.
+    /// Whether the process that it begins with lives.
     #[must_use]
     pub fn is_alive(self) -> bool {
-        stat(self.0, 4).is_some()
+        Path::new(&format!("/proc/{}/stat", self.0)).exists()
     }
 
-    /// The ids of the live members.
+    /// The live members, the one that it begins with first.
     #[must_use]
-    pub fn members(self) -> BTreeSet<u32> {
-        let all: Vec<(u32, u32)> =
-            processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
-        let mut members = BTreeSet::from([self.0]);
-        loop {
-            let before = members.len();
-            members.extend(
-                all.iter()
-                    .filter(|(_, of)| members.contains(of))
-                    .map(|(pid, _)| *pid)
-                    .collect::<Vec<_>>(),
-            );
-            if members.len() == before {
-                return members;
-            }
-        }
+    pub fn members(self) -> Vec<ProcessStat> {
+        members(&processes(), self.0).into_iter().cloned().collect()
     }
 
     /// User and system time of the live members, and of the dead ones that were waited for, in
     /// microseconds, to a hundredth of a second.
     #[must_use]
     pub fn times_us(self) -> (u64, u64) {
-        // utime, stime, cutime and cstime are fields 14 to 17 of proc_pid_stat(5).
-        let members = self.members();
-        let sum = |fields: [usize; 2]| -> u64 {
-            let of = |pid: &u32| -> u64 { fields.iter().filter_map(|it| stat(*pid, *it)).sum() };
-            members.iter().map(of).sum::<u64>() * TICK_US
+        let add = |(user, system): (u64, u64), it: &ProcessStat| {
+            let own = (it.user_ticks, it.system_ticks);
+            (user + own.0 + it.ended_user_ticks, system + own.1 + it.ended_system_ticks)
         };
-        (sum([14, 16]), sum([15, 17]))
+        let (user, system) = self.members().iter().fold((0, 0), add);
+        (user * TICK_US, system * TICK_US)
     }
 
     /// User and system time together, in microseconds. Live threads are counted as the scheduler
@@ -93,41 +64,34 @@ impl Family {
     /// less than a hundredth of a second, the coarser times would say that it did nothing.
     #[must_use]
     pub fn cpu_us(self) -> u64 {
-        let of = |pid: u32| -> u64 {
-            let sum = |fields: [usize; 2]| -> u64 {
-                fields.iter().filter_map(|number| stat(pid, *number)).sum::<u64>() * TICK_US
-            };
+        let of = |it: &ProcessStat| -> u64 {
+            let own_us = (it.user_ticks + it.system_ticks) * TICK_US;
+            let ended_us = (it.ended_user_ticks + it.ended_system_ticks) * TICK_US;
             // The process has also the times of its threads that have ended.
-            sum([14, 15]).max(scheduled_us(pid)) + sum([16, 17])
+            own_us.max(scheduled_us(it.pid)) + ended_us
         };
-        self.members().into_iter().map(of).sum()
+        self.members().iter().map(of).sum()
     }
 
     /// The live threads by their ids.
     #[must_use]
-    pub fn threads(self) -> BTreeMap<u32, ThreadTime> {
-        let mut threads = BTreeMap::new();
-        for pid in self.members() {
-            let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-            for task in tasks {
-                let name = task.file_name();
-                let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-                let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
-                let number = |number| field(&text, number).unwrap_or_default();
-                let cpu_us = (number(14) + number(15)) * TICK_US;
-                let core = usize::try_from(number(39)).unwrap_or_default();
-                threads.insert(tid, ThreadTime { cpu_us, core });
-            }
-        }
-        threads
+    pub fn threads(self) -> BTreeMap<i32, ThreadTime> {
+        let members = self.members();
+        let tasks = members.iter().flat_map(|member| threads(member.pid));
+        let time = |task: ProcessStat| {
+            let cpu_us = (task.user_ticks + task.system_ticks) * TICK_US;
+            (task.pid, ThreadTime { cpu_us, core: task.core })
+        };
+        tasks.map(time).collect()
     }
 
     /// Memory that the members hold for themselves, in bytes: anonymous pages and shared memory,
     /// each page counted once however many have it (Pss), without pages of files.
     #[must_use]
     pub fn memory_bytes(self) -> u64 {
-        let of = |pid| -> u64 {
-            let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let of = |member: ProcessStat| -> u64 {
+            let path = format!("/proc/{}/smaps_rollup", member.pid);
+            let text = fs::read_to_string(path).unwrap_or_default();
             let wanted = text
                 .lines()
                 .filter(|line| line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:"));
@@ -137,10 +101,81 @@ impl Family {
     }
 }
 
-/// The inodes and the accept queues of the sockets that listen on a port, from the text of
-/// /proc/net/tcp or tcp6: state 0A is LISTEN, and in that state the receive queue is the number of
-/// connections that wait to be accepted (tcp_ipv4.c: get_tcp4_sock).
-pub fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
+/// Every process that can be seen. One that ends meanwhile is left out.
+pub(crate) fn processes() -> Vec<ProcessStat> {
+    stats(Path::new("/proc")).collect()
+}
+
+/// The threads of a process.
+pub(crate) fn threads(pid: i32) -> impl Iterator<Item = ProcessStat> {
+    stats(Path::new(&format!("/proc/{pid}/task")))
+}
+
+/// What the `stat` files of a folder's numbered folders say.
+fn stats(folder: &Path) -> impl Iterator<Item = ProcessStat> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let is_number = entry.file_name().to_str()?.bytes().all(|byte| byte.is_ascii_digit());
+        let text = is_number.then(|| fs::read_to_string(entry.path().join("stat")).ok())??;
+        ProcessStat::parse(&text)
+    })
+}
+
+/// The members of the family of `eldest`, it first; none where it is not there.
+pub(crate) fn members(all: &[ProcessStat], eldest: i32) -> Vec<&ProcessStat> {
+    let mut found: Vec<&ProcessStat> = all.iter().filter(|stat| stat.pid == eldest).collect();
+    let mut children: BTreeMap<i32, Vec<&ProcessStat>> = BTreeMap::new();
+    for stat in all.iter().filter(|stat| stat.pid != eldest) {
+        children.entry(stat.parent).or_default().push(stat);
+    }
+    let mut at = 0;
+    // Each list of children is taken once, so that this ends whatever the texts say.
+    while let Some(parent) = found.get(at) {
+        found.extend(children.remove(&parent.pid).unwrap_or_default());
+        at += 1;
+    }
+    found
+}
+
+/// The one of `pids` whose parent is not among them: of a server's processes, the eldest known.
+pub(crate) fn eldest(all: &[ProcessStat], pids: &BTreeSet<i32>) -> Option<i32> {
+    let mut of_them = all.iter().filter(|stat| pids.contains(&stat.pid));
+    of_them.find(|stat| !pids.contains(&stat.parent)).map(|stat| stat.pid)
+}
+
+/// The processes that hold a socket listening on `port`, but for the system's first, which may
+/// hold it for others.
+pub(crate) fn listening(all: &[ProcessStat], port: u16) -> BTreeSet<i32> {
+    let sockets = listening_sockets(port);
+    if sockets.is_empty() {
+        return BTreeSet::new();
+    }
+    let inodes: BTreeSet<u64> = sockets.into_iter().map(|(inode, _)| inode).collect();
+    let pids = all.iter().map(|stat| stat.pid);
+    pids.filter(|pid| *pid > 1 && holds(*pid, &inodes)).collect()
+}
+
+fn holds(pid: i32, inodes: &BTreeSet<u64>) -> bool {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let mut sockets = links.filter_map(|link| socket_inode(link.to_str()?));
+    sockets.any(|inode| inodes.contains(&inode))
+}
+
+/// The inode that a link of /proc/PID/fd names, where it is a socket.
+fn socket_inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// The inodes and the accept queues of the sockets that listen on a port of this machine.
+pub(crate) fn listening_sockets(port: u16) -> Vec<(u64, u64)> {
+    let texts = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    texts.iter().flatten().flat_map(|text| listeners(text, port)).collect()
+}
+
+/// Of the text of /proc/net/tcp or tcp6: state 0A is LISTEN, and in that state the receive queue
+/// is the number of connections that wait to be accepted (tcp_ipv4.c: get_tcp4_sock).
+fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
     text.lines().skip(1).filter_map(move |line| {
         let mut words = line.split_whitespace();
         let (local, _remote, state) = (words.nth(1)?, words.next()?, words.next()?);
@@ -156,47 +191,19 @@ pub fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
 
 /// Time that the live threads of a process have run, in microseconds: the first number of
 /// /proc/PID/task/TID/schedstat, in nanoseconds. 0 where the kernel does not count it.
-fn scheduled_us(pid: u32) -> u64 {
+fn scheduled_us(pid: i32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
     let times = texts.filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     times.sum::<u64>() / 1000
 }
 
-fn holds(pid: u32, inodes: &BTreeSet<u64>) -> bool {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let mut links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-    links.any(|link| {
-        let name = link.to_str().and_then(|name| name.strip_prefix("socket:[")?.strip_suffix(']'));
-        name.and_then(|inode| inode.parse().ok()).is_some_and(|inode| inodes.contains(&inode))
-    })
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-fn parent(pid: u32) -> Option<u32> {
-    stat(pid, 4).and_then(|id| u32::try_from(id).ok())
-}
-
-/// A numeric field of /proc/PID/stat, by its number in proc_pid_stat(5), from 4.
-fn stat(pid: u32, number: usize) -> Option<u64> {
-    field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, number)
-}
-
-fn field(text: &str, number: usize) -> Option<u64> {
-    // The name, field 2, may hold anything, even brackets: the last one ends it.
-    let (_, rest) = text.rsplit_once(") ")?;
-    rest.split(' ').nth(number - 3)?.trim().parse().ok()
-}
-
 /// User and system time of this process's children that have ended, in microseconds.
 #[must_use]
 pub fn cpu_of_ended_us() -> u64 {
-    let own = std::process::id();
-    (16..=17).filter_map(|number| stat(own, number)).sum::<u64>() * TICK_US
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let own = ProcessStat::parse(&text).unwrap_or_default();
+    (own.ended_user_ticks + own.ended_system_ticks) * TICK_US
 }
 
 #[cfg(test)]
@@ -208,11 +215,12 @@ mod tests {
         let family = Family::new(std::process::id());
         let mut child =
             std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        assert!(family.members().contains(&child.id()));
-        assert!(family.threads().contains_key(&child.id()));
+        let pid = child.id().cast_signed();
+        let is_member = || family.members().iter().any(|member| member.pid == pid);
+        assert!(is_member() && family.threads().contains_key(&pid));
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert!(!family.members().contains(&child.id()));
+        assert!(!is_member());
         assert!(!Family::new(child.id()).is_alive() && family.is_alive());
     }
 
@@ -264,12 +272,26 @@ mod tests {
         assert_eq!(listeners(text, 8080).collect::<Vec<_>>(), [(4711, 27)]);
     }
 
+    fn stat(pid: i32, parent: i32) -> ProcessStat {
+        ProcessStat { pid, parent, ..ProcessStat::default() }
+    }
+
     #[test]
-    fn fields_are_counted_behind_the_name() {
-        let text = "7 (a) b (c)) S 1 7 7 0 -1 4194560 1 2 3 4 50 60 70 80 20 0\n";
-        assert_eq!(
-            (field(text, 4), field(text, 14), field(text, 17)),
-            (Some(1), Some(50), Some(80))
-        );
+    fn a_family_is_found_and_nobody_else() {
+        let all = [stat(1, 0), stat(12, 11), stat(10, 1), stat(11, 10), stat(9, 1)];
+        let pids: Vec<i32> = members(&all, 10).iter().map(|stat| stat.pid).collect();
+        assert_eq!(pids, [10, 11, 12]);
+        assert!(members(&all, 13).is_empty());
+        assert_eq!(eldest(&all, &[11, 12].into()), Some(11));
+        assert_eq!(eldest(&all, &[77].into()), None);
+        // Two that name each other as parents do not hang it.
+        let ring = [stat(5, 6), stat(6, 5)];
+        assert_eq!(members(&ring, 5).len(), 2);
+    }
+
+    #[test]
+    fn links_of_sockets_are_told_from_others() {
+        assert_eq!(socket_inode("socket:[90837]"), Some(90837));
+        assert_eq!(socket_inode("pipe:[90837]"), None);
     }
 }

@@ -17,6 +17,8 @@ pub mod report;
 pub mod request;
 pub mod results;
 pub mod server_side;
+mod status;
 pub mod surge;
 pub mod sweep;
 pub mod top;
+mod watching;

@@ -1,6 +1,6 @@
 //! Requests as they go over the wire, for every command of the lab. Method, target, fields and
 //! body come in as they were typed or logged; bytes that are one request go out, or a complaint:
-//! nothing that was typed can end a line and begin another.
+//! nothing that was typed can end a line and begin another, but for whole lines as ab takes them.
 
 use crate::load::{Request, Target};
 use base64::Engine as _;
@@ -12,7 +12,9 @@ use bytes::Bytes;
 pub struct Draft {
     method: String,
     target: String,
+    version: &'static str,
     authority: String,
+    /// Names, and lines without their ends.
     fields: Vec<(String, Vec<u8>)>,
     body: Option<Bytes>,
     close: bool,
@@ -25,6 +27,7 @@ impl Draft {
         Self {
             method: method.to_owned(),
             target: url.path.clone(),
+            version: "HTTP/1.1",
             authority: url.authority(),
             fields: Vec::new(),
             body: None,
@@ -43,6 +46,13 @@ impl Draft {
     #[must_use]
     pub fn through_proxy(mut self, url: &Target) -> Self {
         self.target = url.to_string();
+        self
+    }
+
+    /// The same in HTTP/1.0.
+    #[must_use]
+    pub fn of_http_1_0(mut self) -> Self {
+        self.version = "HTTP/1.0";
         self
     }
 
@@ -65,20 +75,31 @@ impl Draft {
     /// # Errors
     /// That the name is no token, or that the value holds a control byte.
     pub fn with_field(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, String> {
-        check_field(name, value.as_ref())?;
         self.fields.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
-        self.fields.push((name.to_owned(), value.as_ref().to_vec()));
-        Ok(self)
+        self.with_another_field(name, value)
     }
 
     /// The same with a field beside those of its name.
     ///
     /// # Errors
     /// As [`Draft::with_field`].
-    pub fn with_another_field(mut self, name: &str, value: &str) -> Result<Self, String> {
-        check_field(name, value.as_bytes())?;
-        self.fields.push((name.to_owned(), value.as_bytes().to_vec()));
+    pub fn with_another_field(
+        mut self,
+        name: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Self, String> {
+        check_field(name, value.as_ref())?;
+        let line = [name.as_bytes(), b": ", value.as_ref()].concat();
+        self.fields.push((name.to_owned(), line));
         Ok(self)
+    }
+
+    /// The same with a line as it was typed, whatever it is.
+    #[must_use]
+    pub fn with_line(mut self, line: &str) -> Self {
+        let name = line.split_once(':').map_or(line, |(name, _)| name).trim();
+        self.fields.push((name.to_owned(), line.as_bytes().to_vec()));
+        self
     }
 
     /// Whether it has a field of that name.
@@ -101,27 +122,25 @@ impl Draft {
         }
         let body = self.body.as_deref().unwrap_or_default();
         let mut bytes = Vec::with_capacity(256 + body.len());
-        bytes.extend_from_slice(format!("{} {} HTTP/1.1\r\n", self.method, self.target).as_bytes());
-        let mut put = |name: &str, value: &[u8]| {
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.extend_from_slice(b": ");
-            bytes.extend_from_slice(value);
+        let mut put = |line: &[u8]| {
+            bytes.extend_from_slice(line);
             bytes.extend_from_slice(b"\r\n");
         };
+        put(format!("{} {} {}", self.method, self.target, self.version).as_bytes());
         if !self.has_field("host") {
-            put("Host", self.authority.as_bytes());
+            put(format!("Host: {}", self.authority).as_bytes());
         }
-        for (name, value) in &self.fields {
-            put(name, value);
+        for (_, line) in &self.fields {
+            put(line);
         }
         let framed = self.has_field("content-length") || self.has_field("transfer-encoding");
         if self.body.is_some() && !framed {
-            put("Content-Length", body.len().to_string().as_bytes());
+            put(format!("Content-Length: {}", body.len()).as_bytes());
         }
         if self.close && !self.has_field("connection") {
-            put("Connection", b"close");
+            put(b"Connection: close");
         }
-        bytes.extend_from_slice(b"\r\n");
+        put(b"");
         bytes.extend_from_slice(body);
         let no_body = self.method == "HEAD";
         Ok(Request { bytes: Bytes::from(bytes), no_body, ..Request::default() })
@@ -194,6 +213,14 @@ mod tests {
         let wanted = "GET / HTTP/1.1\r\nHost: c\r\nConnection: keep-alive\r\nX: 1\r\nX: 2\r\n\
                       Content-Length: 0\r\n\r\n";
         assert_eq!(text(&draft), wanted);
+    }
+
+    #[test]
+    fn a_line_may_be_as_it_was_typed() {
+        let url = Target::parse("http://a/").unwrap();
+        let draft = Draft::new("GET", &url).of_http_1_0().with_line("host:b").with_line("odd");
+        assert!(draft.has_field("Host") && draft.has_field("odd"));
+        assert_eq!(text(&draft), "GET / HTTP/1.0\r\nhost:b\r\nodd\r\n\r\n");
     }
 
     #[test]

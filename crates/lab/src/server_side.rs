@@ -2,16 +2,14 @@
 //! goes a thread looks at the server's processes, its accept queue and its scoreboard every second,
 //! and what it saw goes out: one report then says what the clients saw and why.
 
-use crate::calls::Calls;
-use crate::family::{Family, ThreadTime, listeners};
-use crate::load::Target;
+use crate::calls::{self, Calls};
+use crate::family::{Family, ThreadTime, listening_sockets};
 use crate::numbers;
 use crate::results::{Sampling, Series};
+use crate::status::{LETTERS, Page, Status, is_busy};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -21,8 +19,6 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long a status page may take: a server under load is slow.
 const PATIENCE: Duration = Duration::from_millis(900);
-/// The most of a status page that is read.
-const MOST_PAGE: u64 = 1 << 20;
 
 /// Where the server's side is seen.
 #[derive(Clone, Debug)]
@@ -32,7 +28,7 @@ pub struct Side {
     /// The port whose accept queue is looked at.
     port: u16,
     /// Its status page.
-    status: Option<(Target, SocketAddr)>,
+    status: Option<Status>,
 }
 
 /// Looking on, until [`Watch::end`].
@@ -68,11 +64,12 @@ pub struct Seen {
 
 impl Side {
     /// Finds the server: `text` is a process id or the URL of a status page, `port` the one that is
-    /// loaded. The processes behind a status page of this machine are found by that port.
+    /// loaded. The processes behind a status page of this machine are found by that port. `verify`
+    /// says whether the page's certificate is checked.
     ///
     /// # Errors
-    /// That there is no such process, or what is wrong with the URL.
-    pub fn find(text: &str, port: u16) -> Result<Self, String> {
+    /// That there is no such process, or what is wrong with the URL or the page.
+    pub fn find(text: &str, port: u16, verify: bool) -> Result<Self, String> {
         if let Ok(pid) = text.parse() {
             let family = Family::new(pid);
             if !family.is_alive() {
@@ -80,28 +77,21 @@ impl Side {
             }
             return Ok(Self { family: Some(family), port, status: None });
         }
-        let mut target = Target::parse(text)?;
-        if target.to_string().starts_with("https:") {
-            return Err(format!("{text}: the status page is read over http"));
-        }
-        if !target.path.contains('?') {
-            target.path.push_str("?auto");
-        }
-        let remotes = target.resolve(None)?;
-        let address = remotes.iter().find_map(|remote| match remote {
-            evenkeel_sys::connect::Remote::Internet(address) => Some(*address),
-            evenkeel_sys::connect::Remote::Unix(_) => None,
-        });
-        let address = address.ok_or_else(|| format!("{text}: no such host"))?;
-        let family = if Target::is_loopback(&remotes) { Family::listening_on(port) } else { None };
-        fetch(&target, address)?;
-        Ok(Self { family, port, status: Some((target, address)) })
+        let status = Status::open(text, verify, PATIENCE)?.in_short_form();
+        let family = if status.is_here() { Family::listening_on(port) } else { None };
+        status.page()?;
+        Ok(Self { family, port, status: Some(status) })
     }
 
-    /// The side of a server whose processes are known.
-    #[must_use]
-    pub fn of(family: Family, port: u16) -> Self {
-        Self { family: Some(family), port, status: None }
+    /// Counts the system calls of its processes while `load` goes, which says how many requests
+    /// were answered; into `seen` goes what they were, or why they cannot be counted.
+    pub fn count_calls(&self, load: impl FnOnce() -> Result<u64, String>, seen: &mut Seen) {
+        let Some(family) = self.family else { return };
+        let folder = tempfile::tempdir().map_err(|error| error.to_string());
+        match folder.and_then(|folder| calls::count(family, folder.path(), load)) {
+            Ok(calls) => seen.calls = Some(calls),
+            Err(fault) => seen.faults.push(format!("system calls: {fault}")),
+        }
     }
 
     /// Begins to look on. Samples are saved as they come where there is a folder for them.
@@ -133,7 +123,7 @@ struct Looking {
     begun: Instant,
     seen: Seen,
     times_us: (u64, u64),
-    threads: BTreeMap<u32, ThreadTime>,
+    threads: BTreeMap<i32, ThreadTime>,
     machine: Vec<u64>,
     last_s: f64,
 }
@@ -183,9 +173,9 @@ impl Looking {
             self.seen.most_queued = self.seen.most_queued.max(Some(queued));
         }
         self.look_at_machine(&mut values);
-        if let Some((target, address)) = &self.side.status {
-            match fetch(target, *address) {
-                Ok(text) => values.extend(parse_auto(&text)),
+        if let Some(status) = &self.side.status {
+            match status.page() {
+                Ok(page) => values.extend(sums(&page)),
                 Err(fault) if !self.seen.faults.contains(&fault) => self.seen.faults.push(fault),
                 Err(_) => {}
             }
@@ -301,14 +291,8 @@ impl Seen {
 
 /// How many connections wait at a port to be accepted; none where nobody listens there.
 fn accept_queue(port: u16) -> Option<u64> {
-    let texts = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
-    let mut found = None;
-    for text in texts.iter().flatten() {
-        for (_, waiting) in listeners(text, port) {
-            found = Some(found.unwrap_or(0) + waiting);
-        }
-    }
-    found
+    let sockets = listening_sockets(port);
+    (!sockets.is_empty()).then(|| sockets.into_iter().map(|(_, waiting)| waiting).sum())
 }
 
 /// The numbers of the first line of /proc/stat.
@@ -318,81 +302,46 @@ fn machine_ticks() -> Vec<u64> {
     line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect()
 }
 
-/// The body of a status page. HTTP/1.0 asks for it whole and in one piece.
-fn fetch(target: &Target, address: SocketAddr) -> Result<String, String> {
-    let told = |error: io::Error| format!("{target}: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
-    let (path, host) = (&target.path, target.authority());
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).map_err(told)?;
-    let mut bytes = Vec::new();
-    stream.take(MOST_PAGE).read_to_end(&mut bytes).map_err(told)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let (head, body) = text.split_once("\r\n\r\n").ok_or(format!("{target}: no answer of HTTP"))?;
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if status != "200" {
-        return Err(format!("{target}: answers {status}"));
-    }
-    Ok(body.to_owned())
-}
-
-/// The numbers of a status page in the form of `?auto`: busy and idle workers, connections, and
-/// the scoreboard's letters, each by its count.
-fn parse_auto(text: &str) -> BTreeMap<String, f64> {
-    const LETTERS: [(char, &str); 10] = [
-        ('_', "_ waiting"),
-        ('S', "S starting"),
-        ('R', "R reading"),
-        ('W', "W writing"),
-        ('K', "K keep-alive"),
-        ('D', "D look-up"),
-        ('C', "C closing"),
-        ('L', "L logging"),
-        ('G', "G finishing"),
-        ('I', "I idle clean-up"),
-    ];
-    const NUMBERS: [(&str, &str); 6] = [
-        ("BusyWorkers", "Workers/busy"),
-        ("IdleWorkers", "Workers/idle"),
-        ("ConnsTotal", "Connections of the server/all"),
-        ("ConnsAsyncWriting", "Connections of the server/writing"),
-        ("ConnsAsyncKeepAlive", "Connections of the server/keep-alive"),
-        ("ConnsAsyncClosing", "Connections of the server/closing"),
-    ];
+/// The sums of a status page: busy and idle workers, connections, and the scoreboard's letters that
+/// are on it, each by its count.
+fn sums(page: &Page) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
-    for line in text.lines() {
-        let Some((key, value)) = line.split_once(": ") else { continue };
-        if key == "Scoreboard" {
-            for (letter, name) in LETTERS {
-                let count = value.chars().filter(|it| *it == letter).count();
-                values.insert(format!("Scoreboard/{name}"), count as f64);
-            }
-        } else if let Some((_, name)) = NUMBERS.iter().find(|(own, _)| *own == key)
-            && let Ok(number) = value.trim().parse()
-        {
-            values.insert((*name).to_owned(), number);
+    let mut put = |plot: &str, line: &str, count: u64| {
+        values.insert(format!("{plot}/{line}"), count as f64);
+    };
+    put("Workers", "busy", page.slots(is_busy) as u64);
+    put("Workers", "idle", page.slots(|letter| letter == '_') as u64);
+    if let Some(connections) = page.connections {
+        let plot = "Connections of the server";
+        put(plot, "all", connections.total);
+        put(plot, "writing", connections.writing);
+        put(plot, "keep-alive", connections.keep_alive);
+        put(plot, "closing", connections.closing);
+    }
+    // Open slots are no workers, and would only dwarf them.
+    for (letter, meaning) in LETTERS.iter().filter(|(letter, _)| *letter != '.') {
+        let count = page.slots(|it| it == *letter) as u64;
+        if count > 0 {
+            put("Scoreboard", meaning, count);
         }
     }
-    // States that never were are no lines.
-    values.retain(|name, value| !name.starts_with("Scoreboard/") || *value > 0.0);
     values
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_page_of_numbers_is_read() {
-        let text = "ServerVersion: Apache/2.4\nBusyWorkers: 3\nIdleWorkers: 61\nConnsTotal: 7\n\
-                    Scoreboard: __WW_K..\n";
-        let values = parse_auto(text);
-        assert_eq!((values["Workers/busy"], values["Workers/idle"]), (3.0, 61.0));
-        assert_eq!((values["Scoreboard/_ waiting"], values["Scoreboard/W writing"]), (3.0, 2.0));
+    fn the_sums_of_a_page_have_names() {
+        let text = b"ServerVersion: Apache/2.4\nConnsTotal: 7\nScoreboard: __WW_K..\n";
+        let values = sums(&Page::parse(text).unwrap());
+        assert_eq!((values["Workers/busy"], values["Workers/idle"]), (3.0, 3.0));
+        assert_eq!((values["Scoreboard/idle"], values["Scoreboard/writing"]), (3.0, 2.0));
         assert_eq!(values["Connections of the server/all"], 7.0);
-        assert!(!values.contains_key("Scoreboard/G finishing"));
+        assert!(!values.contains_key("Scoreboard/finishing"));
     }
 
     #[test]
@@ -402,7 +351,7 @@ mod tests {
         let _waits = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let pid = std::process::id().to_string();
         let folder = tempfile::tempdir().unwrap();
-        let watch = Side::find(&pid, port).unwrap().watch(Some(folder.path())).unwrap();
+        let watch = Side::find(&pid, port, true).unwrap().watch(Some(folder.path())).unwrap();
         let seen = watch.end();
         assert!(seen.most_threads >= seen.most_processes && seen.most_processes >= 1);
         assert_eq!(seen.most_queued, Some(1));
@@ -417,12 +366,11 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_told() {
-        assert_eq!(Side::find("4294967295", 1).unwrap_err(), "4294967295: no such process");
+        assert_eq!(Side::find("4294967295", 1, true).unwrap_err(), "4294967295: no such process");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("http://127.0.0.1:{port}/server-status");
-        let told = Side::find(&url, port).unwrap_err();
+        let told = Side::find(&url, port, true).unwrap_err();
         assert!(told.starts_with(&format!("{url}?auto: ")), "{told}");
-        assert!(Side::find("https://127.0.0.1/", 1).unwrap_err().contains("over http"));
     }
 
     #[test]
@@ -434,12 +382,12 @@ mod tests {
                 let mut stream = stream.unwrap();
                 let mut head = [0; 512];
                 let count = stream.read(&mut head).unwrap();
-                assert!(head[..count].starts_with(b"GET /server-status?auto HTTP/1.0\r\n"));
-                stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nBusyWorkers: 5\n").unwrap();
+                assert!(head[..count].starts_with(b"GET /server-status?auto HTTP/1.1\r\n"));
+                stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nScoreboard: WWWWW_\n").unwrap();
             }
         });
         let url = format!("http://127.0.0.1:{port}/server-status");
-        let side = Side::find(&url, port).unwrap();
+        let side = Side::find(&url, port, true).unwrap();
         assert_eq!(side.family, Some(Family::new(std::process::id())));
         let seen = side.watch(None).unwrap().end();
         serve.join().unwrap();

@@ -3,6 +3,8 @@
 
 /// The unit of CPU times in /proc: sysconf(_SC_CLK_TCK), which is 100 on every Linux.
 pub const TICKS_A_SECOND: f64 = 100.0;
+/// The same unit in microseconds.
+pub const TICK_US: u64 = 10_000;
 
 /// A process, or one of its threads, as /proc/PID/stat has it (proc_pid_stat(5)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,10 +21,16 @@ pub struct ProcessStat {
     pub user_ticks: u64,
     /// System time, in ticks.
     pub system_ticks: u64,
+    /// User time of its children that have ended and were waited for, in ticks.
+    pub ended_user_ticks: u64,
+    /// System time of those, in ticks.
+    pub ended_system_ticks: u64,
     /// Its threads.
     pub threads: u64,
     /// When it began, in ticks since the system's start: with `pid`, what tells it from another.
     pub start_ticks: u64,
+    /// The core that it ran on last.
+    pub core: usize,
 }
 
 impl ProcessStat {
@@ -43,8 +51,11 @@ impl ProcessStat {
             parent: field(4)?.parse().ok()?,
             user_ticks: ticks(14)?,
             system_ticks: ticks(15)?,
+            ended_user_ticks: ticks(16)?,
+            ended_system_ticks: ticks(17)?,
             threads: ticks(20)?,
             start_ticks: ticks(22)?,
+            core: field(39)?.parse().ok()?,
         })
     }
 
@@ -69,11 +80,13 @@ mod tests {
 
     #[test]
     fn the_texts_of_proc_are_read() {
-        let text = "7 (a) b) c) S 1 7 7 0 -1 4194560 1 2 3 4 250 75 9 9 20 0 12 0 5 6 7";
+        let text = "7 (a) b) c) S 1 7 7 0 -1 4194560 1 2 3 4 250 75 8 9 20 0 12 0 5 6 7 \
+                    8 9 10 11 12 13 14 15 16 17 18 19 20 17 3 0 0 0\n";
         let stat = ProcessStat::parse(text).unwrap();
         assert_eq!((stat.pid, stat.name.as_str(), stat.state), (7, "a) b) c", 'S'));
         assert_eq!((stat.parent, stat.threads, stat.start_ticks), (1, 12, 5));
         assert_eq!(stat.cpu_s(), (2.5, 0.75));
+        assert_eq!((stat.ended_user_ticks, stat.ended_system_ticks, stat.core), (8, 9, 3));
         for text in ["nonsense", "7 (a) S 1 7", ""] {
             assert_eq!(ProcessStat::parse(text), None);
         }

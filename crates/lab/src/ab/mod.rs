@@ -156,15 +156,16 @@ impl Client {
 fn measure(options: &Options) -> Result<Outcome, (String, i32)> {
     begin_text(options);
     let beats = options.progress && options.requests > 150;
-    let (bytes, head) = request::encode(options);
+    let request = request::encode(options).map_err(|text| (format!("ab: {text}"), 1))?;
     if options.verbosity >= 2 {
-        let head = String::from_utf8_lossy(bytes.get(..head).unwrap_or_default());
+        let body = options.body.as_ref().map_or(0, Vec::len);
+        let head = request.bytes.len().saturating_sub(body);
+        let head = String::from_utf8_lossy(request.bytes.get(..head).unwrap_or_default());
         let method = head.split(' ').next().unwrap_or_default();
         say(&format!("INFO: {method} header == \n---\n{head}\n---\n"));
     }
     let plan = plan(options)?;
-    let no_body = options.head && options.method.is_none();
-    let request = Arc::new(Request { bytes: bytes.into(), no_body, label: 0 });
+    let request = Arc::new(request);
     let tally = Arc::new(Tally::default());
     let begun_us = clock::realtime_us();
     let client = |_| -> Box<dyn Source> {

@@ -2,56 +2,61 @@
 //! (support/ab.c: test).
 
 use super::options::Options;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use crate::load::Request;
+use crate::request::{Draft, basic_credentials};
+use bytes::Bytes;
 
-/// The request, head and body, and where its head ends.
-pub(super) fn encode(options: &Options) -> (Vec<u8>, usize) {
+/// The request.
+///
+/// # Errors
+/// That the method or a value of a field is one that nobody can send.
+pub(super) fn encode(options: &Options) -> Result<Request, String> {
     let target = &options.target;
     let method = match (&options.method, options.head) {
         (Some(method), _) => method.as_str(),
         (None, true) => "HEAD",
         (None, false) => "GET",
     };
-    let path = match options.proxy {
-        None => target.path.clone(),
-        Some(_) => target.to_string(),
-    };
-    let mut lines = vec![format!("{method} {path} HTTP/1.0")];
+    let mut draft = Draft::new(method, target).of_http_1_0();
+    if options.proxy.is_some() {
+        draft = draft.through_proxy(target);
+    }
     if options.keep_alive {
-        lines.push("Connection: Keep-Alive".into());
+        draft = draft.with_field("Connection", "Keep-Alive")?;
     }
     if let Some(body) = &options.body {
-        lines.push(format!("Content-length: {}", body.len()));
-        lines.push(format!("Content-type: {}", options.content_type));
+        draft = draft.with_field("Content-length", body.len().to_string())?;
+        draft = draft.with_field("Content-type", &options.content_type)?;
+        draft = draft.with_body(Bytes::copy_from_slice(body));
     }
     if !options.cookies.is_empty() {
-        lines.push(format!("Cookie: {}", options.cookies.join("; ")));
+        draft = draft.with_line(&format!("Cookie: {}", options.cookies.join("; ")));
     }
-    let basic = |name: &str, pair: &String| format!("{name}: Basic {}", STANDARD.encode(pair));
-    lines.extend(options.auth.iter().map(|pair| basic("Authorization", pair)));
-    lines.extend(options.proxy_auth.iter().map(|pair| basic("Proxy-Authorization", pair)));
-    lines.extend(options.headers.iter().cloned());
-    let says = |name: &str| {
-        let named = |line: &&String| {
+    if let Some(pair) = &options.auth {
+        draft = draft.with_field("Authorization", basic_credentials(pair))?;
+    }
+    if let Some(pair) = &options.proxy_auth {
+        draft = draft.with_field("Proxy-Authorization", basic_credentials(pair))?;
+    }
+    // A field that was typed replaces none but these three.
+    let typed = |name: &str| {
+        let named = |line: &String| {
             line.split_once(':').is_some_and(|(own, _)| own.trim().eq_ignore_ascii_case(name))
         };
-        options.headers.iter().any(|line| named(&line))
+        options.headers.iter().any(named)
     };
-    if !says("Host") {
-        lines.push(format!("Host: {}", target.authority()));
+    let usual = [
+        ("Host", target.authority()),
+        ("User-Agent", "ApacheBench/2.3".to_owned()),
+        ("Accept", "*/*".to_owned()),
+    ];
+    draft = options.headers.iter().fold(draft, |draft, line| draft.with_line(line));
+    for (name, value) in usual.into_iter().filter(|(name, _)| !typed(name)) {
+        draft = draft.with_field(name, value)?;
     }
-    if !says("User-Agent") {
-        lines.push("User-Agent: ApacheBench/2.3".into());
-    }
-    if !says("Accept") {
-        lines.push("Accept: */*".into());
-    }
-    let mut bytes = lines.join("\r\n").into_bytes();
-    bytes.extend_from_slice(b"\r\n\r\n");
-    let head = bytes.len();
-    bytes.extend_from_slice(options.body.as_deref().unwrap_or_default());
-    (bytes, head)
+    let request = draft.encode()?;
+    // ab reads a body of what is not called HEAD by -i.
+    Ok(Request { no_body: options.head && options.method.is_none(), ..request })
 }
 
 #[cfg(test)]
@@ -62,7 +67,7 @@ mod tests {
     fn request(text: &str) -> String {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         let Ok(Wish::Run(options)) = parse(&words) else { panic!("{text}") };
-        String::from_utf8(encode(&options).0).unwrap()
+        String::from_utf8(encode(&options).unwrap().bytes.to_vec()).unwrap()
     }
 
     #[test]

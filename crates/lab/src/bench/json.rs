@@ -108,8 +108,8 @@ fn second(second: &Second) -> Value {
         "waiting": second.waiting,
         "statuses": statuses(&second.statuses),
         "failures": failures(&second.failures),
-        "p50_ns": second.response.value_at_quantile(0.5),
-        "p99_ns": second.response.value_at_quantile(0.99),
-        "most_ns": second.response.max(),
+        "p50_ns": second.response.at_ns(0.5),
+        "p99_ns": second.response.at_ns(0.99),
+        "most_ns": second.response.most_ns(),
     })
 }

@@ -16,16 +16,20 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use crate::load::{Figures, Run, Same};
+use crate::load::{Bounds, Figures, Plan, Request, Run, Same};
 use crate::results::{About, Saving};
 use crate::server_side::{self, Side};
 use evenkeel_sys::signal::{Signal, Signals};
 pub(crate) use json::figures_json;
 use options::{HELP, Options, Output, Wish};
-use prepare::prepare;
+use prepare::{Prepared, prepare};
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
+use std::time::Duration;
 use watch::Watch;
+
+/// How long a server is traced; it is slow meanwhile.
+const TRACED: Duration = Duration::from_secs(1);
 
 /// The figures of a load as text, as every command of the lab shows them.
 pub(crate) fn figures_text(figures: &Figures) -> String {
@@ -104,7 +108,11 @@ fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32
         return swept::sweep(options, grid, &prepared, words, desk);
     }
     let threads = prepared.plan.threads;
-    let side = options.server.as_deref().map(|text| Side::find(text, options.url.port));
+    let side = options.server.as_deref().map(|text| {
+        // Nobody listens on port 0: what is behind a Unix socket has no queue that is seen.
+        let port = if options.unix_socket.is_some() { 0 } else { options.url.port };
+        Side::find(text, port, !options.insecure)
+    });
     let side = side.transpose().map_err(Complaint::plain)?;
     let saving = options.save.as_deref().map(|folder| {
         let about = About::now("bench", &options.url.to_string(), words)
@@ -116,15 +124,17 @@ fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32
     let system = |error: io::Error| Complaint::plain(format!("the system: {error}"));
     // The threads of the load take over the mask, so that this one hears of ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
-    let looking = side.map(|side| side.watch(options.save.as_deref())).transpose();
+    let looking = side.clone().map(|side| side.watch(options.save.as_deref())).transpose();
     let looking = looking.map_err(Complaint::plain)?;
-    let request = Arc::clone(&prepared.request);
-    let run =
-        Run::start(prepared.plan, |_| Box::new(Same(Arc::clone(&request)))).map_err(system)?;
+    let run = start(&prepared.plan, &prepared.request).map_err(system)?;
     let watch = Watch { live: run.live(), signals, saving: saving.as_mut() };
     let interrupted = watch.over(threads, options, desk).map_err(system)?;
     let figures = run.wait().map_err(system)?;
-    let seen = Seen { figures, interrupted, server: looking.map(server_side::Watch::end) };
+    let server = looking.map(server_side::Watch::end);
+    let mut seen = Seen { figures, interrupted, server };
+    if options.strace && !interrupted && seen.figures.answered() > 0 {
+        count_calls(&prepared, side.as_ref(), &mut seen);
+    }
     if let Some(saving) = saving {
         saving.finish(&seen.figures).map_err(Complaint::plain)?;
     }
@@ -135,4 +145,24 @@ fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32
     };
     let _gone = desk.out.write_all(report.as_bytes()).and_then(|()| desk.out.flush());
     Ok(i32::from(seen.figures.answered() == 0))
+}
+
+fn start(plan: &Plan, request: &Arc<Request>) -> io::Result<Run> {
+    Run::start(plan.clone(), |_| Box::new(Same(Arc::clone(request))))
+}
+
+/// Counts the server's system calls under a short load of the same kind.
+fn count_calls(prepared: &Prepared, side: Option<&Side>, seen: &mut Seen) {
+    let (Some(side), Some(server)) = (side, &mut seen.server) else { return };
+    let plan = Plan {
+        bounds: Bounds { time: Some(TRACED), ..Bounds::default() },
+        stretches: Vec::new(),
+        keep_exchanges: false,
+        ..prepared.plan.clone()
+    };
+    let load = || {
+        let figures = start(&plan, &prepared.request).and_then(Run::wait);
+        figures.map(|figures| figures.answered()).map_err(|error| error.to_string())
+    };
+    side.count_calls(load, server);
 }

@@ -47,6 +47,8 @@ pub(super) struct Options {
     pub(super) save: Option<PathBuf>,
     /// A process id or the URL of a status page, where the server's side is looked at.
     pub(super) server: Option<String>,
+    /// Whether its system calls are counted after the run.
+    pub(super) strace: bool,
     /// What is gone through in place of one run.
     pub(super) sweep: Option<Grid>,
     /// Where a sweep's page goes.
@@ -118,6 +120,7 @@ struct Reader {
     no_screen: bool,
     save: Option<PathBuf>,
     server: Option<String>,
+    no_strace: bool,
     sweep: Option<Grid>,
     html: Option<PathBuf>,
 }
@@ -180,6 +183,7 @@ impl Reader {
             "csv" => self.output = Output::Csv,
             "save" => self.save = Some(value()?.into()),
             "server" => self.server = Some(value()?),
+            "no-strace" => self.no_strace = true,
             "sweep" => {
                 let typed = value()?;
                 self.sweep.get_or_insert_default().set(&typed).map_err(usage)?;
@@ -247,6 +251,7 @@ impl Reader {
             screen: !self.no_screen && self.output == Output::Text,
             save: self.save,
             server: self.server,
+            strace: !self.no_strace,
             sweep: self.sweep,
             html: self.html,
         })
@@ -413,7 +418,10 @@ What is shown
   --csv                a line for each answer, kept in memory until the end (88 bytes each)
   --no-tui             no live screen
   --server PID|URL     look at the server's side as well: its CPU for an answer, processes,
-                       accept queue, scoreboard; by process id or status page
+                       accept queue, scoreboard; by process id or status page. After the
+                       run its system calls are counted under a second of the same load,
+                       where strace is installed and may attach
+  --no-strace          not that
   --sweep c=1,4,16     a run for each number of clients (c=1..512 doubles) ...
   --sweep think=0,1ms  ... and each pause; every run is as long as -n or -z says
   --html FILE          a page with the sweep's plots

@@ -3,15 +3,14 @@
 
 use super::options::{Family, Message, Options, Output};
 use super::{Complaint, usage};
-use crate::load::{Bounds, Keep, Plan, Request, Scheme, Target, Timeouts, Trust, Wishes};
+use crate::load::{
+    Bounds, Keep, Plan, Request, Scheme, Target, Timeouts, Trust, check_descriptors, check_owner,
+    put_reachable_first,
+};
 use crate::request::{Draft, basic_credentials};
 use evenkeel_sys::connect::{Local, Remote};
 use evenkeel_sys::process;
-use std::io;
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What is ready to be run.
 pub(super) struct Prepared {
@@ -19,32 +18,14 @@ pub(super) struct Prepared {
     pub(super) request: Arc<Request>,
 }
 
-/// A server that does not take a connection within this time will not take a load.
-const MOST_TRY: Duration = Duration::from_secs(10);
-/// Descriptors that the process needs beside its clients' sockets.
-const OTHER_DESCRIPTORS: u64 = 64;
-
 /// Prepares a run.
 pub(super) fn prepare(options: &Options) -> Result<Prepared, Complaint> {
     let request = encode(options).map_err(usage)?;
     let mut remotes = remotes(options)?;
     check_address(options, &remotes)?;
-    let allowed = process::raise_descriptor_limit();
-    if u64::from(options.clients) + OTHER_DESCRIPTORS > allowed {
-        let text = format!(
-            "{} clients need as many open files, and the system allows {allowed} (ulimit -n)",
-            options.clients
-        );
-        return Err(Complaint::plain(text));
-    }
-    let trust = match options.url.scheme {
-        Scheme::Http => None,
-        Scheme::Https => {
-            let wishes = Wishes { verify: !options.insecure, ..Wishes::default() };
-            Some(Trust::new(&options.url.host, &wishes).map_err(Complaint::plain)?)
-        }
-    };
-    put_reachable_first(&mut remotes, options.timeout.min(MOST_TRY))?;
+    check_descriptors(options.clients, 0).map_err(Complaint::plain)?;
+    let trust = Trust::of(&options.url, !options.insecure).map_err(Complaint::plain)?;
+    put_reachable_first(&mut remotes, options.timeout).map_err(Complaint::plain)?;
     let cores = process::usable_cores();
     let plan = Plan {
         remotes,
@@ -134,48 +115,14 @@ fn remotes(options: &Options) -> Result<Vec<Remote>, Complaint> {
     Ok(remotes)
 }
 
-/// A load is put on this machine, or on a server that the one who typed says is theirs.
+/// Whether a load may go there; what a proxy is to ask counts too.
 fn check_address(options: &Options, remotes: &[Remote]) -> Result<(), Complaint> {
     let is_here = Target::is_loopback(remotes)
         && (options.proxy.is_none()
             || options.url.resolve(None).is_ok_and(|found| Target::is_loopback(&found)));
-    if is_here || options.is_my_server {
-        return Ok(());
-    }
-    let text = format!(
-        "{}: not on this machine; where the server is yours, or its owner agrees, say so with \
-         --yes-this-is-my-server",
-        options.url.host
-    );
-    Err(Complaint { text, status: 2, hint: false })
-}
-
-/// Tries the addresses in turn, and puts the first that takes a connection in front.
-fn put_reachable_first(remotes: &mut [Remote], most: Duration) -> Result<(), Complaint> {
-    let mut told = Vec::new();
-    for index in 0..remotes.len() {
-        let Some(remote) = remotes.get(index) else { break };
-        match try_once(remote, most) {
-            Ok(()) => {
-                remotes.swap(0, index);
-                return Ok(());
-            }
-            Err(error) => told.push(format!("{}: {error}", shown(remote))),
-        }
-    }
-    Err(Complaint::plain(told.join("; ")))
-}
-
-fn try_once(remote: &Remote, most: Duration) -> io::Result<()> {
-    match remote {
-        Remote::Internet(address) => TcpStream::connect_timeout(address, most).map(drop),
-        Remote::Unix(path) => UnixStream::connect(path).map(drop),
-    }
-}
-
-fn shown(remote: &Remote) -> String {
-    match remote {
-        Remote::Internet(address) => address.to_string(),
-        Remote::Unix(path) => path.display().to_string(),
-    }
+    check_owner(&options.url.host, is_here, options.is_my_server).map_err(|text| Complaint {
+        text,
+        status: 2,
+        hint: false,
+    })
 }

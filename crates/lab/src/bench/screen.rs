@@ -4,7 +4,7 @@
 
 use super::progress::Progress;
 use crate::histogram::{bar, rows};
-use crate::load::Second;
+use crate::load::{Second, Sketch};
 use crate::numbers::{bytes, count, rate, share, time};
 use hdrhistogram::Histogram;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -94,12 +94,12 @@ fn draw(frame: &mut Frame<'_>, title: &Title, progress: &Progress, colours: bool
     let [left, right] = Layout::horizontal(halves).areas(strip);
     let answered = |second: &Second| second.answered;
     draw_strip(frame, left, "Answers a second", progress, &answered, &|it| rate(it as f64), ink);
-    let slow = |second: &Second| second.response.value_at_quantile(0.99);
+    let slow = |second: &Second| second.response.at_ns(0.99);
     draw_strip(frame, right, "99 % within", progress, &slow, &|it| time(it as f64), ink);
     let columns = [Constraint::Length(WIDTH_OF_PERCENTILES), Constraint::Min(0)];
     let [left, right] = Layout::horizontal(columns).areas(latency);
     draw_percentiles(frame, left, progress, ink);
-    draw_histogram(frame, right, &progress.sum.response, ink);
+    draw_histogram(frame, right, &progress.sum.response.histogram(), ink);
     draw_outcomes(frame, rest, progress, ink);
 }
 
@@ -164,9 +164,7 @@ fn draw_percentiles(frame: &mut Frame<'_>, area: Rect, progress: &Progress, ink:
     let last = progress.last().map(|second| &second.response);
     let all = &progress.sum.response;
     let mut lines = vec![Line::raw(format!("{:<8}{:>12}{:>12}", "", "last second", "so far"))];
-    let at = |histogram: &Histogram<u64>, quantile: f64| {
-        time(histogram.value_at_quantile(quantile).min(histogram.max()) as f64)
-    };
+    let at = |times: &Sketch, quantile: f64| time(times.at_ns(quantile) as f64);
     for (name, quantile) in [
         ("50 %", 0.5),
         ("75 %", 0.75),
@@ -179,8 +177,8 @@ fn draw_percentiles(frame: &mut Frame<'_>, area: Rect, progress: &Progress, ink:
         let last = last.map_or_else(String::new, |it| at(it, quantile));
         lines.push(Line::raw(format!("{name:<8}{last:>12}{:>12}", at(all, quantile))));
     }
-    let last = last.map_or_else(String::new, |it| time(it.mean()));
-    lines.push(Line::raw(format!("{:<8}{last:>12}{:>12}", "mean", time(all.mean()))));
+    let last = last.map_or_else(String::new, |it| time(it.mean_ns()));
+    lines.push(Line::raw(format!("{:<8}{last:>12}{:>12}", "mean", time(all.mean_ns()))));
     let block = ink.block(" Response times ".to_owned());
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
@@ -264,7 +262,7 @@ mod tests {
             (second.failed, second.waiting) = (2, 4);
             second.failures = [(Failure::Reset, 2)].into();
             for at in 1..100 {
-                second.response.record(at * 50_000).unwrap();
+                second.response.record(at * 50_000);
             }
             progress.take(&[second]);
         }

@@ -56,6 +56,10 @@ pub(super) struct Client {
     pub(super) ended_ns: u64,
     /// When it gives up on what it waits for.
     pub(super) deadline_ns: u64,
+    /// When its timer has it go on; a timer with another time is of something that is over.
+    pub(super) wakes_ns: Option<u64>,
+    /// Whether it stands in its thread's queue of clients that wait for an arrival.
+    pub(super) queued: bool,
     /// What it is to send when its time comes, and when it was to begin.
     pub(super) due: Option<(u64, Arc<Request>)>,
     /// Whether it pauses after an answer: its next request tells how long that was.
@@ -106,6 +110,8 @@ impl Client {
             state: State::Away,
             ended_ns: 0,
             deadline_ns: 0,
+            wakes_ns: None,
+            queued: false,
             due: None,
             thinks: false,
             visit: 0,
@@ -139,6 +145,19 @@ impl Client {
         if self.transport.take().is_some() {
             self.epoch = self.epoch.wrapping_add(1);
         }
+    }
+
+    /// It is no more to be at work: nothing that it waited for has it go on.
+    pub(super) fn leave(&mut self) {
+        self.hang_up();
+        self.state = State::Away;
+        (self.wakes_ns, self.thinks, self.visit) = (None, false, 0);
+    }
+
+    /// It is to be at work again, and asks as one that is new.
+    pub(super) fn come_back(&mut self, now_ns: u64) {
+        self.state = State::Idle;
+        self.ended_ns = now_ns;
     }
 
     /// Begins an exchange. `index` is the client's place in its thread.

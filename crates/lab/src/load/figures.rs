@@ -3,8 +3,10 @@
 //! decides how they are shown.
 
 use super::exchange::{Exchange, Failure};
+use super::sketch::Sketch;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Histograms of an exchange's times, in nanoseconds, with three significant digits.
 #[derive(Clone, Debug)]
@@ -98,8 +100,8 @@ pub struct Second {
     pub statuses: BTreeMap<u16, u64>,
     /// Its failures by kind.
     pub failures: BTreeMap<Failure, u64>,
-    /// Response times of the exchanges that ended in it, in nanoseconds, two significant digits.
-    pub response: Histogram<u64>,
+    /// Response times of the exchanges that ended in it.
+    pub response: Sketch,
 }
 
 /// How evenly the clients were served.
@@ -125,12 +127,6 @@ pub struct Fairness {
 fn histogram() -> Histogram<u64> {
     const HOUR_NS: u64 = 3_600_000_000_000;
     Histogram::new_with_bounds(1, HOUR_NS, 3).expect("constants in range")
-}
-
-/// A histogram of two significant digits that is as large as its largest value asks for.
-#[expect(clippy::expect_used, reason = "the number of digits is a constant in range")]
-fn small_histogram() -> Histogram<u64> {
-    Histogram::new(2).expect("a constant in range")
 }
 
 impl Default for Times {
@@ -212,7 +208,7 @@ impl Second {
             waiting: 0,
             statuses: BTreeMap::new(),
             failures: BTreeMap::new(),
-            response: small_histogram(),
+            response: Sketch::default(),
         }
     }
 
@@ -225,7 +221,7 @@ impl Second {
         self.waiting += other.waiting;
         add_counts(&mut self.statuses, &other.statuses);
         add_counts(&mut self.failures, &other.failures);
-        let _same_bounds = self.response.add(&other.response);
+        self.response.add(&other.response);
     }
 }
 
@@ -324,6 +320,7 @@ impl Figures {
     #[must_use]
     pub fn merge(parts: Vec<Self>) -> Self {
         let mut sum = Self::default();
+        let mut seconds: BTreeMap<u32, Second> = BTreeMap::new();
         for part in parts {
             sum.times.add(&part.times);
             add_counts(&mut sum.statuses, &part.statuses);
@@ -340,9 +337,9 @@ impl Figures {
             sum.most_waiting += part.most_waiting;
             sum.left_waiting += part.left_waiting;
             for second in part.seconds {
-                match sum.seconds.iter_mut().find(|own| own.number == second.number) {
-                    Some(own) => own.add(&second),
-                    None => sum.seconds.push(second),
+                match seconds.entry(second.number) {
+                    Entry::Occupied(mut own) => own.get_mut().add(&second),
+                    Entry::Vacant(place) => _ = place.insert(second),
                 }
             }
             sum.exchanges.extend(part.exchanges);
@@ -351,7 +348,7 @@ impl Figures {
             sum.cpu_us += part.cpu_us;
             sum.busiest = sum.busiest.max(part.busiest);
         }
-        sum.seconds.sort_unstable_by_key(|second| second.number);
+        sum.seconds = seconds.into_values().collect();
         sum.exchanges.sort_unstable_by_key(|exchange| exchange.end_ns);
         sum
     }

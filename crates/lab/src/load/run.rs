@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(figures.exchanges.len(), 1000);
         assert_eq!(figures.sample.unwrap().head, OK.as_bytes()[..38]);
         assert_eq!(figures.seconds.iter().map(|second| second.answered).sum::<u64>(), 1000);
-        let seconds = figures.seconds.iter().map(|second| second.response.max()).max().unwrap();
+        let seconds = figures.seconds.iter().map(|second| second.response.most_ns()).max().unwrap();
         let (whole, off) = (figures.times.response.max(), figures.times.response.max() / 50);
         assert!(seconds.abs_diff(whole) <= off, "{seconds} {whole}");
     }
@@ -359,6 +359,23 @@ mod tests {
         let late = |it: &&Exchange| it.client > 0 && it.start_ns < 100_000_000;
         assert_eq!(figures.exchanges.iter().filter(late).count(), 0);
         assert!(figures.exchanges.iter().all(|it| it.start_ns < 200_000_000));
+    }
+
+    #[test]
+    fn a_client_that_comes_back_pauses_as_long_as_it_is_to() {
+        let remote = serve(|_| Some(OK.to_owned()));
+        let stretch = |from_s, clients| Stretch { from_s, clients, ramp: false };
+        // It goes while it pauses, and is back before the pause would have been over.
+        let stretches = vec![stretch(0.0, 1), stretch(0.06, 0), stretch(0.12, 1)];
+        let pace = Pace::Think(Think::Fixed(0.25));
+        let figures = run(Plan { stretches, pace, ..plan(remote, 1, 4) }, "/");
+        assert_eq!(figures.answered(), 4);
+        // It comes back as one that is new, so that this was no pause.
+        let pauses = &figures.times.pause;
+        assert!(pauses.min() >= 249_000_000 && pauses.len() <= 3, "{}", pauses.min());
+        let begins: Vec<u64> = figures.exchanges.iter().map(|it| it.start_ns).collect();
+        let early = |pair: &[u64]| pair[1] - pair[0] < 249_000_000;
+        assert!(!begins[1..].windows(2).any(early), "{begins:?}");
     }
 
     /// Sends two requests at times of its own.

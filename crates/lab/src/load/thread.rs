@@ -137,7 +137,12 @@ impl Thread {
         }
         while !self.arrivals.is_empty() {
             let Some(index) = self.free.pop_front() else { break };
-            self.go_on(plan, index, now_ns);
+            let Some(client) = self.clients.get_mut(index as usize) else { continue };
+            client.queued = false;
+            // One that went and came back may pause by now.
+            if client.wakes_ns.is_none() {
+                self.go_on(plan, index, now_ns);
+            }
         }
         let waiting = self.arrivals.len() as u64;
         self.figures.most_waiting = self.figures.most_waiting.max(waiting);
@@ -146,7 +151,19 @@ impl Thread {
                 break;
             }
             self.timers.pop();
-            self.go_on(plan, index, now_ns);
+            let Some(client) = self.clients.get_mut(index as usize) else { continue };
+            if client.wakes_ns == Some(due) {
+                client.wakes_ns = None;
+                self.go_on(plan, index, now_ns);
+            }
+        }
+    }
+
+    /// Has a client go on at a time, in place of any other time.
+    fn wake_at(&mut self, index: u32, due_ns: u64) {
+        if let Some(client) = self.clients.get_mut(index as usize) {
+            client.wakes_ns = Some(due_ns);
+            self.timers.push(Reverse((due_ns, index)));
         }
     }
 
@@ -183,12 +200,10 @@ impl Thread {
                 continue;
             }
             if client.state == State::Away && client.number < wanted {
-                client.state = State::Idle;
-                client.ended_ns = now_ns;
+                client.come_back(now_ns);
                 self.go_on(plan, index, now_ns);
             } else if client.state == State::Idle && client.number >= wanted {
-                client.hang_up();
-                client.state = State::Away;
+                client.leave();
             }
         }
     }
@@ -218,7 +233,7 @@ impl Thread {
                 let backoff_ns = (1_000_000 * u64::from(client.failures)).min(MOST_BACKOFF_NS);
                 self.fail(failure);
                 let now_ns = self.ground.now_ns();
-                self.timers.push(Reverse((now_ns + backoff_ns, index)));
+                self.wake_at(index, now_ns + backoff_ns);
             }
         }
     }
@@ -238,8 +253,7 @@ impl Thread {
         self.second.answered += 1;
         self.second.read_bytes += exchange.read_bytes;
         let response_ns = exchange.end_ns.saturating_sub(exchange.intended_ns);
-        // It grows to hold what is recorded; what is saturated would be held to its first size.
-        let _in_range = self.second.response.record(response_ns);
+        self.second.response.record(response_ns);
         self.last_end_ns = exchange.end_ns;
         if self.ground.plan.keep_exchanges {
             self.figures.exchanges.push(*exchange);
@@ -259,9 +273,7 @@ impl Thread {
     fn rest(&mut self, plan: &Plan, index: u32, now_ns: u64) {
         let Some(client) = self.clients.get_mut(index as usize) else { return };
         if client.number >= wanted(plan, now_ns) {
-            client.hang_up();
-            client.state = State::Away;
-            return;
+            return client.leave();
         }
         let think = match &plan.pace {
             Pace::Greedy | Pace::Open { .. } => Think::None,
@@ -281,7 +293,7 @@ impl Thread {
         } else {
             let pause_ns = think.draw_ns(&mut self.random);
             client.thinks = true;
-            self.timers.push(Reverse((now_ns.saturating_add(pause_ns), index)));
+            self.wake_at(index, now_ns.saturating_add(pause_ns));
         }
     }
 
@@ -291,6 +303,10 @@ impl Thread {
         if client.state != State::Idle {
             return;
         }
+        if let Some((due_ns, _)) = client.due.as_ref().filter(|(due_ns, _)| *due_ns > now_ns) {
+            let due_ns = *due_ns;
+            return self.wake_at(index, due_ns);
+        }
         if let Some((intended_ns, request)) = client.due.take() {
             let outcome = client.begin(&mut self.ground, index, request, intended_ns, now_ns);
             return self.settle(plan, index, outcome);
@@ -299,7 +315,9 @@ impl Thread {
         let open = matches!(plan.pace, Pace::Open { .. });
         if open || matches!(plan.pace, Pace::PartlyOpen { .. }) && client.visit == 0 {
             let Some(due) = self.arrivals.pop_front() else {
-                self.free.push_back(index);
+                if !std::mem::replace(&mut client.queued, true) {
+                    self.free.push_back(index);
+                }
                 return;
             };
             intended_ns = due;
@@ -313,15 +331,13 @@ impl Thread {
         let (intended_ns, request) = match client.source.next(now_ns) {
             Step::Wait(until_ns) => {
                 client.thinks = true;
-                self.timers.push(Reverse((until_ns.max(now_ns + 1), index)));
-                return;
+                return self.wake_at(index, until_ns.max(now_ns + 1));
             }
             Step::Send(request) if self.shared.may_begin() => (intended_ns, request),
             Step::SendAt(due_ns, request) if self.shared.may_begin() => {
                 if due_ns > now_ns {
                     client.due = Some((due_ns, request));
-                    self.timers.push(Reverse((due_ns, index)));
-                    return;
+                    return self.wake_at(index, due_ns);
                 }
                 (due_ns, request)
             }

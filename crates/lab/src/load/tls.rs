@@ -1,6 +1,7 @@
 //! TLS on a client's socket, driven without blocking: plain bytes and the socket come in, records
 //! go over the socket. What is trusted is decided when the plan is made.
 
+use super::target::{Scheme, Target};
 use evenkeel_sys::socket::Socket;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -40,6 +41,20 @@ pub struct Wishes<'a> {
 }
 
 impl Trust {
+    /// What is trusted of a server, where it speaks TLS. `verify` says whether its certificate is
+    /// checked.
+    ///
+    /// # Errors
+    /// As [`Trust::new`].
+    pub fn of(target: &Target, verify: bool) -> Result<Option<Self>, String> {
+        match target.scheme {
+            Scheme::Http => Ok(None),
+            Scheme::Https => {
+                Self::new(&target.host, &Wishes { verify, ..Wishes::default() }).map(Some)
+            }
+        }
+    }
+
     /// Decides what is trusted of the server at `host`.
     ///
     /// # Errors

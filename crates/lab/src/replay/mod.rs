@@ -14,12 +14,12 @@ mod read;
 mod report;
 mod spread;
 
-use crate::load::{Figures, Live, Run, Source};
+use crate::load::{Figures, Run, Source};
 use crate::results::{About, Saving};
+use crate::watching::watch;
 use ask::Asker;
 use evenkeel_message::http_date;
 use evenkeel_sys::clock;
-use evenkeel_sys::epoll::{Epoll, Events};
 use evenkeel_sys::signal::{Signal, Signals};
 use lines::{Part, Stream};
 use log::Format;
@@ -29,13 +29,9 @@ use queue::Queue;
 use read::{Ground, Reader, Reading};
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// All queues together hold about so many bytes.
 const QUEUES_BYTES: usize = 8 << 20;
-/// How often news are asked for.
-const GLANCE: Duration = Duration::from_millis(50);
 
 /// Why nothing is done.
 #[derive(Debug, PartialEq, Eq)]
@@ -116,7 +112,11 @@ fn replay(
     // The threads take over the mask, so that this one hears of ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
     let format = ground.format.clone();
-    let (queues, readers) = start_readers(ground, parts, first).map_err(system)?;
+    let (queues, readings) = start_readers(ground, parts, first).map_err(system)?;
+    // The run's time begins when there is something to ask for.
+    if !queues.iter().all(|queue| queue.wait_for_first(&|| signals.next().is_some())) {
+        return Err(Complaint::plain("interrupted before the first request of the log"));
+    }
     let tallies: Vec<Arc<Mutex<Tally>>> = (0..plan.threads).map(|_| Arc::default()).collect();
     let source = |number: u32| -> Box<dyn Source> {
         let number = number as usize;
@@ -131,16 +131,16 @@ fn replay(
     let interrupted = watch(&live, &signals, saving.as_mut(), err, rewrites);
     let figures = run.wait();
     queues.iter().for_each(|queue| queue.leave());
-    let interrupted = interrupted?;
+    let interrupted = interrupted.map_err(Complaint::plain)?;
     let figures = figures.map_err(system)?;
     if let Some(mut saving) = saving {
         let saved = saving.add(&live.news()).and_then(|()| saving.finish(&figures));
         saved.map_err(Complaint::plain)?;
     }
     let mut reading = Reading::default();
-    for reader in readers {
-        let ended = reader.join();
-        reading.add(ended.map_err(|_| Complaint::plain("a reader of the logs has panicked"))?);
+    for part in readings {
+        // A reader that waits for a log that does not go on is not waited for.
+        reading.add(part.lock().unwrap_or_else(PoisonError::into_inner).clone());
     }
     let mut tally = Tally::default();
     for part in tallies {
@@ -204,9 +204,9 @@ fn save(
     options.save.as_ref().map(begin).transpose().map_err(Complaint::plain)
 }
 
-type Readers = (Vec<Arc<Queue>>, Vec<JoinHandle<Reading>>);
+type Readers = (Vec<Arc<Queue>>, Vec<Arc<Mutex<Reading>>>);
 
-/// Starts a reader for each part, and waits until each has found something to ask for.
+/// Starts a reader for each part.
 fn start_readers(
     ground: Ground,
     parts: Vec<Part>,
@@ -214,49 +214,15 @@ fn start_readers(
 ) -> io::Result<Readers> {
     let ground = Arc::new(ground);
     let each = QUEUES_BYTES / parts.len().max(1);
-    let (mut queues, mut readers) = (Vec::new(), Vec::new());
+    let (mut queues, mut readings) = (Vec::new(), Vec::new());
     for part in parts {
-        let queue = Arc::new(Queue::new(each));
-        let reader = Reader::new(Arc::clone(&ground), Arc::clone(&queue));
+        let (queue, reading) = (Arc::new(Queue::new(each)), Arc::default());
+        let reader = Reader::new(Arc::clone(&ground), Arc::clone(&queue), Arc::clone(&reading));
         let first = first.take();
         let named = std::thread::Builder::new().name("log".into());
-        readers.push(named.spawn(move || reader.read(&part, first))?);
+        named.spawn(move || reader.read(&part, first))?;
         queues.push(queue);
+        readings.push(reading);
     }
-    queues.iter().for_each(|queue| queue.wait_for_first());
-    Ok((queues, readers))
-}
-
-/// Watches a run to its end; whether it was ended by a signal.
-fn watch(
-    live: &Live,
-    signals: &Signals,
-    mut saving: Option<&mut Saving>,
-    err: &mut dyn Write,
-    rewrites: bool,
-) -> Result<bool, Complaint> {
-    let mut watched = || -> Result<bool, String> {
-        let told = |error: io::Error| format!("the system: {error}");
-        let (epoll, mut events) = (Epoll::new().map_err(told)?, Events::with_capacity(1));
-        epoll.add(signals, 0).map_err(told)?;
-        let (mut interrupted, mut progress) = (false, report::Progress::default());
-        while live.is_running() {
-            epoll.wait(&mut events, Some(GLANCE)).map_err(told)?;
-            if signals.next().is_some() {
-                live.stop();
-                interrupted = true;
-            }
-            let news = live.news();
-            if let Some(saving) = &mut saving {
-                saving.add(&news)?;
-            }
-            progress.take(&news, err, rewrites);
-        }
-        progress.wipe(err, rewrites);
-        Ok(interrupted)
-    };
-    watched().map_err(|text| {
-        live.stop();
-        Complaint::plain(text)
-    })
+    Ok((queues, readings))
 }

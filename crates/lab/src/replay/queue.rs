@@ -4,6 +4,10 @@
 use crate::load::Request;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often one that waits for the first entry looks whether it is still to wait.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// A request that is to be made, and what the log says of it.
 #[derive(Clone, Debug)]
@@ -115,12 +119,18 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits until there is something to take, or never will be.
-    pub(super) fn wait_for_first(&self) {
+    /// Waits until there is something to take, or never will be; false where `is_over`, which is
+    /// asked now and then, ends the waiting before.
+    pub(super) fn wait_for_first(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.lock();
         while state.entries.is_empty() && !state.ended {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if is_over() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, GLANCE);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
+        true
     }
 }
 
@@ -137,6 +147,7 @@ mod tests {
     fn a_reader_waits_for_room_and_clients_for_nothing() {
         let queue = Arc::new(Queue::new(4 * entry(0).bytes()));
         assert!(matches!(queue.take(), Found::Nothing));
+        assert!(!queue.wait_for_first(&|| true));
         let reader = Arc::clone(&queue);
         let reading = std::thread::spawn(move || {
             let put = (0..100).take_while(|line| reader.put(entry(*line))).count();
@@ -147,7 +158,7 @@ mod tests {
         loop {
             match queue.take() {
                 Found::Entry(entry) => lines.push(entry.place.line),
-                Found::Nothing => queue.wait_for_first(),
+                Found::Nothing => assert!(queue.wait_for_first(&|| false)),
                 Found::End => break,
             }
             assert!(queue.lock().entries.len() <= 4);

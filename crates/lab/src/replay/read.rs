@@ -11,7 +11,7 @@ use super::spread::Spreader;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What readers of a replay share.
 #[derive(Clone, Debug)]
@@ -87,28 +87,35 @@ pub(super) struct Reader {
     ground: Arc<Ground>,
     queue: Arc<Queue>,
     spreader: Option<Spreader>,
-    reading: Reading,
+    /// Shared with who reports: a reader may wait for its log when the run is over.
+    reading: Arc<Mutex<Reading>>,
     /// Entries whose time is settled.
     ready: Vec<Entry>,
 }
 
 impl Reader {
-    pub(super) fn new(ground: Arc<Ground>, queue: Arc<Queue>) -> Self {
+    /// What is read goes into the queue, and what it comes to into `reading` as it comes.
+    pub(super) fn new(
+        ground: Arc<Ground>,
+        queue: Arc<Queue>,
+        reading: Arc<Mutex<Reading>>,
+    ) -> Self {
         let spreader = ground.speed.map(Spreader::new);
-        Self { ground, queue, spreader, reading: Reading::default(), ready: Vec::new() }
+        Self { ground, queue, spreader, reading, ready: Vec::new() }
+    }
+
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads. `first` is the part's file where it is open already.
-    pub(super) fn read(mut self, part: &Part, first: Option<Stream>) -> Reading {
+    pub(super) fn read(mut self, part: &Part, first: Option<Stream>) {
         let read = self.read_files(part, first);
         if let Some(spreader) = &mut self.spreader {
             spreader.finish(&mut self.ready);
-            self.reading.late = spreader.late();
         }
         self.put_ready();
-        self.queue.end();
-        self.reading.failure = read.err();
-        self.reading
+        self.reading().failure = read.err();
     }
 
     fn read_files(&mut self, part: &Part, mut first: Option<Stream>) -> Result<(), String> {
@@ -129,14 +136,14 @@ impl Reader {
                 lines.next().map_err(told)?;
             }
             loop {
-                if self.reading.lines >= part.lines {
+                if self.reading().lines >= part.lines {
                     return Ok(());
                 }
                 let number = lines.number();
                 let failed = |error| format!("{shown}: behind line {number}: {error}");
                 let Some(line) = lines.next().map_err(failed)? else { break };
                 let place = Place { file, line: line.number };
-                self.reading.lines += 1;
+                self.reading().lines += 1;
                 match line.bytes {
                     Ok(bytes) => self.take(place, bytes),
                     Err(misfit) => self.count_malformed(place, &misfit, b""),
@@ -157,7 +164,7 @@ impl Reader {
         };
         let request = match self.ground.asker.ask(&record) {
             Ok(request) => Arc::new(request),
-            Err(omission) => return *self.reading.omitted.entry(omission).or_default() += 1,
+            Err(omission) => return *self.reading().omitted.entry(omission).or_default() += 1,
         };
         let (status, size) = (record.status, record.size);
         let entry = Entry { request, place, status, size, due_ns: None };
@@ -171,21 +178,35 @@ impl Reader {
         }
     }
 
-    fn count_malformed(&mut self, place: Place, misfit: &Misfit, line: &[u8]) {
-        self.reading.malformed += 1;
-        if self.reading.first_malformed.len() < SHOWN {
-            self.reading.first_malformed.push(Malformed::new(place, misfit, line));
+    fn count_malformed(&self, place: Place, misfit: &Misfit, line: &[u8]) {
+        let mut reading = self.reading();
+        reading.malformed += 1;
+        if reading.first_malformed.len() < SHOWN {
+            reading.first_malformed.push(Malformed::new(place, misfit, line));
         }
     }
 
     /// Puts what is settled into the queue; whether anybody still takes.
     fn put_ready(&mut self) -> bool {
+        if let Some(spreader) = &self.spreader {
+            self.reading().late = spreader.late();
+        }
         for entry in self.ready.drain(..) {
-            self.reading.requests += 1;
+            self.reading.lock().unwrap_or_else(PoisonError::into_inner).requests += 1;
             if !self.queue.put(entry) {
                 return false;
             }
         }
         true
+    }
+}
+
+impl Drop for Reader {
+    /// Whichever way the reading has ended, its clients do not wait for more.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.reading().failure = Some("the reading panicked".to_owned());
+        }
+        self.queue.end();
     }
 }

@@ -1,5 +1,5 @@
-//! The report of a replay, as text and as JSON, and the line that shows how it goes: what was read,
-//! what was not replayed and why, what the server answered and where that is not what the log has.
+//! The report of a replay, as text and as JSON: what was read, what was not replayed and why, what
+//! the server answered and where that is not what the log has.
 
 use super::Seen;
 use super::options::Options;
@@ -7,11 +7,9 @@ use super::play::Difference;
 use super::queue::Place;
 use super::read::Malformed;
 use crate::bench::{figures_json, figures_text};
-use crate::load::Second;
 use crate::numbers::{count, share, time};
 use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
-use std::io::Write;
 use std::path::PathBuf;
 
 /// The report as text.
@@ -203,44 +201,4 @@ pub(super) fn json(options: &Options, seen: &Seen) -> String {
     ]);
     // Keys are texts and numbers are finite, so that nothing here is without JSON.
     serde_json::to_string_pretty(&Value::Object(value)).unwrap_or_default() + "\n"
-}
-
-/// The line that shows how a replay goes.
-#[derive(Default)]
-pub(super) struct Progress {
-    answered: u64,
-    failed: u64,
-    newest: u32,
-    told: u32,
-}
-
-/// Lines of a log of the replay's own come every so many seconds.
-const SECONDS_A_LINE: u32 = 10;
-
-impl Progress {
-    /// Takes news, and shows them.
-    pub(super) fn take(&mut self, news: &[Second], err: &mut dyn Write, rewrites: bool) {
-        for second in news {
-            self.answered += second.answered;
-            self.failed += second.failed;
-            self.newest = self.newest.max(second.number + 1);
-        }
-        let due = if rewrites { self.told + 1 } else { self.told + SECONDS_A_LINE };
-        if self.newest < due {
-            return;
-        }
-        self.told = self.newest;
-        let (answered, failed) = (count(self.answered), count(self.failed));
-        let line = format!("{} s: {answered} answered, {failed} failed", self.newest);
-        // A reader that went away is nobody's fault, here and below.
-        let _gone = if rewrites { write!(err, "\r\x1b[K{line}") } else { writeln!(err, "{line}") };
-        let _gone = err.flush();
-    }
-
-    /// Makes room for the report where the line was.
-    pub(super) fn wipe(&self, err: &mut dyn Write, rewrites: bool) {
-        if rewrites && self.told > 0 {
-            let _gone = write!(err, "\r\x1b[K");
-        }
-    }
 }

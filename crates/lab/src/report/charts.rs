@@ -61,7 +61,7 @@ pub fn throughput(run: &Saved) -> Vec<Chart> {
 pub fn latency_over_time(run: &Saved) -> Chart {
     let mut chart = Chart::new("Response time by second", moments(), times("response time"));
     for (name, share) in [("longest", 1.0), ("99 %", 0.99), ("90 %", 0.9), ("median", 0.5)] {
-        chart = chart.line(name, over_time(run, |second| quantile(&second.response, share)));
+        chart = chart.line(name, over_time(run, |second| second.response.at_ns(share) as f64));
     }
     chart
 }
@@ -170,7 +170,7 @@ pub fn beside(runs: &[Saved]) -> Vec<Chart> {
     for run in runs {
         let name = &run.about.title;
         rate = rate.line(name, over_time(run, |second| second.answered as f64));
-        late = late.line(name, over_time(run, |second| quantile(&second.response, 0.99)));
+        late = late.line(name, over_time(run, |second| second.response.at_ns(0.99) as f64));
         shape = shape.line(name, percentile_points(&run.figures.times.response));
     }
     vec![rate, late, shape]

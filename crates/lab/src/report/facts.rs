@@ -38,13 +38,19 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
         shown: value.map_or_else(|| "–".to_owned(), |value| unit.show(value)),
     };
     let known = fairness.clients > 0;
+    // Of what was only watched there is nothing to say: none is not the same as nothing.
+    let load = |value: f64| run.has_load().then_some(value);
     let server = |line: &str| run.series.mean(&format!("CPU of the server in %/{line}"));
     vec![
-        fact("Requests a second", each_second(answered), Unit::Count),
-        fact("Answers", Some(answered), Unit::Count),
-        fact("Failures", Some(failed), Unit::Count),
-        fact("Time", Some(figures.elapsed_ns as f64), Unit::Time),
-        fact("Bytes received a second", each_second(figures.read_bytes as f64), Unit::Bytes),
+        fact("Requests a second", load(answered).and_then(each_second), Unit::Count),
+        fact("Answers", load(answered), Unit::Count),
+        fact("Failures", load(failed), Unit::Count),
+        fact("Time", (seconds > 0.0).then_some(seconds * 1e9), Unit::Time),
+        fact(
+            "Bytes received a second",
+            load(figures.read_bytes as f64).and_then(each_second),
+            Unit::Bytes,
+        ),
         fact("Response time, mean", at(response, 0.5).map(|_| response.mean()), Unit::Time),
         fact("Response time, median", at(response, 0.5), Unit::Time),
         fact("Response time, 90 %", at(response, 0.9), Unit::Time),
@@ -57,11 +63,11 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
         fact("Clients", known.then_some(fairness.clients as f64), Unit::Count),
         fact("Clients never served", known.then_some(fairness.never as f64), Unit::Count),
         fact("Fairness (Jain's index)", known.then_some(fairness.index), Unit::Count),
-        fact("Connections", run.whole.then_some(figures.connections as f64), Unit::Count),
+        fact("Connections", load(figures.connections as f64).filter(|_| run.whole), Unit::Count),
         fact("Server's CPU, user, %", server("user"), Unit::Count),
         fact("Server's CPU, system, %", server("system"), Unit::Count),
         fact("Client's CPU an answer", per_answer(figures.cpu_us as f64 * 1e3), Unit::Time),
-        fact("Client's busiest thread, %", Some(figures.busiest * 100.0), Unit::Count),
+        fact("Client's busiest thread, %", load(figures.busiest * 100.0), Unit::Count),
     ]
 }
 
@@ -82,7 +88,7 @@ pub fn notes(run: &Saved) -> Vec<String> {
     let figures = &run.figures;
     let mut notes = Vec::new();
     if !run.whole {
-        notes.push("The run was cut short: what its seconds say is shown.".to_owned());
+        notes.push("The run was cut short: what was saved until then is shown.".to_owned());
     }
     if figures.busiest > 0.9 {
         notes.push(format!(

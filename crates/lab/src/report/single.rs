@@ -21,7 +21,7 @@ const TILES: [&str; 7] = [
 pub fn page(title: &str, run: &Saved) -> String {
     let mut page = Page::new(title, &origin(run));
     let facts = facts(run);
-    let has_load = run.figures.elapsed_ns > 0;
+    let has_load = run.has_load();
     if has_load {
         let tiles = facts.iter().filter(|fact| TILES.contains(&fact.name) && fact.value.is_some());
         page.tiles(tiles.map(|fact| (fact.name, fact.shown.as_str())));
@@ -39,6 +39,9 @@ pub fn page(title: &str, run: &Saved) -> String {
         }
         plots.extend(drawn(&[charts::fairness(run)]));
         page.plots(plots);
+    }
+    if !has_load {
+        page.notes(&notes(run));
     }
     if !run.series.lines.is_empty() {
         page.heading(if has_load { "The server's side" } else { "Over time" });

@@ -18,7 +18,7 @@ fn save(folder: &Path, title: &str, each_second: u64, busiest: f64) {
         let mut second = Second { answered: each_second, clients: 2, ..Second::new(number) };
         for answer in 0..each_second {
             let ns = 1_000_000 + answer * 10_000;
-            second.response.record(ns).unwrap();
+            second.response.record(ns);
             figures.times.response.record(ns).unwrap();
             figures.times.service.record(ns).unwrap();
         }
@@ -97,6 +97,25 @@ fn runs_add_up_where_that_is_wanted() {
     save(&folder.path().join("b"), "two", 200, 0.5);
     let text = report(&options(&format!("--text --merge {}", folder.path().display()))).unwrap();
     assert!(text.contains("sum of 2 runs") && text.contains("3,006"), "{text}");
+}
+
+#[test]
+fn what_was_only_watched_has_no_figures_of_a_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let about = About::now("top", "this machine", &[]);
+    let saving = Saving::begin(folder.path(), &about).unwrap();
+    saving.finish(&Figures { elapsed_ns: 2_000_000_000, ..Figures::default() }).unwrap();
+    let mut sampling = Sampling::begin(folder.path()).unwrap();
+    for second in 0..3 {
+        sampling.sample(f64::from(second), [("CPU in %/usr".to_owned(), 50.0)].into()).unwrap();
+    }
+    let shown = folder.path().display().to_string();
+    report(&options(&shown)).unwrap();
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert!(html.contains("aria-label=\"CPU in %\"") && !html.contains("Answers"), "{html}");
+    let text = report(&options(&format!("--text {shown}"))).unwrap();
+    assert!(text.contains("CPU in %/usr: mean 50.00") && !text.contains("Answers"), "{text}");
+    assert!(!text.contains("Requests a second"), "{text}");
 }
 
 #[test]

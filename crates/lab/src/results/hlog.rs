@@ -47,26 +47,30 @@ pub fn line(from_s: f64, long_s: f64, histogram: &Histogram<u64>) -> Result<Stri
     Ok(text)
 }
 
-/// The intervals of a log. A last line that was cut off while the run went is left out.
+/// Gives `take` the intervals of a log, one after another: all together they may be large. A last
+/// line that was cut off while the run went is left out.
 ///
 /// # Errors
-/// Which line cannot be read.
-pub fn parse(text: &str) -> Result<Vec<Interval>, String> {
+/// Which line cannot be read, or what `take` says.
+pub fn parse(
+    text: &str,
+    mut take: impl FnMut(Interval) -> Result<(), String>,
+) -> Result<(), String> {
     let whole = text.get(..text.rfind('\n').map_or(0, |end| end + 1)).unwrap_or_default();
-    let mut intervals = Vec::new();
+    let mut number = 0;
     let mut deserializer = Deserializer::new();
     for entry in IntervalLogIterator::new(whole.as_bytes()) {
         let entry = entry.map_err(|error| format!("no log of HdrHistogram: {error:?}"))?;
         let LogEntry::Interval(interval) = entry else { continue };
-        let number = intervals.len() + 1;
+        number += 1;
         let bad = |error: String| format!("interval {number}: {error}");
         let bytes =
             STANDARD.decode(interval.encoded_histogram()).map_err(|e| bad(e.to_string()))?;
         let histogram: Histogram<u64> =
             deserializer.deserialize(&mut bytes.as_slice()).map_err(|e| bad(e.to_string()))?;
-        intervals.push(Interval { from_s: interval.start_timestamp().as_secs_f64(), histogram });
+        take(Interval { from_s: interval.start_timestamp().as_secs_f64(), histogram })?;
     }
-    Ok(intervals)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -82,10 +86,19 @@ mod tests {
         let mut text = heading("response times", 1_700_000_000_000_000);
         text += &line(0.0, 1.0, &histogram).unwrap();
         text += &line(1.0, 1.0, &histogram).unwrap();
-        let intervals = parse(&text).unwrap();
+        let read = |text: &str| {
+            let mut intervals = Vec::new();
+            parse(text, |interval| {
+                intervals.push(interval);
+                Ok(())
+            })
+            .map(|()| intervals)
+        };
+        let intervals = read(&text).unwrap();
         assert_eq!(intervals.len(), 2);
         assert!(intervals[1].from_s == 1.0 && intervals[1].histogram == histogram);
-        assert_eq!(parse(&text[..text.len() - 9]).unwrap().len(), 1);
-        assert!(parse("0.0,1.0,3.0,!!!!\n").is_err());
+        assert_eq!(read(&text[..text.len() - 9]).unwrap().len(), 1);
+        assert!(read("0.0,1.0,3.0,!!!!\n").is_err());
+        assert_eq!(parse(&text, |_| Err("enough".to_owned())), Err("enough".to_owned()));
     }
 }

@@ -76,7 +76,7 @@ impl KeptSecond {
             read_bytes: second.read_bytes,
             clients: second.clients,
             waiting: second.waiting,
-            response: Percentiles::of(&second.response),
+            response: Percentiles::of(&second.response.histogram()),
         }
     }
 

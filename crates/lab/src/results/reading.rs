@@ -27,6 +27,14 @@ pub struct Saved {
     pub parts: usize,
 }
 
+impl Saved {
+    /// Whether there was a load, and not something that was only watched.
+    #[must_use]
+    pub fn has_load(&self) -> bool {
+        !self.figures.by_client.is_empty() || !self.figures.seconds.is_empty()
+    }
+}
+
 /// The folders of runs at or below `folder`, in the order of their names: a sweep, an experiment
 /// and a folder that jobs have written into hold one for each run.
 ///
@@ -102,10 +110,11 @@ fn read_figures(folder: &Path, seconds: Vec<Second>) -> Result<Figures, String> 
         let path = folder.join(&name);
         if path.is_file() {
             let told = |error: String| format!("{}: {error}", path.display());
-            for interval in hlog::parse(&text_of(folder, &name)?).map_err(told)? {
+            let take = |interval: hlog::Interval| {
                 let added = histogram.add(&interval.histogram);
-                added.map_err(|_| told("holds times of more than an hour".to_owned()))?;
-            }
+                added.map_err(|_| "holds times of more than an hour".to_owned())
+            };
+            hlog::parse(&text_of(folder, &name)?, take).map_err(told)?;
         }
     }
     Ok(figures)
@@ -126,13 +135,14 @@ fn read_seconds(folder: &Path) -> Result<Vec<Second>, String> {
     }
     if folder.join(SECONDS_LOG).is_file() {
         let told = |error: String| format!("{}: {error}", folder.join(SECONDS_LOG).display());
-        for interval in hlog::parse(&text_of(folder, SECONDS_LOG)?).map_err(told)? {
+        let take = |interval: hlog::Interval| {
             // The number was written with three places behind the point.
             if let Some(second) = seconds.get_mut(&(interval.from_s.round() as u32)) {
-                let added = second.response.add(&interval.histogram);
-                added.map_err(|error| told(error.to_string()))?;
+                second.response.add_histogram(&interval.histogram);
             }
-        }
+            Ok(())
+        };
+        hlog::parse(&text_of(folder, SECONDS_LOG)?, take).map_err(told)?;
     }
     Ok(seconds.into_values().collect())
 }
@@ -141,7 +151,7 @@ fn read_seconds(folder: &Path) -> Result<Vec<Second>, String> {
 fn of_seconds(seconds: Vec<Second>) -> Result<Figures, String> {
     let mut figures = Figures::default();
     for second in &seconds {
-        let added = figures.times.response.add(&second.response);
+        let added = figures.times.response.add(second.response.histogram());
         added.map_err(|_| format!("{SECONDS_LOG}: holds times of more than an hour"))?;
         figures.read_bytes += second.read_bytes;
         figures.most_waiting = figures.most_waiting.max(second.waiting);

@@ -70,7 +70,7 @@ impl Saving {
 
     fn write(&mut self, second: &Second) -> Result<(), String> {
         append(&mut self.seconds, &second_line(second)?)?;
-        append(&mut self.log, &hlog::line(f64::from(second.number), 1.0, &second.response)?)
+        append(&mut self.log, &line_of(second)?)
     }
 
     /// Writes the figures; the seconds are written once more, all of them and whole.
@@ -83,7 +83,7 @@ impl Saving {
         let mut log = hlog::heading("response times of each second", started_us);
         for second in &figures.seconds {
             lines += &second_line(second)?;
-            log += &hlog::line(f64::from(second.number), 1.0, &second.response)?;
+            log += &line_of(second)?;
         }
         write_whole(&folder.join(SECONDS), lines.as_bytes())?;
         write_whole(&folder.join(SECONDS_LOG), log.as_bytes())?;
@@ -101,6 +101,11 @@ impl Saving {
 fn second_line(second: &Second) -> Result<String, String> {
     let text = serde_json::to_string(&KeptSecond::of(second));
     text.map(|text| text + "\n").map_err(|error| format!("JSON: {error}"))
+}
+
+/// The line of a second in the log of histograms.
+fn line_of(second: &Second) -> Result<String, String> {
+    hlog::line(f64::from(second.number), 1.0, &second.response.histogram())
 }
 
 fn append(file: &mut File, text: &str) -> Result<(), String> {

@@ -7,45 +7,60 @@ use std::collections::BTreeSet;
 
 /// What a page tells; what it does not tell is none or empty.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Page {
-    pub(super) version: String,
-    pub(super) mpm: String,
-    pub(super) uptime_s: u64,
+pub(crate) struct Page {
+    pub(crate) version: String,
+    pub(crate) mpm: String,
+    pub(crate) uptime_s: u64,
     /// Requests, bytes sent and milliseconds of work since the start (ExtendedStatus).
-    pub(super) totals: Option<(u64, u64, u64)>,
-    pub(super) processes: Option<u64>,
-    pub(super) stopping: Option<u64>,
-    pub(super) connections: Option<Connections>,
+    pub(crate) totals: Option<(u64, u64, u64)>,
+    pub(crate) processes: Option<u64>,
+    pub(crate) stopping: Option<u64>,
+    pub(crate) connections: Option<Connections>,
     /// A letter for each slot.
-    pub(super) letters: String,
+    pub(crate) letters: String,
     /// The workers, where they are told one by one.
-    pub(super) workers: Vec<Worker>,
-    pub(super) pids: BTreeSet<i32>,
-    pub(super) now_us: u64,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) pids: BTreeSet<i32>,
+    pub(crate) now_us: u64,
 }
 
 /// Connections of an asynchronous server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
-pub(super) struct Connections {
-    pub(super) total: u64,
-    pub(super) waiting: u64,
-    pub(super) writing: u64,
-    pub(super) keep_alive: u64,
-    pub(super) closing: u64,
+pub(crate) struct Connections {
+    pub(crate) total: u64,
+    pub(crate) waiting: u64,
+    pub(crate) writing: u64,
+    pub(crate) keep_alive: u64,
+    pub(crate) closing: u64,
 }
 
 /// A worker and its present or last request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     /// Its process and its place there: the same worker on the next page.
-    pub(super) id: (i32, usize),
-    pub(super) is_busy: bool,
-    pub(super) accesses: u64,
-    pub(super) start_us: u64,
-    pub(super) client: String,
-    pub(super) vhost: String,
-    pub(super) url: String,
+    pub(crate) id: (i32, usize),
+    pub(crate) is_busy: bool,
+    pub(crate) accesses: u64,
+    pub(crate) start_us: u64,
+    pub(crate) client: String,
+    pub(crate) vhost: String,
+    pub(crate) url: String,
 }
+
+/// The letters of a scoreboard, the busiest kinds first, and what they mean.
+pub(crate) const LETTERS: [(char, &str); 11] = [
+    ('W', "writing"),
+    ('R', "reading"),
+    ('D', "looking up a name"),
+    ('L', "logging"),
+    ('G', "finishing"),
+    ('C', "closing"),
+    ('K', "keep-alive"),
+    ('S', "starting"),
+    ('I', "ending"),
+    ('_', "idle"),
+    ('.', "open"),
+];
 
 #[derive(Deserialize)]
 struct Json {
@@ -97,7 +112,7 @@ impl Page {
     ///
     /// # Errors
     /// What the page lacks.
-    pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, String> {
         let text = String::from_utf8_lossy(body);
         if text.trim_start().starts_with('{') {
             return Self::parse_json(&text);
@@ -162,14 +177,14 @@ impl Page {
     }
 
     /// How many slots have a letter that passes.
-    pub(super) fn slots(&self, passes: impl Fn(char) -> bool) -> usize {
+    pub(crate) fn slots(&self, passes: impl Fn(char) -> bool) -> usize {
         self.letters.chars().filter(|letter| passes(*letter)).count()
     }
 }
 
 /// Whether a slot with this letter is at work: all but open, ready, starting and ending ones
 /// (mod_status.c: status_handler).
-pub(super) fn is_busy(letter: char) -> bool {
+pub(crate) fn is_busy(letter: char) -> bool {
     matches!(letter, 'R' | 'W' | 'K' | 'L' | 'D' | 'C' | 'G')
 }
 
@@ -201,7 +216,7 @@ mod tests {
 
     #[test]
     fn apaches_page_is_read() {
-        let page = Page::parse(include_bytes!("samples/apache.auto")).unwrap();
+        let page = Page::parse(include_bytes!("../top/samples/apache.auto")).unwrap();
         assert_eq!((page.version.as_str(), page.mpm.as_str()), ("Apache/2.4.71 (Debian)", "event"));
         assert_eq!((page.uptime_s, page.totals), (103, Some((41_877, 12_345 * 1024, 6_021))));
         assert_eq!((page.processes, page.stopping), (Some(3), Some(0)));
@@ -222,7 +237,7 @@ mod tests {
 
     #[test]
     fn our_page_is_read_and_cleaned() {
-        let page = Page::parse(include_bytes!("samples/evenkeel.json")).unwrap();
+        let page = Page::parse(include_bytes!("../top/samples/evenkeel.json")).unwrap();
         assert_eq!(
             (page.version.as_str(), page.mpm.as_str()),
             ("Apache/2.4.71 (Evenkeel)", "event")

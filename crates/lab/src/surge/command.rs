@@ -1,22 +1,25 @@
 //! `evenkeel surge make DIR` and `evenkeel surge run URL`: words come in; the files of a workload
 //! go to disk, or its users go to a server and a report of what they met goes to who asked.
+
 use super::profile::Profile;
 use super::user::{User, Workload};
 use super::work::FileSet;
 use crate::bench::figures_text;
 use crate::load::{
-    Bounds, Interrupt, Keep, Pace, Plan, Run, Scheme, Target, Think, Timeouts, Trust, Wishes,
-    parse_time,
+    Bounds, Keep, Pace, Plan, Run, Target, Think, Timeouts, Trust, check_descriptors, check_owner,
+    parse_time, put_reachable_first,
 };
 use crate::numbers::time;
 use crate::results::{About, Saving};
+use crate::watching::watch;
 use evenkeel_sys::connect::Local;
 use evenkeel_sys::process;
+use evenkeel_sys::signal::{Signal, Signals};
 use lexopt::{Arg, Parser, ValueExt as _};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -221,18 +224,13 @@ fn write_file(path: &Path, size: u64, noise: &[u8]) -> io::Result<()> {
 /// Has users ask for the files.
 fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
     let target = Target::parse(&options.place).map_err(|text| Complaint(text, 2))?;
-    let remotes = target.resolve(None).map_err(|text| Complaint(text, 1))?;
-    if !Target::is_loopback(&remotes) && !options.own_server {
-        let text = format!("{target} is another machine's; add --yes-this-is-my-server if it is");
-        return Err(Complaint(format!("{text} yours"), 2));
-    }
-    let trust = match target.scheme {
-        Scheme::Http => None,
-        Scheme::Https => {
-            let wishes = Wishes { verify: !options.insecure, ..Wishes::default() };
-            Some(Trust::new(&target.host, &wishes).map_err(|text| Complaint(text, 1))?)
-        }
-    };
+    let plain = |text: String| Complaint(text, 1);
+    let mut remotes = target.resolve(None).map_err(plain)?;
+    check_owner(&target.host, Target::is_loopback(&remotes), options.own_server)
+        .map_err(|text| Complaint(text, 2))?;
+    check_descriptors(options.users, 0).map_err(plain)?;
+    let trust = Trust::of(&target, !options.insecure).map_err(plain)?;
+    put_reachable_first(&mut remotes, options.timeout).map_err(plain)?;
     let files = FileSet::draw(&options.profile, options.files, options.seed);
     let place = (&*target.authority(), &*target.path);
     let workload = Workload::new(options.profile, files, options.seed, options.think, place);
@@ -256,21 +254,31 @@ fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
         hear: false,
     };
     let system = |error: io::Error| Complaint(format!("the system: {error}"), 1);
-    let _most = process::raise_descriptor_limit();
-    let interrupt = Interrupt::catch().map_err(system)?;
-    let about = About::now("surge", &target.to_string(), words);
-    let mut saving = match &options.save {
-        Some(folder) => Some(Saving::begin(folder, &about).map_err(|text| Complaint(text, 1))?),
-        None => None,
+    let about = About::now("surge", &target.to_string(), words)
+        .with("profile", options.profile.name)
+        .with("files", options.files)
+        .with("seed", options.seed)
+        .with("users", options.users);
+    let about = match options.think {
+        Some(think) => about.with("think", think),
+        None => about,
     };
+    let saving = options.save.as_deref().map(|folder| Saving::begin(folder, &about));
+    let mut saving = saving.transpose().map_err(plain)?;
+    // The threads take over the mask, so that this one hears of ^C.
+    let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
     let user = |number| -> Box<dyn crate::load::Source> { Box::new(User::new(&workload, number)) };
     let run = Run::start(plan, user).map_err(system)?;
-    let live = run.live();
-    interrupt.stops(live.clone()).map_err(system)?;
+    let mut err = io::stderr();
+    let rewrites = err.is_terminal();
+    let watched = watch(&run.live(), &signals, saving.as_mut(), &mut err, rewrites);
     let figures = run.wait().map_err(system)?;
-    if let Some(mut saving) = saving.take() {
-        let saved = saving.add(&live.news()).and_then(|()| saving.finish(&figures));
-        saved.map_err(|text| Complaint(text, 1))?;
+    let interrupted = watched.map_err(plain)?;
+    if let Some(saving) = saving {
+        saving.finish(&figures).map_err(plain)?;
+    }
+    if interrupted {
+        say("Interrupted: these are the figures until then.\n\n");
     }
     report(options, &target, &workload, &figures);
     Ok(i32::from(figures.answered() == 0))

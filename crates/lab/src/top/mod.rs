@@ -2,13 +2,12 @@
 //! live screen, or text, JSON or CSV for each interval goes out, and a recording where it is
 //! wanted. It changes nothing, and asks a server for no more than its status page.
 
-mod family;
 mod machine;
 mod options;
+mod processes;
 mod sample;
 mod screen;
 mod server;
-mod status;
 mod text;
 mod watch;
 

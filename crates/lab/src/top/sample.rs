@@ -1,9 +1,10 @@
 //! All that is known of an interval: the machine, the server's processes and the server. It goes
 //! out as JSON whole, or as names with numbers for CSV and for a recording.
 
-use super::family::Processes;
 use super::machine::{Machine, Shares};
-use super::server::{LETTERS, Server};
+use super::processes::Processes;
+use super::server::Server;
+use crate::status::LETTERS;
 use serde::Serialize;
 
 /// An interval.

@@ -1,14 +1,15 @@
 //! The live screen: samples come in, frames go out; keys that end it, choose a panel and move
 //! within it are read here. What a frame shows is a function of what was taken and of the size.
 
-use super::family::Processes;
+use super::processes::Processes;
 use super::sample::Sample;
-use super::server::{LETTERS, Server, Share};
+use super::server::{Server, Share};
 use super::text::{
-    core_heading, core_lines, device_lines, process_lines, processes_line, server_lines,
+    core_heading, core_lines, device_lines, process_lines, processes_lines, server_lines,
     share_line, system_lines,
 };
 use crate::numbers::{rate, time};
+use crate::status::LETTERS;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -135,7 +136,7 @@ struct View {
     above: BTreeMap<Panel, usize>,
 }
 
-const SERVER: u16 = 9;
+const SERVER: u16 = 10;
 const PROCESSES_WIDTH: u16 = 45;
 const CORES_WIDTH: u16 = 49;
 
@@ -259,7 +260,8 @@ impl View {
     ) {
         let columns = [Constraint::Fill(3), Constraint::Fill(2)];
         let [left, right] = Layout::horizontal(columns).areas(area);
-        let lines = server_lines(server).into_iter().chain(processes.map(processes_line));
+        let lines = server_lines(server).into_iter();
+        let lines = lines.chain(processes.into_iter().flat_map(processes_lines));
         let lines: Vec<Line<'_>> = lines.map(Line::raw).collect();
         let block = self.block(format!(" {} ", server.url), false);
         frame.render_widget(Paragraph::new(lines).block(block), left);
@@ -351,7 +353,7 @@ impl View {
                     // With a server this stands there already.
                     let title = match server {
                         Some(_) => " Processes ".to_owned(),
-                        None => format!(" {} ", processes_line(processes)),
+                        None => format!(" {} ", processes_lines(processes).join("; ")),
                     };
                     let lines = process_lines(processes).into_iter().map(Line::raw).collect();
                     (title, lines)
@@ -422,8 +424,8 @@ fn column(states: &BTreeMap<char, usize>, height: usize) -> Vec<char> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::family::Process;
     use super::super::machine::{Core, Disk, Link, Shares};
+    use super::super::processes::Process;
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -474,7 +476,7 @@ mod tests {
         assert!(shown(&mut view, 80, 24).contains("the first interval has begun"));
         view.take(&sample());
         let text = shown(&mut view, 120, 30);
-        for part in ["core    usr", "91.5", "disk sda", "12 % busy", "1.23 MB", "CPU busy: 92 %"] {
+        for part in ["core    usr", "91.5", "sda  ", "12 % busy", "1.23 MB", "CPU busy: 92 %"] {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(!text.contains("Scoreboard"));
@@ -484,7 +486,7 @@ mod tests {
         let text = shown(&mut view, 140, 40);
         for part in [
             "http://a/server-status?json",
-            "4,321 requests a second",
+            "4,321 requests/s, ",
             "Requests a second: 4,321 (most 4,321)",
             "Mean latency: 1.50 ms",
             "WWWKK_____",

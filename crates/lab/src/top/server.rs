@@ -1,7 +1,7 @@
 //! What a server does: two of its status pages come in, numbers a second, the states of its slots
 //! and who keeps it busy go out. What binds it is said as far as its scoreboard tells.
 
-use super::status::{Connections, Page, Worker, is_busy};
+use crate::status::{Connections, Page, Worker, is_busy};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -46,21 +46,6 @@ pub(super) struct Share {
     pub(super) name: String,
     pub(super) percent: f64,
 }
-
-/// The letters of a scoreboard, the busiest kinds first, and what they mean.
-pub(super) const LETTERS: [(char, &str); 11] = [
-    ('W', "writing"),
-    ('R', "reading"),
-    ('D', "looking up a name"),
-    ('L', "logging"),
-    ('G', "finishing"),
-    ('C', "closing"),
-    ('K', "keep-alive"),
-    ('S', "starting"),
-    ('I', "ending"),
-    ('_', "idle"),
-    ('.', "open"),
-];
 
 impl Server {
     /// What happened between two pages, `seconds` apart.

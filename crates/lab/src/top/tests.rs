@@ -163,7 +163,7 @@ fn text_and_csv_have_their_lines() {
         "core    usr   sys   idl   wai   hiq   siq   stl\nall ",
         " and below: ",
         "Apache/2.4.71 (Evenkeel)  event  up 100 s",
-        "0 requests a second, ",
+        "0 requests/s, 0 B/s, ",
         "slots: 2 busy, 2 idle, 4 open; 2 children, 0 stopping",
         "limit: none that the scoreboard tells",
         "\n  W_R_....\n",

@@ -1,11 +1,12 @@
 //! A sample as text, for a terminal that is no screen: a sample comes in, lines go out. The
 //! screen takes its lines from here too.
 
-use super::family::{Processes, shown};
 use super::machine::{Machine, Shares};
+use super::processes::{Processes, shown};
 use super::sample::Sample;
-use super::server::{LETTERS, Server, Share};
+use super::server::{Server, Share};
 use crate::numbers::{bytes, count, rate, time};
+use crate::status::LETTERS;
 use std::fmt::Write as _;
 
 /// As many letters in a line of the scoreboard as mod_status has.
@@ -24,7 +25,7 @@ pub(super) fn report(sample: &Sample) -> String {
         let _ = writeln!(text, "{line}");
     }
     if let Some(processes) = &sample.processes {
-        let _ = writeln!(text, "\n{}", processes_line(processes));
+        let _ = writeln!(text, "\n{}", processes_lines(processes).join("\n"));
     }
     if let Some(server) = &sample.server {
         write_server(server, &mut text);
@@ -73,7 +74,7 @@ pub(super) fn core_lines(machine: &Machine) -> Vec<String> {
 pub(super) fn device_lines(machine: &Machine) -> Vec<String> {
     let disks = machine.disks.iter().map(|disk| {
         format!(
-            "disk {:<5} read {:>7}, written {:>7}, {:.0} % busy",
+            "{:<8}{:>7} read, {:>7} written, {:>3.0} % busy",
             disk.name,
             bytes(disk.read_bytes),
             bytes(disk.written_bytes),
@@ -82,7 +83,7 @@ pub(super) fn device_lines(machine: &Machine) -> Vec<String> {
     });
     let links = machine.network.iter().map(|link| {
         format!(
-            "net  {:<5} in {:>7}, out {:>7}, {} packets",
+            "{:<8}{:>7} in, {:>7} out, {} packets",
             link.name,
             bytes(link.received_bytes),
             bytes(link.sent_bytes),
@@ -118,24 +119,26 @@ pub(super) fn system_lines(machine: &Machine) -> Vec<String> {
     ]
 }
 
-pub(super) fn processes_line(processes: &Processes) -> String {
+/// The family, and how many are in which state.
+pub(super) fn processes_lines(processes: &Processes) -> [String; 2] {
     let sum = |states: &std::collections::BTreeMap<char, usize>| states.values().sum::<usize>();
-    format!(
-        "process {} and below: {} ({}), {} threads ({}), CPU {:.1} + {:.1} % of a core",
-        processes.pid,
-        sum(&processes.processes),
-        shown(&processes.processes),
-        sum(&processes.threads),
-        shown(&processes.threads),
-        processes.usr,
-        processes.sys
-    )
+    let Processes { pid, usr, sys, .. } = processes;
+    [
+        format!("process {pid} and below: CPU {usr:.1} + {sys:.1} % of a core"),
+        format!(
+            "{} processes ({}), {} threads ({})",
+            sum(&processes.processes),
+            shown(&processes.processes),
+            sum(&processes.threads),
+            shown(&processes.threads)
+        ),
+    ]
 }
 
 /// Each process, the busiest first.
 pub(super) fn process_lines(processes: &Processes) -> Vec<String> {
-    let line = |process: &super::family::Process| {
-        let super::family::Process { pid, name, state, threads, usr, sys } = process;
+    let line = |process: &super::processes::Process| {
+        let super::processes::Process { pid, name, state, threads, usr, sys } = process;
         format!("{pid:>8} {state} {threads:>7} {usr:>7.1} {sys:>7.1}  {name}")
     };
     let heading = format!("{:>8} {} {:>7} {:>7} {:>7}  name", "pid", "s", "threads", "usr", "sys");
@@ -150,7 +153,7 @@ pub(super) fn server_lines(server: &Server) -> Vec<String> {
     let mut lines = vec![
         format!("{}  {}  up {} s", server.version, server.mpm, count(server.uptime_s)),
         format!(
-            "{} requests a second, {sent} sent a second, mean {}, oldest {}",
+            "{} requests/s, {sent}/s, mean {}, oldest {}",
             number(server.requests),
             ms(server.latency_ms),
             ms(server.oldest_ms)
@@ -164,10 +167,15 @@ pub(super) fn server_lines(server: &Server) -> Vec<String> {
     }
     lines.push(slots);
     if let Some(it) = server.connections {
-        lines.push(format!(
-            "connections: {} ({} waiting, {} writing, {} keep-alive, {} closing)",
-            it.total, it.waiting, it.writing, it.keep_alive, it.closing
-        ));
+        let kinds = [
+            (it.waiting, "waiting"),
+            (it.writing, "writing"),
+            (it.keep_alive, "keep-alive"),
+            (it.closing, "closing"),
+        ];
+        let kinds = kinds.iter().filter(|(count, _)| *count > 0);
+        let kinds: Vec<String> = kinds.map(|(count, name)| format!(", {count} {name}")).collect();
+        lines.push(format!("connections: {}{}", it.total, kinds.concat()));
     }
     lines.push(format!("limit: {}", server.limit));
     let states = LETTERS.iter().filter_map(|(letter, meaning)| {

@@ -2,20 +2,21 @@
 //! moment, and of two moments a sample goes out. What is not there at the beginning is an error;
 //! what goes away later is told in the samples.
 
-use super::family::{Family, Processes, eldest, listeners, members, socket_inode};
 use super::machine::{Counters, Machine, Texts};
 use super::options::Options;
+use super::processes::{Members, Processes};
 use super::sample::Sample;
 use super::server::{Server, Tally};
-use super::status::Page;
-use crate::load::{Scheme, Target, Trust, Wishes, fetch};
+use crate::family::{eldest, listening, members, processes, threads};
+use crate::status::{Page, Status};
 use evenkeel_monitor::process::ProcessStat;
 use evenkeel_sys::clock;
-use evenkeel_sys::connect::Remote;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
+
+/// A page that is slower than this is as good as none; a live screen waits for it.
+const MOST_WAIT: Duration = Duration::from_secs(5);
 
 /// Watches a machine and, where it is told of one, a server.
 pub(super) struct Watch {
@@ -32,7 +33,7 @@ pub(super) struct Watch {
 struct Moment {
     at_ns: u64,
     counters: Counters,
-    family: Option<Family>,
+    members: Option<Members>,
     page: Option<(u64, Page)>,
     problems: Vec<String>,
 }
@@ -40,7 +41,8 @@ struct Moment {
 impl Watch {
     /// Begins; the first interval begins now.
     pub(super) fn begin(options: &Options) -> Result<Self, String> {
-        let status = options.status.as_deref().map(|url| Status::open(url, options)).transpose()?;
+        let open = |url: &str| Status::open(url, !options.insecure, MOST_WAIT)?.in_best_form();
+        let status = options.status.as_deref().map(open).transpose()?;
         let seeks = options.pid.is_none() && status.as_ref().is_some_and(Status::is_here);
         let mut watch = Self {
             pid: options.pid,
@@ -69,7 +71,7 @@ impl Watch {
         let now = &self.before;
         let seconds = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e9;
         let interval_s = seconds(before.at_ns, now.at_ns);
-        let processes = match (&before.family, &now.family) {
+        let processes = match (&before.members, &now.members) {
             (Some(before), Some(after)) => Processes::between(before, after, interval_s),
             _ => None,
         };
@@ -106,11 +108,11 @@ impl Watch {
         if self.pid.is_none() && !self.seeks {
             return Ok(moment);
         }
-        let all = all_processes();
+        let all = processes();
         let gone = self.pid.is_none_or(|pid| !all.iter().any(|stat| stat.pid == pid));
         if self.seeks && gone {
             let page = moment.page.as_ref().map(|(_, page)| page);
-            let port = self.status.as_ref().map(|status| status.target.port);
+            let port = self.status.as_ref().map(Status::port);
             self.pid = page.zip(port).and_then(|(page, port)| first_process(&all, page, port));
         }
         let found = self.pid.map(|pid| members(&all, pid)).unwrap_or_default();
@@ -121,76 +123,10 @@ impl Watch {
             });
             return Ok(moment);
         }
-        let family = found.into_iter().map(|stat| (stat.clone(), threads(stat.pid)));
-        moment.family = Some(Family(family.collect()));
+        let states = |pid| threads(pid).map(|stat| stat.state).collect::<Vec<char>>();
+        let each = found.into_iter().map(|stat| (stat.clone(), states(stat.pid)));
+        moment.members = Some(Members(each.collect()));
         Ok(moment)
-    }
-}
-
-/// A server's status page.
-struct Status {
-    target: Target,
-    remotes: Vec<Remote>,
-    trust: Option<Trust>,
-    most: Duration,
-}
-
-/// A page that is slower than this is as good as none; a live screen waits for it.
-const MOST_WAIT: Duration = Duration::from_secs(5);
-/// Where mod_status is usually put.
-const USUAL_PATH: &str = "/server-status";
-
-impl Status {
-    /// Finds out in which form the page can be had: ours, or the one of all Apaches.
-    fn open(url: &str, options: &Options) -> Result<Self, String> {
-        let mut target = Target::parse(url)?;
-        let remotes = target.resolve(None)?;
-        let wishes = Wishes { verify: !options.insecure, ..Wishes::default() };
-        let trust = match target.scheme {
-            Scheme::Http => None,
-            Scheme::Https => Some(Trust::new(&target.host, &wishes)?),
-        };
-        if target.path == "/" {
-            USUAL_PATH.clone_into(&mut target.path);
-        }
-        let (path, query) = target.path.split_once('?').unwrap_or((&target.path, ""));
-        let given = query.split('&').any(|word| word == "json" || word.contains("auto"));
-        let (json, auto) = (format!("{path}?json"), format!("{path}?auto"));
-        let mut status = Self { target, remotes, trust, most: MOST_WAIT };
-        if !given {
-            status.target.path = json;
-            if !status.body()?.trim_ascii_start().starts_with(b"{") {
-                status.target.path = auto;
-            }
-        }
-        Ok(status)
-    }
-
-    fn body(&self) -> Result<Vec<u8>, String> {
-        let fetched = fetch(&self.target, &self.remotes, self.trust.as_ref(), self.most)?;
-        let hint = match fetched.status {
-            200 => return Ok(fetched.body),
-            401 | 403 => "; the server shows its page to others (Require)",
-            404 => "; no status page there (SetHandler server-status)",
-            _ => "",
-        };
-        Err(format!("{}: status {}{hint}", self.target, fetched.status))
-    }
-
-    fn page(&self) -> Result<Page, String> {
-        Page::parse(&self.body()?).map_err(|problem| format!("{}: {problem}", self.target))
-    }
-
-    fn is_here(&self) -> bool {
-        Target::is_loopback(&self.remotes)
-    }
-
-    fn url(&self) -> String {
-        self.target.to_string()
-    }
-
-    fn path(&self) -> &str {
-        self.target.path.split('?').next().unwrap_or_default()
     }
 }
 
@@ -210,23 +146,6 @@ fn first_process(all: &[ProcessStat], page: &Page, port: u16) -> Option<i32> {
     Some(first.pid)
 }
 
-/// The processes that hold a socket listening on `port`, but for the system's first, which may
-/// hold it for others.
-fn listening(all: &[ProcessStat], port: u16) -> BTreeSet<i32> {
-    let inodes: BTreeSet<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .flat_map(|path| listeners(&fs::read_to_string(path).unwrap_or_default(), port))
-        .collect();
-    let holds = |pid: i32| {
-        let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-        let mut sockets = links.filter_map(|link| socket_inode(link.to_str()?));
-        sockets.any(|inode| inodes.contains(&inode))
-    };
-    let pids = all.iter().map(|stat| stat.pid);
-    pids.filter(|pid| *pid > 1 && !inodes.is_empty() && holds(*pid)).collect()
-}
-
 /// The texts of the machine. Only the first is everywhere: in a container others may be missing.
 fn texts() -> Result<Texts, String> {
     let stat = "/proc/stat";
@@ -243,26 +162,6 @@ fn texts() -> Result<Texts, String> {
     })
 }
 
-/// Every process that can be seen. One that ends meanwhile is left out.
-fn all_processes() -> Vec<ProcessStat> {
-    stats(Path::new("/proc")).collect()
-}
-
-/// The states of a process's threads.
-fn threads(pid: i32) -> Vec<char> {
-    stats(Path::new(&format!("/proc/{pid}/task"))).map(|stat| stat.state).collect()
-}
-
-/// What the `stat` files of a folder's numbered folders say.
-fn stats(folder: &Path) -> impl Iterator<Item = ProcessStat> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| {
-        let is_number = entry.file_name().to_str()?.bytes().all(|byte| byte.is_ascii_digit());
-        let text = is_number.then(|| fs::read_to_string(entry.path().join("stat")).ok())??;
-        ProcessStat::parse(&text)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,19 +171,16 @@ mod tests {
         let counters = Counters::parse(&texts().unwrap());
         assert_ne!(counters, Counters::default());
         let own = std::process::id().cast_signed();
-        let all = all_processes();
+        let all = processes();
         let mine = all.iter().find(|stat| stat.pid == own).unwrap();
-        assert!(mine.threads >= 1 && !threads(own).is_empty());
+        assert!(mine.threads >= 1 && threads(own).count() >= 1);
     }
 
     #[test]
     fn who_listens_is_found() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let own = std::process::id().cast_signed();
-        assert_eq!(listening(&all_processes(), port), [own].into());
-        let all = all_processes();
-        assert!(first_process(&all, &Page::default(), port).is_some());
+        assert!(first_process(&processes(), &Page::default(), port).is_some());
     }
 
     #[test]

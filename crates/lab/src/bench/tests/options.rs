@@ -242,9 +242,9 @@ fn a_sweep_goes_through_clients_and_pauses() {
 fn the_servers_side_is_looked_at() {
     let server = Server::start();
     let own = std::process::id();
-    let it = json(&format!("-n 50 -c 2 --server {own} {}", server.url("/")));
+    let it = json(&format!("-n 50 -c 2 --no-strace --server {own} {}", server.url("/")));
     assert!(it["server"]["most_processes"].as_u64().unwrap() >= 1, "{it}");
-    let said = bench(&format!("-n 50 -c 2 --server {own} {}", server.url("/")));
+    let said = bench(&format!("-n 50 -c 2 --no-strace --server {own} {}", server.url("/")));
     assert!(said.out.contains("CPU of the server: "), "{}", said.out);
     let said = bench(&format!("--server 4194305 {}", server.url("/")));
     assert_eq!((said.status, said.err.contains("no such process")), (1, true));

@@ -1,0 +1,107 @@
+//! A server's status page, as a client sees it: a URL comes in, the page goes out as numbers, asked
+//! for as often as is wanted. It is Evenkeel's (`?json`) or any Apache's (`?auto`, mod_status).
+
+mod page;
+
+pub(crate) use page::{Connections, LETTERS, Page, Worker, is_busy};
+
+use crate::load::{Target, Trust, fetch};
+use evenkeel_sys::connect::Remote;
+use std::time::Duration;
+
+/// Where a page is, and how it is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    target: Target,
+    remotes: Vec<Remote>,
+    trust: Option<Trust>,
+    /// How long a page may take.
+    most: Duration,
+}
+
+/// Where mod_status is usually put.
+const USUAL_PATH: &str = "/server-status";
+
+impl Status {
+    /// Finds the server of a page, and asks it for nothing yet. `verify` says whether the
+    /// certificate of one that speaks TLS is checked.
+    ///
+    /// # Errors
+    /// What is wrong with the URL, or that its host is not known.
+    pub(crate) fn open(url: &str, verify: bool, most: Duration) -> Result<Self, String> {
+        let mut target = Target::parse(url)?;
+        let remotes = target.resolve(None)?;
+        let trust = Trust::of(&target, verify)?;
+        if target.path == "/" {
+            USUAL_PATH.clone_into(&mut target.path);
+        }
+        Ok(Self { target, remotes, trust, most })
+    }
+
+    /// The same in the form that tells most: ours, or the one of all Apaches.
+    ///
+    /// # Errors
+    /// Why there is no page.
+    pub(crate) fn in_best_form(mut self) -> Result<Self, String> {
+        if self.has_form() {
+            return Ok(self);
+        }
+        let path = self.path().to_owned();
+        self.target.path = format!("{path}?json");
+        if !self.body()?.trim_ascii_start().starts_with(b"{") {
+            self.target.path = format!("{path}?auto");
+        }
+        Ok(self)
+    }
+
+    /// The same in the form that costs a server least, of sums alone.
+    pub(crate) fn in_short_form(mut self) -> Self {
+        if !self.has_form() {
+            self.target.path = format!("{}?auto", self.path());
+        }
+        self
+    }
+
+    /// Whether the URL says which form is wanted.
+    fn has_form(&self) -> bool {
+        let (_, query) = self.target.path.split_once('?').unwrap_or_default();
+        query.split('&').any(|word| word == "json" || word.contains("auto"))
+    }
+
+    fn body(&self) -> Result<Vec<u8>, String> {
+        let fetched = fetch(&self.target, &self.remotes, self.trust.as_ref(), self.most)?;
+        let hint = match fetched.status {
+            200 => return Ok(fetched.body),
+            401 | 403 => "; the server shows its page to others (Require)",
+            404 => "; no status page there (SetHandler server-status)",
+            _ => "",
+        };
+        Err(format!("{}: status {}{hint}", self.target, fetched.status))
+    }
+
+    /// Asks for the page.
+    ///
+    /// # Errors
+    /// Why there is none, beginning with the URL.
+    pub(crate) fn page(&self) -> Result<Page, String> {
+        Page::parse(&self.body()?).map_err(|problem| format!("{}: {problem}", self.target))
+    }
+
+    /// Whether the server is on this machine.
+    pub(crate) fn is_here(&self) -> bool {
+        Target::is_loopback(&self.remotes)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.target.to_string()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.target.port
+    }
+
+    /// The URL's path, without the query.
+    pub(crate) fn path(&self) -> &str {
+        self.target.path.split('?').next().unwrap_or_default()
+    }
+}
