@@ -1,8 +1,10 @@
 //! What the oracle and the other server answered comes in; the differences come out, in words.
-//! The date, the server's name and a random boundary are not differences.
+//! The date, the server's name and a random boundary are not differences; of a body that is
+//! compressed, what it unpacks to is compared.
 
 use crate::answer::{Answer, Response, latin1};
 use crate::script::{Change, Departure};
+use std::io::Read;
 
 /// How much of a text is shown in a message.
 const SHOWN: usize = 400;
@@ -92,10 +94,16 @@ pub fn normalise(response: &Response) -> Response {
         };
         clean_name(&text)
     };
-    let body = latin1(&response.body);
+    let unpacked = unpack(response);
+    let is_packed = response.header("Content-Encoding").is_some_and(is_gzip);
+    let own_body = unpacked.as_ref().unwrap_or(&response.body);
+    let body = latin1(own_body);
     let cleaned = clean(&body);
     let body_length = response.body.len().to_string();
-    let fields = response.headers.iter().filter(|(name, _)| name != "Date");
+    // Each server compresses in its own way, and decides when it knows how much that gives.
+    let is_framing = |name: &str| matches!(name, "Content-Length" | "Transfer-Encoding");
+    let is_compared = |name: &str| name != "Date" && !(is_packed && is_framing(name));
+    let fields = response.headers.iter().filter(|(name, _)| is_compared(name));
     // Apache lists the methods in the order of a hash table whose seed is another in each process.
     let multipart = boundary.is_some();
     let value = |name: &str, value: &str| match name {
@@ -107,8 +115,21 @@ pub fn normalise(response: &Response) -> Response {
     Response {
         status_line: response.status_line.clone(),
         headers: fields.map(|(name, text)| (name.clone(), value(name, text))).collect(),
-        body: if cleaned == body { response.body.clone() } else { cleaned.into_bytes() },
+        body: if cleaned == body { own_body.clone() } else { cleaned.into_bytes() },
     }
+}
+
+fn is_gzip(encoding: &str) -> bool {
+    encoding.eq_ignore_ascii_case("gzip")
+}
+
+/// What a compressed body unpacks to; none where it is not compressed, or damaged.
+fn unpack(response: &Response) -> Option<Vec<u8>> {
+    let is_packed = response.header("Content-Encoding").is_some_and(is_gzip);
+    let mut unpacked = Vec::new();
+    let mut reader = flate2::read::GzDecoder::new(response.body.as_slice());
+    let is_whole = is_packed && reader.read_to_end(&mut unpacked).is_ok();
+    is_whole.then_some(unpacked)
 }
 
 /// The parts of a list in the order of their bytes.
@@ -225,6 +246,25 @@ mod tests {
             )
         };
         assert_eq!(compare(&range("abc"), &range("vwxyz"), &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn compressed_bodies_are_compared_by_what_they_unpack_to() {
+        use std::io::Write;
+        let packed = |level: u32, text: &str| {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level));
+            encoder.write_all(text.as_bytes()).unwrap();
+            let body = encoder.finish().unwrap();
+            let length = body.len().to_string();
+            let mut it = answer(&[("Content-Encoding", "gzip"), ("Content-Length", &length)], "");
+            it.responses[0].body = body;
+            it
+        };
+        let text = "abc".repeat(100);
+        assert_ne!(packed(0, &text), packed(9, &text));
+        assert_eq!(compare(&packed(0, &text), &packed(9, &text), &[]), Vec::<String>::new());
+        assert_eq!(compare(&packed(9, "a"), &packed(9, "b"), &[]).len(), 1);
     }
 
     #[test]

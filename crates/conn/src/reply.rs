@@ -126,6 +126,7 @@ impl Reply {
     ) -> (Next, Box<Request>) {
         let duration_us = clock::monotonic_us().saturating_sub(self.begun.started_us);
         let Output { sent, body_sent, .. } = self.output;
+        self.request.take_late();
         if aborted {
             self.begun.life.write_failed();
         } else {

@@ -9,6 +9,7 @@ use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
 use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
 use evenkeel_modules::core::public_name;
+use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot};
 use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
@@ -50,6 +51,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         facts: settings::facts(&running.site, child.settings.configured.model),
     });
     let threads = evenkeel_sys::process::usable_cores();
+    let presses = Presses::new(child.credits);
     let make = move |seat: Seat| {
         let safe = writers
             .lock()
@@ -68,6 +70,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
                 files,
                 Some(Arc::clone(&status)),
                 Arc::clone(&seat.crew),
+                Arc::clone(&presses),
                 Box::new(move |request| tell_all(&told.0, &told.1, request)),
             ),
             settings: Arc::clone(&settings),

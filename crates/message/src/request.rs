@@ -5,7 +5,7 @@ use crate::{
     Variables,
 };
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -125,6 +125,8 @@ pub struct Content {
     pub encoding: Option<Box<[u8]>>,
     /// Content-Language values.
     pub languages: Vec<Box<[u8]>>,
+    /// Output filters that its extensions name, `;` between them (AddOutputFilter).
+    pub output_filters: Option<Box<[u8]>>,
     /// The handler's name; none means the default handler. A media type never stands for one.
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not add to the media type.
@@ -206,8 +208,19 @@ pub struct Request {
     /// The name under which the server answers it (UseCanonicalName); none where that is the
     /// virtual host's to say, as no section has settled it.
     pub used_name: Option<Box<[u8]>>,
+    /// What is known only once the body has been sent; none where nothing will be.
+    pub late: Option<Rc<RefCell<Late>>>,
     /// Where a handler that has not begun yet learns that its client has gone.
     pub departure: Rc<Departure>,
+}
+
+/// What a body tells when its end has been reached, for the logs.
+#[derive(Debug, Default)]
+pub struct Late {
+    /// Notes for `%{NAME}n`.
+    pub notes: Variables,
+    /// Notices for the error log.
+    pub notices: Vec<Notice>,
 }
 
 /// Whether the client has gone, between a handler that waits for its turn and `conn`, which
@@ -308,6 +321,7 @@ impl Request {
             notices: Vec::new(),
             told: Told::default(),
             used_name: None,
+            late: None,
             departure: Rc::default(),
         }
     }
@@ -334,7 +348,7 @@ impl Request {
         (self.depth, self.probe) = (0, None);
         self.spare.clear();
         (self.looks, self.variant_looks, self.undecided) = (0, 0, false);
-        self.negotiated = None;
+        (self.negotiated, self.late) = (None, None);
         self.allowance.renew();
         self.notices.clear();
         (self.told, self.used_name) = (Told::default(), None);
@@ -343,6 +357,16 @@ impl Request {
             Some(departure) => *departure = Departure::default(),
             None => self.departure = Rc::default(),
         }
+    }
+
+    /// Takes over what the body has told in the end.
+    pub fn take_late(&mut self) {
+        let Some(late) = self.late.take() else { return };
+        let mut late = late.borrow_mut();
+        for (name, value) in late.notes.iter() {
+            self.notes.set(name, value);
+        }
+        self.notices.append(&mut late.notices);
     }
 
     /// Notes something for the error log, with this request's client.

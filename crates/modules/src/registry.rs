@@ -2,8 +2,8 @@
 //! the tables of those that a configuration makes active.
 
 use crate::{
-    Scope, Table, access_compat, alias, authz_core, authz_host, autoindex, core, dir, env, headers,
-    lab, log_config, mime, mpm, negotiation, reqtimeout, setenvif, status, unixd,
+    Scope, Table, access_compat, alias, authz_core, authz_host, autoindex, core, deflate, dir, env,
+    filter, headers, lab, log_config, mime, mpm, negotiation, reqtimeout, setenvif, status, unixd,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -46,6 +46,8 @@ pub const OFFERS: &[Offer] = &[
     usual("mod_headers.c", "headers_module"),
     usual("mod_autoindex.c", "autoindex_module"),
     usual("mod_negotiation.c", "negotiation_module"),
+    usual("mod_filter.c", "filter_module"),
+    usual("mod_deflate.c", "deflate_module"),
     extra("worker.c", "mpm_worker_module"),
     extra("prefork.c", "mpm_prefork_module"),
     extra("mod_macro.c", "macro_module"),
@@ -59,8 +61,10 @@ pub(crate) fn tables() -> impl Iterator<Item = Table> {
         authz_core::TABLE,
         authz_host::TABLE,
         autoindex::TABLE,
+        deflate::TABLE,
         dir::TABLE,
         env::TABLE,
+        filter::TABLE,
         headers::TABLE,
         lab::TABLE,
         log_config::TABLE,

@@ -3,8 +3,8 @@
 //! Nothing here knows what a setting means.
 
 use crate::{
-    access_compat, alias, authz_core, autoindex, core, dir, env, headers, lab, log_config, mime,
-    mpm, negotiation, reqtimeout, setenvif, unixd,
+    access_compat, alias, authz_core, autoindex, core, deflate, dir, env, filter, headers, lab,
+    log_config, mime, mpm, negotiation, reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead};
@@ -79,6 +79,7 @@ settings! {
     ServerSettings {
         alias: alias::Server,
         core: core::Server,
+        deflate: deflate::Server,
         log_config: log_config::Server,
         negotiation: negotiation::Server,
         reqtimeout: reqtimeout::Server,
@@ -94,8 +95,10 @@ settings! {
         authz_core: authz_core::Directory,
         autoindex: autoindex::Directory,
         core: core::Directory,
+        deflate: deflate::Directory,
         dir: dir::Directory,
         env: env::Directory,
+        filter: filter::Directory,
         headers: headers::Directory,
         mime: mime::Directory,
         negotiation: negotiation::Directory,
@@ -109,6 +112,7 @@ settings! {
 pub struct GlobalSettings {
     pub authz_core: authz_core::Global,
     pub core: core::Global,
+    pub filter: filter::Global,
     pub lab: lab::Global,
     pub log_config: log_config::Global,
     pub mime: mime::Global,

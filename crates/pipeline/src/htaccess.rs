@@ -134,6 +134,7 @@ impl AccessFiles {
         scope.place = Place::Directory(directory.into());
         scope.in_htaccess = true;
         scope.global.authz_core = site.global.authz_core.clone();
+        scope.global.filter = site.global.filter;
         scope.sections = site.section_base + self.sections;
         let allowed = evenkeel_config::Grant {
             overrides: grant.overrides.overrides,

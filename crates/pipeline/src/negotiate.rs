@@ -21,6 +21,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Entries of a folder that are read for one request. Reading holds the serving thread, so that the
+/// rest of a folder that has more is left out.
+const ENTRIES: usize = 10_000;
+
 /// Variants of one map whose files are asked for their length.
 const MEASURED: usize = 1000;
 
@@ -38,10 +42,10 @@ pub(crate) fn find_variant(
     pipeline: &Pipeline,
     admitted: Admitted<Plan, Option<Looked>>,
 ) -> Chosen {
-    let Admitted { request, plan, found } = admitted;
+    let Admitted { mut request, plan, found } = admitted;
     let is_absent = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent);
     let names = match is_absent && pipeline.site.negotiates && allows_multiviews(&plan) {
-        true => names(&request),
+        true => names(&mut request),
         false => Ok(Vec::new()),
     };
     let names = match names {
@@ -107,12 +111,27 @@ fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, error: &io::Error) -> St
 
 /// The files of the folder whose names go on behind the request's with a dot, in the order of
 /// their bytes, so that the order of the folder decides nothing.
-fn names(request: &Request) -> io::Result<Vec<Vec<u8>>> {
+fn names(request: &mut Request) -> io::Result<Vec<Vec<u8>>> {
     let (Some(folder), Some(base)) = (request.file.parent(), request.file.file_name()) else {
         return Ok(Vec::new());
     };
+    let (names, is_cut) = names_in(folder, base, ENTRIES)?;
+    if is_cut {
+        let text = format!(
+            "{} has more than {ENTRIES} entries: the rest is not negotiated",
+            folder.display()
+        );
+        request.notify(Notice::own("negotiation", Level::Warn, text));
+    }
+    Ok(names)
+}
+
+/// Those names among the first `most` entries of a folder, and whether it has more.
+fn names_in(folder: &Path, base: &OsStr, most: usize) -> io::Result<(Vec<Vec<u8>>, bool)> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder)?.flatten() {
+    let mut entries = std::fs::read_dir(folder)?;
+    for entry in entries.by_ref().take(most) {
+        let Ok(entry) = entry else { break };
         let name = entry.file_name().into_vec();
         let goes_on = name.strip_prefix(base.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
         if goes_on && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -120,7 +139,7 @@ fn names(request: &Request) -> io::Result<Vec<Vec<u8>>> {
         }
     }
     names.sort_unstable();
-    Ok(names)
+    Ok((names, entries.next().is_some()))
 }
 
 /// Looks at each file; a type map among them stands for all. An error is the answer.
@@ -374,4 +393,24 @@ fn read_variants(
     }
     let validator = core::tag_of(&stat, &plan.core, request.time_us);
     Ok(Variants { list, validator: validator.map(|tag| tag.into_bytes().into()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_of_a_folder_is_read_than_was_said() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["page.a", "page.b", "page.c", "other.a", "pages.a"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let names = |most| names_in(folder.path(), OsStr::new("page"), most).unwrap();
+        let all = [b"page.a".to_vec(), b"page.b".to_vec(), b"page.c".to_vec()].to_vec();
+        assert_eq!(names(5), (all.clone(), false));
+        assert_eq!(names(100), (all, false));
+        let (some, is_cut) = names(3);
+        assert!(some.len() <= 3 && is_cut);
+        assert_eq!(names(0), (Vec::new(), true));
+    }
 }

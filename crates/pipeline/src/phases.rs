@@ -19,7 +19,8 @@ use evenkeel_modules::authz_host::Wanted;
 use evenkeel_modules::core::Tristate;
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    RequestContext, alias, authz_core, core, env, headers, lab, mime, negotiation, setenvif, status,
+    RequestContext, alias, authz_core, core, deflate, env, filter, headers, lab, mime, negotiation,
+    setenvif, status,
 };
 use std::any::Any;
 use std::ffi::OsStr;
@@ -296,22 +297,90 @@ fn default_handler(
     core::serve_file(request, &pipeline.walker.borrow().files, looked, server, &plan.core)
 }
 
+/// How many times a body may be changed on its way out: whoever writes an .htaccess file could have
+/// it compressed and unpacked again without end.
+const MOST_CHANGES: u32 = 8;
+
+/// A response on its way out.
+pub(crate) struct Filtered {
+    response: Response,
+    /// Whether its body was compressed.
+    is_compressed: bool,
+}
+
 /// What changes a response on its way out, in order.
+///
+/// # Errors
+/// A status where a filter cannot do its work.
 pub(crate) fn filter(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
     mut response: Response,
-) -> Response {
+) -> Result<Filtered, Answer> {
     let server = pipeline.site.server(request.server);
     core::name_type(request, &mut response);
     add_earlier(request, &mut response);
+    let is_compressed = recode(pipeline, request, plan, &mut response)?;
     headers::act_on_response(request, around(pipeline, server, plan), &mut response);
     core::describe_content(request, &plan.core, &mut response);
     core::settle_vary(request, &mut response);
     core::omit_tag(request, &mut response);
     core::forbid_caching(request, &mut response);
-    response
+    Ok(Filtered { response, is_compressed })
+}
+
+/// Sends the response through the output filters that are named for it; none as a rule. Says
+/// whether its body was compressed.
+fn recode(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    response: &mut Response,
+) -> Result<bool, Answer> {
+    let named = filter::Named {
+        by_extension: request.content.output_filters.clone(),
+        by_section: plan.core.output_filters.as_deref(),
+    };
+    if named.is_empty() && plan.filter.is_empty() {
+        return Ok(false);
+    }
+    let settings = &pipeline.site.server(request.server).settings;
+    let bench = deflate::Bench {
+        server: &settings.deflate,
+        directory: &plan.deflate,
+        crew: &pipeline.crew,
+        presses: &pipeline.presses,
+    };
+    let (mut is_compressed, mut changes) = (false, 0);
+    for step in filter::steps(&plan.filter, &named, request, pipeline.site.global.filter) {
+        let output = match step {
+            filter::Step::Plain(output) => Some(output),
+            filter::Step::Chosen(filter) => {
+                let mut notices = Vec::new();
+                let context = RequestContext::new(request, settings, plan);
+                let output = filter.choose(context, response, &mut notices);
+                request.notices.append(&mut notices);
+                output
+            }
+        };
+        match output {
+            Some(filter::Output::Deflate) => {
+                let is_done = deflate::compress(request, bench, response)?;
+                (is_compressed, changes) = (is_compressed || is_done, changes + u32::from(is_done));
+            }
+            Some(filter::Output::Inflate) => {
+                changes += u32::from(deflate::inflate(request, bench, response)?);
+            }
+            Some(filter::Output::Own) | None => {}
+        }
+        if changes > MOST_CHANGES {
+            let text = format!("more than {MOST_CHANGES} filters change a body");
+            request.notify(Notice::own("filter", Level::Error, text));
+            return Err(Status::INTERNAL_SERVER_ERROR.into());
+        }
+    }
+    Ok(is_compressed)
 }
 
 fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Around<'a> {
@@ -350,8 +419,13 @@ pub(crate) fn filter_error(
 }
 
 /// What is cut out of a finished response: the ranges that the request asked for. No filter may
-/// change the body after it.
-pub(crate) fn cut(request: &Request, plan: &Plan, response: Response) -> Result<Response, Answer> {
+/// change the body after it. A body that was compressed is sent whole: what another version of the
+/// server had made of the same file might not fit.
+pub(crate) fn cut(request: &Request, plan: &Plan, filtered: Filtered) -> Result<Response, Answer> {
+    let Filtered { response, is_compressed } = filtered;
+    if is_compressed {
+        return Ok(response);
+    }
     core::cut_to_ranges(request, response, &plan.core)
 }
 

@@ -11,6 +11,7 @@ use evenkeel_message::{
 };
 use evenkeel_modules::authz_host::{Wanted, look_up};
 use evenkeel_modules::core::{is_logged, public_name};
+use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::Crew;
 use evenkeel_modules::status;
 use std::cell::RefCell;
@@ -45,6 +46,8 @@ pub struct Pipeline {
     pub(crate) walker: RefCell<Walker>,
     /// The threads for work that blocks or burns, which all pipelines of the process share.
     pub(crate) crew: Arc<Crew>,
+    /// What it takes to change a long body on its way out, shared likewise.
+    pub(crate) presses: Arc<Presses>,
     teller: Teller,
 }
 
@@ -64,12 +67,13 @@ impl Pipeline {
         files: evenkeel_files::Files,
         source: Option<Arc<dyn status::Source>>,
         crew: Arc<Crew>,
+        presses: Arc<Presses>,
         teller: Teller,
     ) -> Rc<Self> {
         let status =
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        Rc::new(Self { site, status, source, walker, crew, teller })
+        Rc::new(Self { site, status, source, walker, crew, presses, teller })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
@@ -166,17 +170,17 @@ impl Pipeline {
         plan: &Arc<Plan>,
         response: Response,
     ) -> Served {
-        let response = phases::filter(self, &mut request, plan, response);
+        let filtered = phases::filter(self, &mut request, plan, response);
         if request.allowance.is_spent() {
             return self.give_up(request, plan);
         }
-        match phases::cut(&request, plan, response) {
+        match filtered.and_then(|filtered| phases::cut(&request, plan, filtered)) {
             Ok(response) => {
                 self.keep_notices(&mut request, plan);
                 self.settle_name(&mut request, plan);
                 Served::Now(request, response)
             }
-            // Only a status can come of it (416), so this does not come back here.
+            // Only a status can come of it (416, 500, 503), so this does not come back here.
             Err(answer) => {
                 self.conclude(Concluded { request, plan: Arc::clone(plan), result: Err(answer) })
             }

@@ -214,6 +214,7 @@ impl Site {
         scope.roots_unchecked = language.roots_unchecked;
         scope.global.authz_core.without_hosts =
             !language.vocabulary.module_loaded("mod_authz_host.c");
+        scope.global.filter.without_deflate = !language.vocabulary.module_loaded("mod_deflate.c");
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
         let Scope { global, mut server, mut directory, sections, .. } = scope;
         directory.autoindex.begin();

@@ -219,6 +219,12 @@ fn apply(content: &mut Content, extension: &Extension) {
     if let Some(handler) = said(&extension.handler) {
         content.handler = Some(handler);
     }
+    if let Some(filters) = said(&extension.output_filters) {
+        content.output_filters = Some(match content.output_filters.take() {
+            None => filters,
+            Some(before) => [&before, &b";"[..], &filters].concat().into(),
+        });
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,100 @@
+//! Whether a body may be compressed or unpacked, by the fields that speak of encodings: those of
+//! the request, of the response, and what is known of the content.
+
+use evenkeel_message::{Fields, Request, Response, eq_ignore_case, trim};
+
+/// Whether the client takes gzip. A star does not stand for it, as in Apache.
+pub(super) fn accepts_gzip(fields: &Fields) -> bool {
+    let gzip = fields.tokens(b"Accept-Encoding").find_map(|element| {
+        let mut parts = element.split(|byte| *byte == b';').map(trim);
+        let is_gzip = parts.next().is_some_and(|name| eq_ignore_case(name, b"gzip"));
+        is_gzip.then(|| parts.any(is_zero))
+    });
+    gzip == Some(false)
+}
+
+/// Whether a parameter is a weight of nought (RFC 9110, section 12.4.2).
+fn is_zero(parameter: &[u8]) -> bool {
+    let mut sides = parameter.splitn(2, |byte| *byte == b'=').map(trim);
+    let is_weight = sides.next().is_some_and(|name| eq_ignore_case(name, b"q"));
+    let digits = sides.next().unwrap_or_default();
+    is_weight && digits.first() == Some(&b'0') && digits.iter().all(|b| matches!(b, b'0' | b'.'))
+}
+
+/// Whether the body is encoded in a way that is more than the plain bytes.
+pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
+    const PLAIN: [&[u8]; 4] = [b"identity", b"7bit", b"8bit", b"binary"];
+    let lists = [
+        response.fields.first("Content-Encoding"),
+        response.always.first("Content-Encoding"),
+        request.content.encoding.as_deref(),
+    ];
+    let mut tokens = lists.into_iter().flatten().flat_map(|list| list.split(|b| *b == b','));
+    tokens.any(|token| {
+        let token = trim(token);
+        !token.is_empty() && !PLAIN.iter().any(|plain| eq_ignore_case(token, plain))
+    })
+}
+
+/// Takes gzip off the encodings where it is the last that was applied; says whether it was
+/// (mod_deflate.c: check_gzip).
+pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bool {
+    for fields in [&mut response.fields, &mut response.always] {
+        let Some(list) = fields.joined(b"Content-Encoding") else { continue };
+        let Some(left) = left_of(&list) else { return false };
+        request.content.encoding = None;
+        fields.remove("Content-Encoding");
+        if !left.is_empty() {
+            fields.set("Content-Encoding", left);
+        }
+        return true;
+    }
+    let Some(left) = request.content.encoding.as_deref().and_then(left_of) else { return false };
+    request.content.encoding = Some(left).filter(|left| !left.is_empty()).map(Into::into);
+    true
+}
+
+/// The list without the gzip at its end; none where something else is there.
+fn left_of(list: &[u8]) -> Option<Vec<u8>> {
+    let mut tokens: Vec<&[u8]> = list.split(|byte| *byte == b',').map(trim).collect();
+    while let Some(last) = tokens.pop() {
+        if eq_ignore_case(last, b"gzip") || eq_ignore_case(last, b"x-gzip") {
+            return Some(tokens.join(&b", "[..]));
+        }
+        if !last.is_empty() && !eq_ignore_case(last, b"identity") {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_taken_where_it_is_named_with_a_weight() {
+        let takes = |value: &str| {
+            let mut fields = Fields::new();
+            fields.add("Accept-Encoding", value);
+            accepts_gzip(&fields)
+        };
+        for value in ["gzip", "GZIP", "br, gzip", "gzip;q=0.5", "gzip; q=1", "identity;q=0,gzip"] {
+            assert!(takes(value), "{value}");
+        }
+        for value in ["", "*", "x-gzip", "gzip;q=0", "gzip;q=0.000", "gzip ; Q = 0", "deflate"] {
+            assert!(!takes(value), "{value}");
+        }
+        assert!(!accepts_gzip(&Fields::new()));
+    }
+
+    #[test]
+    fn gzip_is_taken_off_from_the_end() {
+        let left = |list: &str| left_of(list.as_bytes()).map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(left("gzip").as_deref(), Some(""));
+        assert_eq!(left("X-Gzip").as_deref(), Some(""));
+        assert_eq!(left("compress, gzip, identity").as_deref(), Some("compress"));
+        assert_eq!(left("gzip, compress"), None);
+        assert_eq!(left("identity"), None);
+    }
+}

@@ -1,0 +1,464 @@
+//! The two ways through gzip (RFC 1952): bytes go in, as many as there are, and come out
+//! compressed or unpacked, into the room that is given. It waits for nothing and keeps no more
+//! than the window of the format.
+
+use bytes::Bytes;
+use evenkeel_message::Piece;
+use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
+use std::cell::RefCell;
+use std::io;
+
+/// Bytes around the compressed ones: the head of the format and the sums at its end.
+const AROUND: u64 = 18;
+
+/// What is wrong with a body.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It ends before its sums.
+    Cut,
+    /// The sums are those of other bytes.
+    Checksum,
+    /// It is not what the format allows.
+    Damaged,
+    /// It unpacks to more than a document does.
+    Ratio,
+    /// It could not be read.
+    Unread(io::Error),
+}
+
+/// One way, with its state.
+pub(super) enum Codec {
+    Deflate(Box<Compress>),
+    Inflate(Box<Inflater>),
+}
+
+impl Codec {
+    /// Compresses with this level and the base 2 logarithm of the window, from 9 to 15.
+    pub(super) fn deflate(level: u8, window: u8) -> Self {
+        let level = Compression::new(u32::from(level.clamp(1, 9)));
+        Codec::Deflate(Box::new(Compress::new_gzip(level, window.clamp(9, 15))))
+    }
+
+    /// Takes bytes off the front of `input` and puts what becomes of them into the room that
+    /// `out` has. True once all has come out, false where more input or more room is needed;
+    /// `is_last` tells that nothing follows this input.
+    pub(super) fn turn(
+        &mut self,
+        input: &mut &[u8],
+        is_last: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        let compress = match self {
+            Codec::Deflate(compress) => compress,
+            Codec::Inflate(inflater) => return inflater.turn(input, is_last, out),
+        };
+        let flush = if is_last { FlushCompress::Finish } else { FlushCompress::None };
+        while out.len() < out.capacity() {
+            let before = compress.total_in();
+            let status = compress.compress_vec(input, out, flush).map_err(|_| Fault::Damaged)?;
+            let taken = compress.total_in() - before;
+            *input = input.get(usize::try_from(taken).unwrap_or(usize::MAX)..).unwrap_or_default();
+            if status == Status::StreamEnd {
+                return Ok(true);
+            }
+            if input.is_empty() && !is_last {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Bytes that went in and that came out, without what the format puts around them.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        match self {
+            Codec::Deflate(it) => (it.total_in(), it.total_out().saturating_sub(AROUND)),
+            Codec::Inflate(it) => (it.unpack.total_in(), it.unpack.total_out()),
+        }
+    }
+}
+
+thread_local! {
+    /// The compressor that this thread has used last for short bodies, with its level and window:
+    /// making one costs more than a short body does.
+    static LAST: RefCell<Option<(u8, u8, Codec)>> = const { RefCell::new(None) };
+}
+
+/// What has become of a short body.
+pub(super) struct Done {
+    pub(super) bytes: Bytes,
+    /// Bytes that went in and that came out.
+    pub(super) counts: (u64, u64),
+}
+
+/// Compresses all of a short body.
+pub(super) fn deflated(level: u8, window: u8, input: &[u8]) -> Result<Done, Fault> {
+    let last = LAST.with(|last| last.borrow_mut().take());
+    let mut codec = match last {
+        Some((its_level, its_window, mut codec)) if (its_level, its_window) == (level, window) => {
+            if let Codec::Deflate(compress) = &mut codec {
+                compress.reset();
+            }
+            codec
+        }
+        _ => Codec::deflate(level, window),
+    };
+    // Bytes that cannot be compressed grow by less than this, as a rule.
+    let mut out = Vec::with_capacity(input.len() + input.len() / 8 + 128);
+    let mut rest = input;
+    while !codec.turn(&mut rest, true, &mut out)? {
+        out.reserve(1024);
+    }
+    let counts = codec.counts();
+    LAST.with(|last| *last.borrow_mut() = Some((level, window, codec)));
+    out.shrink_to_fit();
+    Ok(Done { bytes: out.into(), counts })
+}
+
+/// What a short body unpacks to; none where that is more than `most` bytes.
+pub(super) fn inflated(
+    mut inflater: Inflater,
+    input: &[u8],
+    most: usize,
+) -> Result<Option<Done>, Fault> {
+    let mut out = Vec::with_capacity(input.len().saturating_mul(4).clamp(1024, most));
+    let mut rest = input;
+    loop {
+        if inflater.turn(&mut rest, true, &mut out)? {
+            out.shrink_to_fit();
+            let counts = (inflater.unpack.total_in(), inflater.unpack.total_out());
+            return Ok(Some(Done { bytes: out.into(), counts }));
+        }
+        let left = most.saturating_sub(out.len());
+        if left == 0 {
+            return Ok(None);
+        }
+        out.reserve_exact(out.len().min(left));
+    }
+}
+
+/// What unpacks a body, whose head and sums it looks at itself: a body that does not begin as the
+/// format does goes through as it is.
+pub(super) struct Inflater {
+    unpack: Decompress,
+    part: Part,
+    sum: Crc,
+    scratch: Box<[u8]>,
+    ratio_limit: u64,
+    ratio_burst: u64,
+    /// How many times the ratio was above its limit without a break.
+    ratio_hits: u64,
+}
+
+/// What comes next.
+enum Part {
+    /// The head, with what is there of it.
+    Head(Head),
+    /// The compressed bytes.
+    Packed,
+    /// The sums behind them, with what is there of them.
+    Sums(Vec<u8>),
+    /// Nothing that counts.
+    End,
+    /// Bytes that were never compressed.
+    Plain,
+}
+
+impl Inflater {
+    /// The ratio is looked at once for each `buffer` bytes that come out.
+    pub(super) fn new(ratio_limit: u64, ratio_burst: u64, buffer: usize) -> Self {
+        Self {
+            unpack: Decompress::new(false),
+            part: Part::Head(Head::default()),
+            sum: Crc::new(),
+            scratch: vec![0; buffer.clamp(512, 32 << 10)].into(),
+            ratio_limit,
+            ratio_burst,
+            ratio_hits: 0,
+        }
+    }
+
+    fn turn(&mut self, input: &mut &[u8], is_last: bool, out: &mut Vec<u8>) -> Result<bool, Fault> {
+        loop {
+            match &mut self.part {
+                Part::Head(head) => {
+                    let Some((byte, rest)) = input.split_first() else { break };
+                    *input = rest;
+                    match head.take(*byte) {
+                        Progress::More => {}
+                        Progress::Whole => self.part = Part::Packed,
+                        Progress::Other => {
+                            out.extend_from_slice(&head.start);
+                            self.part = Part::Plain;
+                        }
+                    }
+                }
+                Part::Packed => {
+                    if out.capacity() - out.len() == 0 {
+                        return Ok(false);
+                    }
+                    if !self.unpack(input, out)? {
+                        break;
+                    }
+                }
+                Part::Sums(sums) => {
+                    let wanted = (8 - sums.len()).min(input.len());
+                    let (taken, rest) = input.split_at(wanted);
+                    sums.extend_from_slice(taken);
+                    *input = rest;
+                    if sums.len() < 8 {
+                        break;
+                    }
+                    let expected = [self.sum.sum(), self.sum.amount()].map(u32::to_le_bytes);
+                    if **sums != *expected.concat() {
+                        return Err(Fault::Checksum);
+                    }
+                    self.part = Part::End;
+                }
+                Part::End => {
+                    *input = &[];
+                    return Ok(is_last);
+                }
+                Part::Plain => {
+                    let room = out.capacity() - out.len();
+                    let (taken, rest) = input.split_at(room.min(input.len()));
+                    out.extend_from_slice(taken);
+                    *input = rest;
+                    return Ok(is_last && rest.is_empty());
+                }
+            }
+        }
+        // All of the input is used up, and the end has not come.
+        if is_last { Err(Fault::Cut) } else { Ok(false) }
+    }
+
+    /// Unpacks one stretch; false where more input is needed.
+    fn unpack(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
+        let room = self.scratch.len().min(out.capacity() - out.len());
+        let scratch = self.scratch.get_mut(..room).unwrap_or_default();
+        let (read, written) = (self.unpack.total_in(), self.unpack.total_out());
+        let status = self
+            .unpack
+            .decompress(input, scratch, FlushDecompress::None)
+            .map_err(|_| Fault::Damaged)?;
+        let read = usize::try_from(self.unpack.total_in() - read).unwrap_or(usize::MAX);
+        let written = usize::try_from(self.unpack.total_out() - written).unwrap_or(usize::MAX);
+        *input = input.get(read..).unwrap_or_default();
+        let unpacked = scratch.get(..written).unwrap_or_default();
+        self.sum.update(unpacked);
+        out.extend_from_slice(unpacked);
+        if status == Status::StreamEnd {
+            self.part = Part::Sums(Vec::with_capacity(8));
+            return Ok(true);
+        }
+        self.watch_ratio()?;
+        if read == 0 && written == 0 && !input.is_empty() {
+            return Err(Fault::Damaged);
+        }
+        Ok(read > 0 || written > 0)
+    }
+
+    /// A body that unpacks to far more than documents do is an attack (mod_deflate.c:
+    /// check_ratio).
+    fn watch_ratio(&mut self) -> Result<(), Fault> {
+        let ratio = self.unpack.total_out().checked_div(self.unpack.total_in()).unwrap_or(0);
+        self.ratio_hits = if ratio < self.ratio_limit { 0 } else { self.ratio_hits + 1 };
+        if self.ratio_hits > self.ratio_burst { Err(Fault::Ratio) } else { Ok(()) }
+    }
+}
+
+/// How far the head has come.
+enum Progress {
+    More,
+    Whole,
+    /// It is the beginning of something else.
+    Other,
+}
+
+/// The head of the format, taken byte by byte; what may be of any length is passed over.
+#[derive(Default)]
+struct Head {
+    /// The part that every head has.
+    start: Vec<u8>,
+    /// What is left of the parts that this one has.
+    left: Vec<Field>,
+    /// Bytes of the part at hand.
+    taken: u16,
+    /// The length of the extra field.
+    extra: u16,
+}
+
+/// A part that the flags of the head announce (RFC 1952, section 2.3).
+#[derive(Clone, Copy)]
+enum Field {
+    ExtraLength,
+    Extra,
+    Text,
+    Checksum,
+}
+
+impl Head {
+    /// Bytes that every head has.
+    const START: usize = 10;
+
+    fn take(&mut self, byte: u8) -> Progress {
+        if self.start.len() < Self::START {
+            self.start.push(byte);
+            return if self.start.len() < Self::START { Progress::More } else { self.announce() };
+        }
+        let Some(field) = self.left.last().copied() else { return Progress::Whole };
+        let is_done = match field {
+            Field::ExtraLength => {
+                self.extra |= u16::from(byte) << (8 * self.taken);
+                self.taken == 1
+            }
+            Field::Extra => self.taken.saturating_add(1) >= self.extra,
+            Field::Text => byte == 0,
+            Field::Checksum => self.taken == 1,
+        };
+        self.taken = self.taken.saturating_add(1);
+        if is_done {
+            self.left.pop();
+            self.taken = 0;
+            let is_without = matches!(field, Field::ExtraLength) && self.extra == 0;
+            if is_without {
+                self.left.pop();
+            }
+        }
+        if self.left.is_empty() { Progress::Whole } else { Progress::More }
+    }
+
+    /// Reads the flags.
+    fn announce(&mut self) -> Progress {
+        const EXTRA: u8 = 4;
+        const NAME: u8 = 8;
+        const COMMENT: u8 = 16;
+        const CHECKSUM: u8 = 2;
+        let [0x1f, 0x8b, 8, flags, ..] = *self.start.as_slice() else { return Progress::Other };
+        let mut announced = |flag, field| {
+            if flags & flag != 0 {
+                self.left.push(field);
+            }
+        };
+        // The last is taken first.
+        announced(CHECKSUM, Field::Checksum);
+        announced(COMMENT, Field::Text);
+        announced(NAME, Field::Text);
+        announced(EXTRA, Field::Extra);
+        announced(EXTRA, Field::ExtraLength);
+        if self.left.is_empty() { Progress::Whole } else { Progress::More }
+    }
+}
+
+/// The next bytes of a body that is there in pieces: at most `most` of a file, all of what is in
+/// memory. None where there is no more.
+pub(super) fn read(
+    pieces: &mut std::collections::VecDeque<Piece>,
+    most: usize,
+) -> Result<Option<Bytes>, Fault> {
+    loop {
+        let Some(piece) = pieces.pop_front() else { return Ok(None) };
+        match piece {
+            piece if piece.is_empty() => {}
+            Piece::Bytes(bytes) => return Ok(Some(bytes)),
+            Piece::File { file, offset, length } => {
+                let mut buffer = vec![0; usize::try_from(length).unwrap_or(most).min(most)];
+                let count = evenkeel_sys::open::read_at(&file, &mut buffer, offset)
+                    .map_err(Fault::Unread)?;
+                if count == 0 {
+                    // It has become shorter than was promised.
+                    return Err(Fault::Unread(io::ErrorKind::UnexpectedEof.into()));
+                }
+                buffer.truncate(count);
+                let (offset, length) = (offset + count as u64, length - count as u64);
+                pieces.push_front(Piece::File { file, offset, length });
+                return Ok(Some(buffer.into()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        deflated(6, 15, text).unwrap().bytes.to_vec()
+    }
+
+    fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        let inflater = Inflater::new(200, 3, 8096);
+        inflated(inflater, bytes, 1 << 20).map(|it| it.unwrap().bytes.to_vec())
+    }
+
+    /// The same with little room and one byte of input at a time.
+    fn unpacked_slowly(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut inflater = Inflater::new(200, 3, 8096);
+        let (mut whole, mut at) = (Vec::new(), 0);
+        loop {
+            let mut out = Vec::with_capacity(7);
+            let next = (at + 1).min(bytes.len());
+            let mut input = &bytes[at..next];
+            let is_done = inflater.turn(&mut input, next == bytes.len(), &mut out)?;
+            at = next - input.len();
+            whole.extend(out);
+            if is_done {
+                return Ok(whole);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_packed_unpacks_to_the_same() {
+        let mixed: Vec<u8> = (0..32_768u32).map(|n| ((n * n) >> 7) as u8).collect();
+        for text in [&b"a"[..], &b"abc".repeat(100), &mixed] {
+            // Twice, since a thread uses its compressor again.
+            for bytes in [packed(text), packed(text)] {
+                assert_eq!(unpacked(&bytes).unwrap(), text);
+                assert_eq!(unpacked_slowly(&bytes).unwrap(), text);
+            }
+        }
+        assert_eq!(deflated(1, 1, b"x").unwrap().counts.0, 1);
+    }
+
+    #[test]
+    fn parts_of_the_head_are_passed_over() {
+        let body = packed(b"text");
+        let head = |flags: u8, parts: &[u8]| {
+            [&[0x1f, 0x8b, 8, flags, 0, 0, 0, 0, 0, 3], parts, &body[10..]].concat()
+        };
+        let all = b"\x02\x00abname\0comment\0\x12\x34";
+        for bytes in [head(30, all), head(8, b"name\0"), head(4, b"\0\0"), head(4, b"\x01\0x")] {
+            assert_eq!(unpacked(&bytes).unwrap(), b"text");
+            assert_eq!(unpacked_slowly(&bytes).unwrap(), b"text");
+        }
+    }
+
+    #[test]
+    fn damage_is_told_and_what_was_never_packed_goes_through() {
+        let whole = packed(&b"abc".repeat(1000));
+        let mut wrong = whole.clone();
+        let sums = wrong.len() - 8;
+        wrong[sums] ^= 1;
+        assert!(matches!(unpacked(&wrong), Err(Fault::Checksum)));
+        for cut in [1, 9, 10, 12, whole.len() - 8, whole.len() - 1] {
+            assert!(matches!(unpacked(&whole[..cut]), Err(Fault::Cut)), "{cut}");
+            assert!(matches!(unpacked_slowly(&whole[..cut]), Err(Fault::Cut)), "{cut}");
+        }
+        let mut damaged = whole[..10].to_vec();
+        damaged.extend([0xff; 20]);
+        assert!(matches!(unpacked(&damaged), Err(Fault::Damaged)));
+        let plain = b"this is no gzip, whatever it says".repeat(20);
+        assert_eq!(unpacked(&plain).unwrap(), plain);
+        assert_eq!(unpacked_slowly(&plain).unwrap(), plain);
+        let trailing = [&whole[..], b"more"].concat();
+        assert_eq!(unpacked(&trailing).unwrap(), b"abc".repeat(1000));
+    }
+
+    #[test]
+    fn what_unpacks_to_far_too_much_is_stopped() {
+        let bomb = packed(&vec![0; 3_000_000]);
+        assert!(matches!(unpacked(&bomb), Err(Fault::Ratio)));
+        let patient = Inflater::new(2000, 3, 8096);
+        assert!(inflated(patient, &bomb, 1 << 16).unwrap().is_none());
+    }
+}

@@ -1,0 +1,332 @@
+//! A body that is compressed or unpacked as the client takes it: each piece is made by the crew of
+//! the process once the piece before it is sent, so that the serving thread is not held by a long
+//! one, and no more memory than its press stands for.
+
+use super::codec::{Codec, Fault, read};
+use super::presses::Press;
+use super::{Notes, notice};
+use bytes::{Buf, Bytes};
+use evenkeel_message::{Chunk, Late, Piece, Request, Source};
+use evenkeel_sys::crew::{Crew, Labour};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Bytes of a piece that is made at a time.
+const PIECE: usize = 64 << 10;
+/// Bytes that are used up for one piece, whatever comes out; then others have their turn.
+const TURN: usize = 256 << 10;
+/// Bytes that are read of a file at once.
+const READ_AT_ONCE: usize = 64 << 10;
+
+/// The body of a response to HEAD, which nobody reads.
+pub(super) struct Silence;
+
+impl Source for Silence {
+    fn poll_chunk(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+        Poll::Ready(None)
+    }
+}
+
+/// What goes to the crew and comes back.
+pub(super) struct Work {
+    codec: Codec,
+    pieces: VecDeque<Piece>,
+    /// What was read and is not used up.
+    at_hand: Bytes,
+    /// Whether nothing will be added to the pieces.
+    is_fed: bool,
+    press: Press,
+}
+
+/// What a turn has made, and whether it was the last.
+struct Made {
+    bytes: Bytes,
+    is_last: bool,
+}
+
+impl Work {
+    pub(super) fn new(codec: Codec, pieces: VecDeque<Piece>, is_fed: bool, press: Press) -> Self {
+        Self { codec, pieces, at_hand: Bytes::new(), is_fed, press }
+    }
+
+    /// Whether there is nothing to work on until more is fed.
+    fn is_hungry(&self) -> bool {
+        !self.is_fed && self.at_hand.is_empty() && self.pieces.is_empty()
+    }
+
+    /// Makes one piece, or less where what is there does not come to that.
+    fn make(&mut self) -> Result<Made, Fault> {
+        let mut out = Vec::with_capacity(PIECE);
+        let mut left = TURN;
+        let is_last = loop {
+            if self.at_hand.is_empty() {
+                self.at_hand = read(&mut self.pieces, READ_AT_ONCE)?.unwrap_or_default();
+            }
+            let (now, then) = self.at_hand.split_at(left.min(self.at_hand.len()));
+            let is_last = then.is_empty() && self.is_fed && self.pieces.iter().all(Piece::is_empty);
+            let mut rest = now;
+            let is_made = self.codec.turn(&mut rest, is_last, &mut out)?;
+            let used = now.len() - rest.len();
+            self.at_hand.advance(used);
+            left -= used;
+            let is_waiting = self.at_hand.is_empty() && self.pieces.is_empty() && !is_last;
+            if is_made || is_waiting || out.len() == out.capacity() || left == 0 {
+                break is_made;
+            }
+        };
+        Ok(Made { bytes: out.into(), is_last })
+    }
+}
+
+/// The body.
+pub(super) struct Recoded {
+    crew: Arc<Crew>,
+    state: State,
+    /// Where more is had from; none where all is there.
+    source: Option<Pin<Box<dyn Source>>>,
+    notes: Option<Notes>,
+    /// Where is told what was known only in the end.
+    late: Rc<RefCell<Late>>,
+    limits: (u64, u64),
+    /// The press of work that is done, until its last piece has been taken.
+    last: Option<Press>,
+}
+
+enum State {
+    Rests(Box<Work>),
+    AtWork(Labour<(Box<Work>, Result<Made, Fault>)>),
+    Ended,
+}
+
+impl Recoded {
+    pub(super) fn new(
+        crew: Arc<Crew>,
+        work: Work,
+        source: Option<Pin<Box<dyn Source>>>,
+        notes: Option<Notes>,
+        request: &mut Request,
+        limits: (u64, u64),
+    ) -> Self {
+        let late = Rc::clone(request.late.get_or_insert_default());
+        let state = State::Rests(Box::new(work));
+        Self { crew, state, source, notes, late, limits, last: None }
+    }
+
+    /// Feeds work that cannot go on without. Errors are those of the source.
+    fn poll_feed(&mut self, work: &mut Work, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while work.is_hungry() {
+            let chunk = match &mut self.source {
+                Some(source) => ready!(source.as_mut().poll_chunk(context)).transpose()?,
+                None => None,
+            };
+            match chunk {
+                Some(bytes) => work.pieces.push_back(Piece::Bytes(bytes)),
+                None => work.is_fed = true,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Notes the two lengths, once they are known.
+    fn end(&mut self, work: Work) {
+        if let Some(notes) = &self.notes {
+            notes.write(work.codec.counts(), &mut self.late.borrow_mut().notes);
+        }
+        self.last = Some(work.press);
+    }
+}
+
+impl Source for Recoded {
+    fn poll_chunk(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
+        let this = &mut *self;
+        loop {
+            match std::mem::replace(&mut this.state, State::Ended) {
+                State::Ended => return Poll::Ready(None),
+                State::Rests(mut work) => {
+                    match this.poll_feed(&mut work, context) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                        Poll::Pending => {
+                            this.state = State::Rests(work);
+                            return Poll::Pending;
+                        }
+                    }
+                    this.state = State::AtWork(this.crew.begin(move || {
+                        let made = work.make();
+                        (work, made)
+                    }));
+                }
+                State::AtWork(mut labour) => {
+                    let done = match Pin::new(&mut labour).poll(context) {
+                        Poll::Ready(done) => done,
+                        Poll::Pending => {
+                            this.state = State::AtWork(labour);
+                            return Poll::Pending;
+                        }
+                    };
+                    let Some((work, made)) = done else {
+                        let error = io::Error::other("no thread can be had");
+                        return Poll::Ready(Some(Err(error)));
+                    };
+                    match made {
+                        Ok(Made { bytes, is_last }) => {
+                            match is_last {
+                                true => this.end(*work),
+                                false => this.state = State::Rests(work),
+                            }
+                            if !bytes.is_empty() {
+                                return Poll::Ready(Some(Ok(bytes)));
+                            }
+                        }
+                        Err(fault) => {
+                            this.late.borrow_mut().notices.push(notice(&fault, this.limits));
+                            return Poll::Ready(Some(Err(io::ErrorKind::InvalidData.into())));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::codec::Inflater;
+    use super::super::presses::Presses;
+    use super::*;
+    use evenkeel_message::{Peer, RequestHead};
+    use std::future::poll_fn;
+
+    /// A source of these pieces.
+    struct Pieces(VecDeque<Bytes>);
+
+    impl Source for Pieces {
+        fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+    }
+
+    fn request() -> Request {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        Request::new(RequestHead::default(), peer, 0)
+    }
+
+    fn notes() -> Notes {
+        let name = |text: &str| Some(text.into());
+        Notes { input: name("in"), output: name("out"), ratio: name("ratio") }
+    }
+
+    /// All that comes, and the length of the longest piece.
+    fn drain(mut body: Recoded) -> io::Result<(Vec<u8>, usize)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (mut whole, mut longest) = (Vec::new(), 0);
+        while let Some(piece) =
+            runtime.block_on(poll_fn(|context| Pin::new(&mut body).poll_chunk(context)))
+        {
+            let piece = piece?;
+            longest = longest.max(piece.len());
+            whole.extend_from_slice(&piece);
+        }
+        Ok((whole, longest))
+    }
+
+    fn recoded(work: Work, source: Option<Pin<Box<dyn Source>>>, request: &mut Request) -> Recoded {
+        Recoded::new(Arc::new(Crew::new(1)), work, source, Some(notes()), request, (200, 3))
+    }
+
+    fn file(bytes: &[u8], length: u64) -> Piece {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, bytes).unwrap();
+        Piece::File { file: Arc::new(file.into()), offset: 0, length }
+    }
+
+    #[test]
+    fn a_file_is_compressed_in_pieces_and_unpacks_to_itself() {
+        // A sequence that does not repeat, so that it cannot be compressed much.
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let text: Vec<u8> = (0..1_000_000).map(|_| next()).collect();
+        let mut request = request();
+        let pieces = VecDeque::from([
+            Piece::Bytes(Bytes::from_static(b"head")),
+            file(&text, text.len() as u64),
+            Piece::Bytes(Bytes::new()),
+        ]);
+        let presses = Presses::new(1);
+        let press = presses.take().unwrap();
+        let work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let (packed, longest) = drain(recoded(work, None, &mut request)).unwrap();
+        assert!(packed.len() > 900_000 && longest <= PIECE);
+        request.take_late();
+        assert_eq!(request.notes.value("in"), Some(&b"1000004"[..]));
+        assert!(request.notes.contains("out") && request.notes.contains("ratio"));
+
+        let source = Pieces(packed.chunks(1000).map(Bytes::copy_from_slice).collect());
+        let codec = Codec::Inflate(Box::new(Inflater::new(200, 3, 8096)));
+        // The press came back with the body before.
+        let work = Work::new(codec, VecDeque::new(), false, presses.take().unwrap());
+        let body = recoded(work, Some(Box::pin(source)), &mut request);
+        let (unpacked, longest) = drain(body).unwrap();
+        assert!(unpacked == [b"head", text.as_slice()].concat() && longest <= PIECE);
+    }
+
+    #[test]
+    fn what_cannot_be_read_breaks_off() {
+        let mut request = request();
+        let pieces = VecDeque::from([file(b"short", 100_000)]);
+        let press = Presses::new(1).take().unwrap();
+        let work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        assert!(drain(recoded(work, None, &mut request)).is_err());
+        request.take_late();
+        assert_eq!(request.notices.len(), 1);
+        assert!(!request.notes.contains("in"));
+    }
+
+    #[test]
+    fn a_turn_uses_up_no_more_than_its_bytes_however_much_is_at_hand() {
+        let text = Bytes::from(vec![b'x'; 3 * TURN + 1]);
+        let press = Presses::new(1).take().unwrap();
+        let pieces = VecDeque::from([Piece::Bytes(text.clone())]);
+        let mut work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let mut packed = Vec::new();
+        for turn in 1..=4 {
+            let made = work.make().unwrap();
+            packed.extend_from_slice(&made.bytes);
+            assert_eq!(made.is_last, turn == 4, "{turn}");
+            assert_eq!(work.codec.counts().0, (turn * TURN as u64).min(text.len() as u64));
+        }
+        assert!(packed.len() < 2000);
+    }
+
+    #[test]
+    fn a_client_that_goes_gives_its_press_back() {
+        let presses = Presses::new(1);
+        let work = || {
+            let pieces = VecDeque::from([Piece::Bytes(Bytes::from(vec![b'x'; 100_000]))]);
+            Work::new(Codec::deflate(6, 15), pieces, true, presses.take().unwrap())
+        };
+        let mut request = request();
+        drop(recoded(work(), None, &mut request));
+        assert_eq!(presses.free(), 1);
+
+        let mut body = recoded(work(), None, &mut request);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut next =
+            || runtime.block_on(poll_fn(|context| Pin::new(&mut body).poll_chunk(context)));
+        assert!(next().is_some_and(|piece| piece.is_ok()) && presses.free() == 0);
+        // The last piece has been taken, but nobody has come for more.
+        assert!(next().is_none() && presses.free() == 0);
+        drop(body);
+        assert_eq!(presses.free(), 1);
+    }
+}

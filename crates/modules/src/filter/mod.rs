@@ -1,0 +1,407 @@
+//! mod_filter: which output filters a response goes through, by its media type or by conditions.
+//! What sections say of filters comes in; for a request the list of its filters goes out, and for
+//! each of them what it stands for once the response is known. It changes no body: that is done
+//! by whoever the filters belong to.
+
+mod directives;
+
+pub use directives::TABLE;
+
+use crate::settings::merged;
+use crate::{Merge, RequestContext};
+use evenkeel_expr::Condition;
+use evenkeel_message::{Fields, Level, Notice, Request, Response, Status};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What an output filter does to a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// `DEFLATE`: compresses it.
+    Deflate,
+    /// `INFLATE`: takes the compression off it.
+    Inflate,
+    /// A filter of the server's own, through which every response goes anyway.
+    Own,
+}
+
+/// Filters that Apache has for every response, named where others may be named.
+const OWN: [&str; 8] = [
+    "BYTERANGE",
+    "CHUNK",
+    "CONTENT_LENGTH",
+    "CORE",
+    "FIXUP_HEADERS_ERR",
+    "FIXUP_HEADERS_OUT",
+    "HTTP_HEADER",
+    "HTTP_OUTERROR",
+];
+
+impl Output {
+    /// The filter of that name, in which case does not count; none where nobody has it.
+    #[must_use]
+    pub fn named(name: &str, without_deflate: bool) -> Option<Output> {
+        if name.eq_ignore_ascii_case("DEFLATE") {
+            (!without_deflate).then_some(Output::Deflate)
+        } else if name.eq_ignore_ascii_case("INFLATE") {
+            (!without_deflate).then_some(Output::Inflate)
+        } else {
+            OWN.iter().any(|own| name.eq_ignore_ascii_case(own)).then_some(Output::Own)
+        }
+    }
+
+    /// Where it stands among others that are named for a response by their own names.
+    const fn stage(self) -> u8 {
+        match self {
+            Output::Inflate => Stage::RESOURCE - 1,
+            Output::Deflate | Output::Own => Stage::CONTENT_SET,
+        }
+    }
+}
+
+/// Where filters stand in the order in which a response goes through them (Apache: ap_filter_type).
+struct Stage;
+
+impl Stage {
+    const RESOURCE: u8 = 10;
+    const CONTENT_SET: u8 = 20;
+    const PROTOCOL: u8 = 30;
+    const TRANSCODE: u8 = 40;
+    const CONNECTION: u8 = 50;
+    const NETWORK: u8 = 60;
+}
+
+/// What a section says of filters; nothing as a rule, so that requests pay nothing for it.
+#[derive(Clone, Debug, Default)]
+pub struct Directory(Option<Arc<Said>>);
+
+#[derive(Clone, Debug, Default)]
+struct Said {
+    filters: HashMap<Box<str>, Arc<Filter>, foldhash::fast::RandomState>,
+    /// What is in the chain, in order.
+    chain: Vec<Box<str>>,
+    /// Whether the chain stands for those of outer sections in place of following them.
+    is_reset: bool,
+}
+
+/// What is said once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Global {
+    /// Whether mod_deflate is not active, whose filters are unknown then.
+    pub without_deflate: bool,
+}
+
+/// A filter that stands for one of several, by what the response is (FilterDeclare).
+#[derive(Clone, Debug)]
+pub struct Filter {
+    name: Box<str>,
+    stage: u8,
+    providers: Vec<Provider>,
+    /// Whether its use is told in the log (FilterTrace).
+    is_traced: bool,
+}
+
+/// One filter that another may stand for.
+#[derive(Clone, Debug)]
+struct Provider {
+    name: Box<str>,
+    output: Output,
+    when: When,
+    protocol: Protocol,
+}
+
+#[derive(Clone, Debug)]
+enum When {
+    /// The media type is one of these (AddOutputFilterByType).
+    Types(Vec<Box<str>>),
+    /// The condition holds.
+    Expr(Arc<Condition>),
+}
+
+/// What else a filter changes in a response (FilterProtocol). What is said of proxies is for
+/// responses that are fetched from another server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Protocol {
+    changes: bool,
+    uncached: bool,
+    no_ranges: bool,
+    no_transform: bool,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        merged(base, over)
+    }
+
+    fn add(&mut self, over: &Self) {
+        match (&mut self.0, &over.0) {
+            (_, None) => {}
+            (None, Some(_)) => *self = over.clone(),
+            (Some(base), Some(over)) => Arc::make_mut(base).add(over),
+        }
+    }
+}
+
+impl Said {
+    fn add(&mut self, over: &Said) {
+        for (name, filter) in &over.filters {
+            self.filters.insert(name.clone(), Arc::clone(filter));
+        }
+        if over.is_reset {
+            self.chain.clear();
+            self.is_reset = true;
+        }
+        self.chain.extend_from_slice(&over.chain);
+    }
+}
+
+/// One step of a response on its way out.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A filter by its own name.
+    Plain(Output),
+    /// One that is chosen by what the response is.
+    Chosen(Arc<Filter>),
+}
+
+/// Names of filters for a response, from whoever may name some.
+#[derive(Clone, Debug, Default)]
+pub struct Named<'a> {
+    /// Those of the file's extensions, `;` between them (AddOutputFilter).
+    pub by_extension: Option<Box<[u8]>>,
+    /// Those of its sections (SetOutputFilter).
+    pub by_section: Option<&'a [Box<str>]>,
+}
+
+impl Named<'_> {
+    /// Whether there is no name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_extension.is_none() && self.by_section.is_none()
+    }
+}
+
+/// The filters of a response in the order in which it goes through them; none as a rule.
+#[must_use]
+pub fn steps(
+    settings: &Directory,
+    named: &Named<'_>,
+    request: &mut Request,
+    global: Global,
+) -> Vec<Step> {
+    let mut steps: Vec<(u8, Step)> = Vec::new();
+    let by_extension =
+        named.by_extension.as_deref().unwrap_or_default().split(|byte| *byte == b';');
+    let by_extension = by_extension.map(String::from_utf8_lossy);
+    let by_section = named.by_section.unwrap_or_default().iter().map(|name| (&**name).into());
+    for name in by_extension.chain(by_section).filter(|name| !name.is_empty()) {
+        match Output::named(&name, global.without_deflate) {
+            Some(output) => steps.push((output.stage(), Step::Plain(output))),
+            None => {
+                let text = format!("an unknown filter was not added: {name}");
+                request.notify(Notice::new("core", Level::Error, 82, text));
+            }
+        }
+    }
+    let is_open = is_open_to(request.status, request);
+    if let Some(said) = settings.0.as_deref().filter(|_| is_open) {
+        for name in &said.chain {
+            match said.filters.get(name) {
+                Some(filter) => steps.push((filter.stage, Step::Chosen(Arc::clone(filter)))),
+                None => {
+                    let text = format!("Unknown filter {name} not added");
+                    request.notify(Notice::new("filter", Level::Warn, 1380, text));
+                }
+            }
+        }
+    }
+    steps.sort_by_key(|(stage, _)| *stage);
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+impl Directory {
+    /// Whether nothing is in the chain.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.as_deref().is_none_or(|said| said.chain.is_empty())
+    }
+
+    /// What was said, to add to it.
+    fn change(&mut self) -> &mut Said {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+}
+
+impl Filter {
+    /// What the filter stands for with this response (mod_filter.c: filter_lookup); none where
+    /// no provider wants it. What FilterProtocol says of the one that does is done.
+    pub fn choose(
+        &self,
+        context: RequestContext<'_>,
+        response: &mut Response,
+        notices: &mut Vec<Notice>,
+    ) -> Option<Output> {
+        if self.is_traced {
+            notices.push(Notice::new("filter", Level::Debug, 1375, self.name.to_string()));
+        }
+        if !is_open_to(response.status, context.request) {
+            return None;
+        }
+        let mut vary = Fields::new();
+        let provider = self.providers.iter().find(|provider| {
+            let wants = match &provider.when {
+                When::Types(types) => is_among(types, response.fields.first("Content-Type")),
+                When::Expr(condition) => {
+                    let context = context.with_response(response);
+                    context.holds(condition, &mut vary).unwrap_or_else(|error| {
+                        let text = format!("Error evaluating filter dispatch condition: {error}");
+                        notices.push(Notice::new("filter", Level::Error, 1379, text));
+                        false
+                    })
+                }
+            };
+            wants && provider.protocol.lets_through(response)
+        });
+        crate::core::merge_vary(&mut response.fields, &vary);
+        let provider = provider?;
+        provider.protocol.act(response);
+        Some(provider.output)
+    }
+}
+
+/// Whether a response of that status may go through a filter that is chosen: an error's only
+/// where a variable says so.
+fn is_open_to(status: Status, request: &Request) -> bool {
+    status == Status::OK || request.env.contains("filter-errordocs")
+}
+
+impl Protocol {
+    fn lets_through(self, response: &Response) -> bool {
+        let mut tokens = response.fields.tokens(b"Cache-Control");
+        !(self.no_transform && tokens.any(|token| token.eq_ignore_ascii_case(b"no-transform")))
+    }
+
+    fn act(self, response: &mut Response) {
+        if self.changes {
+            response.fields.remove("ETag");
+            response.fields.remove("Content-MD5");
+        }
+        if self.uncached {
+            response.fields.remove("Last-Modified");
+            response.fields.add("Cache-Control", "no-cache");
+        }
+        if self.no_ranges {
+            response.fields.set("Accept-Ranges", "none");
+        }
+    }
+}
+
+/// Whether a media type, without its parameters, is one of these; case counts, as in Apache.
+fn is_among(types: &[Box<str>], media_type: Option<&[u8]>) -> bool {
+    let Some(media_type) = media_type else { return false };
+    let bare = media_type.split(|byte| matches!(byte, b';' | b' ' | b'\t')).next();
+    types.iter().any(|known| Some(known.as_bytes()) == bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+    use crate::{DirectorySettings, ServerSettings};
+    use evenkeel_message::{Peer, RequestHead};
+
+    fn said(text: &str) -> Directory {
+        apply(TABLE, text).unwrap().directory.filter
+    }
+
+    fn request() -> Request {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let peer = Peer { client: address, local: address };
+        Request::new(RequestHead::default(), peer, 0)
+    }
+
+    /// What a response of that type goes through, and how many notices there are.
+    fn outputs(settings: &Directory, named: &Named<'_>, media_type: &str) -> (Vec<Output>, usize) {
+        let mut request = request();
+        let steps = steps(settings, named, &mut request, Global::default());
+        let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
+        let mut response = Response::new(Status::OK);
+        response.fields.set("Content-Type", media_type);
+        let mut notices = Vec::new();
+        let chosen = steps.iter().filter_map(|step| match step {
+            Step::Plain(output) => Some(*output),
+            Step::Chosen(filter) => {
+                let context = RequestContext::new(&request, &server, &plan);
+                filter.choose(context, &mut response, &mut notices)
+            }
+        });
+        let chosen = chosen.collect();
+        (chosen, notices.len() + request.notices.len())
+    }
+
+    #[test]
+    fn media_types_choose() {
+        use Output::{Deflate, Inflate};
+        let settings =
+            said("AddOutputFilterByType INFLATE;DEFLATE a/b\nAddOutputFilterByType DEFLATE c/d");
+        let through = |media_type: &str| outputs(&settings, &Named::default(), media_type).0;
+        assert_eq!(through("a/b; charset=x"), [Inflate, Deflate]);
+        assert_eq!(through("c/d"), [Deflate]);
+        assert_eq!(through("C/D"), []);
+        assert_eq!(through("a/bc"), []);
+    }
+
+    #[test]
+    fn chains_are_added_or_replaced() {
+        let declared = "FilterProvider x DEFLATE true\nFilterProvider y INFLATE true\n";
+        let through = |outer: &str, inner: &str| {
+            let outer = said(&format!("{declared}{outer}"));
+            outputs(&Directory::merge(&outer, &said(inner)), &Named::default(), "a/b")
+        };
+        use Output::{Deflate, Inflate};
+        assert_eq!(through("FilterChain x", "FilterChain y").0, [Deflate, Inflate]);
+        assert_eq!(through("FilterChain x @y", "FilterChain -x").0, [Inflate, Deflate]);
+        assert_eq!(through("FilterChain x +y -X", "").0, [Inflate]);
+        assert_eq!(through("FilterChain x", "FilterChain ! y").0, [Inflate]);
+        assert_eq!(through("FilterChain x", "FilterChain =y").0, [Inflate]);
+        assert_eq!(through("FilterChain x", "FilterChain !").0, []);
+        assert_eq!(through("", "FilterChain z").1, 1);
+        assert!(said(declared).is_empty() && !said("FilterChain x").is_empty());
+    }
+
+    #[test]
+    fn a_chain_has_an_end() {
+        let chain = |length| apply(TABLE, &format!("FilterChain{}", " x".repeat(length)));
+        assert!(chain(1000).is_ok());
+        let refused = chain(1001).map(|_| ()).unwrap_err();
+        assert_eq!(refused, "more than 1000 filters are in the chain");
+    }
+
+    #[test]
+    fn unpacking_comes_before_compressing_whoever_names_them() {
+        let names: [Box<str>; 2] = ["deflate".into(), "nosuch".into()];
+        let by_extension = Some(b"INFLATE"[..].into());
+        let named = Named { by_extension, by_section: Some(&names) };
+        let (through, notices) = outputs(&Directory::default(), &named, "a/b");
+        assert_eq!((through, notices), (vec![Output::Inflate, Output::Deflate], 1));
+        assert_eq!(Output::named("DEFLATE", true), None);
+    }
+
+    #[test]
+    fn a_protocol_changes_fields_and_may_refuse() {
+        let text = "FilterProvider x DEFLATE true\nFilterProtocol x DEFLATE \
+                    change=yes;cache=no,byteranges=no;transform=no\nFilterChain x";
+        let filter = said(text).0.unwrap().filters["x"].clone();
+        let (request, server) = (request(), ServerSettings::default());
+        let plan = DirectorySettings::default();
+        let context = RequestContext::new(&request, &server, &plan);
+        let mut response = Response::new(Status::OK);
+        response.fields.add("ETag", "\"e\"");
+        response.fields.add("Last-Modified", "then");
+        assert_eq!(filter.choose(context, &mut response, &mut Vec::new()), Some(Output::Deflate));
+        let fields: Vec<_> = response.fields.iter().map(|(name, _)| name.to_vec()).collect();
+        assert_eq!(fields, [b"Cache-Control".to_vec(), b"Accept-Ranges".to_vec()]);
+        response.fields.set("Cache-Control", "private, no-transform");
+        assert_eq!(filter.choose(context, &mut response, &mut Vec::new()), None);
+    }
+}
