@@ -30,7 +30,11 @@ pub(crate) struct Output {
     front: Vec<u8>,
     front_at: usize,
     piece: Option<Piece>,
+    /// The length of the piece before any of it was sent.
+    whole_piece: u64,
     pieces: VecDeque<Piece>,
+    /// Whether nobody else holds the bytes of the pieces, though one may share them with another.
+    pub(crate) is_own: bool,
     /// What follows the piece: the line end behind a chunk.
     back: &'static [u8],
     flow: Option<Flow>,
@@ -61,8 +65,8 @@ impl Output {
         let mut output = Self { front: head, ..Self::default() };
         match body {
             Body::Empty => {}
-            Body::Bytes(bytes) => output.piece = Some(Piece::Bytes(bytes)),
-            Body::File(piece) => output.piece = Some(piece),
+            Body::Bytes(bytes) => output.begin(Piece::Bytes(bytes)),
+            Body::File(piece) => output.begin(piece),
             Body::Pieces(pieces) => output.pieces = pieces.into(),
             Body::Stream(source, _) => {
                 let framing = match transfer {
@@ -81,6 +85,24 @@ impl Output {
         self.flow.is_some()
     }
 
+    /// Bytes in memory that this response alone holds. A piece that is partly sent counts whole,
+    /// since no part of it is let go before its end.
+    pub(crate) fn held(&self) -> u64 {
+        let held = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) if self.is_own => bytes.len() as u64,
+            piece => piece.held(),
+        };
+        let begun = self.piece.as_ref().filter(|piece| held(piece) > 0);
+        let rest: u64 = self.pieces.iter().map(held).sum();
+        let source = self.flow.as_ref().map_or(0, |flow| flow.source.held());
+        begun.map_or(0, |_| self.whole_piece) + rest + source
+    }
+
+    fn begin(&mut self, piece: Piece) {
+        self.whole_piece = piece.len();
+        self.piece = Some(piece);
+    }
+
     /// The head's buffer, for reuse.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.front
@@ -92,7 +114,10 @@ impl Output {
         let start = self.sent;
         loop {
             if self.piece.as_ref().is_none_or(Piece::is_empty) {
-                self.piece = self.pieces.pop_front();
+                self.piece = None;
+                if let Some(next) = self.pieces.pop_front() {
+                    self.begin(next);
+                }
             }
             let front = self.front.get(self.front_at..).unwrap_or_default();
             match &mut self.piece {
@@ -184,7 +209,7 @@ impl Output {
                 encode_chunk(&mut self.front, bytes.len());
                 self.back = b"\r\n";
             }
-            self.piece = Some(Piece::Bytes(bytes));
+            self.begin(Piece::Bytes(bytes));
             return Poll::Ready(Ok(true));
         }
     }
@@ -296,6 +321,34 @@ mod tests {
         }
         drop(socket);
         assert_eq!(reader.join().unwrap(), (4 << 20) + 4);
+    }
+
+    #[test]
+    fn what_it_alone_holds_is_counted_until_it_is_sent() {
+        let (mut client, socket) = pair();
+        let shared = Bytes::from(vec![b's'; 1000]);
+        let pieces = vec![
+            Piece::Bytes(Bytes::from(vec![b'a'; 1 << 20])),
+            Piece::Bytes(shared.clone()),
+            Piece::File { file: file("abc"), offset: 0, length: 3 },
+            Piece::Bytes(Bytes::from(vec![b'b'; 500])),
+        ];
+        let length = (1 << 20) + 1503;
+        let body = Body::Pieces(pieces);
+        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(length), Fields::new());
+        assert_eq!(output.held(), (1 << 20) + 500);
+        output.is_own = true;
+        assert_eq!(output.held(), (1 << 20) + 1500);
+        output.is_own = false;
+        let blocked = output.send(&socket).unwrap_err();
+        assert_eq!(blocked.kind(), io::ErrorKind::WouldBlock);
+        assert!(output.sent > 0);
+        assert_eq!(output.held(), (1 << 20) + 500, "none of the first piece can be let go");
+        let mut rest = vec![0; 1 + usize::try_from(length).unwrap()];
+        let reader = std::thread::spawn(move || client.read_exact(&mut rest).unwrap());
+        while output.send(&socket).ok() != Some(Progress::Sent) {}
+        reader.join().unwrap();
+        assert_eq!((output.held(), shared.len()), (0, 1000));
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(crate) struct Reply {
     framing: evenkeel_proto::Transfer,
     persistence: Persistence,
     first_byte_us: Option<u64>,
+    flush_threshold: u64,
     /// Bytes of the request's body that came.
     pub(crate) received: u64,
 }
@@ -90,7 +91,8 @@ impl Reply {
         }
         // The log may name them too.
         let trailers = response.trailers.clone();
-        let output = Output::new(out, body, transfer, trailers);
+        let mut output = Output::new(out, body, transfer, trailers);
+        output.is_own = response.is_own_body;
         Self {
             request,
             response,
@@ -99,6 +101,7 @@ impl Reply {
             framing: transfer,
             persistence,
             first_byte_us: None,
+            flush_threshold: settings.flush_threshold,
             received: 0,
         }
     }
@@ -106,6 +109,13 @@ impl Reply {
     /// Whether the client was told that the connection is kept.
     pub(crate) fn is_kept(&self) -> bool {
         self.persistence != Persistence::Close
+    }
+
+    /// Whether it holds so much memory that it keeps its credit while its client is slow, so that
+    /// the credits bound what all of them hold (Apache: core_filters.c, where a worker waits with
+    /// what is beyond FlushMaxThreshold).
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.output.held() > self.flush_threshold
     }
 
     /// Notes that something has been sent.

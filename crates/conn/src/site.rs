@@ -14,6 +14,9 @@ pub struct Settings {
     pub keep_alive: KeepAlive,
     /// Timeout, in milliseconds: how long a read or write may make no progress.
     pub timeout_ms: u64,
+    /// FlushMaxThreshold, in bytes: a response that holds more memory than that keeps its credit
+    /// while its client is slow.
+    pub flush_threshold: u64,
     /// RequestReadTimeout header; none where it is off.
     pub header_time: Option<ReadTime>,
     /// RequestReadTimeout body; none where it is off.
@@ -38,6 +41,7 @@ impl Default for Settings {
         Self {
             keep_alive: KeepAlive { on: true, timeout_ms: 5000, max: 100 },
             timeout_ms: 60_000,
+            flush_threshold: 65_535,
             header_time: Some(ReadTime { initial_ms: 20_000, most_ms: Some(40_000), rate: 500 }),
             body_time: Some(ReadTime { initial_ms: 20_000, most_ms: None, rate: 500 }),
             limits: Limits::default(),

@@ -59,7 +59,7 @@ impl Begin {
         match self {
             Begin::Next | Begin::Head(_) => false,
             Begin::Request(..) | Begin::Pending(..) => true,
-            Begin::Reply(reply) => reply.output.is_stream(),
+            Begin::Reply(reply) => reply.output.is_stream() || reply.is_heavy(),
         }
     }
 }
@@ -383,8 +383,10 @@ impl<S: Site> Task<S> {
     }
 
     async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
-        if reply.output.is_stream() {
+        if reply.output.is_stream() || reply.is_heavy() {
             poll_fn(|context| self.link.lease.poll_hold(context)).await;
+        }
+        if reply.output.is_stream() {
             // What is there at once goes out with the head.
             let first = poll_fn(|context| Poll::Ready(fetch(reply, context))).await;
             if let Poll::Ready(result) = first {
@@ -393,9 +395,10 @@ impl<S: Site> Task<S> {
         }
         let mut writing = None;
         loop {
+            let before = reply.output.sent;
             let sent = poll_fn(|context| {
                 let sent = self.link.poll_send(context, |socket| reply.output.send(socket));
-                if sent.is_pending() {
+                if sent.is_pending() && !reply.is_heavy() {
                     // The client is slow: its request is no work for the server any more.
                     self.link.lease.release();
                     reply.begun.slot = None;
@@ -405,6 +408,8 @@ impl<S: Site> Task<S> {
             });
             let progress = match timeout(patience, sent).await {
                 Ok(progress) => progress?,
+                // What the client has taken meanwhile is progress too.
+                Err(_) if reply.output.sent > before => Progress::More,
                 Err(_) => return Err(ErrorKind::TimedOut.into()),
             };
             reply.note_sent();

@@ -369,6 +369,31 @@ fn large_files_go_to_slow_readers_without_a_credit() {
     assert_eq!((completions, board.totals().accesses), (5, 5));
 }
 
+#[test]
+fn a_large_page_of_its_own_keeps_its_credit_until_little_of_it_is_left() {
+    let mut settings = Settings::default();
+    settings.keep_alive.max = 0;
+    let running = Running::with_credits(settings, 2);
+    let mut slow = running.connect();
+    slow.write_all(get("/page", "").as_bytes()).unwrap();
+    slow.read_exact(&mut [0; 1]).unwrap();
+    let mut other = running.connect();
+    let mut held = || {
+        other.write_all(get("/", "").as_bytes()).unwrap();
+        read_one(&mut other);
+        running.line.read(Counter::Busy)
+    };
+    // The page gets a turn for each answer, and its client takes nothing after the first turns.
+    assert!((0..200).all(|_| held() >= 1), "its credit has been given back");
+    assert_eq!(running.line.read(Counter::Writing), 0);
+    let (_, body) = read_one(&mut slow);
+    assert_eq!(body.len(), 16 << 20);
+    while held() > 0 {}
+    drop((slow, other));
+    let log = running.end();
+    assert!(log.contains(&String::from("200 \"GET /page HTTP/1.1\" 16777216 kept")));
+}
+
 /// Reads to the end, which must be a reset.
 fn read_until_reset(mut client: TcpStream) -> String {
     let mut all = Vec::new();

@@ -146,6 +146,7 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
             max: requests.filter(|most| *most != u32::MAX).unwrap_or(0),
         },
         timeout_ms: millis(server.timeout()),
+        flush_threshold: site.global.core.flush_max_threshold.unwrap_or(65_535) as u64,
         header_time: read_time(site, server.settings.reqtimeout.header()),
         body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),

@@ -28,6 +28,11 @@ pub trait Source {
     /// The next piece; `None` at the end. An error ends it: `InvalidData` where the sender broke
     /// the framing, `TimedOut` where it was too slow, `UnexpectedEof` where it went away.
     fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk>;
+
+    /// Bytes in memory that it holds until they are fetched.
+    fn held(&self) -> u64 {
+        0
+    }
 }
 
 /// The body of a response.
@@ -76,6 +81,16 @@ impl Piece {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Bytes in memory that nobody else holds: a file's in the cache are not counted, nor are those
+    /// of the program.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        match self {
+            Piece::Bytes(bytes) if bytes.is_unique() => bytes.len() as u64,
+            Piece::Bytes(_) | Piece::File { .. } => 0,
+        }
     }
 
     /// `length` bytes of it from `start`, cut at its end.

@@ -15,6 +15,9 @@ pub struct Response {
     pub always: Fields,
     /// The body.
     pub body: Body,
+    /// Whether the body was made for this response, so that its bytes in memory are nobody else's,
+    /// though parts of it may share them.
+    pub is_own_body: bool,
     /// Trailer fields, sent after a chunked body.
     pub trailers: Fields,
     /// Whether the connection must be closed after it.
@@ -31,6 +34,7 @@ impl Response {
             fields: Fields::new(),
             always: Fields::new(),
             body: Body::Empty,
+            is_own_body: false,
             trailers: Fields::new(),
             close: false,
         }

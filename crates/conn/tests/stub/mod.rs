@@ -56,6 +56,11 @@ impl Stub {
                 let file = self.file.clone().unwrap();
                 response.body = Body::File(Piece::File { file, offset: 0, length: 16 << 20 });
             }
+            b"/page" => {
+                // As a listing is made: of pieces that nobody else has.
+                let piece = || Piece::Bytes(Bytes::from(vec![b'p'; 64 << 10]));
+                response.body = Body::Pieces((0..256).map(|_| piece()).collect());
+            }
             b"/stream" => {
                 let words = ["one ", "two ", "three"].map(Bytes::from).to_vec();
                 response.body = Body::Stream(Box::pin(Words(words)), None);
