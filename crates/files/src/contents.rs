@@ -27,7 +27,10 @@ const EFBIG: i32 = 27;
 const ELOOP: i32 = 40;
 
 /// The largest access file that is read, in bytes.
-const LARGEST_ACCESS_FILE: u64 = 1 << 20;
+pub(crate) const LARGEST_ACCESS_FILE: u64 = 1 << 20;
+
+/// What an access file counts for besides its text, in bytes.
+const ACCESS_FILE_BYTES: u64 = 256;
 
 /// A change this close to the reading may be followed by one that shows the same times.
 const RACY_NS: i64 = 1_000_000_000;
@@ -93,10 +96,20 @@ impl State {
         folder: &Rc<Folder>,
         name: &[u8],
     ) -> io::Result<Option<Rc<AccessFile>>> {
-        if let Some(known) = folder.access.borrow().iter().find(|one| *one.name == *name)
-            && folder.valid.get()
-        {
-            return known.outcome.clone().map_err(io::Error::from_raw_os_error);
+        let known = folder.access.borrow().iter().position(|one| *one.name == *name);
+        if let Some(at) = known.filter(|_| folder.valid.get()) {
+            let let_go = match folder.access.borrow().get(at) {
+                Some(Access { outcome: Some(outcome), .. }) => {
+                    return outcome.clone().map_err(io::Error::from_raw_os_error);
+                }
+                Some(let_go) => let_go.passed.is_empty(),
+                None => false,
+            };
+            match let_go {
+                true => drop(folder.access.borrow_mut().swap_remove(at)),
+                // What a link to it passed would be watched twice.
+                false => self.drop_folder(folder),
+            }
         }
         if let Some(watch) = folder.watch.get()
             && self.watches.widen(watch, &folder.real).is_err()
@@ -127,7 +140,7 @@ impl State {
         let changed = own.map_or(i64::MIN, |stat| stat.changed_ns);
         let racy = !folder.trusted && is_recent(changed);
         self.watches.depend(&passed, &Dependent::Folder(Rc::downgrade(folder)));
-        let access = Access { name: name.into(), own, passed, outcome, racy };
+        let access = Access { name: name.into(), own, passed, outcome: Some(outcome), racy };
         folder.access.borrow_mut().push(access);
         if !folder.valid.get() {
             self.watches.detach_folder(folder);
@@ -137,21 +150,47 @@ impl State {
 
     /// The access file of that text: the same as before where the text is the same.
     fn identify(&mut self, path: Box<[u8]>, text: Bytes) -> Rc<AccessFile> {
-        if let Some(known) = self.access_files.get(&path)
-            && known.text == text
-        {
-            return Rc::clone(known);
-        }
-        if self.access_files.len() >= self.limits.access_files {
-            self.access_files.retain(|_, file| Rc::strong_count(file) > 1);
+        if let Some(known) = self.access_files.get(&path) {
+            if known.text == text {
+                return Rc::clone(known);
+            }
+            let old = Rc::clone(known);
+            self.let_go_access_file(&old);
         }
         self.serial += 1;
         let file = Rc::new(AccessFile { path: path.clone(), text, serial: self.serial });
-        if self.access_files.len() < self.limits.access_files {
-            self.access_files.insert(path, Rc::clone(&file));
+        let bytes = access_weight(&file);
+        // Those that no folder has go first, then the longest: few have to go.
+        while self.access_bytes + bytes > self.limits.access_bytes {
+            let order = |file: &&Rc<AccessFile>| (Rc::strong_count(file) == 1, file.text.len());
+            let Some(other) = self.access_files.values().max_by_key(order).cloned() else { break };
+            self.let_go_access_file(&other);
         }
+        self.access_bytes += bytes;
+        self.access_files.insert(path, Rc::clone(&file));
         file
     }
+
+    /// Lets the text of an access file go. Its folder still learns of changes to it.
+    fn let_go_access_file(&mut self, file: &AccessFile) {
+        if self.access_files.remove(&file.path).is_some() {
+            self.access_bytes = self.access_bytes.saturating_sub(access_weight(file));
+        }
+        let Some(end) = file.path.iter().rposition(|byte| *byte == b'/') else { return };
+        let folder = file.path.get(..end.max(1)).and_then(|path| self.folders.get(path));
+        let name = file.path.get(end + 1..).unwrap_or_default();
+        let Some(folder) = folder else { return };
+        for access in folder.access.borrow_mut().iter_mut() {
+            if *access.name == *name {
+                access.outcome = None;
+            }
+        }
+    }
+}
+
+/// What an access file takes of the bound.
+fn access_weight(file: &AccessFile) -> u64 {
+    file.text.len() as u64 + ACCESS_FILE_BYTES
 }
 
 /// The bytes of a small file, and whether they are all that it had when it was opened.

@@ -1,6 +1,7 @@
 //! The cache as the rest of the server sees it: look up, ask whether an answer still holds, read.
 //! It belongs to one serving thread; every verb heeds the changes that were told before it.
 
+use crate::contents::LARGEST_ACCESS_FILE;
 use crate::folder::{AccessFile, Folder};
 use crate::found::{Contents, Found, Looked};
 use crate::state::State;
@@ -35,8 +36,9 @@ pub struct Limits {
     pub absent: usize,
     /// Folders in the tree of folders; beyond it the cache starts anew.
     pub folders: usize,
-    /// Access files whose text is remembered.
-    pub access_files: usize,
+    /// Texts of access files that are remembered altogether, in bytes, each with some more for
+    /// itself. What is made of the texts is many times as large.
+    pub access_bytes: u64,
     /// The largest file that is held in memory, in bytes; larger ones are held open.
     pub file_bytes: u64,
     /// Contents in memory altogether, in bytes.
@@ -51,7 +53,7 @@ impl Default for Limits {
             entries: 131_072,
             absent: 4096,
             folders: 65_536,
-            access_files: 4096,
+            access_bytes: 8 << 20,
             file_bytes: 128 << 10,
             total_bytes: 128 << 20,
             descriptors: 256,
@@ -68,6 +70,7 @@ impl Limits {
             entries: (self.entries / caches).max(1),
             absent: (self.absent / caches).max(1),
             folders: (self.folders / caches).max(1),
+            access_bytes: (self.access_bytes / caches as u64).max(LARGEST_ACCESS_FILE),
             total_bytes: self.total_bytes / caches as u64,
             descriptors: (self.descriptors / caches).max(1),
             ..self
@@ -153,6 +156,12 @@ impl Files {
         self.state.borrow_mut().access_file(folder, name)
     }
 
+    /// The bounds of the cache.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.state.borrow().limits
+    }
+
     /// What the administrator should know, told once: folders cannot be watched because the
     /// user's watches are used up.
     #[must_use]
@@ -176,6 +185,12 @@ impl Files {
     #[must_use]
     pub fn held(&self) -> (u64, usize) {
         self.state.borrow().held()
+    }
+
+    /// Bytes that the texts of access files count for.
+    #[cfg(test)]
+    pub(crate) fn access_bytes(&self) -> u64 {
+        self.state.borrow().access_bytes
     }
 
     /// How many entries, folders and watches there are.

@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) local: HashMap<u64, bool>,
     /// Access files by path, so that one whose text is the same keeps its serial.
     pub(crate) access_files: ByPath<Rc<AccessFile>>,
+    /// What they take of the bound.
+    pub(crate) access_bytes: u64,
     pub(crate) serial: u64,
     kept: Ring,
     absent: Ring,
@@ -47,6 +49,7 @@ impl State {
             founds: ByPath::default(),
             local: HashMap::new(),
             access_files: ByPath::default(),
+            access_bytes: 0,
             serial: 0,
             kept: Ring::new(limits.entries),
             absent: Ring::new(limits.absent),
@@ -167,6 +170,7 @@ impl State {
         }
         self.local.clear();
         self.access_files.clear();
+        self.access_bytes = 0;
     }
 
     /// Voids an entry and lets it go.

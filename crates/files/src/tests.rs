@@ -361,7 +361,7 @@ fn everything_is_bounded() {
         entries: 10,
         absent: 5,
         folders: 50,
-        access_files: 4,
+        access_bytes: 1000,
         file_bytes: 100,
         total_bytes: 300,
         descriptors: 2,
@@ -389,6 +389,67 @@ fn everything_is_bounded() {
         }
         site.files.clear();
         assert_eq!((site.files.held(), site.files.counts()), ((0, 0), (0, 0, 0)));
+    }
+}
+
+#[test]
+fn texts_of_access_files_are_bounded_by_their_bytes() {
+    for policy in [Policy::Told, Policy::PerRequest] {
+        let site = Site::new(policy, Limits { access_bytes: 10_000, ..Limits::default() });
+        for round in 0..30 {
+            let (folder, text) = (format!("d{}", round % 6), format!("{round:03000}"));
+            site.write(&format!("{folder}/.htaccess"), &text);
+            assert_eq!(site.access(&folder).unwrap().1, text);
+            assert!(site.files.access_bytes() <= 10_000);
+        }
+        assert!(site.files.access_bytes() > 6000, "three of them fit");
+        site.files.clear();
+        assert_eq!(site.files.access_bytes(), 0);
+    }
+}
+
+#[test]
+fn an_access_file_whose_text_was_let_go_is_read_again_and_its_changes_are_told() {
+    for is_link in [false, true] {
+        let site = Site::new(Policy::Told, Limits { access_bytes: 10_000, ..Limits::default() });
+        let name = if is_link { "target" } else { ".htaccess" };
+        site.write(&format!("long/{name}"), &"l".repeat(4000));
+        if is_link {
+            symlink("target", site.path("long/.htaccess")).unwrap();
+        }
+        site.write("long/page", "text");
+        for other in 0..3 {
+            site.write(&format!("d{other}/.htaccess"), &"d".repeat(2000));
+        }
+        let page = || site.files.look_up(bytes(&site.path("long/page"))).found;
+        let first = page();
+        let (serial, _) = site.access("long").unwrap();
+        assert!(site.files.holds(&first));
+        let push_out = || {
+            let others = ["d0", "d1", "d2"];
+            assert!(others.iter().all(|other| site.access(other).is_some()));
+        };
+        push_out();
+        assert!(site.files.holds(&first), "nothing has changed");
+        let (again, text) = site.access("long").unwrap();
+        assert!(again > serial && text.len() == 4000);
+        let second = page();
+        assert_eq!(site.access("long").unwrap(), (again, text));
+        push_out();
+        assert!(site.files.holds(&second));
+        site.write(&format!("long/{name}"), "new");
+        assert!(!site.files.holds(&second));
+        assert_eq!(site.access("long").unwrap().1, "new");
+    }
+}
+
+#[test]
+fn an_access_file_that_is_edited_counts_once() {
+    let site = Site::new(Policy::Told, Limits::default());
+    for round in 0..20 {
+        site.write("d/.htaccess", &format!("{round:04}"));
+        assert_eq!(site.access("d").unwrap().1, format!("{round:04}"));
+        assert_eq!(site.files.access_bytes(), 260);
     }
 }
 

@@ -1,13 +1,14 @@
 //! .htaccess files: the text of one goes in, a section like any other comes out, kept for as long
-//! as the text is the same. What the configuration does not allow there is an error that names
-//! the file and the line (Apache: config.c, ap_parse_htaccess).
+//! as the text is the same and there is room. What the configuration does not allow there is an
+//! error that names the file and the line (Apache: config.c, ap_parse_htaccess).
 
+use crate::kept::{Gone, Kept};
 use crate::site::Site;
 use evenkeel_files::{AccessFile, Files, Folder};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
 use evenkeel_modules::core::{AllowOverride, Kind, Match, Section};
 use evenkeel_modules::{Place, Scope};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,11 +16,20 @@ use std::sync::Arc;
 const KEPT: usize = 4096;
 
 /// The .htaccess files that one thread has parsed.
-#[derive(Default)]
 pub(crate) struct AccessFiles {
-    parsed: HashMap<Box<[u8]>, Parsed, foldhash::fast::RandomState>,
+    parsed: Kept<Box<[u8]>, Parsed>,
+    /// What was let go and not asked about since.
+    outdated: Outdated,
     /// The last number given to a section of an .htaccess file.
     sections: u64,
+}
+
+/// Sections that will not be met again: what was made of them is of no use.
+pub(crate) enum Outdated {
+    /// These, by their numbers; none as a rule.
+    These(Vec<u64>),
+    /// Those of all .htaccess files.
+    All,
 }
 
 struct Parsed {
@@ -48,7 +58,24 @@ impl Grant {
     }
 }
 
+impl Default for Outdated {
+    fn default() -> Self {
+        Self::These(Vec::new())
+    }
+}
+
 impl AccessFiles {
+    /// None parsed yet; of those that will be, so many bytes of text are kept.
+    pub(crate) fn new(most_bytes: u64) -> Self {
+        let parsed = Kept::new(KEPT, most_bytes);
+        Self { parsed, outdated: Outdated::default(), sections: 0 }
+    }
+
+    /// What has been let go since this was last asked.
+    pub(crate) fn take_outdated(&mut self) -> Outdated {
+        std::mem::take(&mut self.outdated)
+    }
+
     /// The section of the .htaccess file in a folder, if there is one and it may say anything.
     ///
     /// # Errors
@@ -95,17 +122,16 @@ impl AccessFiles {
         folder: &Folder,
         request: &mut Request,
     ) -> Result<Arc<Section>, Answer> {
-        let known = self.parsed.get(&file.path);
+        let known = self.parsed.of(&file.path);
         let usable = known.filter(|p| p.serial == file.serial && p.grant == grant);
         let result = match usable {
             Some(parsed) => parsed.result.clone(),
             None => {
                 let result = self.compile(site, &grant, file, folder);
-                if self.parsed.len() >= KEPT {
-                    self.parsed.clear();
-                }
                 let parsed = Parsed { serial: file.serial, grant, result: result.clone() };
-                self.parsed.insert(file.path.clone(), parsed);
+                let bytes = file.text.len() as u64;
+                let gone = self.parsed.keep(file.path.clone(), parsed, bytes);
+                self.note(gone, file.serial);
                 result
             }
         };
@@ -113,6 +139,18 @@ impl AccessFiles {
             request.notify(Notice::own("core", Level::Alert, text.into_string()));
             Answer::Status(Status::INTERNAL_SERVER_ERROR, Fields::new())
         })
+    }
+
+    /// Notes what had to go for the file with that serial number.
+    fn note(&mut self, gone: Gone<Parsed>, serial: u64) {
+        match (gone, &mut self.outdated) {
+            (Gone::All, outdated) => *outdated = Outdated::All,
+            // The same text may say other things to several servers, which ask in turn.
+            (Gone::Old(old), Outdated::These(ids)) if old.serial != serial => {
+                ids.extend(old.result.ok().map(|section| section.id));
+            }
+            _ => {}
+        }
     }
 
     fn compile(
@@ -172,6 +210,7 @@ impl AccessFiles {
             matches,
             settings: scope.directory,
             position,
+            bytes: file.text.len() as u64,
         }))
     }
 }

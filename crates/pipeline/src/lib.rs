@@ -6,6 +6,7 @@ mod die;
 mod error_page;
 mod hosts;
 mod htaccess;
+mod kept;
 mod listing;
 mod look;
 mod negotiate;

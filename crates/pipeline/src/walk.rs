@@ -3,7 +3,8 @@
 //! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
-use crate::htaccess::{AccessFiles, Grant};
+use crate::htaccess::{AccessFiles, Grant, Outdated};
+use crate::kept::{Gone, Kept};
 use crate::site::{Plan, Server, Site};
 use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
@@ -39,7 +40,8 @@ const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
 pub struct Walker {
     pub(crate) files: Files,
     access: AccessFiles,
-    plans: HashMap<Box<[u64]>, Arc<Plan>, foldhash::fast::RandomState>,
+    /// Each weighs what the .htaccess files do that it was merged from.
+    plans: Kept<Box<[u64]>, Arc<Plan>>,
     walks: Walks,
 }
 
@@ -65,6 +67,15 @@ impl Walks {
         }
         let Some(walks) = self.servers.get_mut(server) else { return };
         self.count += usize::from(walks.insert(path.into(), walk).is_none());
+    }
+
+    /// Lets those go that have met one of these sections.
+    fn let_go(&mut self, outdated: &[u64]) {
+        for walks in &mut self.servers {
+            let before = walks.len();
+            walks.retain(|_, walk| !walk.sections.iter().any(|one| outdated.contains(&one.id)));
+            self.count -= before - walks.len();
+        }
     }
 }
 
@@ -102,10 +113,11 @@ impl Walker {
     /// A walker that asks these files.
     #[must_use]
     pub fn new(files: Files) -> Self {
+        let access_bytes = files.limits().access_bytes;
         Self {
             files,
-            access: AccessFiles::default(),
-            plans: HashMap::default(),
+            access: AccessFiles::new(access_bytes),
+            plans: Kept::new(PLANS, access_bytes),
             walks: Walks::default(),
         }
     }
@@ -145,7 +157,9 @@ impl Walker {
             request.notify(notice);
         }
         let mut way = Way::new(site, server);
-        self.directories(&mut way, request, &looked)?;
+        let walked = self.directories(&mut way, request, &looked);
+        self.let_go_outdated();
+        walked?;
         place(request, &looked);
         way.patterns(request);
         way.files(request);
@@ -153,8 +167,7 @@ impl Walker {
         locations(server, request, sections, constant);
         let plan = self.plan(request.server, server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
-        let is_short = sections.len() <= KEPT_SECTIONS;
-        if way.constant && is_short && is_worth_keeping(&request.path, &looked) {
+        if way.constant && self.keeps(&sections) && is_worth_keeping(&request.path, &looked) {
             let walk = Walk {
                 file,
                 plan: Arc::clone(&plan),
@@ -173,7 +186,7 @@ impl Walker {
         }
         let key: Vec<u64> =
             std::iter::once(index as u64).chain(sections.iter().map(|s| s.id)).collect();
-        if let Some(plan) = self.plans.get(key.as_slice()) {
+        if let Some(plan) = self.plans.of(key.as_slice()) {
             return Arc::clone(plan);
         }
         // AuthMerging tells whether a walk's sections were merged among themselves first.
@@ -181,14 +194,36 @@ impl Walker {
         let mut merged_walks = (*server.defaults).clone();
         walks.filter_map(merged).for_each(|walk| merged_walks.add(&walk));
         let plan = Arc::new(merged_walks);
-        if sections.len() > KEPT_SECTIONS {
+        if !self.keeps(sections) {
             return plan;
         }
-        if self.plans.len() >= PLANS {
-            self.plans.clear();
+        let gone = self.plans.keep(key.into(), Arc::clone(&plan), weight(sections));
+        if matches!(gone, Gone::All) {
+            // They hold plans too.
+            self.walks = Walks::default();
         }
-        self.plans.insert(key.into(), Arc::clone(&plan));
         plan
+    }
+
+    /// Whether a plan and a walk of these sections are kept.
+    fn keeps(&self, sections: &[Arc<Section>]) -> bool {
+        sections.len() <= KEPT_SECTIONS && self.plans.has_room_for(weight(sections))
+    }
+
+    /// Lets plans and walks go whose .htaccess files were edited or let go: nobody would ask for
+    /// them again.
+    fn let_go_outdated(&mut self) {
+        match self.access.take_outdated() {
+            Outdated::These(ids) if ids.is_empty() => {}
+            Outdated::These(ids) => {
+                self.plans.let_go(|key| ids.iter().any(|id| key.contains(id)));
+                self.walks.let_go(&ids);
+            }
+            Outdated::All => {
+                self.plans.clear();
+                self.walks = Walks::default();
+            }
+        }
     }
 
     /// Walks from the root to the file: sections by path, .htaccess files, symbolic links.
@@ -254,6 +289,12 @@ fn is_worth_keeping(path: &[u8], looked: &Looked) -> bool {
     // What stands behind a file is the client's to choose.
     let whole = looked.found.kind() != Kind::File || looked.rest >= path.len();
     served && whole && path.len() <= LONGEST_PATH
+}
+
+/// Bytes of the .htaccess files among the sections. What a plan or a section takes in memory is
+/// many times that: a line becomes settings of its own.
+fn weight(sections: &[Arc<Section>]) -> u64 {
+    sections.iter().map(|section| section.bytes).sum()
 }
 
 /// What the sections that one walk has found say together.

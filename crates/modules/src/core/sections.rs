@@ -22,6 +22,9 @@ pub struct Section {
     pub settings: DirectorySettings,
     /// Where it begins.
     pub position: Position,
+    /// Bytes of the text of an .htaccess file; 0 for sections within one and for those of the
+    /// configuration.
+    pub bytes: u64,
 }
 
 /// The walks of a request, each of which merges what it finds before it is merged with what the
@@ -151,7 +154,7 @@ fn numbered(
 ) -> Arc<Section> {
     let position = block.call.position.clone();
     let id = scope.number_section();
-    Arc::new(Section { id, kind, matches, settings, position })
+    Arc::new(Section { id, kind, matches, settings, position, bytes: 0 })
 }
 
 fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
