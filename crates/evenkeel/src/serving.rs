@@ -332,6 +332,9 @@ impl ConnectionSite for ThreadSite {
 
     fn tick(&self) {
         self.recorder.borrow_mut().flush(clock::realtime_us());
+        for notice in self.pipeline.tick() {
+            self.errors.write_plain(&notice);
+        }
         self.errors.retry();
     }
 }

@@ -29,7 +29,9 @@ pub use notice::{Level, Notice, Told};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
-pub use request::{Content, Departure, Late, Negotiated, Previous, Request, RequestHead, Version};
+pub use request::{
+    Content, Departure, Late, Negotiated, Previous, Request, RequestHead, Siblings, Version,
+};
 pub use response::Response;
 pub use status::Status;
 pub use variables::Variables;

@@ -187,6 +187,8 @@ pub struct Request {
     pub looks: u16,
     /// How many files it has looked at to choose one of them (MultiViews).
     pub variant_looks: u16,
+    /// What was read of a folder for it beforehand; none where nothing was.
+    pub siblings: Option<Rc<Siblings>>,
     /// What a choice between variants adds to its response; none where nothing was chosen.
     pub negotiated: Option<Box<Negotiated>>,
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
@@ -210,7 +212,7 @@ pub struct Request {
     pub used_name: Option<Box<[u8]>>,
     /// What is known only once the body has been sent; none where nothing will be.
     pub late: Option<Rc<RefCell<Late>>>,
-    /// Where a handler that has not begun yet learns that its client has gone.
+    /// Where a handler that waits or has much work learns that its client has gone.
     pub departure: Rc<Departure>,
 }
 
@@ -223,9 +225,10 @@ pub struct Late {
     pub notices: Vec<Notice>,
 }
 
-/// Whether the client has gone, between a handler that waits for its turn and `conn`, which
+/// Whether the client has gone, between a handler that waits or has much work and `conn`, which
 /// watches the connection as long as the handler asks. A client that has merely ended its side
-/// counts as gone: the two cannot be told apart, and it is answered all the same.
+/// counts as gone: the two cannot be told apart, and it is answered all the same where that is
+/// little work.
 #[derive(Debug, Default)]
 pub struct Departure {
     awaited: Cell<bool>,
@@ -259,6 +262,17 @@ pub struct Negotiated {
     pub validator: Option<Box<[u8]>>,
     /// Whether a cache that knows no Vary must not keep it (Apache: no_cache).
     pub uncached: bool,
+}
+
+/// The files of a folder that names without their extensions may mean (MultiViews).
+#[derive(Debug)]
+pub struct Siblings {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The names that were looked for.
+    pub bases: Vec<Vec<u8>>,
+    /// The names of the files, in no order; or why the folder cannot be read.
+    pub names: Result<Vec<Vec<u8>>, Box<str>>,
 }
 
 /// What stays of a request that was redirected internally (ErrorDocument, DirectoryIndex).
@@ -312,6 +326,7 @@ impl Request {
             depth: 0,
             looks: 0,
             variant_looks: 0,
+            siblings: None,
             negotiated: None,
             undecided: false,
             allowance: Allowance::default(),
@@ -348,7 +363,7 @@ impl Request {
         (self.depth, self.probe) = (0, None);
         self.spare.clear();
         (self.looks, self.variant_looks, self.undecided) = (0, 0, false);
-        (self.negotiated, self.late) = (None, None);
+        (self.siblings, self.negotiated, self.late) = (None, None, None);
         self.allowance.renew();
         self.notices.clear();
         (self.told, self.used_name) = (Told::default(), None);

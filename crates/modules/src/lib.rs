@@ -7,6 +7,7 @@ pub mod alias;
 pub mod authz_core;
 pub mod authz_host;
 pub mod autoindex;
+pub mod beside;
 pub mod context;
 pub mod core;
 pub mod deflate;

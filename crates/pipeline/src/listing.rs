@@ -4,14 +4,14 @@
 //! large folder keeps no other connection waiting.
 
 use crate::look::{self, Glance};
+use crate::negotiate;
 use crate::phases::Generated;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Level, Notice, Piece, Request, Response, Status};
-use evenkeel_modules::autoindex::{
-    self, Asked, Candidate, Entry, Folder, Insert, Listing, Place, Said,
-};
+use evenkeel_modules::autoindex::{self, Asked, Candidate, Entry, Folder, Insert, Listing, Said};
+use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::Options;
 use std::io;
 use std::rc::Rc;
@@ -49,9 +49,7 @@ pub(crate) fn generate(
     let asked = Asked::parse(&said, request.query.as_deref());
     let response = autoindex::head(&mut request, &plan, &said, folder.found.stat());
     pipeline.tell_now(&mut request, &plan);
-    let place =
-        Place { crew: Arc::clone(&pipeline.crew), departure: Rc::clone(&request.departure) };
-    let desk = Desk { pipeline: Rc::clone(pipeline), place };
+    let desk = Desk { pipeline: Rc::clone(pipeline), beside: pipeline.beside(&request) };
     Generated::Later(Box::pin(async move {
         let (mut request, listed) = desk.list(request, &plan, (said, asked), response).await;
         let result = match listed {
@@ -66,7 +64,7 @@ pub(crate) fn generate(
 /// What a listing is made with.
 struct Desk {
     pipeline: Rc<Pipeline>,
-    place: Place,
+    beside: Beside,
 }
 
 impl Desk {
@@ -81,21 +79,24 @@ impl Desk {
     ) -> (Box<Request>, Option<io::Result<Response>>) {
         let path = request.file.clone();
         if request.head.is_head() {
-            let opened = self.place.open(path).await;
+            let opened = autoindex::open(&self.beside, path).await;
             return (request, opened.map(|opened| opened.map(|()| response)));
         }
-        let folder = match self.place.read(path, Arc::clone(&said), asked.clone()).await {
+        let read = autoindex::read(&self.beside, path, Arc::clone(&said), asked.clone());
+        let folder = match read.await {
             Some(Ok(folder)) => folder,
             Some(Err(error)) => return (request, Some(Err(error))),
             None => return (request, None),
         };
         let shown = autoindex::shows_forbidden(&asked);
         let (request, entries) = self.look_at_entries(request, folder, shown).await;
+        let Some(entries) = entries else { return (request, None) };
+        let request = self.read_siblings(request, plan, &said).await;
         let pipeline = &self.pipeline;
         let (request, header) = find_header(pipeline, request, &said);
         let (request, readme) = find_readme(pipeline, request, &said);
         let signature = pipeline.site.signature(&request, plan);
-        let body = self.place.render(Listing {
+        let listing = Listing {
             said,
             asked,
             path: request.path.clone(),
@@ -104,19 +105,21 @@ impl Desk {
             header,
             readme,
             signature: signature.strip_prefix("<hr>\n").unwrap_or(&signature).to_owned(),
-        });
-        let Some(body) = body.await else { return (request, None) };
-        response.body = body;
+        };
+        let body = autoindex::render(&self.beside, listing).await;
+        let Some(body) = body else { return (request, None) };
+        (response.body, response.is_own_body) = (body, true);
         (request, Some(Ok(response)))
     }
 
-    /// The entries of a folder that are listed.
+    /// The entries of a folder that are listed; none where the folder is a large one and the
+    /// client has gone.
     async fn look_at_entries(
         &self,
         mut request: Box<Request>,
         folder: Folder,
         shows_forbidden: bool,
-    ) -> (Box<Request>, Vec<Entry>) {
+    ) -> (Box<Request>, Option<Vec<Entry>>) {
         let Folder { candidates, mut is_cut } = folder;
         let mut entries = Vec::with_capacity(candidates.len());
         let mut looks = 0;
@@ -128,6 +131,9 @@ impl Desk {
             }
             if number % TURN == TURN - 1 {
                 autoindex::pause().await;
+                if self.beside.departure.is_told() && number >= SMALL {
+                    return (request, None);
+                }
             }
             let (back, glance) = look_at_entry(&self.pipeline, request, &candidate);
             request = back;
@@ -142,7 +148,24 @@ impl Desk {
             );
             request.notify(Notice::own("autoindex", Level::Warn, text));
         }
-        (request, entries)
+        (request, Some(entries))
+    }
+
+    /// Reads the folder for the files that HeaderName and ReadmeName may be short for.
+    async fn read_siblings(
+        &self,
+        mut request: Box<Request>,
+        plan: &Plan,
+        said: &Said,
+    ) -> Box<Request> {
+        let names = said.header_name.iter().chain(&said.readme_name);
+        let wanted = negotiate::wanted_in_folder(&self.pipeline, &mut request, plan, names);
+        if let Some(wanted) = wanted
+            && let Some(read) = wanted.read(&self.beside).await
+        {
+            request.siblings = Some(Rc::new(read));
+        }
+        request
     }
 }
 

@@ -7,8 +7,8 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Answer, Content, Fields, Level, Mapped, Method, Negotiated, Notice, Prepared, Probe, Request,
-    Status, Stopped, Translated, Variables,
+    Admitted, Answer, Content, Fields, Level, Mapped, Method, Negotiated, Notice, Prepared, Probe,
+    Request, Status, Stopped, Translated, Variables,
 };
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
@@ -256,6 +256,31 @@ pub(crate) fn at_name(
     let Some(target) = beside(pipeline, &request, name.as_bytes()) else { return (request, None) };
     let (request, glance) = glance(pipeline, request, target, see);
     (request, Some(glance))
+}
+
+/// What stands at a URL, where the client may see it: a look that goes no further than that
+/// decision, and so leads to no other. It leaves nothing in the log, since the request itself is
+/// for something else.
+pub(crate) fn admitted(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+    url: &[u8],
+) -> (Box<Request>, Option<Looked>) {
+    let Some((path, query)) = beside(pipeline, &request, url) else { return (request, None) };
+    let told = request.notices.len();
+    let aside = Aside::put(&mut request, path, query);
+    let admitted = phases::locate(pipeline, request)
+        .and_then(|received| phases::translate(pipeline, received))
+        .and_then(|translated| phases::map(pipeline, translated))
+        .and_then(|mapped| refuse_unknown_names(pipeline, mapped))
+        .and_then(|mapped| phases::admit(pipeline, mapped));
+    let (mut request, found) = match admitted {
+        Ok(Admitted { request, found, .. }) => (request, found),
+        Err(Stopped { request, .. }) => (request, None),
+    };
+    aside.restore(&mut request);
+    request.notices.truncate(told);
+    (request, found)
 }
 
 fn glance(

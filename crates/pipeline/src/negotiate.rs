@@ -8,8 +8,9 @@ use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, Level, Method, Negotiated, Notice, Piece, Prepared, Request, Response,
-    Status, Stopped, Validators, Verdict, evaluate,
+    Siblings, Status, Stopped, Validators, Verdict, evaluate,
 };
+use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::{self, Options};
 use evenkeel_modules::mime;
 use evenkeel_modules::negotiation::{
@@ -17,16 +18,15 @@ use evenkeel_modules::negotiation::{
 };
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
-/// Entries of a folder that are read for one request. Reading holds the serving thread, so that the
-/// rest of a folder that has more is left out.
-const ENTRIES: usize = 10_000;
-
-/// Variants of one map whose files are asked for their length.
+/// Variants of one map whose files are asked for their length, and those among them that are
+/// looked at as the client would see them.
 const MEASURED: usize = 1000;
+const LOOKED_AT: usize = 100;
 
 type Chosen = Result<(Prepared<Plan, Option<Looked>>, bool), Stopped<Plan>>;
 
@@ -42,10 +42,10 @@ pub(crate) fn find_variant(
     pipeline: &Pipeline,
     admitted: Admitted<Plan, Option<Looked>>,
 ) -> Chosen {
-    let Admitted { mut request, plan, found } = admitted;
+    let Admitted { request, plan, found } = admitted;
     let is_absent = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent);
     let names = match is_absent && pipeline.site.negotiates && allows_multiviews(&plan) {
-        true => names(&mut request),
+        true => names(&request),
         false => Ok(Vec::new()),
     };
     let names = match names {
@@ -53,7 +53,7 @@ pub(crate) fn find_variant(
             return Ok((Prepared { request, plan, found }, false));
         }
         Ok(names) => names,
-        Err(error) => return Err(unlisted(request, plan, &error)),
+        Err(reason) => return Err(unlisted(request, plan, &reason)),
     };
     let (mut request, gathered) = gather(pipeline, request, &names);
     let mut variants = match gathered {
@@ -101,43 +101,122 @@ fn allows_multiviews(plan: &Plan) -> bool {
     plan.core.options.effective().has(Options::MULTI_VIEWS)
 }
 
+/// A folder that has to be read before the phases go on.
+pub(crate) struct Wanted {
+    folder: PathBuf,
+    bases: Vec<Vec<u8>>,
+}
+
+impl Wanted {
+    /// Reads it beside the serving thread; none as for [`Beside::perform`].
+    pub(crate) async fn read(self, beside: &Beside) -> Option<Siblings> {
+        negotiation::siblings(beside, self.folder, self.bases).await
+    }
+}
+
+/// The folder that has to be read before the request can be prepared: that of a file that is not
+/// there, or a folder whose indexes are not. None as a rule: a small one is read at once.
+pub(crate) fn wanted(
+    pipeline: &Pipeline,
+    admitted: &mut Admitted<Plan, Option<Looked>>,
+) -> Option<Wanted> {
+    let Admitted { request, plan, found } = admitted;
+    if !pipeline.site.negotiates || !allows_multiviews(plan) {
+        return None;
+    }
+    match found.as_ref()?.found.kind() {
+        Kind::Absent => {
+            let folder = request.file.parent()?.to_owned();
+            let base = request.file.file_name()?.as_bytes().to_vec();
+            unless_small(request, folder, vec![base])
+        }
+        Kind::Directory if pipeline.site.folders_have_indexes && request.path.ends_with(b"/") => {
+            let names = (0..).map_while(|number| plan.dir.index_name(number));
+            // The first that is there takes the folder's place.
+            let absent = names.take_while(|name| is_absent(pipeline, &request.file, name));
+            let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
+            let folder = request.file.clone();
+            unless_small(request, folder, bases)
+        }
+        _ => None,
+    }
+}
+
+/// The request's own folder, where it has to be read for those of some names that are not there.
+pub(crate) fn wanted_in_folder<'a>(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    names: impl Iterator<Item = &'a Box<str>>,
+) -> Option<Wanted> {
+    if !pipeline.site.negotiates || !allows_multiviews(plan) {
+        return None;
+    }
+    let absent = names.filter(|name| is_absent(pipeline, &request.file, name));
+    let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
+    let folder = request.file.clone();
+    unless_small(request, folder, bases)
+}
+
+/// Whether a name is that of nothing in a folder. Other paths are looked at when it is their turn.
+fn is_absent(pipeline: &Pipeline, folder: &Path, name: &str) -> bool {
+    let is_plain = !name.is_empty() && !name.contains(['/', '?', '%']);
+    let kind = || {
+        let file = folder.join(name);
+        let files = &pipeline.walker.borrow().files;
+        files.look_up(file.as_os_str().as_bytes()).found.kind()
+    };
+    is_plain && kind() == Kind::Absent
+}
+
+fn unless_small(request: &mut Request, folder: PathBuf, bases: Vec<Vec<u8>>) -> Option<Wanted> {
+    if bases.is_empty() {
+        return None;
+    }
+    match negotiation::few_siblings(&folder, &bases) {
+        Some(read) => {
+            request.siblings = Some(Rc::new(read));
+            None
+        }
+        None => Some(Wanted { folder, bases }),
+    }
+}
+
 /// The answer where the folder cannot be listed.
-fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, error: &io::Error) -> Stopped<Plan> {
+fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, reason: &str) -> Stopped<Plan> {
     let folder = request.file.parent().unwrap_or(Path::new("/")).display().to_string();
-    let text = format!("cannot read directory for multi: {folder}/: {error}");
+    let text = format!("cannot read directory for multi: {folder}/: {reason}");
     request.notify(Notice::new("negotiation", Level::Error, 686, text));
     Stopped { request, plan, answer: Status::FORBIDDEN.into() }
 }
 
 /// The files of the folder whose names go on behind the request's with a dot, in the order of
-/// their bytes, so that the order of the folder decides nothing.
-fn names(request: &mut Request) -> io::Result<Vec<Vec<u8>>> {
+/// their bytes, so that the order of the folder decides nothing. What was not read beforehand is
+/// read now, unless that would keep others waiting.
+fn names(request: &Request) -> Result<Vec<Vec<u8>>, Box<str>> {
     let (Some(folder), Some(base)) = (request.file.parent(), request.file.file_name()) else {
         return Ok(Vec::new());
     };
-    let (names, is_cut) = names_in(folder, base, ENTRIES)?;
-    if is_cut {
-        let text = format!(
-            "{} has more than {ENTRIES} entries: the rest is not negotiated",
-            folder.display()
-        );
-        request.notify(Notice::own("negotiation", Level::Warn, text));
-    }
-    Ok(names)
-}
-
-/// Those names among the first `most` entries of a folder, and whether it has more.
-fn names_in(folder: &Path, base: &OsStr, most: usize) -> io::Result<(Vec<Vec<u8>>, bool)> {
-    let mut names = Vec::new();
-    let mut entries = std::fs::read_dir(folder)?;
-    for entry in entries.by_ref().take(most) {
-        let Ok(entry) = entry else { break };
-        let name = entry.file_name().into_vec();
-        let goes_on = name.strip_prefix(base.as_bytes()).is_some_and(|rest| rest.starts_with(b"."));
-        if goes_on && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            names.push(name);
-        }
-    }
+    let base = base.as_bytes();
+    let is_known = |read: &&Rc<Siblings>| {
+        read.folder == folder && read.bases.iter().any(|known| known == base)
+    };
+    let read = match request.siblings.as_ref().filter(is_known) {
+        Some(read) => Rc::clone(read),
+        None => match negotiation::few_siblings(folder, &[base.to_vec()]) {
+            Some(read) => Rc::new(read),
+            None => {
+                let text = format!(
+                    "it has more than {SMALL} entries, and a look at another path cannot wait \
+                     until so many are read"
+                );
+                return Err(text.into());
+            }
+        },
+    };
+    let names = read.names.as_ref().map_err(Clone::clone)?;
+    let meant = names.iter().filter(|name| negotiation::goes_on(name, base));
+    let mut names: Vec<Vec<u8>> = meant.cloned().collect();
     names.sort_unstable();
     Ok((names, entries.next().is_some()))
 }
@@ -158,11 +237,10 @@ fn gather(
         let found = (usable && !map).then(|| variant(&request, &seen, name)).flatten();
         aside.restore(&mut request);
         if map {
-            let read = match &seen.found {
-                Some(looked) => read_variants(pipeline, &mut request, &seen.plan, looked),
-                None => Err(Status::NOT_FOUND),
+            return match &seen.found {
+                Some(looked) => read_variants(pipeline, request, &seen.plan, looked),
+                None => (request, Err(Status::NOT_FOUND)),
             };
-            return (request, read);
         }
         variants.list.extend(found);
     }
@@ -256,7 +334,9 @@ pub(crate) fn serve_map(
     plan: &Arc<Plan>,
     looked: &Looked,
 ) -> (Box<Request>, Result<Response, Answer>) {
-    let mut variants = match read_variants(pipeline, &mut request, plan, looked) {
+    let (back, read) = read_variants(pipeline, request, plan, looked);
+    request = back;
+    let mut variants = match read {
         Ok(variants) => variants,
         Err(status) => return (request, Err(status.into())),
     };
@@ -359,58 +439,68 @@ fn send_part(
 /// Reads a type map. An error is the answer.
 fn read_variants(
     pipeline: &Pipeline,
-    request: &mut Request,
+    mut request: Box<Request>,
     plan: &Plan,
     looked: &Looked,
-) -> Result<Variants, Status> {
+) -> (Box<Request>, Result<Variants, Status>) {
     let path = String::from_utf8_lossy(looked.found.path()).into_owned();
     let contents = pipeline.walker.borrow().files.contents(&looked.found);
     let contents = contents.and_then(|held| Ok((map_text(&held.piece)?, held.stat)));
-    let (text, stat) = contents.map_err(|error| {
-        let text = format!("cannot access type map file: {path}: {error}");
-        request.notify(Notice::new("negotiation", Level::Error, 683, text));
-        match error.kind() {
-            io::ErrorKind::NotFound => Status::NOT_FOUND,
-            _ => Status::FORBIDDEN,
+    let (text, stat) = match contents {
+        Ok(read) => read,
+        Err(error) => {
+            let text = format!("cannot access type map file: {path}: {error}");
+            request.notify(Notice::new("negotiation", Level::Error, 683, text));
+            let status = match error.kind() {
+                io::ErrorKind::NotFound => Status::NOT_FOUND,
+                _ => Status::FORBIDDEN,
+            };
+            return (request, Err(status));
         }
-    })?;
+    };
     let (mut list, notices) = match read_map(&text, looked.found.name(), &path) {
         Ok(read) => read,
         Err(fault) => {
             request.notify(fault.0);
-            return Err(Status::INTERNAL_SERVER_ERROR);
+            return (request, Err(Status::INTERNAL_SERVER_ERROR));
         }
     };
     notices.into_iter().for_each(|notice| request.notify(notice));
-    let folder = looked.found.path();
-    let folder = folder.get(..folder.len() - looked.found.name().len()).unwrap_or_default();
-    for variant in list.iter_mut().take(MEASURED).filter(|variant| variant.length.is_none()) {
-        if !variant.name.windows(2).any(|two| two == b"..") {
-            let path = [folder, &variant.name].concat();
-            let found = pipeline.walker.borrow().files.look_up(&path).found;
-            variant.length = found.stat().map(|stat| stat.size);
+    for (number, variant) in list.iter_mut().take(MEASURED).enumerate() {
+        if variant.length.is_none() {
+            request = measure(pipeline, request, looked, variant, number < LOOKED_AT);
         }
     }
     let validator = core::tag_of(&stat, &plan.core, request.time_us);
-    Ok(Variants { list, validator: validator.map(|tag| tag.into_bytes().into()) })
+    let validator = validator.map(|tag| tag.into_bytes().into());
+    (request, Ok(Variants { list, validator }))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_more_of_a_folder_is_read_than_was_said() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["page.a", "page.b", "page.c", "other.a", "pages.a"] {
-            std::fs::write(folder.path().join(name), "").unwrap();
-        }
-        let names = |most| names_in(folder.path(), OsStr::new("page"), most).unwrap();
-        let all = [b"page.a".to_vec(), b"page.b".to_vec(), b"page.c".to_vec()].to_vec();
-        assert_eq!(names(5), (all.clone(), false));
-        assert_eq!(names(100), (all, false));
-        let (some, is_cut) = names(3);
-        assert!(some.len() <= 3 && is_cut);
-        assert_eq!(names(0), (Vec::new(), true));
+/// Finds out the length of a file that a map names. It counts in the choice, but is told only to
+/// clients that may see the file.
+fn measure(
+    pipeline: &Pipeline,
+    request: Box<Request>,
+    map: &Looked,
+    variant: &mut Variant,
+    may_look: bool,
+) -> Box<Request> {
+    if variant.name.windows(2).any(|two| two == b"..") {
+        return request;
     }
+    let folder = map.found.path();
+    let folder = folder.get(..folder.len() - map.found.name().len()).unwrap_or_default();
+    let path = [folder, &variant.name].concat();
+    let found = pipeline.walker.borrow().files.look_up(&path).found;
+    let Some(stat) = found.stat() else { return request };
+    variant.length = Some(stat.size);
+    variant.is_length_hidden = true;
+    if !may_look {
+        return request;
+    }
+    let url = target(&request, &variant.name);
+    let (request, admitted) = look::admitted(pipeline, request, &url);
+    let is_same = admitted.is_some_and(|looked| looked.found.path() == found.path());
+    variant.is_length_hidden = !is_same;
+    request
 }

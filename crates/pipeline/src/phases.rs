@@ -41,6 +41,9 @@ pub(crate) enum Generated {
 /// A request after the section walk, with what stands at its file.
 pub(crate) type Walked = Mapped<Plan, Option<Looked>>;
 
+/// A request that may be answered.
+pub(crate) type Access = Admitted<Plan, Option<Looked>>;
+
 type Phase<T> = Result<T, Stopped<Plan>>;
 
 fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) -> Phase<T> {

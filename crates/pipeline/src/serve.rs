@@ -3,13 +3,15 @@
 //! Nothing here touches a socket.
 
 use crate::die;
-use crate::phases::{self, Generated, Walked};
+use crate::negotiate::{self, Wanted};
+use crate::phases::{self, Access, Generated, Walked};
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
-    Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
+    Admitted, Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
 };
-use evenkeel_modules::authz_host::{Wanted, look_up};
+use evenkeel_modules::authz_host::{Wanted as Names, look_up};
+use evenkeel_modules::beside::Beside;
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::Crew;
@@ -19,6 +21,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long work may stand still before nobody waits for it, whatever Timeout says.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A response that a handler has still to make.
 pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
@@ -114,21 +120,50 @@ impl Pipeline {
 
     /// The phases behind the section walk.
     fn answer(self: &Rc<Self>, mapped: Walked) -> Result<Generated, Stopped<Plan>> {
-        let admitted = phases::admit(self, mapped)?;
+        let mut admitted = phases::admit(self, mapped)?;
+        match negotiate::wanted(self, &mut admitted) {
+            None => self.handle(admitted),
+            Some(wanted) => {
+                self.tell_now(&mut admitted.request, &admitted.plan);
+                Ok(Generated::Later(Box::pin(Rc::clone(self).read(admitted, wanted))))
+            }
+        }
+    }
+
+    /// The phases behind the decision about access.
+    fn handle(self: &Rc<Self>, admitted: Access) -> Result<Generated, Stopped<Plan>> {
         let prepared = phases::prepare(self, admitted)?;
         Ok(phases::generate(self, prepared))
     }
 
+    /// Goes on when the folder has been read without which nothing can be prepared.
+    async fn read(self: Rc<Self>, admitted: Access, wanted: Wanted) -> Concluded {
+        let Admitted { mut request, plan, found } = admitted;
+        let Some(read) = wanted.read(&self.beside(&request)).await else {
+            let result = Err(Status::SERVICE_UNAVAILABLE.into());
+            return Concluded { request, plan, result };
+        };
+        request.siblings = Some(Rc::new(read));
+        settled(self.handle(Admitted { request, plan, found })).await
+    }
+
+    /// Where a request has work done that would hold its serving thread up.
+    pub(crate) fn beside(&self, request: &Request) -> Beside {
+        Beside { crew: Arc::clone(&self.crew), departure: Rc::clone(&request.departure) }
+    }
+
+    /// Comes about once a second. Nobody waits longer than Timeout for work beside the serving
+    /// threads that does not stir; gives what the administrator should know of that.
+    pub fn tick(&self) -> Vec<Notice> {
+        let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
+        let told = self.crew.relieve(patience).into_iter();
+        told.map(|text| Notice::own("core", Level::Error, text)).collect()
+    }
+
     /// Goes on when the names have been looked up without which access cannot be decided.
-    async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: Wanted) -> Concluded {
+    async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: Names) -> Concluded {
         look_up(&mut mapped.request, wanted).await;
-        match self.answer(mapped) {
-            Ok(Generated::Now(concluded)) => concluded,
-            Ok(Generated::Later(future)) => future.await,
-            Err(Stopped { request, plan, answer }) => {
-                Concluded { request, plan, result: Err(answer) }
-            }
-        }
+        settled(self.answer(mapped)).await
     }
 
     fn finish(self: &Rc<Self>, generated: Generated) -> Served {
@@ -263,5 +298,14 @@ impl Pipeline {
             notice.passed |= is_logged(server, plan, notice.module, notice.level);
             notice.passed
         });
+    }
+}
+
+/// What the phases have come to, when it is there.
+async fn settled(outcome: Result<Generated, Stopped<Plan>>) -> Concluded {
+    match outcome {
+        Ok(Generated::Now(concluded)) => concluded,
+        Ok(Generated::Later(future)) => future.await,
+        Err(Stopped { request, plan, answer }) => Concluded { request, plan, result: Err(answer) },
     }
 }

@@ -1,15 +1,18 @@
 //! The threads of a process that do what would hold a serving thread up: work that blocks or
 //! burns comes in, its result goes out to whoever awaits it. There are never more threads than
-//! was said, work is begun in the order in which it came, and work that nobody awaits any more
-//! is not begun.
+//! was said, work is begun in the order in which it came, work that nobody awaits any more is not
+//! begun, and nobody waits for what does not stir.
 
+use crate::clock;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A bounded number of threads and the line of work before them. Threads are started as work
@@ -27,21 +30,75 @@ struct Hall {
 struct State {
     /// What was not begun yet, by its number.
     line: BTreeMap<u64, Job>,
+    /// What was begun and has not ended, by its number.
+    at_work: BTreeMap<u64, Held>,
     next: u64,
     threads: usize,
     /// How many of the threads wait for work.
     idle: usize,
+    /// Whether all threads are held by what does not stir, so that no work is taken.
+    is_stuck: bool,
     closed: bool,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+/// Work in line.
+struct Job {
+    run: Box<dyn FnOnce() + Send>,
+    held: Held,
+}
 
-/// Work that was given to a crew, until its result is there. Dropping it leaves the line; what
-/// was begun goes on to its end all the same.
+/// What is known of work while a thread is at it.
+struct Held {
+    pulse: Arc<Pulse>,
+    /// Lets go of whoever awaits the result; none where that has been done.
+    let_go: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// Between work and whoever awaits it: the work shows that it stirs, and learns that nobody wants
+/// its result any more.
+pub struct Pulse {
+    what: String,
+    /// When it was begun or last stirred, in microseconds of the coarse monotonic clock.
+    stirred_us: AtomicU64,
+    is_unwanted: AtomicBool,
+}
+
+/// Work that was given to a crew, until its result is there. Dropping it leaves the line; work that
+/// was begun is told that nobody wants it.
 pub struct Labour<T> {
     hall: Arc<Hall>,
     number: u64,
+    pulse: Arc<Pulse>,
     result: oneshot::Receiver<Result<T, Box<dyn Any + Send>>>,
+}
+
+impl Pulse {
+    /// That of work which `what` names, and which is still wanted.
+    #[must_use]
+    pub fn new(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            stirred_us: AtomicU64::new(0),
+            is_unwanted: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells the work that nobody wants its result: it may end at its next beat.
+    pub fn stop(&self) {
+        self.is_unwanted.store(true, Relaxed);
+    }
+
+    /// Shows that the work stirs; whoever does a long piece of work calls it between its parts.
+    /// False where nobody wants the result any more.
+    pub fn beat(&self) -> bool {
+        self.stirred_us.store(clock::monotonic_coarse_us(), Relaxed);
+        !self.is_unwanted.load(Relaxed)
+    }
+
+    fn is_still(&self, patience_us: u64) -> bool {
+        let stirred_us = self.stirred_us.load(Relaxed);
+        clock::monotonic_coarse_us().saturating_sub(stirred_us) >= patience_us
+    }
 }
 
 impl Crew {
@@ -55,23 +112,83 @@ impl Crew {
         }))
     }
 
-    /// Puts work in line. The result is none where the system denies the first thread; a panic
-    /// of the work goes on in whoever awaits the result.
+    /// Puts work in line that is short unless the system holds it. The result is none where the
+    /// system denies the first thread, and where the crew does not stir (see [`Crew::relieve`]); a
+    /// panic of the work goes on in whoever awaits the result.
     pub fn begin<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Labour<T> {
+        self.begin_long("a short piece of work", |_| work())
+    }
+
+    /// The same for work that may be long, and which has a name for the administrator.
+    pub fn begin_long<T: Send + 'static>(
+        &self,
+        what: impl Into<String>,
+        work: impl FnOnce(&Pulse) -> T + Send + 'static,
+    ) -> Labour<T> {
         let (sender, result) = oneshot::channel();
-        let job = move || {
-            let done = catch_unwind(AssertUnwindSafe(work));
-            // Whoever wanted it may have gone.
-            let _ = sender.send(done);
+        let sender = Arc::new(Mutex::new(Some(sender)));
+        let pulse = Arc::new(Pulse::new(what));
+        let let_go: Box<dyn FnOnce() + Send> = {
+            let sender = Arc::clone(&sender);
+            Box::new(move || drop(take(&sender)))
         };
-        let number = self.0.line_up(Box::new(job));
-        Labour { hall: Arc::clone(&self.0), number, result }
+        let run: Box<dyn FnOnce() + Send> = {
+            let pulse = Arc::clone(&pulse);
+            Box::new(move || {
+                let done = catch_unwind(AssertUnwindSafe(|| work(&pulse)));
+                if let Some(sender) = take(&sender) {
+                    // Whoever wanted it may have gone.
+                    let _ = sender.send(done);
+                }
+            })
+        };
+        let held = Held { pulse: Arc::clone(&pulse), let_go: Some(let_go) };
+        let number = self.0.line_up(Job { run, held });
+        Labour { hall: Arc::clone(&self.0), number, pulse, result }
     }
 
     /// How much work stands in line and was not begun.
     #[must_use]
     pub fn in_line(&self) -> usize {
         self.0.lock().line.len()
+    }
+
+    /// Lets those go who wait for what has not stirred for `patience`: a file system that does not
+    /// answer holds a thread for as long as the kernel likes, and nothing else should wait for it.
+    /// Work that was begun comes to nothing for whoever awaits it; where such work holds every
+    /// thread, all that stands in line does too, and so does what comes until a thread is free.
+    /// Gives what the administrator should know, each once.
+    pub fn relieve(&self, patience: Duration) -> Vec<String> {
+        let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        let mut state = self.0.lock();
+        let State { line, at_work, threads, idle, is_stuck, .. } = &mut *state;
+        let mut told = Vec::new();
+        let mut still = 0;
+        for held in at_work.values_mut().filter(|held| held.pulse.is_still(patience_us)) {
+            still += 1;
+            let Some(let_go) = held.let_go.take() else { continue };
+            let_go();
+            told.push(format!(
+                "{} has not stirred for {} seconds and holds one of the {} threads that do such \
+                 work: does its file system answer? Who waited for it is answered without it",
+                held.pulse.what,
+                patience.as_secs(),
+                self.0.most_threads
+            ));
+        }
+        let was_stuck = *is_stuck;
+        *is_stuck = *idle == 0 && still >= *threads && *threads >= self.0.most_threads;
+        if *is_stuck && !was_stuck {
+            told.push(format!(
+                "no work is taken that would need a thread of its own until one of the {threads} \
+                 is free again"
+            ));
+        }
+        let waiting = if *is_stuck { std::mem::take(line) } else { BTreeMap::new() };
+        drop(state);
+        // Each takes its sender along, of which its labour learns.
+        drop(waiting);
+        told
     }
 }
 
@@ -87,6 +204,9 @@ impl Hall {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
+        if state.is_stuck {
+            return number;
+        }
         state.line.insert(number, job);
         if state.line.len() > state.idle && state.threads < self.most_threads {
             let hall = Arc::clone(self);
@@ -106,10 +226,15 @@ impl Hall {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            if let Some((_, job)) = state.line.pop_first() {
+            if let Some((number, Job { run, held })) = state.line.pop_first() {
+                held.pulse.beat();
+                state.at_work.insert(number, held);
                 drop(state);
-                job();
+                run();
                 state = self.lock();
+                let ended = state.at_work.remove(&number);
+                state.is_stuck = false;
+                drop(ended);
             } else if state.closed {
                 return;
             } else {
@@ -126,11 +251,21 @@ impl Hall {
     }
 }
 
+/// Takes out what only one may use.
+fn take<T>(of: &Mutex<Option<T>>) -> Option<T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 impl<T> Labour<T> {
     /// Takes the work out of the line; false where it has been begun.
     pub fn leave(&mut self) -> bool {
         let left = self.hall.lock().line.remove(&self.number);
         left.is_some()
+    }
+
+    /// As [`Pulse::stop`].
+    pub fn stop(&self) {
+        self.pulse.stop();
     }
 }
 
@@ -148,6 +283,7 @@ impl<T> Future for Labour<T> {
 
 impl<T> Drop for Labour<T> {
     fn drop(&mut self) {
+        self.stop();
         self.leave();
     }
 }
@@ -223,6 +359,57 @@ mod tests {
         let panic = catch_unwind(AssertUnwindSafe(|| wait::<()>(labour))).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"as asked"));
         assert_eq!(wait(crew.begin(|| 7)), Some(7));
+    }
+
+    #[test]
+    fn nobody_waits_for_what_does_not_stir() {
+        let crew = Crew::new(2);
+        let (one, free_one) = held(&crew);
+        assert_eq!(crew.relieve(Duration::from_secs(3600)).len(), 0);
+        let told = crew.relieve(Duration::ZERO);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("a short piece of work has not stirred for 0 seconds"));
+        assert_eq!(wait(one), None);
+        // The other thread is free.
+        assert_eq!(wait(crew.begin(|| 7)), Some(7));
+        let (begun, is_begun) = mpsc::channel();
+        let (free_two, freed) = mpsc::channel::<()>();
+        let two = crew.begin_long("the second", move |_| {
+            begun.send(()).unwrap();
+            freed.recv().unwrap();
+        });
+        is_begun.recv().unwrap();
+        let three = crew.begin(|| 3);
+        let told = crew.relieve(Duration::ZERO);
+        assert!(told.len() == 2 && told[0].starts_with("the second has"), "{told:?}");
+        assert_eq!((wait(two), wait(three)), (None, None));
+        assert_eq!((wait(crew.begin(|| 4)), crew.in_line()), (None, 0));
+        assert_eq!(crew.relieve(Duration::ZERO).len(), 0, "each is told once");
+        free_two.send(()).unwrap();
+        while crew.0.lock().is_stuck {
+            std::thread::yield_now();
+        }
+        assert_eq!(wait(crew.begin(|| 5)), Some(5));
+        free_one.send(()).unwrap();
+    }
+
+    #[test]
+    fn work_that_stirs_is_waited_for_and_learns_that_it_is_unwanted() {
+        let crew = Crew::new(1);
+        let (tell, told) = mpsc::channel();
+        let labour = crew.begin_long("it", move |pulse| {
+            tell.send(()).unwrap();
+            while pulse.beat() {
+                std::thread::yield_now();
+            }
+            tell.send(()).unwrap();
+        });
+        told.recv().unwrap();
+        let waiting = crew.begin(|| 1);
+        assert_eq!(crew.relieve(Duration::from_secs(3600)).len(), 0);
+        drop(labour);
+        told.recv().unwrap();
+        assert_eq!(wait(waiting), Some(1));
     }
 
     #[test]

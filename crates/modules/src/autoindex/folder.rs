@@ -4,6 +4,8 @@
 use super::query::Asked;
 use super::rule::is_ignored;
 use super::settings::Said;
+use crate::beside::SMALL;
+use evenkeel_sys::crew::Pulse;
 use std::ffi::OsStr;
 use std::fs::{Metadata, metadata, read_dir};
 use std::io;
@@ -38,10 +40,22 @@ pub struct Folder {
 
 /// Reads the names that settings and query let through. Links that lead nowhere, and what is
 /// neither file nor folder, are left out. Errors are those of opening the folder; one that can be
-/// read only in part is listed so.
-pub(super) fn read(path: &Path, said: &Said, asked: &Asked) -> io::Result<Folder> {
+/// read only in part is listed so. None where nobody wants a large one any more.
+pub(super) fn read(
+    path: &Path,
+    said: &Said,
+    asked: &Asked,
+    pulse: &Pulse,
+) -> Option<io::Result<Folder>> {
+    let entries = match read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) => return Some(Err(error)),
+    };
     let mut folder = Folder::default();
-    for entry in read_dir(path)? {
+    for (number, entry) in entries.enumerate() {
+        if !pulse.beat() && number >= SMALL {
+            return None;
+        }
         let Ok(entry) = entry else { break };
         let name = entry.file_name();
         let whole = path.join(&name);
@@ -57,7 +71,7 @@ pub(super) fn read(path: &Path, said: &Said, asked: &Asked) -> io::Result<Folder
         }
         folder.candidates.push(Candidate::new(name.into_vec(), &found));
     }
-    Ok(folder)
+    Some(Ok(folder))
 }
 
 /// Whether the folder can be read. Errors are those of opening it.
@@ -104,7 +118,7 @@ mod tests {
     fn listed(root: &Path, directives: &str, query: &str) -> Vec<String> {
         let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
         let asked = Asked::parse(&said, Some(query.as_bytes()));
-        let folder = read(root, &said, &asked).unwrap();
+        let folder = read(root, &said, &asked, &Pulse::new("a test")).unwrap().unwrap();
         let name = |found: &Candidate| String::from_utf8(found.segment()).unwrap();
         let mut names: Vec<String> = folder.candidates.iter().map(name).collect();
         names.sort();
@@ -125,7 +139,9 @@ mod tests {
         assert_eq!(listed(root, "IndexIgnore .??* .? *~", ""), ["a.txt", "d/", "to-d/"]);
         assert_eq!(listed(root, "", "P=*t*"), ["a.txt", "to-d/"]);
         let asked = Asked::parse(&Said::default(), Some(b"P=a*"));
-        let found = read(root, &Said::default(), &asked).unwrap().candidates.remove(0);
+        let pulse = Pulse::new("a test");
+        let folder = read(root, &Said::default(), &asked, &pulse).unwrap();
+        let found = folder.unwrap().candidates.remove(0);
         assert_eq!((found.size, found.is_folder), (5, false));
         assert_eq!(found.below(Path::new("/x")), Path::new("/x/a.txt"));
     }
@@ -134,6 +150,23 @@ mod tests {
     fn what_cannot_be_opened_is_an_error() {
         let nowhere = Path::new("/nonexistent/folder");
         assert!(open(nowhere).is_err());
-        assert!(read(nowhere, &Said::default(), &Asked::default()).is_err());
+        let pulse = Pulse::new("a test");
+        assert!(read(nowhere, &Said::default(), &Asked::default(), &pulse).unwrap().is_err());
+    }
+
+    #[test]
+    fn a_large_folder_is_not_read_to_its_end_for_a_client_that_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let read = || {
+            let pulse = Pulse::new("a test");
+            pulse.stop();
+            read(root.path(), &Said::default(), &Asked::default(), &pulse)
+        };
+        for number in 0..SMALL {
+            std::fs::write(root.path().join(number.to_string()), "").unwrap();
+        }
+        assert_eq!(read().unwrap().unwrap().candidates.len(), SMALL);
+        std::fs::write(root.path().join("one more"), "").unwrap();
+        assert!(read().is_none());
     }
 }

@@ -22,20 +22,14 @@ pub use page::{Insert, Listing};
 pub use query::Asked;
 pub use settings::{Directory, Key, Order, Said, Width};
 
+use crate::beside::Beside;
 use crate::{DirectorySettings, core};
-use evenkeel_message::{
-    Answer, Body, Departure, Level, Method, Notice, Piece, Request, Response, Status,
-};
-use evenkeel_sys::crew::{Crew, Labour};
+use evenkeel_message::{Answer, Body, Level, Method, Notice, Piece, Request, Response, Status};
 use evenkeel_sys::open::Stat;
 use options::Flags;
-use std::future::{Future, poll_fn};
 use std::io;
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 /// The largest file of text that is shown before or behind a listing, in bytes.
 const MOST_TEXT: u64 = 8 << 20;
@@ -106,59 +100,34 @@ pub fn shows_forbidden(asked: &Asked) -> bool {
     asked.flags.has(Flags::SHOW_FORBIDDEN)
 }
 
-/// Where the work of a listing is done that blocks: the crew of the process, in its turn.
-pub struct Place {
-    /// The threads.
-    pub crew: Arc<Crew>,
-    /// Where it is told that the client has gone.
-    pub departure: Rc<Departure>,
+/// Reads a folder; none where nothing comes of that (see [`Beside::perform`]).
+pub async fn read(
+    beside: &Beside,
+    folder: PathBuf,
+    said: Arc<Said>,
+    asked: Asked,
+) -> Option<io::Result<Folder>> {
+    let what = format!("reading the folder {} for its listing", folder.display());
+    beside.perform(what, move |pulse| folder::read(&folder, &said, &asked, pulse)).await
 }
 
-impl Place {
-    /// Begins a listing with its first work; none where no thread can be had, or the client has
-    /// gone while others stood in line too. A client that has merely ended its side counts as
-    /// gone, so that a line which ends with it is waited for.
-    async fn begin<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let mut labour = self.crew.begin(work);
-        let is_left = |labour: &mut Labour<T>| {
-            self.departure.is_told() && self.crew.in_line() > 1 && labour.leave()
-        };
-        poll_fn(|context| match Pin::new(&mut labour).poll(context) {
-            Poll::Pending if is_left(&mut labour) => Poll::Ready(None),
-            done => done,
-        })
-        .await
-    }
+/// Opens a folder, to see whether it can be read; none as for [`read`].
+pub async fn open(beside: &Beside, folder: PathBuf) -> Option<io::Result<()>> {
+    let what = format!("opening the folder {}", folder.display());
+    beside.perform(what, move |_| Some(folder::open(&folder))).await
+}
 
-    /// Reads a folder; none where that is not begun.
-    pub async fn read(
-        &self,
-        folder: PathBuf,
-        said: Arc<Said>,
-        asked: Asked,
-    ) -> Option<io::Result<Folder>> {
-        self.begin(move || folder::read(&folder, &said, &asked)).await
-    }
-
-    /// Opens a folder, to see whether it can be read; none as for [`Place::read`].
-    pub async fn open(&self, folder: PathBuf) -> Option<io::Result<()>> {
-        self.begin(move || folder::open(&folder)).await
-    }
-
-    /// Makes the body of a page; none where no thread can be had.
-    pub async fn render(&self, listing: Listing) -> Option<Body> {
-        let mut pieces = self.crew.begin(move || listing.render()).await?;
-        Some(match (pieces.pop(), pieces.is_empty()) {
-            (Some(Piece::Bytes(bytes)), true) => Body::Bytes(bytes),
-            (last, _) => {
-                pieces.extend(last);
-                Body::Pieces(pieces)
-            }
-        })
-    }
+/// Makes the body of a page; none as for [`read`].
+pub async fn render(beside: &Beside, listing: Listing) -> Option<Body> {
+    let what = format!("making the listing of {}", listing.folder.display());
+    let mut pieces = beside.perform(what, move |pulse| listing.render(pulse)).await?;
+    Some(match (pieces.pop(), pieces.is_empty()) {
+        (Some(Piece::Bytes(bytes)), true) => Body::Bytes(bytes),
+        (last, _) => {
+            pieces.extend(last);
+            Body::Pieces(pieces)
+        }
+    })
 }
 
 /// Lets the other connections of the thread have their turn.

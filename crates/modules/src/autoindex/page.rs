@@ -8,9 +8,11 @@ use super::order::sort;
 use super::query::Asked;
 use super::rows::Rows;
 use super::settings::Said;
+use crate::beside::SMALL;
 use bytes::Bytes;
 use evenkeel_message::Piece;
 use evenkeel_proto::escape_html;
+use evenkeel_sys::crew::Pulse;
 use evenkeel_sys::open;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +26,9 @@ const XHTML: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional/
 /// Bytes of a text file that are read at once. Apache escapes as much at a time, and in each part
 /// shows nothing between a NUL and the next character that is escaped.
 const READ_AT_ONCE: usize = 8192;
+
+/// About how long the pieces are in which a page is made, in bytes.
+const PIECE: usize = 32 << 10;
 
 /// A file that stands before or behind the rows (HeaderName, ReadmeName).
 #[derive(Clone, Debug, Default)]
@@ -59,20 +64,25 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Makes the page.
-    pub(super) fn render(self) -> Vec<Piece> {
+    /// Makes the page; none where nobody wants a long one any more.
+    pub(super) fn render(self, pulse: &Pulse) -> Option<Vec<Piece>> {
         let Self { said, asked, path, folder, entries, header, readme, signature } = self;
         let title = title(&path);
         let mut page = Page { pieces: Vec::new(), out: Vec::new() };
         page.head(&said, asked.flags, &title, header);
         let parent = Row::parent(&path, &folder, &said, &asked);
-        let mut rows: Vec<Row> =
-            entries.into_iter().map(|entry| Row::of(entry, &said, &asked)).collect();
+        let mut rows = Vec::with_capacity(entries.len() + 1);
+        for (number, entry) in entries.into_iter().enumerate() {
+            if !pulse.beat() && number >= SMALL {
+                return None;
+            }
+            rows.push(Row::of(entry, &said, &asked));
+        }
         sort(&mut rows, asked.order, asked.flags);
         rows.splice(..0, parent);
-        Rows::new(&said, &asked, &rows).write(&mut page.out, &rows);
+        Rows::new(&said, &asked, &rows).write(&mut page, &rows);
         page.tail(asked.flags, readme, &signature);
-        page.finish()
+        Some(page.finish())
     }
 }
 
@@ -86,9 +96,10 @@ fn title(path: &[u8]) -> Vec<u8> {
 }
 
 /// A page in the making.
-struct Page {
+pub(super) struct Page {
     pieces: Vec<Piece>,
-    out: Vec<u8>,
+    /// What is not part of a piece yet.
+    pub out: Vec<u8>,
 }
 
 impl Page {
@@ -161,6 +172,14 @@ impl Page {
         self.pieces.push(piece);
     }
 
+    /// Ends a piece where it has become long. Each is let go when it has been sent, so that a
+    /// client that reads slowly holds no more than it has still to read.
+    pub fn turn(&mut self) {
+        if self.out.len() >= PIECE {
+            self.close_piece();
+        }
+    }
+
     fn close_piece(&mut self) {
         if !self.out.is_empty() {
             self.pieces.push(Piece::Bytes(Bytes::from(std::mem::take(&mut self.out))));
@@ -172,7 +191,10 @@ impl Page {
         self.put("<pre>\n");
         match piece {
             Piece::Bytes(bytes) => {
-                bytes.chunks(READ_AT_ONCE).for_each(|part| escape_text(&mut self.out, part));
+                for part in bytes.chunks(READ_AT_ONCE) {
+                    escape_text(&mut self.out, part);
+                    self.turn();
+                }
             }
             Piece::File { file, offset, length } => {
                 let mut buffer = vec![0; READ_AT_ONCE];
@@ -183,6 +205,7 @@ impl Page {
                         break;
                     };
                     escape_text(&mut self.out, part);
+                    self.turn();
                     done += count as u64;
                 }
             }
@@ -212,9 +235,10 @@ fn escape_text(out: &mut Vec<u8>, part: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TABLE;
+    use super::super::{Candidate, TABLE};
     use super::*;
     use crate::testing::apply;
+    use evenkeel_message::Content;
 
     fn page(directives: &str, header: Insert, readme: Insert) -> String {
         let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
@@ -228,7 +252,8 @@ mod tests {
             readme,
             signature: "SIGN\n".into(),
         };
-        let bytes = listing.render().into_iter().flat_map(|piece| match piece {
+        let pieces = listing.render(&Pulse::new("a test")).unwrap();
+        let bytes = pieces.into_iter().flat_map(|piece| match piece {
             Piece::Bytes(bytes) => bytes.to_vec(),
             Piece::File { .. } => panic!("no file was given"),
         });
@@ -249,6 +274,43 @@ mod tests {
         let link = "  <link rel=\"stylesheet\" href=\"/s.css\" type=\"text/css\" />\n<x> </head>";
         assert!(got.contains(link) && got.contains("  <h1 id=\"indextitle\">Index"), "{got}");
         assert_eq!((title(b"//"), title(b"/a/")), (b"/".to_vec(), b"/a".to_vec()));
+    }
+
+    #[test]
+    fn a_long_page_is_made_of_pieces_that_are_let_go_one_by_one() {
+        let entry = |number: usize| Entry {
+            candidate: Candidate {
+                name: format!("{number:05}.txt").into(),
+                is_folder: false,
+                size: 1,
+                modified_ns: 0,
+            },
+            file: format!("/srv/{number:05}.txt").into(),
+            content: Content::default(),
+            passed: true,
+        };
+        for directives in ["", "IndexOptions FancyIndexing", "IndexOptions HTMLTable"] {
+            let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+            let listing = || Listing {
+                asked: Asked::parse(&said, None),
+                said: Arc::clone(&said),
+                path: b"/".to_vec(),
+                folder: "/srv".into(),
+                entries: (0..10_000).map(entry).collect(),
+                header: Insert::Text(Piece::Bytes(Bytes::from(vec![b'<'; 100_000]))),
+                readme: Insert::Nothing,
+                signature: String::new(),
+            };
+            let gone = Pulse::new("a test");
+            gone.stop();
+            assert!(listing().render(&gone).is_none());
+            let pieces = listing().render(&Pulse::new("a test")).unwrap();
+            let longest = pieces.iter().map(Piece::len).max().unwrap();
+            assert!(longest < 2 * PIECE as u64, "{longest}");
+            assert!(pieces.iter().all(|piece| piece.held() == piece.len()));
+            let whole = pieces.iter().map(Piece::len).sum::<u64>();
+            assert!(whole > 800_000, "{whole}");
+        }
     }
 
     #[test]

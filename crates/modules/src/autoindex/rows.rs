@@ -4,6 +4,7 @@
 use super::cell;
 use super::entry::Row;
 use super::options::Flags;
+use super::page::Page;
 use super::query::Asked;
 use super::rule::{BLANK, Subject, find};
 use super::settings::{Key, Said};
@@ -47,21 +48,23 @@ impl<'a> Rows<'a> {
     }
 
     /// Writes all rows, and the headings where there are columns.
-    pub fn write(&self, out: &mut Vec<u8>, rows: &[Row]) {
+    pub fn write(&self, page: &mut Page, rows: &[Row]) {
         if self.has(Flags::TABLE) {
-            self.write_table(out, rows);
+            self.write_table(page, rows);
         } else if self.has(Flags::FANCY) {
-            self.write_columns(out, rows);
+            self.write_columns(page, rows);
         } else {
-            put(out, "<ul>");
+            put(&mut page.out, "<ul>");
             for (index, row) in rows.iter().enumerate() {
+                let out = &mut page.out;
                 put(out, "<li><a href=\"");
                 out.extend_from_slice(&anchor(row));
                 put(out, "\"> ");
                 escape_html(out, shown_name(index, row));
                 put(out, "</a></li>\n");
+                page.turn();
             }
-            put(out, "</ul>\n");
+            put(&mut page.out, "</ul>\n");
         }
     }
 
@@ -130,7 +133,8 @@ impl<'a> Rows<'a> {
             .then(|| cell::date(row.modified_us, &self.zone, self.said.old_dates))
     }
 
-    fn write_columns(&self, out: &mut Vec<u8>, rows: &[Row]) {
+    fn write_columns(&self, page: &mut Page, rows: &[Row]) {
+        let out = &mut page.out;
         put(out, "<pre>");
         if !self.has(Flags::SUPPRESS_ICON) {
             match self.blank_icon() {
@@ -158,10 +162,11 @@ impl<'a> Rows<'a> {
         let rules = !self.has(Flags::SUPPRESS_RULES);
         put(out, if rules { self.rule() } else { "\n" });
         for (index, row) in rows.iter().enumerate() {
-            self.columns(out, index, row);
+            self.columns(&mut page.out, index, row);
+            page.turn();
         }
-        put(out, if rules { self.rule() } else { "" });
-        put(out, "</pre>\n");
+        put(&mut page.out, if rules { self.rule() } else { "" });
+        put(&mut page.out, "</pre>\n");
     }
 
     fn columns(&self, out: &mut Vec<u8>, index: usize, row: &Row) {
@@ -214,7 +219,8 @@ impl<'a> Rows<'a> {
         cell::cut_description(text, width)
     }
 
-    fn write_table(&self, out: &mut Vec<u8>, rows: &[Row]) {
+    fn write_table(&self, page: &mut Page, rows: &[Row]) {
+        let out = &mut page.out;
         let styled = self.said.style_sheet.is_some();
         put(
             out,
@@ -252,10 +258,11 @@ impl<'a> Rows<'a> {
         let rule = self.table_rule(columns);
         put(out, &rule);
         for (index, row) in rows.iter().enumerate() {
-            self.table_row(out, index, row);
+            self.table_row(&mut page.out, index, row);
+            page.turn();
         }
-        put(out, &rule);
-        put(out, "</table>\n");
+        put(&mut page.out, &rule);
+        put(&mut page.out, "</table>\n");
     }
 
     fn table_rule(&self, columns: usize) -> String {

@@ -60,6 +60,12 @@ impl Work {
         !self.is_fed && self.at_hand.is_empty() && self.pieces.is_empty()
     }
 
+    /// Bytes in memory that are nobody else's and wait for their turn.
+    fn held(&self) -> u64 {
+        let at_hand = if self.at_hand.is_unique() { self.at_hand.len() as u64 } else { 0 };
+        at_hand + self.pieces.iter().map(Piece::held).sum::<u64>()
+    }
+
     /// Makes one piece, or less where what is there does not come to that.
     fn make(&mut self) -> Result<Made, Fault> {
         let mut out = Vec::with_capacity(PIECE);
@@ -193,6 +199,14 @@ impl Source for Recoded {
             }
         }
     }
+
+    fn held(&self) -> u64 {
+        let own = match &self.state {
+            State::Rests(work) => work.held(),
+            State::AtWork(_) | State::Ended => 0,
+        };
+        own + self.source.as_ref().map_or(0, |source| source.held())
+    }
 }
 
 #[cfg(test)]
@@ -245,6 +259,17 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, bytes).unwrap();
         Piece::File { file: Arc::new(file.into()), offset: 0, length }
+    }
+
+    #[test]
+    fn what_waits_to_be_compressed_is_counted_where_it_is_nobody_elses() {
+        let shared = Bytes::from(vec![b's'; 500]);
+        let own = |_| Piece::Bytes(Bytes::from(vec![b'o'; 1000]));
+        let pieces = (0..3).map(own).chain([Piece::Bytes(shared.clone())]).collect();
+        let press = Presses::new(1).take().unwrap();
+        let work = Work::new(Codec::deflate(6, 15), pieces, true, press);
+        let body = recoded(work, None, &mut request());
+        assert_eq!((body.held(), shared.len()), (3000, 500));
     }
 
     #[test]

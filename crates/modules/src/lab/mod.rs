@@ -8,6 +8,7 @@ use evenkeel_config::{Call, Shape};
 use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response, Status};
 use evenkeel_sys::clock;
 pub use evenkeel_sys::crew::Crew;
+use evenkeel_sys::crew::Pulse;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
@@ -123,7 +124,7 @@ pub async fn perform(
             format!("waited {} ms\n", waited_us / 1000)
         }
         Work::Burn(time) => {
-            let mut burning = crew.begin(move || burn(time));
+            let mut burning = crew.begin_long("lab-burn", move |pulse| burn(time, pulse));
             let burned = poll_fn(|context| match Pin::new(&mut burning).poll(context) {
                 // What has begun is waited for, and holds its worker as an application would.
                 Poll::Pending if departure.is_told() && burning.leave() => Poll::Ready(None),
@@ -143,7 +144,7 @@ pub async fn perform(
 
 /// Keeps a core busy until the thread has used so much CPU time; tells how many microseconds it
 /// were.
-fn burn(time: Duration) -> u64 {
+fn burn(time: Duration, pulse: &Pulse) -> u64 {
     let began_us = clock::thread_cpu_us();
     let wanted_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let mut number = began_us;
@@ -151,6 +152,7 @@ fn burn(time: Duration) -> u64 {
         for _ in 0..ROUNDS {
             number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
         }
+        pulse.beat();
         let used_us = clock::thread_cpu_us().saturating_sub(began_us);
         if used_us >= wanted_us {
             return used_us;
@@ -216,7 +218,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert!(burn(Duration::from_millis(3)) >= 3_000);
+        assert!(burn(Duration::from_millis(3), &Pulse::new("a test")) >= 3_000);
         let burned = text(Work::Burn(Duration::from_millis(3)));
         assert!(burned.starts_with("burned ") && burned.ends_with(" ms of CPU time\n"));
         assert!(text(Work::Wait(Duration::from_millis(1))).starts_with("waited "));

@@ -48,7 +48,8 @@ fn alternate(variant: &Variant) -> Vec<u8> {
     escape_segment(&mut out, &variant.name);
     out.extend_from_slice(format!("\" {quality}").as_bytes());
     let languages = variant.language_list();
-    let length = variant.length.filter(|_| !variant.is_handled).map(|length| length.to_string());
+    let is_told = !variant.is_handled && !variant.is_length_hidden;
+    let length = variant.length.filter(|_| is_told).map(|length| length.to_string());
     let parts: [(&str, &[u8]); 5] = [
         ("type", &variant.media_type),
         ("charset", &variant.charset),

@@ -7,6 +7,7 @@ mod accept;
 mod answer;
 mod choice;
 mod directives;
+mod folder;
 mod map;
 mod quality;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod variant;
 
 pub use answer::escape_segment;
 pub use directives::TABLE;
+pub use folder::{few_siblings, goes_on, siblings};
 pub use map::{Fault, map_text, read_map};
 pub use variant::Variant;
 

@@ -20,6 +20,8 @@ pub struct Variant {
     pub description: Vec<u8>,
     /// Its length in bytes, where it is known.
     pub length: Option<u64>,
+    /// Whether its length counts in the choice but is not for the client to know.
+    pub is_length_hidden: bool,
     /// Whether a handler makes its content, so that the file's length says nothing.
     pub is_handled: bool,
     /// Where its content stands in the type map: first byte and length.
@@ -73,6 +75,7 @@ impl Default for Variant {
             languages: Vec::new(),
             description: Vec::new(),
             length: None,
+            is_length_hidden: false,
             is_handled: false,
             body: None,
             source_quality: 0.0,

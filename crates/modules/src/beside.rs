@@ -1,0 +1,77 @@
+//! Work that a request has done beside its serving thread: it goes to the crew of the process in
+//! its turn, and its result comes back, unless nobody would see the answer any more.
+
+use evenkeel_message::Departure;
+use evenkeel_sys::crew::{Crew, Labour, Pulse};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// Entries of a folder up to which work is done even where the client has ended its side: it may
+/// be one that still reads, which a client that has gone cannot be told from.
+pub const SMALL: usize = 1000;
+
+/// Where a request has work done.
+pub struct Beside {
+    /// The threads.
+    pub crew: Arc<Crew>,
+    /// Where it is told that the client has gone.
+    pub departure: Rc<Departure>,
+}
+
+impl Beside {
+    /// Has work done that `what` names. It gives none where its pulse says that nobody wants it;
+    /// none comes of it too where no thread can be had, where it does not stir, and where the
+    /// client has gone before its turn while others stood in line too. A client that has merely
+    /// ended its side counts as gone, so that a line which ends with it is waited for.
+    pub async fn perform<T: Send + 'static>(
+        &self,
+        what: String,
+        work: impl FnOnce(&Pulse) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let mut labour = self.crew.begin_long(what, work);
+        let is_left = |labour: &mut Labour<Option<T>>| {
+            if !self.departure.is_told() {
+                return false;
+            }
+            labour.stop();
+            self.crew.in_line() > 1 && labour.leave()
+        };
+        let done = poll_fn(|context| match Pin::new(&mut labour).poll(context) {
+            Poll::Pending if is_left(&mut labour) => Poll::Ready(None),
+            done => done,
+        });
+        done.await.flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn what_was_begun_learns_that_its_client_has_gone() {
+        let beside = Beside { crew: Arc::new(Crew::new(1)), departure: Rc::default() };
+        let (begun, is_begun) = mpsc::channel();
+        let endless = move |pulse: &Pulse| {
+            begun.send(()).unwrap();
+            while pulse.beat() {
+                std::thread::yield_now();
+            }
+            None::<()>
+        };
+        let mut performed = Box::pin(beside.perform("it".into(), endless));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(performed.as_mut().poll(&mut context).is_pending());
+        is_begun.recv().unwrap();
+        assert!(beside.departure.is_awaited());
+        beside.departure.tell();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(performed), None);
+        assert_eq!(runtime.block_on(beside.crew.begin(|| 1)), Some(1));
+    }
+}

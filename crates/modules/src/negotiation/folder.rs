@@ -1,0 +1,125 @@
+//! Reading a folder for the files that a name without its extensions may mean: the folder and
+//! such names come in, the names that go on behind one of them with a dot come out. It blocks: a
+//! small folder is read at once, a large one beside the serving thread.
+
+use crate::beside::{Beside, SMALL};
+use evenkeel_message::Siblings;
+use std::fs::read_dir;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Entries up to which a folder is read.
+const MOST: usize = 100_000;
+
+/// What came of reading a folder.
+#[derive(Debug, PartialEq, Eq)]
+enum Names {
+    All(Vec<Vec<u8>>),
+    TooMany,
+    /// It was broken off.
+    Unwanted,
+}
+
+/// The siblings that bear one of those names, of a folder that is small; none for a larger one.
+#[must_use]
+pub fn few_siblings(folder: &Path, bases: &[Vec<u8>]) -> Option<Siblings> {
+    let names = match read(folder, bases, SMALL, || true) {
+        Ok(Names::All(names)) => Ok(names),
+        Ok(_) => return None,
+        Err(error) => Err(error.to_string().into()),
+    };
+    Some(Siblings { folder: folder.to_owned(), bases: bases.to_vec(), names })
+}
+
+/// The same of any folder, read beside the serving thread; none where nothing comes of that (see
+/// [`Beside::perform`]).
+pub async fn siblings(beside: &Beside, folder: PathBuf, bases: Vec<Vec<u8>>) -> Option<Siblings> {
+    let what = format!("reading the folder {} for MultiViews", folder.display());
+    let work = beside.perform(what, move |pulse| {
+        let names = match read(&folder, &bases, MOST, || pulse.beat()) {
+            Ok(Names::All(names)) => Ok(names),
+            Ok(Names::TooMany) => Err(format!("it has more than {MOST} entries").into()),
+            Ok(Names::Unwanted) => return None,
+            Err(error) => Err(error.to_string().into()),
+        };
+        Some(Siblings { folder, bases, names })
+    });
+    work.await
+}
+
+/// Whether a file is one of those that a name may mean: its own goes on with a dot.
+#[must_use]
+pub fn goes_on(name: &[u8], base: &[u8]) -> bool {
+    name.strip_prefix(base).is_some_and(|rest| rest.starts_with(b"."))
+}
+
+/// `is_wanted` is called at each entry. Errors are those of opening the folder; one that can be
+/// read only in part has no other names.
+fn read(
+    folder: &Path,
+    bases: &[Vec<u8>],
+    most: usize,
+    mut is_wanted: impl FnMut() -> bool,
+) -> io::Result<Names> {
+    let mut names = Vec::new();
+    for (number, entry) in read_dir(folder)?.enumerate() {
+        if number >= most {
+            return Ok(Names::TooMany);
+        }
+        if !is_wanted() && number >= SMALL {
+            return Ok(Names::Unwanted);
+        }
+        let Ok(entry) = entry else { break };
+        let name = entry.file_name().into_vec();
+        let is_meant = bases.iter().any(|base| goes_on(&name, base));
+        if is_meant && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.push(name);
+        }
+    }
+    Ok(Names::All(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_sys::crew::Crew;
+    use std::rc::Rc;
+    use std::sync::Arc;
+
+    #[test]
+    fn names_go_on_with_a_dot_and_no_more_is_read_than_was_said() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path();
+        for name in ["page.en", "page.de", "pages.en", "page", "other.x", "else.y"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        std::fs::create_dir(folder.join("page.d")).unwrap();
+        let bases = [b"page".to_vec(), b"other".to_vec()];
+        let Ok(Names::All(mut names)) = read(folder, &bases, 7, || true) else { panic!("7 fit") };
+        names.sort();
+        assert_eq!(names, [&b"other.x"[..], b"page.de", b"page.en"]);
+        assert_eq!(read(folder, &bases, 6, || true).unwrap(), Names::TooMany);
+        assert!(read(folder, &bases, 7, || false).is_ok_and(|it| it != Names::Unwanted));
+        let absent = few_siblings(Path::new("/nonexistent"), &bases).unwrap();
+        assert!(absent.names.unwrap_err().starts_with("No such file"));
+    }
+
+    #[test]
+    fn a_large_folder_is_read_beside_the_serving_thread() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..SMALL {
+            std::fs::write(root.path().join(number.to_string()), "").unwrap();
+        }
+        let bases = vec![b"7".to_vec()];
+        assert!(few_siblings(root.path(), &bases).is_some());
+        std::fs::write(root.path().join("7.txt"), "").unwrap();
+        assert!(few_siblings(root.path(), &bases).is_none());
+        let beside = Beside { crew: Arc::new(Crew::new(1)), departure: Rc::default() };
+        let reading = siblings(&beside, root.path().into(), bases);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(reading).unwrap();
+        assert_eq!(found.names.unwrap(), [b"7.txt"]);
+        assert_eq!(read(root.path(), &[], MOST, || false).unwrap(), Names::Unwanted);
+    }
+}

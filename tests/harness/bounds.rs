@@ -1,0 +1,134 @@
+//! What is bounded beside the number of requests: the memory that authors of .htaccess files make
+//! a server hold, and the work that it does in large folders, for clients that stay and for those
+//! that go. Nothing is timed.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::load::{connect, probe};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+
+/// One process and a log of what was answered.
+const ONE: &str = "\
+ServerLimit 1
+StartServers 1
+LogFormat \"%>s %r\" line
+CustomLog \"@ROOT@/logs/access.log\" line
+";
+
+/// Asks for a path and reads the answer to its end.
+fn get(house: &House, path: &str) -> String {
+    let mut stream = connect(house.address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Lays out a folder of so many empty files.
+fn fill(house: &House, name: &str, files: usize) {
+    let folder = house.path("htdocs").join(name);
+    fs::create_dir(&folder).unwrap();
+    for number in 0..files {
+        fs::File::create(folder.join(format!("{number:05}"))).unwrap();
+    }
+}
+
+/// The memory of the one process that serves, in KiB.
+fn memory_kib(house: &House) -> usize {
+    let child = *house.children().first().unwrap();
+    let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn edits_of_an_htaccess_file_leave_nothing_behind() {
+    let more = "\
+LoadModule mime_module /usr/lib/apache2/modules/mod_mime.so
+<Directory \"@ROOT@/htdocs\">
+AllowOverride All
+</Directory>
+";
+    let house = House::open(&format!("{ONE}{more}"), &[]).unwrap();
+    fs::create_dir(house.path("htdocs/d")).unwrap();
+    fs::write(house.path("htdocs/d/page.txt"), "text").unwrap();
+    let edit = |round: usize| {
+        let mut text = String::new();
+        for number in 0..10_000 {
+            writeln!(text, "AddType text/{round}-{number} .e{round}x{number}").unwrap();
+        }
+        fs::write(house.path("htdocs/d/.htaccess"), text).unwrap();
+        // Each serving thread has what it has made of the file.
+        for _ in 0..8 {
+            assert!(get(&house, "/d/page.txt").starts_with("HTTP/1.1 200 "));
+        }
+        memory_kib(&house)
+    };
+    let first = (0..4).map(edit).max().unwrap();
+    let last = (4..16).map(edit).max().unwrap();
+    assert!(last < first + first / 2, "{first} KiB after 4 edits, {last} KiB after 16");
+}
+
+/// What a listing takes.
+const LISTS: &str = "\
+LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
+<Directory \"@ROOT@/htdocs\">
+Options +Indexes
+</Directory>
+";
+
+#[test]
+fn the_listing_of_a_large_folder_ends_with_its_client() {
+    let house = House::open(&format!("{ONE}{LISTS}"), &[]).unwrap();
+    fill(&house, "large", 20_000);
+    let mut stream = connect(house.address).unwrap();
+    stream.write_all(b"GET /large/ HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    drop(stream);
+    let log = || fs::read_to_string(house.path("logs/access.log")).unwrap();
+    wait_for("its line", || log().ends_with('\n')).unwrap();
+    assert_eq!(log(), "503 GET /large/ HTTP/1.1\n");
+    probe(house.address).unwrap();
+    assert!(get(&house, "/large/").contains("19999"));
+}
+
+#[test]
+fn a_client_that_has_ended_its_side_gets_the_listing_of_a_small_folder() {
+    let house = House::open(&format!("{ONE}{LISTS}"), &[]).unwrap();
+    fill(&house, "small", 500);
+    let mut stream = connect(house.address).unwrap();
+    stream.write_all(b"GET /small/ HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("00499"), "{answer}");
+}
+
+#[test]
+fn a_file_is_chosen_among_many() {
+    let more = "\
+LoadModule mime_module /usr/lib/apache2/modules/mod_mime.so
+LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
+LoadModule negotiation_module /usr/lib/apache2/modules/mod_negotiation.so
+DirectoryIndex none page
+HeaderName HEAD
+<Directory \"@ROOT@/htdocs\">
+Options +MultiViews
+</Directory>
+";
+    let house = House::open(&format!("{ONE}{LISTS}{more}"), &[]).unwrap();
+    fill(&house, "many", 2_000);
+    fs::write(house.path("htdocs/many/page.html"), "the page").unwrap();
+    for path in ["/many/page", "/many/"] {
+        let answer = get(&house, path);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("the page"), "{answer}");
+    }
+    assert!(get(&house, "/many/nothing").starts_with("HTTP/1.1 404 "));
+    fill(&house, "listed", 2_000);
+    fs::write(house.path("htdocs/listed/HEAD.html"), "the header").unwrap();
+    let answer = get(&house, "/listed/");
+    assert!(answer.contains("the header") && answer.contains("01999"), "{answer}");
+}
