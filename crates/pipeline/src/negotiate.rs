@@ -218,7 +218,7 @@ fn names(request: &Request) -> Result<Vec<Vec<u8>>, Box<str>> {
     let meant = names.iter().filter(|name| negotiation::goes_on(name, base));
     let mut names: Vec<Vec<u8>> = meant.cloned().collect();
     names.sort_unstable();
-    Ok((names, entries.next().is_some()))
+    Ok(names)
 }
 
 /// Looks at each file; a type map among them stands for all. An error is the answer.
