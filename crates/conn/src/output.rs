@@ -86,16 +86,19 @@ impl Output {
     }
 
     /// Bytes in memory that this response alone holds. A piece that is partly sent counts whole,
-    /// since no part of it is let go before its end.
+    /// since no part of it is let go before its end. Of a stream that is what its source holds: it
+    /// has one piece at a time.
     pub(crate) fn held(&self) -> u64 {
+        if let Some(flow) = &self.flow {
+            return flow.source.held();
+        }
         let held = |piece: &Piece| match piece {
             Piece::Bytes(bytes) if self.is_own => bytes.len() as u64,
             piece => piece.held(),
         };
         let begun = self.piece.as_ref().filter(|piece| held(piece) > 0);
         let rest: u64 = self.pieces.iter().map(held).sum();
-        let source = self.flow.as_ref().map_or(0, |flow| flow.source.held());
-        begun.map_or(0, |_| self.whole_piece) + rest + source
+        begun.map_or(0, |_| self.whole_piece) + rest
     }
 
     fn begin(&mut self, piece: Piece) {

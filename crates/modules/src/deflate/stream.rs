@@ -60,9 +60,11 @@ impl Work {
         !self.is_fed && self.at_hand.is_empty() && self.pieces.is_empty()
     }
 
-    /// Bytes in memory that are nobody else's and wait for their turn.
+    /// Bytes in memory that are nobody else's and wait for their turn; what the press stands for
+    /// is not counted.
     fn held(&self) -> u64 {
-        let at_hand = if self.at_hand.is_unique() { self.at_hand.len() as u64 } else { 0 };
+        let is_more = self.at_hand.is_unique() && self.at_hand.len() > READ_AT_ONCE;
+        let at_hand = if is_more { self.at_hand.len() as u64 } else { 0 };
         at_hand + self.pieces.iter().map(Piece::held).sum::<u64>()
     }
 
