@@ -25,7 +25,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared, Complaint> {
     check_address(options, &remotes)?;
     check_descriptors(options.clients, 0).map_err(Complaint::plain)?;
     let trust = Trust::of(&options.url, !options.insecure).map_err(Complaint::plain)?;
-    put_reachable_first(&mut remotes, options.timeout).map_err(Complaint::plain)?;
+    put_reachable_first(&mut remotes, trust.as_ref(), options.timeout).map_err(Complaint::plain)?;
     let cores = process::usable_cores();
     let plan = Plan {
         remotes,

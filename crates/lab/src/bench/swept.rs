@@ -31,7 +31,8 @@ pub(super) fn sweep(
         // A reader that went away is nobody's fault, here and below.
         let _gone = writeln!(
             desk.err,
-            "{clients:>7} clients, pause {think}: {pace} a second, 99 % within {}",
+            "{clients:>7} clients, pause {}: {pace} a second, 99 % within {}",
+            sweep::pause(think),
             time(p99 as f64)
         );
     };

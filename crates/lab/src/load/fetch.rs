@@ -57,13 +57,18 @@ pub fn fetch(
     Err(format!("{target}: {told}"))
 }
 
-struct Connection {
+pub(super) struct Connection {
     transport: Transport,
     epoll: Epoll,
     deadline_ns: u64,
 }
 
-fn begin(remote: &Remote, trust: Option<&Trust>, deadline_ns: u64) -> io::Result<Connection> {
+/// Makes a connection, handshake included.
+pub(super) fn begin(
+    remote: &Remote,
+    trust: Option<&Trust>,
+    deadline_ns: u64,
+) -> io::Result<Connection> {
     let transport = Transport::begin(remote, &Local::default(), trust)?;
     let mut connection = Connection { transport, epoll: Epoll::new()?, deadline_ns };
     connection.epoll.add_both(&connection.transport, 0)?;

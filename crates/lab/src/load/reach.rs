@@ -2,11 +2,11 @@
 //! typed them says; they go out with one in front that takes connections, or it is told why there
 //! will be no load. Each is tried with one connection, on which nothing is asked.
 
+use super::fetch::begin;
+use super::tls::Trust;
 use evenkeel_sys::connect::Remote;
-use evenkeel_sys::process;
+use evenkeel_sys::{clock, process};
 use std::io;
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// A server that does not take a connection within this time will not take a load.
@@ -44,29 +44,37 @@ pub fn check_descriptors(clients: u32, beside: u64) -> Result<(), String> {
 }
 
 /// Tries the addresses in turn, for `most` each and no longer than ten seconds, and puts the first
-/// that takes a connection in front.
+/// that takes a connection, and a handshake where TLS is spoken, in front.
 ///
 /// # Errors
 /// What each of them said.
-pub fn put_reachable_first(remotes: &mut [Remote], most: Duration) -> Result<(), String> {
+pub fn put_reachable_first(
+    remotes: &mut [Remote],
+    trust: Option<&Trust>,
+    most: Duration,
+) -> Result<(), String> {
+    let most = most.min(MOST_TRY);
     let mut told = Vec::new();
     for (index, remote) in remotes.iter().enumerate() {
-        match try_once(remote, most.min(MOST_TRY)) {
-            Ok(()) => {
+        let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
+        match begin(remote, trust, clock::monotonic_ns().saturating_add(most_ns)) {
+            Ok(_) => {
                 remotes.swap(0, index);
                 return Ok(());
             }
-            Err(error) => told.push(format!("{}: {error}", shown(remote))),
+            Err(error) => {
+                let why = match error.kind() {
+                    io::ErrorKind::TimedOut => {
+                        format!("no connection within {} s", most.as_secs_f64())
+                    }
+                    _ => error.to_string(),
+                };
+                let hint = if why.contains("certificate") { "; --insecure takes any" } else { "" };
+                told.push(format!("{}: {why}{hint}", shown(remote)));
+            }
         }
     }
     Err(told.join("; "))
-}
-
-fn try_once(remote: &Remote, most: Duration) -> io::Result<()> {
-    match remote {
-        Remote::Internet(address) => TcpStream::connect_timeout(address, most).map(drop),
-        Remote::Unix(path) => UnixStream::connect(path).map(drop),
-    }
 }
 
 fn shown(remote: &Remote) -> String {
@@ -89,9 +97,9 @@ mod tests {
         let nowhere = Remote::Unix("/nowhere/socket".into());
         let second = Duration::from_secs(1);
         let mut remotes = vec![nowhere.clone(), Remote::Internet(gone), here.clone()];
-        put_reachable_first(&mut remotes, second).unwrap();
+        put_reachable_first(&mut remotes, None, second).unwrap();
         assert_eq!(remotes, [here, Remote::Internet(gone), nowhere.clone()]);
-        let told = put_reachable_first(&mut [nowhere, Remote::Internet(gone)], second);
+        let told = put_reachable_first(&mut [nowhere, Remote::Internet(gone)], None, second);
         let wanted = format!(
             "/nowhere/socket: No such file or directory (os error 2); {gone}: Connection refused \
              (os error 111)"

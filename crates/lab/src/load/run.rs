@@ -359,6 +359,12 @@ mod tests {
         let late = |it: &&Exchange| it.client > 0 && it.start_ns < 100_000_000;
         assert_eq!(figures.exchanges.iter().filter(late).count(), 0);
         assert!(figures.exchanges.iter().all(|it| it.start_ns < 200_000_000));
+        // A step that begins with a second takes nothing from the second before.
+        let stretches = vec![stretch(0.0, 3), stretch(1.0, 0)];
+        let bounds = Bounds { time: Some(Duration::from_millis(1100)), ..Bounds::default() };
+        let figures = run(Plan { stretches, bounds, ..plan(serve(|_| None), 3, 0) }, "/");
+        let clients: Vec<u32> = figures.seconds.iter().map(|second| second.clients).collect();
+        assert_eq!(clients, [3, 0]);
     }
 
     #[test]

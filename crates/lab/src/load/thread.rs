@@ -124,7 +124,7 @@ impl Thread {
     /// Does what the time asks for.
     fn keep_time(&mut self, plan: &Plan, now_ns: u64) {
         while now_ns >= (u64::from(self.second.number) + 1) * SECOND_NS {
-            self.turn_second();
+            self.turn_second(now_ns);
         }
         if now_ns >= self.next_sweep_ns {
             self.next_sweep_ns = now_ns + SWEEP_NS;
@@ -177,9 +177,13 @@ impl Thread {
         Duration::from_nanos(next.saturating_sub(now_ns))
     }
 
-    fn turn_second(&mut self) {
+    fn turn_second(&mut self, now_ns: u64) {
         let next = Second::new(self.second.number + 1);
-        let at_work = self.clients.iter().filter(|client| client.state != State::Away).count();
+        // Those of its last moment: at its end a step may send them away.
+        let last_ns = (u64::from(self.second.number) + 1) * SECOND_NS - 1;
+        let wanted = wanted(&self.ground.plan, last_ns.min(now_ns));
+        let is_at_work = |it: &&Client| it.number < wanted && it.state != State::Over;
+        let at_work = self.clients.iter().filter(is_at_work).count();
         self.second.clients = u32::try_from(at_work).unwrap_or(u32::MAX);
         self.second.waiting = self.arrivals.len() as u64;
         self.second.statuses = news(&self.figures.statuses, &mut self.told.0);
@@ -382,7 +386,7 @@ impl Thread {
         let all_over = self.over == self.clients.len();
         self.figures.elapsed_ns =
             if all_over && self.last_end_ns > 0 { self.last_end_ns } else { now_ns };
-        self.turn_second();
+        self.turn_second(now_ns);
         self.figures.left_waiting = self.arrivals.len() as u64;
         self.figures.connections = self.ground.connections;
         self.figures.sent_bytes = self.ground.sent_bytes;

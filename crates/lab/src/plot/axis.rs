@@ -50,6 +50,12 @@ impl Unit {
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Count if value.fract().abs() < 1e-9 => numbers::count(value.abs() as u64),
+            Unit::Count if value.abs() < 1.0 => {
+                // Three digits, wherever they begin.
+                let places = (2.0 - value.abs().log10().floor()).clamp(3.0, 9.0) as usize;
+                let text = format!("{value:.places$}");
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
             Unit::Count => numbers::rate(value),
             Unit::Time if value == 0.0 => "0".to_owned(),
             Unit::Time => numbers::time(value).replace(".00 ", " ").replace(".0 ", " "),

@@ -18,7 +18,7 @@ pub(super) fn prepare(options: &Options, clients: u32) -> Result<Plan, Complaint
         .map_err(|text| Complaint { text, status: 2 })?;
     check_descriptors(clients, options.parts).map_err(Complaint::plain)?;
     let trust = Trust::of(url, !options.insecure).map_err(Complaint::plain)?;
-    put_reachable_first(&mut remotes, options.timeout).map_err(Complaint::plain)?;
+    put_reachable_first(&mut remotes, trust.as_ref(), options.timeout).map_err(Complaint::plain)?;
     let threads = options.threads.unwrap_or_else(process::usable_cores);
     Ok(Plan {
         remotes,

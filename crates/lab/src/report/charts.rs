@@ -151,7 +151,8 @@ pub fn fairness(run: &Saved) -> Chart {
 pub fn sampled(run: &Saved) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (plot, lines) in run.series.plots() {
-        let mut chart = Chart::new(plot, moments(), Axis::new("", Unit::Count));
+        let unit = if plot.contains("bytes") { Unit::Bytes } else { Unit::Count };
+        let mut chart = Chart::new(plot, moments(), Axis::new("", unit));
         for (name, points) in lines {
             chart = chart.line(name, points.to_vec());
         }

@@ -143,6 +143,14 @@ fn title_of(runs: &[Saved]) -> String {
     match runs {
         [] => "No run".to_owned(),
         [one] => format!("{} {}", one.about.command, one.about.title),
+        [first, ..] if Sweep::of(runs).is_some() => {
+            format!(
+                "{} {}, {} pairs of a sweep",
+                first.about.command,
+                first.about.target,
+                runs.len()
+            )
+        }
         several => format!("{} runs beside each other", several.len()),
     }
 }

@@ -11,10 +11,9 @@ margin:2rem 0 .6rem}.origin{color:var(--soft);margin:.2rem 0 1rem}\
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:.8rem}\
 .tiles div{border:1px solid var(--grid);border-radius:8px;padding:.6rem .8rem}\
 .tiles b{display:block;font-size:1.35rem}.tiles span{color:var(--soft);font-size:.85rem}\
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(560px,100%),1fr));gap:1rem;\
-margin:1rem 0}.plots>*{max-width:800px;border:1px solid var(--grid);border-radius:8px;\
-padding:.4rem;\
-min-width:0}\
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(500px,100%),1fr));gap:1rem;\
+align-items:start;margin:1rem 0}.plots>*{max-width:800px;border:1px solid var(--grid);\
+border-radius:8px;padding:.4rem;min-width:0}\
 .note{border-left:4px solid var(--c1);padding:.3rem .8rem;margin:.5rem 0}\
 .wide{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse;\
 font-variant-numeric:tabular-nums}\
@@ -62,7 +61,8 @@ impl Page {
     pub fn tiles<'a>(&mut self, tiles: impl Iterator<Item = (&'a str, &'a str)>) -> &mut Self {
         self.body.push_str("<div class=\"tiles\">");
         for (name, value) in tiles {
-            let (name, value) = (escape(name), escape(value));
+            // A sign stays with its number.
+            let (name, value) = (escape(&name.replace(" %", "\u{a0}%")), escape(value));
             let _ = write!(self.body, "<div><b>{value}</b><span>{name}</span></div>");
         }
         self.body.push_str("</div>\n");

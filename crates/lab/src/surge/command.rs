@@ -230,7 +230,7 @@ fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
         .map_err(|text| Complaint(text, 2))?;
     check_descriptors(options.users, 0).map_err(plain)?;
     let trust = Trust::of(&target, !options.insecure).map_err(plain)?;
-    put_reachable_first(&mut remotes, options.timeout).map_err(plain)?;
+    put_reachable_first(&mut remotes, trust.as_ref(), options.timeout).map_err(plain)?;
     let files = FileSet::draw(&options.profile, options.files, options.seed);
     let place = (&*target.authority(), &*target.path);
     let workload = Workload::new(options.profile, files, options.seed, options.think, place);

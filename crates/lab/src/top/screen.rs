@@ -137,7 +137,7 @@ struct View {
 }
 
 const SERVER: u16 = 10;
-const PROCESSES_WIDTH: u16 = 45;
+const PROCESSES_WIDTH: u16 = 43;
 const CORES_WIDTH: u16 = 49;
 
 impl View {
@@ -148,7 +148,7 @@ impl View {
 
     fn take(&mut self, sample: &Sample) {
         let server = sample.server.as_ref();
-        let number = |value: Option<f64>| value.unwrap_or_default() as u64;
+        let number = |value: Option<f64>| value.unwrap_or_default().round() as u64;
         self.past.push_back(Past {
             states: server.map(|server| server.states.clone()).unwrap_or_default(),
             requests: number(server.and_then(|server| server.requests)),

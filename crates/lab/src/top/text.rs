@@ -139,9 +139,9 @@ pub(super) fn processes_lines(processes: &Processes) -> [String; 2] {
 pub(super) fn process_lines(processes: &Processes) -> Vec<String> {
     let line = |process: &super::processes::Process| {
         let super::processes::Process { pid, name, state, threads, usr, sys } = process;
-        format!("{pid:>8} {state} {threads:>7} {usr:>7.1} {sys:>7.1}  {name}")
+        format!("{pid:>7} {state} {threads:>7} {usr:>6.1} {sys:>6.1}  {name}")
     };
-    let heading = format!("{:>8} {} {:>7} {:>7} {:>7}  name", "pid", "s", "threads", "usr", "sys");
+    let heading = format!("{:>7} {} {:>7} {:>6} {:>6}  name", "pid", "s", "threads", "usr", "sys");
     std::iter::once(heading).chain(processes.each.iter().map(line)).collect()
 }
 
