@@ -2,12 +2,17 @@
 //! come out. Where apache2 has the same command, the texts are its own.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
+use evenkeel_tests::broken::without_moment;
 use evenkeel_tests::house::{House, PATIENCE, send, wait_for};
-use evenkeel_tests::server::{Kind, command, free_port, program};
+use evenkeel_tests::load::text;
+use evenkeel_tests::server::{Kind, command, evenkeel, free_port, program};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -78,4 +83,144 @@ fn a_second_start_is_told_of_the_first() {
     let output = command(&program, &words).output().unwrap();
     let expected = format!("httpd (pid {}) already running\n", house.parent());
     assert_eq!(said(&output), (expected, String::new(), Some(0)));
+}
+
+/// The words of `make run` behind Cargo's own, run with the binary that is built already: to build
+/// it in release mode once more would take minutes.
+#[test]
+fn make_run_serves_the_bundled_site() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let port = free_port().unwrap();
+    let listen = format!("LISTEN=127.0.0.1:{port}");
+    let mut make = Command::new("make");
+    make.args(["--dry-run", "--no-print-directory", "run", &listen]).current_dir(top);
+    // This may itself run below a make, whose own options these would be.
+    let made = make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap();
+    let (line, _, _) = said(&made);
+    let (cargo, words) = line.trim_end().split_once(" -- ").unwrap();
+    assert_eq!(cargo, "cargo run --release --locked --package evenkeel");
+    // The user who serves need not be let into the folder of the sources.
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(scratch.path().join("site")).unwrap();
+    for entry in fs::read_dir(top.join("site")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, scratch.path().join("site").join(path.file_name().unwrap())).unwrap();
+    }
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut run = command(&evenkeel().canonicalize().unwrap(), &words);
+    let run = run.current_dir(scratch.path()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = run.spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with("/site"));
+    assert_eq!(lines.next().unwrap().unwrap(), format!("At       http://127.0.0.1:{port}/"));
+    let page = text((Ipv4Addr::LOCALHOST, port).into(), "/");
+    send(server.id(), Signal::INT);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    assert_eq!(page, Ok(fs::read_to_string(top.join("site/index.html")).unwrap()));
+}
+
+/// What a server says to these words about the house's configuration.
+fn ask(kind: Kind, house: &House, words: &[&str]) -> (String, String, Option<i32>) {
+    let file = house.path("httpd.conf").to_string_lossy().into_owned();
+    let words = [&["-f", file.as_str()][..], words].concat();
+    let program = program(kind, &house.path("")).unwrap();
+    said(&command(&program, &words).output().unwrap())
+}
+
+/// What apache2 and Evenkeel say to the same words about the same configuration.
+fn both(house: &House, words: &[&str]) -> [(String, String, Option<i32>); 2] {
+    [Kind::Apache, Kind::Evenkeel].map(|kind| ask(kind, house, words))
+}
+
+#[test]
+fn the_letters_that_show_are_apaches() {
+    let house = House::lay_out("").unwrap();
+    let [theirs, ours] = both(&house, &["-l"]);
+    assert_eq!(ours, theirs);
+    let label = |line: &str| line.split([':', '=']).next().unwrap_or_default().to_owned();
+    let [theirs, ours] = both(&house, &["-v"]);
+    assert_eq!((&ours.1, ours.2), (&theirs.1, theirs.2));
+    let labels = |text: &str| text.lines().map(label).collect::<Vec<_>>();
+    assert_eq!(labels(&ours.0), labels(&theirs.0));
+    let version = |text: &str| text.split([' ', '\n']).nth(2).unwrap().to_owned();
+    assert_eq!(version(&ours.0), version(&theirs.0));
+    let [theirs, ours] = both(&house, &["-V"]);
+    assert_eq!((&ours.1, ours.2), (&theirs.1, theirs.2));
+    // Each line of ours is one of theirs, in their order.
+    let same = ["Architecture", "Server MPM", "  threaded", "    forked", " -D HTTPD_ROOT"];
+    let mut known = theirs.0.lines();
+    for line in ours.0.lines() {
+        let found = known.find(|other| label(other) == label(line));
+        assert!(found.is_some(), "{line} is none of {}", theirs.0);
+        if same.contains(&label(line).as_str()) {
+            assert_eq!(found, Some(line));
+        }
+    }
+}
+
+/// The directives of `-L` by name: what they are for and, behind that, where they may stand. Which
+/// of the core's files has a directive is told otherwise by the two.
+fn directives(text: &str) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut name = String::new();
+    // That a module of Apache's lacks a function is no matter of its directive.
+    for line in text.replace(" [no per-dir config]", "").lines() {
+        match line.strip_prefix('\t') {
+            Some(about) => all.entry(name.clone()).or_default().push(about.to_owned()),
+            None => name = line.split(" (").next().unwrap_or_default().to_owned(),
+        }
+    }
+    all
+}
+
+#[test]
+fn directives_are_listed_as_apache_lists_them() {
+    let house = House::lay_out("").unwrap();
+    let [theirs, ours] = both(&house, &["-L"]);
+    assert_eq!((ours.1, ours.2), (theirs.1, theirs.2));
+    let (theirs, ours) = (directives(&theirs.0), directives(&ours.0));
+    // Debian's is built without these.
+    let own = ["EnableExceptionHook", "GprofDir"];
+    for (name, about) in &ours {
+        let known = theirs.get(name).map(|about| &about[1..]);
+        let expected = (!own.contains(&name.as_str())).then_some(&about[1..]);
+        assert_eq!(known, expected, "{name}");
+    }
+    // Apache's obsolete Port, and two whose matter this server does not have.
+    let missing: Vec<&String> = theirs.keys().filter(|name| !ours.contains_key(*name)).collect();
+    assert_eq!(missing, ["ListenTCPDeferAccept", "Port", "WatchdogInterval"]);
+}
+
+#[test]
+fn start_up_messages_are_chosen_and_kept_as_apaches() {
+    let house = House::lay_out("ServerAdmin ${NOBODY_HERE}@example.org\n").unwrap();
+    let log = house.path("logs/start.log");
+    let log = log.to_str().unwrap();
+    let rootless = "DocumentRoot /nonexistent";
+    let table: [(&[&str], bool, i32); 8] = [
+        (&["-t"], true, 0),
+        (&["-t", "-e", "warn"], true, 0),
+        (&["-t", "-e", "error"], false, 0),
+        (&["-t", "-E", log], true, 0),
+        (&["-t", "-E", log, "-e", "error"], false, 0),
+        (&["-t", "-E", log, "-c", "NoSuchDirective"], true, 1),
+        (&["-t", "-c", rootless], true, 1),
+        (&["-t", "-c", rootless, "-T"], true, 0),
+    ];
+    for (words, warns, status) in table {
+        let [theirs, ours] = [Kind::Apache, Kind::Evenkeel].map(|kind| {
+            let (out, err, status) = ask(kind, &house, words);
+            let kept = fs::read_to_string(log).unwrap_or_default();
+            let _ = fs::remove_file(log);
+            let lines = |text: &str| text.lines().map(without_moment).collect::<String>();
+            (out, lines(&err), lines(&kept), status)
+        });
+        assert_eq!(ours, theirs, "{words:?}");
+        let (told, kept) = (ours.1.clone() + &ours.2, !ours.2.is_empty());
+        assert_eq!((kept, ours.3), (words.contains(&"-E"), Some(status)), "{words:?}: {told}");
+        assert_eq!(told.contains("AH00111: "), warns, "{words:?}: {told}");
+    }
+    let [theirs, ours] = both(&house, &["-t", "-e", "loud"]);
+    assert_eq!((ours.0, ours.2), (theirs.0, theirs.2));
 }

@@ -1,12 +1,11 @@
 //! The lab's handlers and the status page of a running server: work that is asked for over the
-//! wire is shown while it lasts. Nothing is timed.
+//! wire is shown while it lasts. Nothing is timed but that what must be late is not early.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::answer::{Parsed, Response, parse};
-use evenkeel_tests::house::{House, wait_for};
-use evenkeel_tests::load::connect;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use evenkeel_tests::house::{House, send, wait_for};
+use evenkeel_tests::load::{answer, ask, text};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
 
 const SITE: &str = "\
 LoadModule status_module modules/mod_status.so
@@ -26,27 +25,6 @@ SetHandler server-status
 </Location>
 ";
 
-fn ask(address: SocketAddr, path: &str) -> TcpStream {
-    let mut stream = connect(address).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    stream
-}
-
-fn answer(mut stream: TcpStream) -> Response {
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    let response = match parse(&bytes, false, true) {
-        Parsed::Whole(response, _) => Some(response),
-        Parsed::Part => None,
-    };
-    response.unwrap()
-}
-
-fn text(address: SocketAddr, path: &str) -> String {
-    String::from_utf8(answer(ask(address, path)).body).unwrap()
-}
-
 /// The number behind a key of the page for machines.
 fn number(page: &str, key: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
@@ -57,12 +35,12 @@ fn number(page: &str, key: &str) -> u64 {
 fn work_in_progress_is_shown() {
     let house = House::open(SITE, &[]).unwrap();
     let long = "a".repeat(200);
-    let waits: Vec<_> =
-        (0..5).map(|n| ask(house.address, &format!("/wait?{long}&ms=60000&n={n}"))).collect();
-    let busy = || number(&text(house.address, "/server-status?auto"), "BusyWorkers");
+    let wait = |n| ask(house.address, &format!("/wait?{long}&ms=60000&n={n}")).unwrap();
+    let waits: Vec<_> = (0..5).map(wait).collect();
+    let busy = || number(&text(house.address, "/server-status?auto").unwrap(), "BusyWorkers");
     // The fifth and the request for the page itself.
     wait_for("five requests that wait", || busy() == 6).unwrap();
-    let page = text(house.address, "/server-status");
+    let page = text(house.address, "/server-status").unwrap();
     for n in 0..5 {
         assert!(page.contains(&format!("aaa&amp;ms=60000&amp;n={n} HTTP/1.1</td></tr>")), "{page}");
     }
@@ -73,10 +51,38 @@ fn work_in_progress_is_shown() {
 #[test]
 fn work_is_done_and_bounded() {
     let house = House::open(SITE, &[]).unwrap();
-    assert!(text(house.address, "/wait?ms=1").starts_with("waited "));
-    assert!(text(house.address, "/burn?ms=5").ends_with(" ms of CPU time\n"));
-    assert_eq!(answer(ask(house.address, "/burn?ms=51")).status(), 400);
+    assert!(text(house.address, "/wait?ms=1").unwrap().starts_with("waited "));
+    assert!(text(house.address, "/burn?ms=5").unwrap().ends_with(" ms of CPU time\n"));
+    assert_eq!(answer(ask(house.address, "/burn?ms=51").unwrap()).unwrap().status(), 400);
     assert!(house.error_log().contains("lab-burn takes ms=0 to ms=50"));
-    let page = text(house.address, "/server-status?auto");
+    let page = text(house.address, "/server-status?auto").unwrap();
     assert!(number(&page, "Total Accesses") >= 3, "{page}");
+}
+
+/// Whether the status page says of a child that it accepts; none where it knows no such child.
+fn accepts(house: &House, pid: u32) -> Option<bool> {
+    let page = text(house.address, "/server-status").unwrap();
+    let row = page.lines().find(|line| line.contains(&format!("</td><td>{pid}</td>")))?;
+    // Slot, process, whether it stops, connections, whether it accepts.
+    Some(row.split("</td><td>").nth(4)? == "yes")
+}
+
+#[test]
+fn a_child_serves_when_its_delay_is_over_and_not_before() {
+    const DELAY_MS: u64 = 1_000;
+    let delay = Duration::from_millis(DELAY_MS);
+    let site = SITE.replace("StartDelay 10", &format!("StartDelay {DELAY_MS}\nStartServers 2"));
+    let begun = Instant::now();
+    let house = House::open(&site, &[]).unwrap();
+    // The port is open by now, but nobody takes what stands in its queue.
+    let first = text(house.address, "/wait?ms=0").unwrap();
+    assert!(begun.elapsed() >= delay, "{first} {:?}", begun.elapsed());
+    let all_accept = || house.children().iter().all(|pid| accepts(&house, *pid) == Some(true));
+    wait_for("both children", || house.children().len() == 2 && all_accept()).unwrap();
+    let (killed, begun) = (house.children()[0], Instant::now());
+    send(killed, Signal::KILL);
+    let is_new = || house.children().len() == 2 && !house.children().contains(&killed);
+    wait_for("a successor", is_new).unwrap();
+    wait_for("its readiness", all_accept).unwrap();
+    assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
 }

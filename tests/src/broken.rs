@@ -59,7 +59,7 @@ pub fn check(kind: Kind, name: &str, text: &str) -> Result<String, String> {
 }
 
 /// A line of an error log without its time, process and thread; any other line as it is.
-fn without_moment(line: &str) -> String {
+pub fn without_moment(line: &str) -> String {
     let parts = line.strip_prefix('[').and_then(|rest| {
         let (_, rest) = rest.split_once("] [")?;
         let (level, rest) = rest.split_once("] [pid ")?;

@@ -1,7 +1,7 @@
 //! A site for tests of faults: more lines of configuration come in; a scratch folder with files,
 //! and a running server whose processes can be looked at and hurt, come out. All waits end.
 
-use crate::server::{Kind, Server, free_port};
+use crate::server::{Kind, Server, children, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashSet;
 use std::fs;
@@ -24,9 +24,11 @@ pub struct House {
     configuration: String,
 }
 
+/// The process model, where the test names none.
+const MODEL: &str = "LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n";
+
 /// What apache2 would need is loaded too: EVENKEEL=/usr/sbin/apache2 shows that the tests can fail.
 const BASE: &str = "\
-LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
 ServerRoot \"@ROOT@\"
 PidFile \"@ROOT@/logs/httpd.pid\"
@@ -46,6 +48,13 @@ impl House {
     /// Lays out the files `small.txt` (1 KiB) and `large.bin` (8 MiB) and starts the server, under
     /// a command such as `prlimit` where one is given.
     pub fn open(more: &str, over: &[&str]) -> Result<House, String> {
+        let mut house = House::lay_out(more)?;
+        house.start(over)?;
+        Ok(house)
+    }
+
+    /// The same without a server.
+    pub fn lay_out(more: &str) -> Result<House, String> {
         let told = |error: std::io::Error| format!("the scratch folder: {error}");
         let root = tempfile::Builder::new().prefix("faults-").tempdir().map_err(told)?;
         let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
@@ -55,11 +64,12 @@ impl House {
         fs::write(root.path().join("htdocs/small.txt"), [b's'; 1 << 10]).map_err(told)?;
         fs::write(root.path().join("htdocs/large.bin"), vec![b'l'; 8 << 20]).map_err(told)?;
         let port = free_port()?;
-        let configuration = (BASE.to_owned() + more).replace("@PORT@", &port.to_string());
+        let model = if more.contains("LoadModule mpm_") { "" } else { MODEL };
+        let configuration = [model, BASE, children(), more].concat();
+        let configuration = configuration.replace("@PORT@", &port.to_string());
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut house = House { server: None, address, root, configuration };
+        let house = House { server: None, address, root, configuration };
         house.configure("")?;
-        house.start(over)?;
         Ok(house)
     }
 
@@ -72,9 +82,19 @@ impl House {
 
     /// Starts the server; the one before must have ended.
     pub fn start(&mut self, over: &[&str]) -> Result<(), String> {
+        self.start_as(over, "-DFOREGROUND")
+    }
+
+    /// The same with another word of httpd's command line.
+    pub fn start_as(&mut self, over: &[&str], how: &str) -> Result<(), String> {
         let (root, port) = (self.root.path(), self.address.port());
-        self.server = Some(Server::start_under(Kind::Evenkeel, root, port, over)?);
+        self.server = Some(Server::start_as(Kind::Evenkeel, root, port, over, how)?);
         Ok(())
+    }
+
+    /// Ends the server and waits for it.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.server.take().map_or(Ok(()), Server::stop)
     }
 
     /// A path below the scratch folder.

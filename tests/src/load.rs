@@ -2,7 +2,7 @@
 //! counted one by one. A lost request is one that was sent on an open connection and not answered
 //! in full, whatever the reason.
 
-use crate::answer::{Parsed, parse};
+use crate::answer::{Parsed, Response, parse};
 use crate::house::PATIENCE;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -39,7 +39,7 @@ impl Load {
         let answered = Arc::new(AtomicU64::new(0));
         let client = |_| {
             let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-            std::thread::spawn(move || ask(address, keep, &stop, &answered))
+            std::thread::spawn(move || ask_on(address, keep, &stop, &answered))
         };
         let clients = (0..count).map(client).collect();
         Load { stop, answered, clients }
@@ -69,7 +69,7 @@ impl Load {
 }
 
 /// One client: asks until it is told to stop; a connection that ends is made anew.
-fn ask(address: SocketAddr, keep: bool, stop: &AtomicBool, answered: &AtomicU64) -> Tally {
+fn ask_on(address: SocketAddr, keep: bool, stop: &AtomicBool, answered: &AtomicU64) -> Tally {
     let mut tally = Tally::default();
     while !stop.load(Ordering::Relaxed) {
         let Ok(mut stream) = connect(address) else {
@@ -133,4 +133,28 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<bool, String> 
 pub fn probe(address: SocketAddr) -> Result<(), String> {
     let mut stream = connect(address)?;
     exchange(&mut stream, REQUEST).map(|_| ())
+}
+
+/// Sends a request for a path on a connection of its own, which ends with its answer.
+pub fn ask(address: SocketAddr, target: &str) -> Result<TcpStream, String> {
+    let mut stream = connect(address)?;
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(|error| format!("sending: {error}"))?;
+    Ok(stream)
+}
+
+/// The answer to it, be it an error.
+pub fn answer(mut stream: TcpStream) -> Result<Response, String> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).map_err(|error| format!("reading: {error}"))?;
+    match parse(&bytes, false, true) {
+        Parsed::Whole(response, _) => Ok(response),
+        Parsed::Part => Err(format!("no response: {}", String::from_utf8_lossy(&bytes))),
+    }
+}
+
+/// The body of what a path is answered.
+pub fn text(address: SocketAddr, target: &str) -> Result<String, String> {
+    let response = answer(ask(address, target)?)?;
+    String::from_utf8(response.body).map_err(|error| error.to_string())
 }

@@ -4,7 +4,7 @@
 use crate::answer::Answer;
 use crate::compare::{compare, depart, shown};
 use crate::script::{Exchange, File, Kind as Entry, Script, Step};
-use crate::server::{Kind, Server, free_port};
+use crate::server::{Kind, Server, children, free_port};
 use crate::talk::{fill, talk};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -264,10 +264,7 @@ fn configuration(script: &Script, more: &str, root: &Path, port: u16) -> String 
             "LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
         ));
     }
-    if rustix::process::geteuid().is_root() {
-        text.push_str("User www-data\nGroup www-data\n");
-    }
-    fill(&(text + BASE + &script.config + more + "\n"), port, root)
+    fill(&(text + children() + BASE + &script.config + more + "\n"), port, root)
 }
 
 fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //! which is stopped when it is let go. Servers run in the foreground, without the caller's
 //! environment.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -60,6 +60,11 @@ pub fn evenkeel() -> PathBuf {
     folder.join("evenkeel")
 }
 
+/// Who serves where root starts a server: the lines of configuration that say so.
+pub fn children() -> &'static str {
+    if geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" }
+}
+
 /// A command that runs `program` as both kinds of servers are run: no environment but a plain one.
 pub fn command(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
@@ -76,15 +81,17 @@ pub fn command(program: &Path, arguments: &[&str]) -> Command {
 impl Server {
     /// Starts a server and waits until it takes connections on `port`.
     pub fn start(kind: Kind, root: &Path, port: u16) -> Result<Server, String> {
-        Self::start_under(kind, root, port, &[])
+        Self::start_as(kind, root, port, &[], "-DFOREGROUND")
     }
 
-    /// The same under a command that runs what is said behind it, as `prlimit` does.
-    pub fn start_under(
+    /// The same with another word than `-DFOREGROUND`, under a command that runs what is said
+    /// behind it, as `prlimit` does.
+    pub fn start_as(
         kind: Kind,
         root: &Path,
         port: u16,
         over: &[&str],
+        how: &str,
     ) -> Result<Server, String> {
         let named = program(kind, root)?;
         let name = named.to_string_lossy();
@@ -94,7 +101,7 @@ impl Server {
         let out = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
         let err = out.try_clone().map_err(|error| error.to_string())?;
         let mut words = over.to_vec();
-        words.extend([&*name, "-f", &configuration, "-DFOREGROUND"]);
+        words.extend([&*name, "-f", &configuration, how]);
         let (first, rest) = words.split_first().ok_or("no program")?;
         let child = command(Path::new(first), rest)
             .stdout(out)

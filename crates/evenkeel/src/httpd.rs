@@ -111,7 +111,7 @@ pub fn serve(
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let command_line = crate::command_line::shown(&words);
-    let mut server = Evenkeel::new(choice, program, greeting);
+    let mut server = Evenkeel::new(choice, program, mode, greeting);
     evenkeel_mpm::run(&mut server, &Start { mode, command_line, program: program.to_owned() })
 }
 

@@ -6,8 +6,9 @@ use crate::logs::{self, LogPlan};
 use crate::{serving, settings};
 use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text, terminal_text};
 use evenkeel_message::{Level, Notice};
-use evenkeel_mpm::{Child, Loaded, Server};
+use evenkeel_mpm::{Child, Loaded, Mode, Server, Settings};
 use evenkeel_pipeline::Site;
+use evenkeel_sys::identity;
 use evenkeel_sys::process::{End, Pid};
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -34,6 +35,7 @@ impl Running {
 pub struct Evenkeel {
     choice: Choice,
     program: String,
+    mode: Mode,
     programs: Programs,
     active: Option<Rc<Running>>,
     greeting: Option<String>,
@@ -44,9 +46,39 @@ const UNABLE: &str = "AH00015: Unable to open logs\n";
 
 impl Evenkeel {
     /// A server that has read nothing yet; `greeting` is printed when it listens.
-    pub fn new(choice: Choice, program: &str, greeting: Option<String>) -> Self {
+    pub fn new(choice: Choice, program: &str, mode: Mode, greeting: Option<String>) -> Self {
         let (program, programs) = (program.to_owned(), Programs::default());
-        Self { choice, program, programs, active: None, greeting }
+        Self { choice, program, mode, programs, active: None, greeting }
+    }
+
+    /// Nothing is served as root, which is what the children of root's parent would be without a
+    /// User. Apache's children end at once then, its `#-1` being nobody's number
+    /// (os/unix/unixd.c).
+    fn keep_from_root(
+        &self,
+        site: &Site,
+        settings: &mut Settings,
+    ) -> Result<Option<evenkeel_config::Notice>, String> {
+        if settings.identity.is_some() || !identity::is_root() {
+            return Ok(None);
+        }
+        let cause = "started by root, and no User says who is to serve instead";
+        if self.mode != Mode::OneProcess {
+            return Err(format!(
+                "AH02155: {}: {cause}: set User and Group, as in `User www-data`",
+                self.program
+            ));
+        }
+        let (stand_in, name) = settings::stand_in(&site.global)?;
+        settings.identity = Some(stand_in);
+        let text = format!("{cause}: {name} does");
+        Ok(Some(evenkeel_config::Notice {
+            module: "unixd",
+            level: evenkeel_config::Level::Warn,
+            number: None,
+            text,
+            position: None,
+        }))
     }
 
     fn say(&self, notice: &Notice) {
@@ -72,10 +104,11 @@ impl Server for Evenkeel {
     type Site = Running;
 
     fn load(&mut self) -> Result<Loaded<Running>, String> {
-        let Configuration { site, tree, modules, notices } =
+        let Configuration { site, tree, modules, mut notices } =
             self.choice.read().map_err(|refused| refusal(&refused, &self.program))?;
         let plan = logs::plan(&site).map_err(|fault| fault.report(&self.program))?;
-        let settings = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref())?;
+        let mut settings = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref())?;
+        notices.extend(self.keep_from_root(&site, &mut settings)?);
         let running = Running { site, plan, open: OnceCell::new(), remarks: notices };
         Ok(Loaded { site: running, settings })
     }

@@ -15,6 +15,9 @@ use evenkeel_sys::identity::{self, Identity};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Users of every Debian system who own next to nothing.
+const STAND_INS: [&str; 2] = ["nobody", "www-data"];
+
 /// The parent's part of a configuration.
 ///
 /// # Errors
@@ -75,17 +78,38 @@ fn children_identity(global: &GlobalSettings) -> Result<Option<Identity>, String
     }
     let Some((uid, name)) = &global.unixd.user else { return Ok(None) };
     let own = identity::user_numbered(*uid).ok().flatten();
-    let gid = match (&global.unixd.group, own) {
-        (Some((gid, _)), _) => *gid,
-        (None, Some(user)) => user.gid,
-        (None, None) => *uid,
-    };
+    let own_gid = own.map_or(*uid, |user| user.gid);
+    identity_of(global, *uid, name, own_gid).map(Some)
+}
+
+/// A user with the configured group, or with the user's own where none is configured.
+fn identity_of(
+    global: &GlobalSettings,
+    uid: u32,
+    name: &str,
+    own_gid: u32,
+) -> Result<Identity, String> {
+    let gid = global.unixd.group.as_ref().map_or(own_gid, |(gid, _)| *gid);
     let groups = identity::groups_of(name, gid).map_err(|error| {
         format!(
             "AH02157: initgroups: unable to set groups for User {name} and Group {gid}: {error}"
         )
     })?;
-    Ok(Some(Identity { uid: *uid, gid, groups }))
+    Ok(Identity { uid, gid, groups })
+}
+
+/// Who serves, with the name, where root starts one process and no User says who (`-X`, which is
+/// for development).
+///
+/// # Errors
+/// Such a user is not there either.
+pub fn stand_in(global: &GlobalSettings) -> Result<(Identity, &'static str), String> {
+    let known = |name| Some((identity::user_named(name).ok().flatten()?, name));
+    let (user, name) = STAND_INS
+        .into_iter()
+        .find_map(known)
+        .ok_or_else(|| format!("there is no user {}: set User", STAND_INS.join(" or ")))?;
+    Ok((identity_of(global, user.uid, name, user.gid)?, name))
 }
 
 fn configured(global: &GlobalSettings, model: &str) -> Configured {

@@ -152,8 +152,9 @@ impl Found {
             && now_ms.saturating_sub(self.checked_ms.get()) <= crate::files::FRESH_MS
     }
 
-    /// Where the file really is.
-    pub(crate) fn real_path(&self) -> Vec<u8> {
+    /// Where the file really is: its path without a link in it.
+    #[must_use]
+    pub fn real_path(&self) -> Vec<u8> {
         match (&self.real, self.kind) {
             (Some(real), _) => real.to_vec(),
             (None, Kind::Directory) => self.folder.real.to_vec(),

@@ -192,7 +192,7 @@ pub struct Request {
     /// What a choice between variants adds to its response; none where nothing was chosen.
     pub negotiated: Option<Box<Negotiated>>,
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
-    /// request through.
+    /// request through, nor a response out.
     pub undecided: bool,
     /// What its patterns and expressions may still take.
     pub allowance: Allowance,

@@ -88,8 +88,7 @@ impl Desk {
             Some(Err(error)) => return (request, Some(Err(error))),
             None => return (request, None),
         };
-        let shown = autoindex::shows_forbidden(&asked);
-        let (request, entries) = self.look_at_entries(request, folder, shown).await;
+        let (request, entries) = self.look_at_entries(request, folder, &asked).await;
         let Some(entries) = entries else { return (request, None) };
         let request = self.read_siblings(request, plan, &said).await;
         let pipeline = &self.pipeline;
@@ -118,7 +117,7 @@ impl Desk {
         &self,
         mut request: Box<Request>,
         folder: Folder,
-        shows_forbidden: bool,
+        asked: &Asked,
     ) -> (Box<Request>, Option<Vec<Entry>>) {
         let Folder { candidates, mut is_cut } = folder;
         let mut entries = Vec::with_capacity(candidates.len());
@@ -139,7 +138,7 @@ impl Desk {
             request = back;
             request.notices.truncate(most_notices);
             looks += u32::from(glance.looks);
-            entries.extend(entry(candidate, glance, shows_forbidden));
+            entries.extend(entry(candidate, glance, asked));
         }
         if is_cut {
             let text = format!(
@@ -184,14 +183,16 @@ fn look_at_entry(
 }
 
 /// An entry, where the look at it lets it be listed (mod_autoindex.c: make_autoindex_entry).
-fn entry(mut candidate: Candidate, glance: Glance, shows_forbidden: bool) -> Option<Entry> {
+fn entry(mut candidate: Candidate, glance: Glance, asked: &Asked) -> Option<Entry> {
     let Glance { status, found, file, content, .. } = glance;
     let is_refused = matches!(status, Status::UNAUTHORIZED | Status::FORBIDDEN);
     let is_passed = status == Status::OK;
-    let is_listed = is_passed || status.is_redirect() || (is_refused && shows_forbidden);
+    let is_listed =
+        is_passed || status.is_redirect() || (is_refused && autoindex::shows_forbidden(asked));
     if !is_listed {
         return None;
     }
+    let mut seen = None;
     if let Some(looked) = found {
         let stat = looked.found.stat()?;
         if !matches!(looked.found.kind(), Kind::File | Kind::Directory) {
@@ -199,8 +200,9 @@ fn entry(mut candidate: Candidate, glance: Glance, shows_forbidden: bool) -> Opt
         }
         // A folder's are those of its index, as in Apache.
         (candidate.size, candidate.modified_ns) = (stat.size, stat.modified_ns);
+        seen = autoindex::scans_titles(asked).then(|| (looked.found.real_path(), *stat));
     }
-    Some(Entry { candidate, file, content, passed: is_passed })
+    Some(Entry { candidate, file, seen, content, passed: is_passed })
 }
 
 /// The file of HeaderName. It is asked for with the query of the request, and as one that wants

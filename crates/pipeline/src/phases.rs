@@ -202,13 +202,16 @@ pub(crate) fn prepare(
     if pipeline.site.negotiates {
         negotiation::spell_encoding(&mut request);
     }
-    let mut prepared = look::find_index(pipeline, Prepared { request, plan, found })?;
-    let Prepared { request, plan, .. } = &mut prepared;
+    let Prepared { mut request, plan, found } =
+        look::find_index(pipeline, Prepared { request, plan, found })?;
     // A look changes no fields: the request that it is taken for does so once.
     if request.depth == 0 {
-        headers::act_on_request(request, around(pipeline, server, plan));
+        headers::act_on_request(&mut request, around(pipeline, server, &plan));
+        if std::mem::take(&mut request.undecided) {
+            return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
+        }
     }
-    Ok(prepared)
+    Ok(Prepared { request, plan, found })
 }
 
 /// The handler. A body that none wants is read to its end first.

@@ -209,6 +209,10 @@ impl Pipeline {
         if request.allowance.is_spent() {
             return self.give_up(request, plan);
         }
+        let filtered = match std::mem::take(&mut request.undecided) {
+            true => Err(Status::INTERNAL_SERVER_ERROR.into()),
+            false => filtered,
+        };
         match filtered.and_then(|filtered| phases::cut(&request, plan, filtered)) {
             Ok(response) => {
                 self.keep_notices(&mut request, plan);

@@ -125,13 +125,6 @@ pub fn open_without_links(path: &[u8]) -> io::Result<OwnedFd> {
     }
 }
 
-/// Opens a file for reading, links followed. It never waits for the writer of a pipe. Errors are
-/// those of open(2).
-pub fn open_through_links(path: &[u8]) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
 const READING: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOFOLLOW)

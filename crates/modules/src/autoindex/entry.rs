@@ -8,7 +8,7 @@ use super::rule::{FOLDER, Subject, describe, find};
 use super::settings::{Key, Said};
 use super::title::find_title;
 use evenkeel_message::Content;
-use std::ffi::OsStr;
+use evenkeel_sys::open::Stat;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,9 @@ pub struct Entry {
     pub candidate: Candidate,
     /// The file that a request for it would be served.
     pub file: PathBuf,
+    /// Where that file really is, without a link on the way, and what stood there; none where no
+    /// title is wanted, or the look came upon nothing.
+    pub seen: Option<(Vec<u8>, Stat)>,
     /// What that file is.
     pub content: Content,
     /// Whether the client may see it; else it is listed for ShowForbidden's sake.
@@ -94,7 +97,8 @@ impl Row {
         let scans = asked.flags.has(Flags::SCAN_HTML_TITLES) && !is_folder && entry.passed;
         if self.description.is_none() && scans && content.encoding.is_none() {
             let media_type = content.media_type.as_deref().unwrap_or_default();
-            self.description = find_title(Path::new(OsStr::from_bytes(path)), media_type);
+            let seen = entry.seen.as_ref();
+            self.description = seen.and_then(|(path, stat)| find_title(path, stat, media_type));
         }
     }
 
@@ -146,7 +150,7 @@ mod tests {
             Candidate { name: name.into(), is_folder, size: 7, modified_ns: 1_500_000_001 };
         let media_type = Some(media_type.as_bytes().into());
         let content = Content { media_type, ..Content::default() };
-        Entry { candidate, file: file.into(), content, passed: true }
+        Entry { candidate, file: file.into(), seen: None, content, passed: true }
     }
 
     fn row(entry: Entry, directives: &str) -> Row {

@@ -100,6 +100,12 @@ pub fn shows_forbidden(asked: &Asked) -> bool {
     asked.flags.has(Flags::SHOW_FORBIDDEN)
 }
 
+/// Whether HTML files are read for their titles.
+#[must_use]
+pub fn scans_titles(asked: &Asked) -> bool {
+    asked.flags.has(Flags::SCAN_HTML_TITLES)
+}
+
 /// Reads a folder; none where nothing comes of that (see [`Beside::perform`]).
 pub async fn read(
     beside: &Beside,

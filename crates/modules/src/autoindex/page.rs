@@ -286,6 +286,7 @@ mod tests {
                 modified_ns: 0,
             },
             file: format!("/srv/{number:05}.txt").into(),
+            seen: None,
             content: Content::default(),
             passed: true,
         };

@@ -1,9 +1,8 @@
-//! The title of an HTML file (`IndexOptions ScanHTMLTitles`): a path goes in, the text behind the
-//! first `<title>` of its beginning comes out (mod_autoindex.c: find_title).
+//! The title of an HTML file (`IndexOptions ScanHTMLTitles`): a file that was looked at goes in,
+//! the text behind the first `<title>` of its beginning comes out (mod_autoindex.c: find_title).
+//! Nothing is opened but that very file, and no link is followed to it.
 
-use evenkeel_sys::open;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use evenkeel_sys::open::{self, Stat};
 
 /// Bytes of a file that are looked at (MAX_STRING_LEN, less one).
 const SCANNED: usize = 8191;
@@ -17,14 +16,16 @@ pub(super) fn is_html(media_type: &[u8]) -> bool {
     bare.eq_ignore_ascii_case(b"text/html") || bare.eq_ignore_ascii_case(b"application/xhtml+xml")
 }
 
-/// The title of a file of that type; none where it has none, or cannot be read.
-pub(super) fn find_title(path: &Path, media_type: &[u8]) -> Option<Vec<u8>> {
+/// The title of a file of that type; none where it has none, or cannot be read. The path is one
+/// without links, and `seen` is what the look found there: whether the client may see another file
+/// that has taken its place, or a pipe or a link, nobody has asked.
+pub(super) fn find_title(path: &[u8], seen: &Stat, media_type: &[u8]) -> Option<Vec<u8>> {
     if !is_html(media_type) && media_type != b"text/x-server-parsed-html" {
         return None;
     }
-    // What took the file's place since the look may be a pipe.
-    let file = open::open_through_links(path.as_os_str().as_bytes()).ok()?;
-    if !open::fstat(&file).ok()?.is_file() {
+    let file = open::open_without_links(path).ok()?;
+    let stat = open::fstat(&file).ok()?;
+    if !stat.is_file() || (stat.device, stat.inode) != (seen.device, seen.inode) {
         return None;
     }
     let mut text = vec![0; SCANNED];
@@ -61,6 +62,8 @@ fn tag_end(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
 
     #[test]
     fn titles_end_at_the_next_tag_and_have_one_line() {
@@ -71,13 +74,49 @@ mod tests {
         assert_eq!(title("none"), None);
     }
 
+    /// A path, with what stands there.
+    fn seen(path: &Path) -> (Vec<u8>, Stat) {
+        let path = path.as_os_str().as_bytes();
+        (path.to_vec(), open::lstat(path).unwrap())
+    }
+
     #[test]
     fn only_html_files_are_read() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        std::fs::write(&path, "<title>T</title>").unwrap();
-        assert_eq!(find_title(&path, b"text/html; charset=x").as_deref(), Some(&b"T"[..]));
-        assert_eq!(find_title(&path, b"text/plain"), None);
-        assert_eq!(find_title(folder.path(), b"text/html"), None);
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::write(root.join("a"), "<title>T</title>").unwrap();
+        let (path, stat) = seen(&root.join("a"));
+        let title = find_title(&path, &stat, b"text/html; charset=x");
+        assert_eq!(title.as_deref(), Some(&b"T"[..]));
+        assert_eq!(find_title(&path, &stat, b"text/plain"), None);
+        let (path, stat) = seen(&root);
+        assert_eq!(find_title(&path, &stat, b"text/html"), None);
+    }
+
+    #[test]
+    fn what_took_the_place_of_the_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (first, other) = (root.join("a"), root.join("b"));
+        std::fs::write(&first, "<title>T</title>").unwrap();
+        std::fs::write(&other, "<title>secret</title>").unwrap();
+        let (path, stat) = seen(&first);
+        std::fs::rename(&first, root.join("c")).unwrap();
+        // A link, be it to the very file, then another file.
+        std::os::unix::fs::symlink(root.join("c"), &first).unwrap();
+        assert_eq!(find_title(&path, &stat, b"text/html"), None);
+        std::fs::rename(&other, &first).unwrap();
+        assert_eq!(find_title(&path, &stat, b"text/html"), None);
+        assert!(find_title(&path, &seen(&first).1, b"text/html").is_some());
+    }
+
+    /// One that was waited for would never end this test: nobody writes to the pipe.
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().canonicalize().unwrap().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (path, stat) = seen(&pipe);
+        assert_eq!(find_title(&path, &stat, b"text/html"), None);
     }
 }

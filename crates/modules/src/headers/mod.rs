@@ -14,7 +14,7 @@ use crate::core::merge_vary;
 use crate::settings::merged;
 use crate::status::Source;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
-use evenkeel_expr::{Condition, Pattern};
+use evenkeel_expr::{Condition, MatchError, Pattern};
 use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, trim};
 use std::sync::Arc;
 
@@ -295,7 +295,8 @@ impl Told {
     }
 }
 
-/// Does to the fields what the line says, as far as the request may be made to pay for it.
+/// Does to the fields what the line says, as far as the request may be made to pay for it. What a
+/// pattern cannot decide leaves the request undecided.
 fn carry_out(
     entry: &Entry,
     value: &[u8],
@@ -331,10 +332,9 @@ fn carry_out(
             fields.remove(name);
         }
         Action::Echo(pattern) => {
-            for (name, value) in request.head.fields.iter() {
-                if pattern.matches_within(&request.allowance, name).unwrap_or(false) {
-                    fields.add(name, value);
-                }
+            if let Err(error) = echo(pattern, request, fields) {
+                request.undecided = true;
+                notices.push(Notice::own("headers", Level::Error, error.to_string()));
             }
         }
         Action::Edit { pattern, all, .. } => {
@@ -344,12 +344,23 @@ fn carry_out(
                 let new = edited(&request.allowance, pattern, value, *all, &text);
                 fields.add(name, new.as_deref().unwrap_or(&text));
                 if let Err(error) = new {
+                    request.undecided = true;
                     let text = format!("Regular expression replacement failed ({error})");
                     notices.push(Notice::new("headers", Level::Crit, 1504, text));
                 }
             }
         }
     }
+}
+
+/// Gives the request's fields back whose names match.
+fn echo(pattern: &Pattern, request: &Request, fields: &mut Fields) -> Result<(), MatchError> {
+    for (name, value) in request.head.fields.iter() {
+        if pattern.matches_within(&request.allowance, name)? {
+            fields.add(name, value);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a list has this element; a comma in quotes does not part elements.
@@ -487,6 +498,27 @@ mod tests {
         response.fields.clear();
         act_on_response(&mut request, around, &mut response);
         assert!(request.allowance.is_spent() && response.fields.is_empty());
+    }
+
+    #[test]
+    fn a_line_whose_pattern_gives_up_leaves_the_request_undecided() {
+        let long = "a".repeat(40) + "b";
+        for (line, echoes) in [("Header echo ^(a+)+$", true), ("Header edit A ^(a+)+$ x", false)] {
+            let mut request = request();
+            if echoes {
+                request.head.fields.add(&long, "v");
+            }
+            let (server, plan) = (ServerSettings::default(), plan(&[line]));
+            let around = Around { server: &server, plan: &plan, source: None };
+            let mut response = Response::new(Status::OK);
+            response.fields.add("A", "aaaa");
+            act_on_response(&mut request, around, &mut response);
+            assert_eq!(request.undecided, echoes, "{line}");
+            response.fields.set("A", &long);
+            act_on_response(&mut request, around, &mut response);
+            assert!(request.undecided, "{line}");
+            assert!(request.notices[0].text.contains("gave up"), "{:?}", request.notices);
+        }
     }
 
     #[test]

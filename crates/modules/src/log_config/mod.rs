@@ -88,7 +88,7 @@ pub const TABLE: Table =
 
 #[rustfmt::skip]
 const LOGIO_DIRECTIVES: &[Directive] = &[
-    directive("LogIOTrackTTFB", Where::CONFIG, Shape::Flag, "Off", "Set to 'ON' to enable tracking time to first byte", log_io_track_ttfb),
+    directive("LogIOTrackTTFB", Where::ANYWHERE, Shape::Flag, "Off", "Set to 'ON' to enable tracking time to first byte", log_io_track_ttfb),
 ];
 
 /// mod_logio's directives.
@@ -160,6 +160,7 @@ fn buffered_logs(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
+/// In an .htaccess file it says nothing: in Apache one request sets it there for its whole server.
 fn log_io_track_ttfb(scope: &mut Scope, call: &Call<'_>) -> Done {
     scope.server.log_config.track_first_byte = Some(call.flag);
     Ok(())

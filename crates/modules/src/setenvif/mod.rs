@@ -56,6 +56,15 @@ mod tests {
     use evenkeel_message::{Peer, RequestHead, Version};
 
     fn variables(text: &str, fields: &[(&str, &str)]) -> String {
+        let request = set(text, fields);
+        let pair = |(name, value): (&[u8], &[u8])| {
+            format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
+        };
+        request.env.iter().map(pair).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A request that the rules have been run on.
+    fn set(text: &str, fields: &[(&str, &str)]) -> Request {
         let scope = apply(TABLE, text).unwrap();
         let mut head = RequestHead {
             line: b"GET /a.txt?a=77 HTTP/1.0".to_vec(),
@@ -72,10 +81,7 @@ mod tests {
         let mut request = Request::new(head, peer, 0);
         (request.path, request.query) = (b"/a.txt".to_vec(), Some(b"a=77".to_vec()));
         set_by_server(&mut request, &scope.server, &scope.directory);
-        let pair = |(name, value): (&[u8], &[u8])| {
-            format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
-        };
-        request.env.iter().map(pair).collect::<Vec<_>>().join(" ")
+        request
     }
 
     #[test]
@@ -113,6 +119,17 @@ mod tests {
         assert_eq!(variables("SetEnvIf ^X-Pa.*n$ v(.) P=$1", &fields), "P=9");
         assert_eq!(variables("SetEnvIf ^x-pa.*n$ v(.) P=$1", &fields), "");
         assert_eq!(variables("SetEnvIfNoCase ^x-pa.*n$ v(.) P=$1", &fields), "P=9");
+    }
+
+    #[test]
+    fn a_name_on_which_a_pattern_gives_up_leaves_the_request_undecided() {
+        let name = "a".repeat(40) + "b";
+        for wanted in ["v", "^$"] {
+            let request = set(&format!("SetEnvIf ^(a+)+$ {wanted} A"), &[(&name, "v")]);
+            assert!(request.undecided && !request.env.contains(b"A"), "{wanted}");
+            assert!(request.notices[0].text.contains("gave up"), "{:?}", request.notices);
+        }
+        assert!(!set("SetEnvIf ^(a+)+$ v A", &[("aaaa", "v")]).undecided);
     }
 
     #[test]

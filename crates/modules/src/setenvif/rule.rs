@@ -73,8 +73,11 @@ impl Attribute {
 
     /// What the request has; empty where it has nothing, so that `^$` can ask for that. Early,
     /// the path is as the client sent it.
-    fn value<'r>(&self, request: &'r Request, is_early: bool) -> Cow<'r, [u8]> {
-        match self {
+    ///
+    /// # Errors
+    /// Whether the name of a field matches cannot be decided.
+    fn value<'r>(&self, request: &'r Request, is_early: bool) -> Result<Cow<'r, [u8]>, MatchError> {
+        Ok(match self {
             Attribute::RemoteAddr => request.peer.client_ip().to_string().into_bytes().into(),
             Attribute::RemoteHost => match client_name(request) {
                 Some(name) => name.as_bytes().into(),
@@ -86,18 +89,21 @@ impl Attribute {
             Attribute::RequestMethod => request.head.method_text().into(),
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
             Attribute::Field(name) => field(request, name),
-            Attribute::Fields(pattern) => {
-                let allowance = &request.allowance;
-                let matching =
-                    |name: &&[u8]| pattern.matches_within(allowance, name).unwrap_or_default();
-                let names = request.head.fields.iter().map(|(name, _)| name);
-                match names.filter(matching).last() {
-                    Some(name) => request.head.fields.joined(name).unwrap_or_default().into(),
-                    None => Cow::Borrowed(b""),
-                }
-            }
+            Attribute::Fields(pattern) => last_field(request, pattern)?,
+        })
+    }
+}
+
+/// The last header field whose name matches.
+fn last_field<'r>(request: &'r Request, pattern: &Pattern) -> Result<Cow<'r, [u8]>, MatchError> {
+    let mut last = None;
+    for (name, _) in request.head.fields.iter() {
+        if pattern.matches_within(&request.allowance, name)? {
+            last = Some(name);
         }
     }
+    let value = last.and_then(|name| request.head.fields.joined(name));
+    Ok(value.unwrap_or_default().into())
 }
 
 /// The path of the request's target before it is decoded (Apache: r->uri in
@@ -161,16 +167,16 @@ impl Rule {
         plan: &DirectorySettings,
         is_early: bool,
     ) -> Result<Option<Option<Captures>>, String> {
+        let told = |error: MatchError| error.to_string();
         match &self.test {
             Test::Attribute(attribute, Wanted::Part { text, ignore_case }) => {
-                let value = attribute.value(request, is_early);
+                let value = attribute.value(request, is_early).map_err(told)?;
                 Ok(has_part(&value, text, *ignore_case).then_some(None))
             }
             Test::Attribute(attribute, Wanted::Pattern(pattern)) => {
-                let value = attribute.value(request, is_early);
+                let value = attribute.value(request, is_early).map_err(told)?;
                 // Most rules hold for few requests: groups are taken for those alone.
                 let allowance = &request.allowance;
-                let told = |error: MatchError| error.to_string();
                 if !pattern.matches_within(allowance, &value).map_err(told)? {
                     return Ok(None);
                 }

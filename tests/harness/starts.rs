@@ -1,0 +1,137 @@
+//! How a server starts: a configuration and the words of a command line come in; who serves, in
+//! how many processes, and what is refused come out. Needs root, whose server serves as somebody
+//! else.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::load::{probe, text};
+use evenkeel_tests::server::{Kind, command, program};
+use rustix::process::Signal;
+use std::fs;
+
+/// What is said where root's server is told nothing of who is to serve.
+const NO_USER: &str = "started by root, and no User says who is to serve instead";
+
+/// What a program says of the house's configuration that ends by itself: on standard output and
+/// on standard error, and its status.
+fn said(kind: Kind, house: &House, words: &[&str]) -> (String, String, Option<i32>) {
+    let program = program(kind, &house.path("")).unwrap();
+    let file = house.path("httpd.conf").to_string_lossy().into_owned();
+    let words = [&["-f", file.as_str()][..], words].concat();
+    let output = command(&program, &words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// Has the configuration say nothing of who serves.
+fn name_no_user(house: &House) {
+    let file = house.path("httpd.conf");
+    let text = fs::read_to_string(&file).unwrap();
+    let is_kept = |line: &&str| !line.starts_with("User ") && !line.starts_with("Group ");
+    let kept: String = text.lines().filter(is_kept).flat_map(|line| [line, "\n"]).collect();
+    assert_ne!(kept, text, "this test needs root");
+    fs::write(&file, kept).unwrap();
+}
+
+/// The number of a user, as text.
+fn number_of(user: &str) -> String {
+    let text = fs::read_to_string("/etc/passwd").unwrap();
+    let entry = text.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':')).unwrap();
+    entry.split(':').nth(1).unwrap().to_owned()
+}
+
+/// Whether a process has this user's number, as real, effective, saved and file system's, and no
+/// capability.
+fn is_of(pid: u32, user: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("");
+    let number = number_of(user);
+    let is_his = value("Uid:").split_whitespace().all(|own| own == number);
+    is_his && value("CapEff:").trim().trim_start_matches('0').is_empty() && !status.is_empty()
+}
+
+#[test]
+fn nothing_is_served_as_root() {
+    let house = House::lay_out("").unwrap();
+    name_no_user(&house);
+    let text = format!("AH02155: apache2: {NO_USER}: set User and Group, as in `User www-data`\n");
+    for words in [&["-DFOREGROUND"][..], &[], &["-k", "start"], &["-k", "graceful"]] {
+        let (out, err, status) = said(Kind::Evenkeel, &house, words);
+        assert!(err.ends_with(&text), "{words:?}: {err}");
+        assert_eq!((out.contains("AH02155"), status), (false, Some(1)), "{words:?}");
+    }
+    assert!(!house.path("logs/httpd.pid").exists());
+    // The text is good, which is all that this asks.
+    let checked = said(Kind::Evenkeel, &house, &["-t"]);
+    assert_eq!(checked, (String::new(), "Syntax OK\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn one_process_of_root_serves_as_nobody() {
+    let mut house = House::lay_out("").unwrap();
+    name_no_user(&house);
+    house.start_as(&[], "-X").unwrap();
+    wait_for("an answer", || probe(house.address).is_ok()).unwrap();
+    assert!(is_of(house.parent(), "nobody"));
+    let told = fs::read_to_string(house.path("logs/said.txt")).unwrap();
+    assert!(told.ends_with(&format!("{NO_USER}: nobody does\n")), "{told}");
+    house.stop().unwrap();
+}
+
+#[test]
+fn a_reload_that_would_serve_as_root_is_refused() {
+    let house = House::open("", &[]).unwrap();
+    probe(house.address).unwrap();
+    name_no_user(&house);
+    house.signal(Signal::USR1);
+    wait_for("the refusal", || house.error_log().contains(NO_USER)).unwrap();
+    probe(house.address).unwrap();
+    let children = house.children();
+    assert!(!children.is_empty() && children.iter().all(|pid| is_of(*pid, "www-data")));
+}
+
+/// Two process models' blocks, each of a public report, as they stand in one configuration.
+const BLOCKS: &str = "\
+LoadModule status_module /usr/lib/apache2/modules/mod_status.so
+<IfModule worker.c>
+StartServers         1
+ThreadsPerChild     64
+MaxClients        1024
+MinSpareThreads     64
+MaxSpareThreads    192
+MaxRequestsPerChild 500000
+</IfModule>
+<IfModule prefork.c>
+ListenBacklog 105384
+ServerLimit 105000
+MaxClients 1024
+MaxRequestsPerChild 0
+StartServers 64
+MinSpareServers 8
+MaxSpareServers 16
+</IfModule>
+<Location /server-status>
+SetHandler server-status
+</Location>
+";
+
+#[test]
+fn the_blocks_of_the_reports_serve_under_their_models() {
+    for (model, children) in [("worker", Some(1)), ("prefork", Some(64)), ("event", None)] {
+        let module =
+            format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
+        let mut house = House::lay_out(&(module + BLOCKS)).unwrap();
+        for kind in [Kind::Apache, Kind::Evenkeel] {
+            let (out, err, status) = said(kind, &house, &["-t"]);
+            assert!(err.ends_with("Syntax OK\n"), "{model}: {err}");
+            assert_eq!((out.as_str(), status), ("", Some(0)), "{model}");
+        }
+        house.start(&[]).unwrap();
+        let page = text(house.address, "/server-status?auto").unwrap();
+        assert!(page.contains(&format!("\nServerMPM: {model}\n")), "{page}");
+        let there = || children.is_none_or(|count| house.children().len() == count);
+        wait_for("as many children as StartServers says", there).unwrap();
+        probe(house.address).unwrap();
+        house.stop().unwrap();
+    }
+}
