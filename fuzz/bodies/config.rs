@@ -46,7 +46,7 @@ fn as_server(data: &[u8], words: &mut stub::Words, notices: &mut Vec<Notice>) ->
         after: Vec::new(),
         variables: variables(),
     };
-    let tree = read(start, words, notices)?;
+    let tree = read(start, words, notices, &mut Vec::new())?;
     let mut text = String::new();
     print_tree(&tree.nodes, &mut text).unwrap();
     apply(&words.tables(), &tree.nodes, &mut stub::Nothing, notices)

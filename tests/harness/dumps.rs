@@ -164,6 +164,33 @@ IncludeOptional parts/[a]*.conf
     compare(root.path(), text);
 }
 
+/// What was read before the fault is shown, and nothing else.
+#[test]
+fn files_that_are_included_before_a_fault() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().to_string_lossy().into_owned();
+    fs::write(root.path().join("good.conf"), "Timeout 3\n").unwrap();
+    fs::write(root.path().join("bad.conf"), "Include good.conf\n</Location>\n").unwrap();
+    let table = [
+        "Include good.conf\n</Location>\nInclude good.conf\n",
+        "Include good.conf\nInclude bad.conf\nInclude good.conf\n",
+        "Include good.conf\nInclude missing.conf\nInclude good.conf\n",
+        "Include good.conf\nKeepAlive maybe\nInclude good.conf\n",
+        "Include good.conf\n<VirtualHost *:8099>\n",
+    ];
+    let file = root.path().join("httpd.conf");
+    for text in table {
+        fs::write(&file, format!("{BASE}{text}").replace("@ROOT@", &place)).unwrap();
+        for dump in DUMPS {
+            let oracle = shown(Kind::Apache, root.path(), &file, &[], dump, true);
+            let own = shown(Kind::Evenkeel, root.path(), &file, &[], dump, true);
+            assert_eq!(own, oracle, "{dump}, {text}");
+            assert!(oracle.ends_with("status Some(1)\n"), "{oracle}");
+            assert_eq!(oracle.contains("(*)"), dump == "DUMP_INCLUDES", "{oracle}");
+        }
+    }
+}
+
 /// Debian's stock configuration as its package installs it, with the modules that both have.
 #[test]
 fn the_stock_configuration_of_debian() {

@@ -86,8 +86,6 @@ pub enum Main {
 pub struct Tree {
     /// The directives in order.
     pub nodes: Vec<Node>,
-    /// The files that were read, in order, for `-D DUMP_INCLUDES`.
-    pub includes: Vec<Included>,
     /// What is defined at the end; .htaccess files are read with it.
     pub variables: Variables,
     /// ServerRoot.
@@ -96,7 +94,8 @@ pub struct Tree {
     pub runtime_dir: Option<String>,
 }
 
-/// Reads a server's configuration. Remarks are added to `notices`, before a fault as well.
+/// Reads a server's configuration. Remarks are added to `notices`, and the files that were read to
+/// `includes` (`-D DUMP_INCLUDES`), before a fault as well.
 ///
 /// # Errors
 /// The first fault of the text's structure: a file that cannot be read, a section that is not
@@ -105,17 +104,15 @@ pub fn read(
     start: Start,
     vocabulary: &mut dyn Vocabulary,
     notices: &mut Vec<Notice>,
+    includes: &mut Vec<Included>,
 ) -> Result<Tree, Fault> {
     let variables = Cow::Owned(start.variables);
     let mut reader = Reader::new(Terms::Loading(vocabulary), variables, notices);
     reader.server_root = start.server_root;
-    let optional = !start.before.is_empty() || !start.after.is_empty();
-    let mut nodes = reader.commands(&start.before)?;
-    nodes.extend(reader.main(start.main, optional)?);
-    nodes.extend(reader.commands(&start.after)?);
+    let nodes = reader.all(&start.before, start.main, &start.after);
+    includes.append(&mut reader.includes);
     Ok(Tree {
-        nodes,
-        includes: reader.includes,
+        nodes: nodes?,
         variables: reader.variables.into_owned(),
         server_root: reader.server_root,
         runtime_dir: reader.runtime_dir,
@@ -271,6 +268,14 @@ impl<'a> Reader<'a> {
 
     fn fault(&mut self, halt: Halt, stage: Stage) -> Fault {
         Fault { position: self.blame.take(), text: halt.text, trail: halt.trail, stage }
+    }
+
+    /// Reads the main text between the directives of the command line.
+    fn all(&mut self, before: &[String], main: Main, after: &[String]) -> Result<Vec<Node>, Fault> {
+        let mut nodes = self.commands(before)?;
+        nodes.extend(self.main(main, !before.is_empty() || !after.is_empty())?);
+        nodes.extend(self.commands(after)?);
+        Ok(nodes)
     }
 
     /// Reads `-C` or `-c` directives, one to a line.

@@ -37,7 +37,7 @@ fn check(dir: &Path, conf: &Path) -> String {
     let text = String::from_utf8_lossy(&fs::read(conf).unwrap()).into_owned();
     let mut words = stub::Words::default();
     let mut notices = Vec::new();
-    let result = read(start(dir, conf, &text), &mut words, &mut notices)
+    let result = read(start(dir, conf, &text), &mut words, &mut notices, &mut Vec::new())
         .and_then(|tree| apply(&words.tables(), &tree.nodes, &mut stub::Nothing, &mut notices));
     let mut out = String::new();
     for notice in notices.iter().filter(|notice| notice.number.is_some()) {

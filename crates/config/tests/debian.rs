@@ -25,9 +25,10 @@ fn the_stock_configuration_of_debian_is_read() {
     let variables = Variables::new([], environment);
     let server_root = "/etc/apache2".to_owned();
     let start = Start { server_root, main, before: Vec::new(), after: Vec::new(), variables };
-    let mut notices = Vec::new();
-    let tree = read(start, &mut stub::Words::default(), &mut notices).unwrap();
-    assert!(tree.includes.len() > 20, "{:?}", tree.includes);
+    let (mut notices, mut includes) = (Vec::new(), Vec::new());
+    let mut words = stub::Words::default();
+    let tree = read(start, &mut words, &mut notices, &mut includes).unwrap();
+    assert!(includes.len() > 20, "{includes:?}");
     assert_eq!(tree.runtime_dir.as_deref(), Some("/tmp"));
     assert!(notices.iter().all(|notice| notice.module == "so"), "{notices:?}");
     let mut names = Vec::new();

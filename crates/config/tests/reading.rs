@@ -13,12 +13,18 @@ use evenkeel_config::{
 };
 
 fn read_main(main: Main) -> (Result<Tree, Fault>, Vec<Notice>) {
-    let mut notices = Vec::new();
+    let (tree, notices, _) = read_listed(main);
+    (tree, notices)
+}
+
+/// The same with the lines of `-D DUMP_INCLUDES`.
+fn read_listed(main: Main) -> (Result<Tree, Fault>, Vec<Notice>, Vec<String>) {
+    let (mut notices, mut includes) = (Vec::new(), Vec::new());
     let variables = Variables::new([], [("HOME".to_owned(), "/root".to_owned())]);
     let (before, after) = (Vec::new(), Vec::new());
     let start = Start { server_root: "/".into(), main, before, after, variables };
-    let result = read(start, &mut stub::Words::default(), &mut notices);
-    (result, notices)
+    let result = read(start, &mut stub::Words::default(), &mut notices, &mut includes);
+    (result, notices, includes.iter().map(ToString::to_string).collect())
 }
 
 fn read_text(text: &str) -> (Result<Tree, Fault>, Vec<Notice>) {
@@ -73,18 +79,24 @@ fn files_are_listed_as_they_are_read() {
     let include = format!("# one\nInclude {root}/b.conf\nServerRoot {root}/.\nInclude b.conf\n");
     std::fs::write(folder.path().join("a.conf"), include).unwrap();
     let main = Main::File { path: format!("{root}/a.conf"), default: false };
-    let tree = read_main(main).0.unwrap();
-    let lines: Vec<String> = tree.includes.iter().map(ToString::to_string).collect();
+    let (tree, _, lines) = read_listed(main.clone());
     let want = [
         format!("  (*) {root}/a.conf"),
         format!("    (2) {root}/b.conf"),
         format!("    (4) {root}/b.conf"),
     ];
     assert_eq!(lines, want);
+    let tree = tree.unwrap();
     assert_eq!(tree.server_root, root);
     let mut text = String::new();
     print_tree(&tree.nodes, &mut text).unwrap();
     assert_eq!(text, format!("# In file: {root}/b.conf\n#   1:\nB\n#   1:\nB\n"));
+    // Those before a fault as well.
+    let broken = format!("Include {root}/b.conf\n</S>\nInclude {root}/b.conf\n");
+    std::fs::write(folder.path().join("a.conf"), broken).unwrap();
+    let (tree, _, lines) = read_listed(main);
+    assert!(tree.is_err());
+    assert_eq!(lines, [format!("  (*) {root}/a.conf"), format!("    (1) {root}/b.conf")]);
 }
 
 #[test]
@@ -107,7 +119,8 @@ fn the_default_file_may_be_absent_beside_other_directives() {
     let (before, after) = (vec!["A".to_owned()], vec!["B".to_owned()]);
     let variables = Variables::default();
     let start = Start { server_root: "/".into(), main, before, after, variables };
-    let tree = read(start, &mut stub::Words::default(), &mut Vec::new()).unwrap();
+    let mut words = stub::Words::default();
+    let tree = read(start, &mut words, &mut Vec::new(), &mut Vec::new()).unwrap();
     assert_eq!(tree.nodes.len(), 2);
 }
 

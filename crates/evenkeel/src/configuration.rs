@@ -3,7 +3,7 @@
 
 use crate::server::to_message;
 use crate::vocabulary::Words;
-use evenkeel_config::{Fault, Main, ModuleSet, Notice, Stage, Start, Tree, Variables};
+use evenkeel_config::{Fault, Included, Main, ModuleSet, Notice, Stage, Start, Tree, Variables};
 use evenkeel_message::Level;
 use evenkeel_modules::{MODELS, OFFERS, active_tables};
 use evenkeel_pipeline::{Language, Site};
@@ -39,6 +39,8 @@ pub struct Configuration {
     pub site: Arc<Site>,
     /// What it said.
     pub tree: Tree,
+    /// The files that it was read from.
+    pub includes: Vec<Included>,
     /// Which modules it makes active.
     pub modules: ModuleSet,
     /// What the administrator should know of it.
@@ -49,6 +51,8 @@ pub struct Configuration {
 pub struct Refused {
     /// Why.
     pub fault: Fault,
+    /// The files that had been read by then.
+    pub includes: Vec<Included>,
     /// Remarks from before the fault.
     pub notices: Vec<Notice>,
 }
@@ -58,12 +62,15 @@ impl Choice {
     ///
     /// # Errors
     /// The first fault, with its file and line.
-    pub fn read(&self) -> Result<Configuration, Refused> {
-        let mut notices = Vec::new();
-        let (tree, modules) = self
-            .text(&mut notices)
-            .and_then(|(tree, modules)| self.one_model(&modules).map(|()| (tree, modules)))
-            .map_err(|fault| Refused { fault, notices: std::mem::take(&mut notices) })?;
+    pub fn read(&self) -> Result<Configuration, Box<Refused>> {
+        let (mut notices, mut includes) = (Vec::new(), Vec::new());
+        let text = self
+            .text(&mut notices, &mut includes)
+            .and_then(|(tree, modules)| self.one_model(&modules).map(|()| (tree, modules)));
+        let (tree, modules) = match text {
+            Ok(read) => read,
+            Err(fault) => return Err(Box::new(Refused { fault, includes, notices })),
+        };
         let language = Language {
             tables: active_tables(&modules),
             variables: tree.variables.clone(),
@@ -77,8 +84,10 @@ impl Choice {
         notices.extend(unnamed.take());
         notices.retain(|notice| self.is_worth_saying(notice));
         match site {
-            Ok(site) => Ok(Configuration { site: Arc::new(site), tree, modules, notices }),
-            Err(fault) => Err(Refused { fault, notices }),
+            Ok(site) => {
+                Ok(Configuration { site: Arc::new(site), tree, includes, modules, notices })
+            }
+            Err(fault) => Err(Box::new(Refused { fault, includes, notices })),
         }
     }
 
@@ -103,20 +112,25 @@ impl Choice {
     /// # Errors
     /// The fault of its text's structure.
     pub fn modules(&self) -> Result<ModuleSet, Fault> {
-        self.text(&mut Vec::new()).map(|(_, modules)| modules)
+        self.text(&mut Vec::new(), &mut Vec::new()).map(|(_, modules)| modules)
     }
 
     /// Reads the text. Conditions ahead of the first LoadModule line depend on which modules
     /// there are, so a text that names its modules is read a second time with those alone.
-    fn text(&self, notices: &mut Vec<Notice>) -> Result<(Tree, ModuleSet), Fault> {
+    fn text(
+        &self,
+        notices: &mut Vec<Notice>,
+        includes: &mut Vec<Included>,
+    ) -> Result<(Tree, ModuleSet), Fault> {
         let mut words = Words::new(ModuleSet::preset(OFFERS));
-        let tree = evenkeel_config::read(self.start(), &mut words, notices);
+        let tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
         if !words.modules().is_named() {
             return Ok((tree?, words.modules().clone()));
         }
         notices.clear();
+        includes.clear();
         let mut words = Words::new(ModuleSet::named(OFFERS));
-        let tree = evenkeel_config::read(self.start(), &mut words, notices)?;
+        let tree = evenkeel_config::read(self.start(), &mut words, notices, includes)?;
         Ok((tree, words.modules().clone()))
     }
 

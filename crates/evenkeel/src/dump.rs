@@ -4,7 +4,7 @@
 
 use crate::command_line::{CommandLine, Show};
 use crate::configuration::Configuration;
-use evenkeel_config::{allowed_text, print_tree, reserved};
+use evenkeel_config::{Included, allowed_text, print_tree, reserved};
 use evenkeel_modules::{MODELS, OFFERS, active_tables, is_active, model};
 use evenkeel_pipeline::{AddressHosts, Site};
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// Everything that the command line asks to be shown, in Apache's order.
 pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
     let asked = |show: Show, name: &str| line.show.contains(&show) || line.is_defined(name);
-    let mut text = String::new();
+    let mut text = includes(line, &configuration.includes);
     if asked(Show::Settings, "DUMP_VHOSTS") {
         virtual_hosts(&configuration.site, &mut text);
     }
@@ -23,14 +23,21 @@ pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
     if asked(Show::Loaded, "DUMP_MODULES") {
         modules(configuration, &mut text);
     }
-    if line.is_defined("DUMP_INCLUDES") {
-        text.push_str("Included configuration files:\n");
-        for included in &configuration.tree.includes {
-            let _infallible = writeln!(text, "{included}");
-        }
-    }
     if line.is_defined("DUMP_CONFIG") {
         let _infallible = print_tree(&configuration.tree.nodes, &mut text);
+    }
+    text
+}
+
+/// The files that were read, where they are asked for: Apache shows each as it reads it, and so
+/// before all else, whatever comes of the configuration.
+pub fn includes(line: &CommandLine, includes: &[Included]) -> String {
+    let mut text = String::new();
+    if line.is_defined("DUMP_INCLUDES") && !includes.is_empty() {
+        text.push_str("Included configuration files:\n");
+        for included in includes {
+            let _infallible = writeln!(text, "{included}");
+        }
     }
     text
 }

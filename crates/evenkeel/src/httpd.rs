@@ -143,6 +143,7 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     let configuration = match choice.read() {
         Ok(configuration) => configuration,
         Err(refused) => {
+            say(&dump::includes(line, &refused.includes));
             complain(&refusal(&refused, program));
             return 1;
         }

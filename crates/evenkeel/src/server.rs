@@ -104,7 +104,7 @@ impl Server for Evenkeel {
     type Site = Running;
 
     fn load(&mut self) -> Result<Loaded<Running>, String> {
-        let Configuration { site, tree, modules, mut notices } =
+        let Configuration { site, tree, modules, mut notices, .. } =
             self.choice.read().map_err(|refused| refusal(&refused, &self.program))?;
         let plan = logs::plan(&site).map_err(|fault| fault.report(&self.program))?;
         let mut settings = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref())?;
