@@ -1,66 +1,10 @@
 //! A connection between two turns: who it is and how often it was answered, packed into the few
-//! words that it keeps while it rests, and what becomes of it after a turn.
+//! words that it keeps while it rests.
 
 use crate::thread::Addresses;
 use evenkeel_message::Peer;
 use evenkeel_sys::shelf::Memo;
-use evenkeel_sys::socket::Socket;
-use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
-
-/// Why it is a connection's turn.
-#[derive(Clone, Copy, Debug)]
-pub enum Turn {
-    /// It has just been accepted.
-    Accepted {
-        /// The client's address.
-        client: SocketAddr,
-        /// The index of the listening socket.
-        port: usize,
-    },
-    /// Something can be read.
-    Readable {
-        /// Why it rested.
-        class: Class,
-        /// What it kept.
-        memo: Memo,
-        /// The client has ended its side: what is read goes on to the end of the stream.
-        hangup: bool,
-    },
-}
-
-/// What a resting connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// The first byte of its first request.
-    Fresh,
-    /// Its next request.
-    KeepAlive,
-    /// The client's end after ours.
-    Closing,
-}
-
-/// What becomes of a connection after its turn.
-pub enum Outcome {
-    /// It has been closed.
-    Closed,
-    /// It rests; all that had come has been read.
-    Rest(Socket, Pause),
-    /// It goes on in a task.
-    Work(Pin<Box<dyn Future<Output = Outcome>>>),
-}
-
-/// How a connection rests.
-#[derive(Clone, Copy, Debug)]
-pub struct Pause {
-    /// What it waits for.
-    pub class: Class,
-    /// For how long at most, in milliseconds.
-    pub timeout_ms: u32,
-    /// What it keeps.
-    pub memo: Memo,
-}
 
 /// A connection.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,6 @@ mod task;
 mod thread;
 mod worker;
 
-pub use connection::{Class, Outcome, Pause, Turn};
 pub use site::{Done, ReadTime, Served, Settings, Site};
 pub use thread::{Addresses, Place};
 pub use worker::Worker;

@@ -3,7 +3,7 @@
 //! come, and gives the connection back to rest.
 
 use crate::body::{Fate, Incoming};
-use crate::connection::{Connection, Outcome};
+use crate::connection::Connection;
 use crate::link::{Inbox, Link};
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
@@ -17,6 +17,7 @@ use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::Outcome;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,7 +2,7 @@
 //! what can be answered at once is read, served and sent here without a task, request after
 //! request, and what must wait goes on as a task.
 
-use crate::connection::{Class, Connection, Outcome, Pause, Turn};
+use crate::connection::Connection;
 use crate::link::Inbox;
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
@@ -18,6 +18,7 @@ use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::any::Any;
 use std::cell::Cell;
 use std::io::ErrorKind;

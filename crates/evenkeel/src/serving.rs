@@ -4,7 +4,7 @@
 
 use crate::server::Running;
 use crate::settings;
-use evenkeel_conn::{Done, Outcome, Place, Served, Settings, Site as ConnectionSite, Worker};
+use evenkeel_conn::{Done, Place, Served, Settings, Site as ConnectionSite, Worker};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
 use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
@@ -12,7 +12,7 @@ use evenkeel_modules::core::public_name;
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot};
-use evenkeel_mpm::service::{Class, Pause, Seat, Service, Turn, Verdict};
+use evenkeel_mpm::service::{Seat, Service};
 use evenkeel_mpm::{Child, event};
 use evenkeel_pipeline::{Pipeline, Server, Site};
 use evenkeel_proto::{
@@ -22,6 +22,7 @@ use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Turn};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -118,18 +119,12 @@ impl Service for Serving {
         turn: Turn,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
-    ) -> Verdict {
-        let turn = match turn {
-            Turn::Accepted { client, port } => evenkeel_conn::Turn::Accepted { client, port },
-            Turn::Readable { class, memo, hangup } => {
-                evenkeel_conn::Turn::Readable { class: to_conn(class), memo, hangup }
-            }
-        };
-        verdict(self.0.serve(socket, turn, hand, allowance))
+    ) -> Outcome {
+        self.0.serve(socket, turn, hand, allowance)
     }
 
     fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
-        self.0.expire(socket, to_conn(class), memo, late);
+        self.0.expire(socket, class, memo, late);
     }
 
     fn retire(&mut self, retiring: bool) {
@@ -146,33 +141,6 @@ impl Service for Serving {
 
     fn notify(&mut self, notice: Notice) {
         self.0.site().errors.write_plain(&notice);
-    }
-}
-
-fn to_conn(class: Class) -> evenkeel_conn::Class {
-    match class {
-        Class::Fresh => evenkeel_conn::Class::Fresh,
-        Class::KeepAlive => evenkeel_conn::Class::KeepAlive,
-        Class::Closing => evenkeel_conn::Class::Closing,
-    }
-}
-
-fn to_mpm(class: evenkeel_conn::Class) -> Class {
-    match class {
-        evenkeel_conn::Class::Fresh => Class::Fresh,
-        evenkeel_conn::Class::KeepAlive => Class::KeepAlive,
-        evenkeel_conn::Class::Closing => Class::Closing,
-    }
-}
-
-fn verdict(outcome: Outcome) -> Verdict {
-    match outcome {
-        Outcome::Closed => Verdict::Closed,
-        Outcome::Rest(socket, pause) => {
-            let (timeout_ms, memo) = (pause.timeout_ms, pause.memo);
-            Verdict::Rest(socket, Pause { class: to_mpm(pause.class), timeout_ms, memo })
-        }
-        Outcome::Work(work) => Verdict::Work(Box::pin(async move { verdict(work.await) })),
     }
 }
 

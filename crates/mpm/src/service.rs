@@ -3,13 +3,11 @@
 //! belongs to one serving thread. Nothing here knows what the bytes on the socket mean.
 
 use evenkeel_message::Notice;
-use evenkeel_scoreboard::{Counter, Credit, Gate};
+use evenkeel_scoreboard::{Credit, Gate};
 use evenkeel_sys::crew::Crew;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
-use std::future::Future;
-use std::net::SocketAddr;
-use std::pin::Pin;
+use evenkeel_sys::turn::{Class, Outcome, Turn};
 use std::sync::Arc;
 
 /// Serves sockets on one thread.
@@ -24,7 +22,7 @@ pub trait Service {
         turn: Turn,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
-    ) -> Verdict;
+    ) -> Outcome;
 
     /// Closes a socket that has rested, on which no request has come: `late` where its time is
     /// over, else because the child closes what is idle or is short of descriptors. It needs no
@@ -47,84 +45,6 @@ pub trait Service {
 
     /// Has something told to the administrator.
     fn notify(&mut self, notice: Notice);
-}
-
-/// Why it is a socket's turn.
-#[derive(Clone, Copy, Debug)]
-pub enum Turn {
-    /// It has just been accepted.
-    Accepted {
-        /// The client's address.
-        client: SocketAddr,
-        /// The index of the listening socket.
-        port: usize,
-    },
-    /// Something can be read from it.
-    Readable {
-        /// Why it had been put to rest.
-        class: Class,
-        /// What it kept.
-        memo: Memo,
-        /// The peer has ended its side: what is read goes on to the end of the stream.
-        hangup: bool,
-    },
-}
-
-/// What is to become of a socket.
-pub enum Verdict {
-    /// It has been closed.
-    Closed,
-    /// It rests until something can be read or its time is over. Everything that had come must
-    /// have been read: the last read was short, or would have blocked.
-    Rest(Socket, Pause),
-    /// It is served on in a task, whose end gives the next verdict.
-    Work(Work),
-}
-
-/// A task that serves a socket on.
-pub type Work = Pin<Box<dyn Future<Output = Verdict>>>;
-
-/// How a socket rests.
-#[derive(Clone, Copy, Debug)]
-pub struct Pause {
-    /// What it waits for.
-    pub class: Class,
-    /// For how long at most, in milliseconds.
-    pub timeout_ms: u32,
-    /// What the connection keeps meanwhile.
-    pub memo: Memo,
-}
-
-/// What a resting socket waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Class {
-    /// The first byte of its first request.
-    Fresh,
-    /// Its next request.
-    KeepAlive,
-    /// The peer's end after our own (lingering close).
-    Closing,
-}
-
-impl Class {
-    /// The counter of the connections that rest so.
-    #[must_use]
-    pub const fn counter(self) -> Counter {
-        match self {
-            Class::Fresh => Counter::Waiting,
-            Class::KeepAlive => Counter::KeepAlive,
-            Class::Closing => Counter::Closing,
-        }
-    }
-
-    pub(crate) const fn from_number(number: u8) -> Class {
-        match number {
-            0 => Class::Fresh,
-            1 => Class::KeepAlive,
-            _ => Class::Closing,
-        }
-    }
 }
 
 /// What the service of a thread is made from, besides what the binary knows.

@@ -6,12 +6,13 @@
 use evenkeel_message::Notice;
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::{Control, Setup, serve_with};
-use evenkeel_mpm::service::{Class, Pause, Service, Turn, Verdict};
+use evenkeel_mpm::service::Service;
 use evenkeel_scoreboard::{Credit, Layout, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::listen;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,19 +29,19 @@ impl Service for Echo {
         turn: Turn,
         _: &mut Option<Credit>,
         _: &mut u32,
-    ) -> Verdict {
+    ) -> Outcome {
         let mut class = Class::KeepAlive;
         let mut buffer = [0; 64];
         match socket.receive(&mut buffer) {
             Ok(count) if count > 0 => {
                 socket.send(&[IoSlice::new(&buffer[..count])], false).unwrap();
             }
-            Ok(_) => return Verdict::Closed,
+            Ok(_) => return Outcome::Closed,
             Err(_) if matches!(turn, Turn::Accepted { .. }) => class = Class::Fresh,
             Err(_) => {}
         }
         let pause = Pause { class, timeout_ms: 60_000, memo: [0; 4] };
-        Verdict::Rest(socket, pause)
+        Outcome::Rest(socket, pause)
     }
 
     fn expire(&mut self, _: Socket, _: Class, _: Memo, late: bool) {

@@ -5,12 +5,13 @@
 use evenkeel_message::Notice;
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::{self, Control, Setup};
-use evenkeel_mpm::service::{Class, Pause, Service, Turn, Verdict};
+use evenkeel_mpm::service::Service;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate, Layout, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::listen;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -40,9 +41,9 @@ struct Echo {
 }
 
 impl Echo {
-    fn rest(socket: Socket, count: u64, pause_ms: u32) -> Verdict {
+    fn rest(socket: Socket, count: u64, pause_ms: u32) -> Outcome {
         let memo = [count, 0, 0, 0];
-        Verdict::Rest(socket, Pause { class: Class::KeepAlive, timeout_ms: pause_ms, memo })
+        Outcome::Rest(socket, Pause { class: Class::KeepAlive, timeout_ms: pause_ms, memo })
     }
 }
 
@@ -53,7 +54,7 @@ impl Service for Echo {
         turn: Turn,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
-    ) -> Verdict {
+    ) -> Outcome {
         assert!(hand.is_some() && *allowance > 0);
         let (mut count, hangup) = match turn {
             Turn::Accepted { .. } => (0, false),
@@ -61,12 +62,12 @@ impl Service for Echo {
         };
         let mut buffer = [0; 1024];
         let read = match socket.receive(&mut buffer) {
-            Ok(0) => return Verdict::Closed,
+            Ok(0) => return Outcome::Closed,
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 return Self::rest(socket, count, self.pause_ms);
             }
-            Err(_) => return Verdict::Closed,
+            Err(_) => return Outcome::Closed,
         };
         let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
         let closing = self.retiring || text == "bye\n";
@@ -77,7 +78,7 @@ impl Service for Echo {
         self.begun.set(self.begun.get() + 1);
         if text == "queue\n" {
             let (waiting, begun) = (self.gate.wait(), Rc::clone(&self.begun));
-            return Verdict::Work(Box::pin(async move {
+            return Outcome::Work(Box::pin(async move {
                 let _credit = waiting.await;
                 let answer = begun.get().to_string();
                 socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
@@ -96,7 +97,7 @@ impl Service for Echo {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
             let credit = hand.take();
-            return Verdict::Work(Box::pin(async move {
+            return Outcome::Work(Box::pin(async move {
                 freed.await.unwrap();
                 socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
                 drop(credit);
@@ -105,7 +106,7 @@ impl Service for Echo {
         }
         socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
         if closing || hangup {
-            return Verdict::Closed;
+            return Outcome::Closed;
         }
         Self::rest(socket, count, pause_ms)
     }
@@ -608,7 +609,7 @@ fn a_child_that_lacks_a_serving_thread_ends_before_it_serves() {
 struct Falls;
 
 impl Service for Falls {
-    fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>, _: &mut u32) -> Verdict {
+    fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>, _: &mut u32) -> Outcome {
         panic!("as asked");
     }
 

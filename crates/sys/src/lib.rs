@@ -23,4 +23,5 @@ pub mod resolve;
 pub mod shelf;
 pub mod signal;
 pub mod socket;
+pub mod turn;
 pub mod watch;

@@ -4,11 +4,12 @@
 use bytes::Bytes;
 use evenkeel_conn::{Done, Served, Settings, Site};
 use evenkeel_message::{Body, Chunk, Notice, Peer, Piece, Request, Response, Source, Status};
-use evenkeel_mpm::service::{self, Service};
+use evenkeel_mpm::service::Service;
 use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit};
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Turn};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -236,15 +237,15 @@ impl Service for Adapter {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: service::Turn,
+        turn: Turn,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
-    ) -> service::Verdict {
-        verdict(self.0.serve(socket, incoming(turn), hand, allowance))
+    ) -> Outcome {
+        self.0.serve(socket, turn, hand, allowance)
     }
 
-    fn expire(&mut self, socket: Socket, class: service::Class, memo: Memo, late: bool) {
-        self.0.expire(socket, class_in(class), memo, late);
+    fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
+        self.0.expire(socket, class, memo, late);
     }
 
     fn retire(&mut self, retiring: bool) {
@@ -257,40 +258,5 @@ impl Service for Adapter {
 
     fn notify(&mut self, notice: Notice) {
         eprintln!("{notice:?}");
-    }
-}
-
-fn incoming(turn: service::Turn) -> evenkeel_conn::Turn {
-    match turn {
-        service::Turn::Accepted { client, port } => evenkeel_conn::Turn::Accepted { client, port },
-        service::Turn::Readable { class, memo, hangup } => {
-            evenkeel_conn::Turn::Readable { class: class_in(class), memo, hangup }
-        }
-    }
-}
-
-fn class_in(class: service::Class) -> evenkeel_conn::Class {
-    match class {
-        service::Class::Fresh => evenkeel_conn::Class::Fresh,
-        service::Class::KeepAlive => evenkeel_conn::Class::KeepAlive,
-        service::Class::Closing => evenkeel_conn::Class::Closing,
-    }
-}
-
-fn verdict(outcome: evenkeel_conn::Outcome) -> service::Verdict {
-    match outcome {
-        evenkeel_conn::Outcome::Closed => service::Verdict::Closed,
-        evenkeel_conn::Outcome::Rest(socket, pause) => {
-            let class = match pause.class {
-                evenkeel_conn::Class::Fresh => service::Class::Fresh,
-                evenkeel_conn::Class::KeepAlive => service::Class::KeepAlive,
-                evenkeel_conn::Class::Closing => service::Class::Closing,
-            };
-            let evenkeel_conn::Pause { timeout_ms, memo, .. } = pause;
-            service::Verdict::Rest(socket, service::Pause { class, timeout_ms, memo })
-        }
-        evenkeel_conn::Outcome::Work(work) => {
-            service::Verdict::Work(Box::pin(async move { verdict(work.await) }))
-        }
     }
 }

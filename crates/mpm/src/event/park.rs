@@ -1,13 +1,13 @@
 //! Where connections go when their turn is over: to rest in a park set, on as a task, or out.
-//! A serving thread and its tasks share one bench. Sockets come in with the service's verdict;
+//! A serving thread and its tasks share one bench. Sockets come in with the service's outcome;
 //! nothing here reads them.
 
 use super::Shared;
-use crate::service::{Class, Pause, Verdict, Work};
 use evenkeel_scoreboard::Counter;
 use evenkeel_sys::clock;
 use evenkeel_sys::shelf::{Full, Put, Rest, Taken};
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Pause, Work};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -56,12 +56,12 @@ impl Bench {
         })
     }
 
-    /// Carries a verdict out.
-    pub(super) fn settle(self: &Rc<Self>, verdict: Verdict, counted: Counted) {
-        match verdict {
-            Verdict::Rest(socket, pause) => self.rest(socket, pause, counted),
-            Verdict::Closed => self.count_closed(counted),
-            Verdict::Work(work) => {
+    /// Carries a outcome out.
+    pub(super) fn settle(self: &Rc<Self>, outcome: Outcome, counted: Counted) {
+        match outcome {
+            Outcome::Rest(socket, pause) => self.rest(socket, pause, counted),
+            Outcome::Closed => self.count_closed(counted),
+            Outcome::Work(work) => {
                 self.count_class(counted.class, None);
                 let open = Open { bench: Rc::clone(self), owner: counted.owner, settled: false };
                 tokio::task::spawn_local(finish(work, open));
@@ -178,10 +178,10 @@ impl Bench {
     fn count_class(&self, from: Option<Class>, to: Option<Class>) {
         if from != to {
             if let Some(class) = from {
-                self.shared.line.subtract(class.counter(), 1);
+                self.shared.line.subtract(counter(class), 1);
             }
             if let Some(class) = to {
-                self.shared.line.add(class.counter(), 1);
+                self.shared.line.add(counter(class), 1);
             }
         }
     }
@@ -196,14 +196,23 @@ impl Bench {
     }
 }
 
-/// Runs a task to its end and carries its verdict out.
+/// The counter of the connections that rest so.
+const fn counter(class: Class) -> Counter {
+    match class {
+        Class::Fresh => Counter::Waiting,
+        Class::KeepAlive => Counter::KeepAlive,
+        Class::Closing => Counter::Closing,
+    }
+}
+
+/// Runs a task to its end and carries its outcome out.
 async fn finish(work: Work, mut open: Open) {
-    let mut verdict = Verdict::Work(work);
-    while let Verdict::Work(work) = verdict {
-        verdict = work.await;
+    let mut outcome = Outcome::Work(work);
+    while let Outcome::Work(work) = outcome {
+        outcome = work.await;
     }
     open.settled = true;
-    open.bench.settle(verdict, Counted { class: None, owner: open.owner });
+    open.bench.settle(outcome, Counted { class: None, owner: open.owner });
 }
 
 /// A connection in a task, which is counted as closed should the task come to grief.

@@ -6,13 +6,14 @@ use super::park::{Bench, Counted, SWEEP_MS, ahead_ms, now_ms};
 use super::ports::{Accepted, Ports};
 use super::{Control, Mode};
 use crate::Command;
-use crate::service::{Class, Service, Turn};
+use crate::service::Service;
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Events;
 use evenkeel_sys::shelf::Taken;
 use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Turn};
 use evenkeel_sys::watch::Watch;
 use std::collections::BinaryHeap;
 use std::future::Future;
@@ -389,8 +390,8 @@ impl<S: Service> Thread<S> {
         let class = Class::from_number(class);
         let owner = socket.seat().map(|seat| seat.owner);
         let turn = Turn::Readable { class, memo, hangup };
-        let verdict = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
-        self.bench.settle(verdict, Counted { class: Some(class), owner });
+        let outcome = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
+        self.bench.settle(outcome, Counted { class: Some(class), owner });
     }
 
     fn accept(&mut self, port: usize) {
@@ -411,8 +412,8 @@ impl<S: Service> Thread<S> {
     fn serve_new(&mut self, socket: Socket, client: SocketAddr, port: usize) {
         self.bench.shared.count_accepted();
         let turn = Turn::Accepted { client, port };
-        let verdict = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
-        self.bench.settle(verdict, Counted::default());
+        let outcome = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
+        self.bench.settle(outcome, Counted::default());
     }
 
     /// Closes the connections of the child that have been idle longest, where descriptors are
