@@ -181,3 +181,39 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
         shows_requests: site.global.core.extended_status.unwrap_or(true),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_modules::mpm::TABLES;
+    use evenkeel_mpm::{Moment, check_limits};
+
+    /// The room `mpm` knows no directive and the modules no limit: both say the numbers.
+    #[test]
+    fn declared_defaults_of_the_pool_are_those_that_hold() {
+        let declared = |file: &str, name: &str| {
+            let tables = TABLES.iter().filter(|table| table.module == file);
+            let directive = tables.flat_map(|table| table.directives).find(|it| it.name == name);
+            directive.unwrap().default
+        };
+        for (model, file) in [(Model::Event, "event.c"), (Model::Worker, "worker.c")] {
+            let configured = Configured { model, ..Configured::default() };
+            let (limits, _) = check_limits(&configured, Moment::Start, 2, 4096);
+            for (name, held) in [
+                ("MinSpareThreads", limits.min_spare),
+                ("MaxSpareThreads", limits.max_spare),
+                ("ThreadsPerChild", limits.threads_per_child),
+                ("ThreadLimit", limits.thread_limit),
+            ] {
+                assert_eq!(declared(file, name), held.to_string(), "{file}: {name}");
+            }
+        }
+        let configured = Configured { model: Model::Prefork, ..Configured::default() };
+        let (limits, _) = check_limits(&configured, Moment::Start, 2, 4096);
+        for (name, held) in
+            [("MinSpareServers", limits.min_spare), ("MaxSpareServers", limits.max_spare)]
+        {
+            assert_eq!(declared("prefork.c", name), held.to_string(), "{name}");
+        }
+    }
+}
