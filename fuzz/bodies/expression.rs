@@ -3,7 +3,7 @@
 //! and asked of that request. Nothing may panic, hang or grow; no file is read.
 
 use evenkeel_expr::{
-    Captures, Condition, Context, Evaluation, GlobStyle, Pattern, PatternOptions, Place, Subnet,
+    Author, Captures, Condition, Context, Evaluation, GlobStyle, Pattern, PatternOptions, Subnet,
     Text, Variable, glob,
 };
 use std::borrow::Cow;
@@ -74,16 +74,16 @@ pub fn run(data: &[u8]) {
 /// Compiles and evaluates; whatever an .htaccess file may hold, the server's configuration may.
 fn ask(text: &str, request: &Request<'_>) {
     let mut evaluation = Evaluation::new(request);
-    match Condition::compile(text, Place::Server) {
+    match Condition::compile(text, Author::Server) {
         Ok(condition) => _ = evaluation.holds(&condition),
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert!(Condition::compile(text, Place::Htaccess).is_err());
+            assert!(Condition::compile(text, Author::Htaccess).is_err());
         }
     }
-    match Text::compile(text, Place::Server) {
+    match Text::compile(text, Author::Server) {
         Ok(text) => _ = evaluation.text(&text),
-        Err(_) => assert!(Text::compile(text, Place::Htaccess).is_err()),
+        Err(_) => assert!(Text::compile(text, Author::Htaccess).is_err()),
     }
 }
 

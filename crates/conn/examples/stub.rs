@@ -5,7 +5,7 @@
 #[path = "../tests/stub/mod.rs"]
 mod stub;
 
-use evenkeel_conn::{Place, Settings, Worker};
+use evenkeel_conn::{Settings, Worker, Workplace};
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::{Control, Setup, serve_with};
 use evenkeel_scoreboard::{Layout, Scoreboard, Slots};
@@ -61,7 +61,7 @@ fn main() -> std::io::Result<()> {
         settings.name = (*b"localhost:8080").into();
         let mut site = stub::Stub::new(settings, Arc::clone(&log));
         site.keeps_log = false;
-        let place = Place {
+        let place = Workplace {
             gate: seat.gate,
             slots: Some(slots),
             line,

@@ -15,5 +15,5 @@ mod thread;
 mod worker;
 
 pub use site::{Done, ReadTime, Served, Settings, Site};
-pub use thread::{Addresses, Place};
+pub use thread::{Addresses, Workplace};
 pub use worker::Worker;

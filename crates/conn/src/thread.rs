@@ -15,7 +15,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Where a worker serves.
 #[derive(Clone)]
-pub struct Place {
+pub struct Workplace {
     /// The child's credits.
     pub gate: Arc<Gate>,
     /// The child's slots on the status page; none shows nothing.
@@ -30,7 +30,7 @@ pub struct Place {
 
 /// A thread's own things.
 pub(crate) struct Thread {
-    pub(crate) place: Place,
+    pub(crate) place: Workplace,
     pub(crate) addresses: Addresses,
     /// Connections are closed with their next response.
     pub(crate) retiring: Cell<bool>,
@@ -43,7 +43,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: Workplace) -> Self {
         let thread = Self {
             addresses: Addresses::new(Arc::clone(&place.addresses)),
             place,

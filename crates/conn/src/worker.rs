@@ -9,7 +9,7 @@ use crate::reply::{Begun, Reply};
 use crate::shown;
 use crate::site::{Done, Served, Site};
 use crate::task::{self, Begin};
-use crate::thread::{Place, Thread};
+use crate::thread::{Thread, Workplace};
 use evenkeel_message::{
     BodyLength, Level, Notice, Peer, Request, RequestHead, Response, Status, Transfer,
 };
@@ -61,7 +61,7 @@ enum Step {
 impl<S: Site> Worker<S> {
     /// A worker for a site at its place in a child.
     #[must_use]
-    pub fn new(site: S, place: Place) -> Self {
+    pub fn new(site: S, place: Workplace) -> Self {
         let thread = Rc::new(Thread::new(place));
         Self(Rc::new(Inner { thread, site, spare: Cell::new(None) }))
     }

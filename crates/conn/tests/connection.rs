@@ -5,7 +5,7 @@
 
 mod stub;
 
-use evenkeel_conn::{Place, ReadTime, Settings, Worker};
+use evenkeel_conn::{ReadTime, Settings, Worker, Workplace};
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::{Control, Setup, serve_with};
 use evenkeel_scoreboard::{ChildLine, Counter, Layout, Scoreboard, Slots};
@@ -84,7 +84,7 @@ impl Running {
                 let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
                 site.file = Some(Arc::clone(&file));
                 site.line = Some(line);
-                let place = Place {
+                let place = Workplace {
                     gate: seat.gate,
                     slots: Some(slots),
                     line,

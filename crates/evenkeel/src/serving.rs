@@ -4,7 +4,7 @@
 
 use crate::server::Running;
 use crate::settings;
-use evenkeel_conn::{Done, Place, Served, Settings, Site as ConnectionSite, Worker};
+use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, Worker, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
 use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
@@ -78,7 +78,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             recorder: RefCell::new(Recorder::new(Arc::clone(&access), Arc::clone(&errors), safe)),
             errors: Arc::clone(&errors),
         };
-        let place = Place {
+        let place = Workplace {
             gate: Arc::clone(&seat.gate),
             slots: Some(slots),
             line,

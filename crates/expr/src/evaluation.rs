@@ -368,7 +368,7 @@ impl std::error::Error for EvaluationError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PatternOptions, Place, Variable};
+    use crate::{Author, PatternOptions, Variable};
 
     /// A request with one header, `A: aaa...!`.
     struct Request;
@@ -409,7 +409,7 @@ mod tests {
     }
 
     fn condition(text: &str) -> Condition {
-        Condition::compile(text, Place::Server).unwrap()
+        Condition::compile(text, Author::Server).unwrap()
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
     fn captures_go_in_and_come_out() {
         let mut evaluation = Evaluation::new(&Request);
         assert_eq!(evaluation.holds(&condition("'abc' =~ /(b)(c)/")), Ok(true));
-        let text = Text::compile("<$2$1$0>", Place::Server).unwrap();
+        let text = Text::compile("<$2$1$0>", Author::Server).unwrap();
         assert_eq!(evaluation.text(&text), Ok(b"<cbbc>".to_vec()));
         let captures = evaluation.captures().clone();
         let mut later = Evaluation::with_captures(&Request, captures);
@@ -438,7 +438,7 @@ mod tests {
     fn patterns_follow_the_default_options() {
         let options = PatternOptions { ignore_case: true, ..PatternOptions::default() };
         let text = "'ABC' =~ /b/";
-        let blind = Condition::compile_with(text, Place::Server, options).unwrap();
+        let blind = Condition::compile_with(text, Author::Server, options).unwrap();
         assert_eq!(blind.holds(&Request), Ok(true));
         assert_eq!(condition(text).holds(&Request), Ok(false));
     }
@@ -451,7 +451,7 @@ mod tests {
             assert!(matches!(answer, Err(EvaluationError::Match(_))), "{text}: {answer:?}");
         }
         for text in ["%{escape:%{note:long}}", "%{note:long}%{note:long}x"] {
-            let text = Text::compile(text, Place::Server).unwrap();
+            let text = Text::compile(text, Author::Server).unwrap();
             assert_eq!(text.value(&Request), Err(EvaluationError::TooLong));
         }
     }
@@ -460,10 +460,10 @@ mod tests {
     fn the_server_is_asked_what_it_alone_knows() {
         assert_eq!(condition("-F '/file' && -U '/url' && -A '/url'").holds(&Request), Ok(true));
         assert_eq!(condition("-F '/url' || -U '/file' || -R '1'").holds(&Request), Ok(false));
-        let text = Text::compile("%{file:/dev/null}", Place::Server).unwrap();
+        let text = Text::compile("%{file:/dev/null}", Author::Server).unwrap();
         let error = EvaluationError::File("Cannot open file /dev/null".to_owned());
         assert_eq!(text.value(&Request), Err(error));
-        assert_eq!(Text::compile("a", Place::Server).unwrap().constant(), Some(&b"a"[..]));
+        assert_eq!(Text::compile("a", Author::Server).unwrap().constant(), Some(&b"a"[..]));
         assert_eq!(text.constant(), None);
     }
 }

@@ -2,7 +2,7 @@
 //! bytes, out go their encodings and digests. Functions that ask the world (headers, environment,
 //! files) are named here and answered by the evaluation.
 
-use crate::Place;
+use crate::Author;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -62,11 +62,11 @@ const FUNCTIONS: &[(&str, Function, bool)] = &[
 /// # Errors
 ///
 /// The configuration is to blame; the text is Apache's.
-pub(crate) fn find(name: &str, place: Place) -> Result<Function, String> {
+pub(crate) fn find(name: &str, author: Author) -> Result<Function, String> {
     let known = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
     match known {
         None => Err(format!("Function '{name}' does not exist")),
-        Some((known, _, false)) if place == Place::Htaccess => {
+        Some((known, _, false)) if author == Author::Htaccess => {
             Err(format!("{known} not available in restricted context"))
         }
         Some((_, function, _)) => Ok(*function),
@@ -192,12 +192,12 @@ mod tests {
     #[test]
     fn functions_that_read_files_are_refused_in_htaccess() {
         for (name, function, allowed) in FUNCTIONS {
-            assert_eq!(find(&name.to_uppercase(), Place::Server), Ok(*function));
-            assert_eq!(find(name, Place::Htaccess).is_ok(), *allowed, "{name}");
+            assert_eq!(find(&name.to_uppercase(), Author::Server), Ok(*function));
+            assert_eq!(find(name, Author::Htaccess).is_ok(), *allowed, "{name}");
         }
-        let refusal = find("File", Place::Htaccess).unwrap_err();
+        let refusal = find("File", Author::Htaccess).unwrap_err();
         assert_eq!(refusal, "file not available in restricted context");
-        assert_eq!(find("v", Place::Server).unwrap_err(), "Function 'v' does not exist");
+        assert_eq!(find("v", Author::Server).unwrap_err(), "Function 'v' does not exist");
     }
 
     #[test]

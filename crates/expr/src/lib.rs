@@ -4,11 +4,11 @@
 //! request is, nothing is unbounded in time, depth or length, and nothing panics.
 //!
 //! ```
-//! use evenkeel_expr::{Condition, Place};
+//! use evenkeel_expr::{Condition, Author};
 //!
-//! let condition = Condition::compile("%{REQUEST_URI} =~ m#^/old/#", Place::Server);
+//! let condition = Condition::compile("%{REQUEST_URI} =~ m#^/old/#", Author::Server);
 //! assert!(condition.is_ok());
-//! let refused = Condition::compile("%{REQUEST_URL} == '/'", Place::Server).unwrap_err();
+//! let refused = Condition::compile("%{REQUEST_URL} == '/'", Author::Server).unwrap_err();
 //! assert_eq!(refused.to_string(), "Variable 'REQUEST_URL' does not exist");
 //! ```
 
@@ -35,12 +35,12 @@ pub use variable::Variable;
 
 use std::fmt;
 
-/// Where an expression stands, which decides what it may use.
+/// Who has written an expression, which decides what it may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
-    /// The server's own configuration, whose author may read what the server reads.
+pub enum Author {
+    /// That of the server's own configuration, who may read what the server reads.
     Server,
-    /// An .htaccess file, whose author may not: `file()` and `filesize()` are refused.
+    /// That of an .htaccess file, who may not: `file()` and `filesize()` are refused.
     Htaccess,
 }
 
@@ -54,8 +54,8 @@ impl Condition {
     /// # Errors
     ///
     /// The configuration is to blame; the message is the one that Apache gives.
-    pub fn compile(text: &str, place: Place) -> Result<Self, SyntaxError> {
-        Self::compile_with(text, place, PatternOptions::default())
+    pub fn compile(text: &str, author: Author) -> Result<Self, SyntaxError> {
+        Self::compile_with(text, author, PatternOptions::default())
     }
 
     /// Compiles a condition whose patterns are read by the options of RegexDefaultOptions.
@@ -65,10 +65,10 @@ impl Condition {
     /// As for [`Condition::compile`].
     pub fn compile_with(
         text: &str,
-        place: Place,
+        author: Author,
         patterns: PatternOptions,
     ) -> Result<Self, SyntaxError> {
-        parser::condition(text, place, patterns).map(Self)
+        parser::condition(text, author, patterns).map(Self)
     }
 
     /// Whether the condition holds for the request. Callers that want the captures or the headers
@@ -92,8 +92,8 @@ impl Text {
     /// # Errors
     ///
     /// The configuration is to blame; the message is the one that Apache gives.
-    pub fn compile(text: &str, place: Place) -> Result<Self, SyntaxError> {
-        parser::text(text, place).map(Self)
+    pub fn compile(text: &str, author: Author) -> Result<Self, SyntaxError> {
+        parser::text(text, author).map(Self)
     }
 
     /// The bytes that the text stands for in the request.

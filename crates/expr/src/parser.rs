@@ -11,7 +11,7 @@ use crate::pattern::{Pattern, PatternOptions};
 use crate::subnet::Subnet;
 use crate::tree::{FileQuestion, Test, Word};
 use crate::variable::{self, Named};
-use crate::{Place, SyntaxError};
+use crate::{Author, SyntaxError};
 
 /// How deep parentheses and functions may stand within one another. No administrator comes near
 /// it, and an .htaccess file must not be able to exhaust the stack.
@@ -20,10 +20,10 @@ const DEEPEST: usize = 100;
 /// Compiles a condition.
 pub(crate) fn condition(
     text: &str,
-    place: Place,
+    author: Author,
     patterns: PatternOptions,
 ) -> Result<Test, SyntaxError> {
-    let mut parser = Parser::start(Lexer::condition(text), place);
+    let mut parser = Parser::start(Lexer::condition(text), author);
     parser.patterns = patterns;
     let test = parser.any()?;
     match parser.token {
@@ -33,8 +33,8 @@ pub(crate) fn condition(
 }
 
 /// Compiles a text with variables in it.
-pub(crate) fn text(text: &str, place: Place) -> Result<Word, SyntaxError> {
-    let mut parser = Parser::start(Lexer::text(text), place);
+pub(crate) fn text(text: &str, author: Author) -> Result<Word, SyntaxError> {
+    let mut parser = Parser::start(Lexer::text(text), author);
     let mut words = Vec::new();
     loop {
         match &parser.token {
@@ -56,7 +56,7 @@ fn refuse(message: impl Into<String>) -> SyntaxError {
 struct Parser<'t> {
     lexer: Lexer<'t>,
     token: Token,
-    place: Place,
+    author: Author,
     patterns: PatternOptions,
     depth: usize,
     /// What the last name that means nothing was.
@@ -64,9 +64,9 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn start(mut lexer: Lexer<'t>, place: Place) -> Self {
+    fn start(mut lexer: Lexer<'t>, author: Author) -> Self {
         let token = lexer.next();
-        Self { lexer, token, place, patterns: PatternOptions::default(), depth: 0, stranger: None }
+        Self { lexer, token, author, patterns: PatternOptions::default(), depth: 0, stranger: None }
     }
 
     /// Takes the token and reads the next.
@@ -273,7 +273,7 @@ impl<'t> Parser<'t> {
     }
 
     fn call(&mut self, name: &str, argument: Word) -> Word {
-        let function = function::find(name, self.place);
+        let function = function::find(name, self.author);
         let call = function.map(|function| Word::Call(function, Box::new(argument)));
         self.resolve(call, Word::empty)
     }
@@ -418,43 +418,43 @@ fn subnet(operator: &str, word: &Word) -> Result<Subnet, String> {
 mod tests {
     use super::*;
 
-    fn condition(text: &str, place: Place) -> Result<Test, SyntaxError> {
-        super::condition(text, place, PatternOptions::default())
+    fn condition(text: &str, author: Author) -> Result<Test, SyntaxError> {
+        super::condition(text, author, PatternOptions::default())
     }
 
     fn refusal(text: &str) -> String {
-        condition(text, Place::Server).unwrap_err().to_string()
+        condition(text, Author::Server).unwrap_err().to_string()
     }
 
     #[test]
     fn depth_is_bounded_and_length_is_not() {
         let nested = |depth: usize| "(".repeat(depth) + "true" + &")".repeat(depth);
-        assert!(condition(&nested(DEEPEST), Place::Server).is_ok());
+        assert!(condition(&nested(DEEPEST), Author::Server).is_ok());
         assert_eq!(refusal(&nested(DEEPEST + 1)), "Recursion limit reached");
         let calls = |depth: usize| "md5(".repeat(depth) + "'a'" + &")".repeat(depth) + " == ''";
-        assert!(condition(&calls(DEEPEST), Place::Server).is_ok());
+        assert!(condition(&calls(DEEPEST), Author::Server).is_ok());
         assert_eq!(refusal(&calls(DEEPEST + 1)), "Recursion limit reached");
         let braces = "%{tolower:".repeat(10_000);
-        assert_eq!(text(&braces, Place::Server).unwrap_err().0, "Recursion limit reached");
+        assert_eq!(text(&braces, Author::Server).unwrap_err().0, "Recursion limit reached");
         let long = "true && ".repeat(10_000) + &"! ".repeat(10_000) + "true";
-        assert!(condition(&long, Place::Server).is_ok());
+        assert!(condition(&long, Author::Server).is_ok());
         let joined = "'a' . ".repeat(10_000) + "'a' == 'b'";
-        assert!(condition(&joined, Place::Server).is_ok());
+        assert!(condition(&joined, Author::Server).is_ok());
     }
 
     #[test]
     fn htaccess_files_are_refused_what_reads_files() {
         for text in ["file('/etc/passwd') == 'a'", "'%{filesize:/etc/passwd}' -gt 0"] {
-            assert!(condition(text, Place::Server).is_ok());
-            let error = condition(text, Place::Htaccess).unwrap_err();
+            assert!(condition(text, Author::Server).is_ok());
+            let error = condition(text, Author::Htaccess).unwrap_err();
             assert!(error.0.ends_with(" not available in restricted context"), "{error}");
         }
-        assert!(condition("-f '/etc/passwd'", Place::Htaccess).is_ok());
+        assert!(condition("-f '/etc/passwd'", Author::Htaccess).is_ok());
     }
 
     #[test]
     fn a_backslash_at_the_end_is_an_error_like_any_other() {
         assert_eq!(refusal("'a\\"), "Unterminated string or variable");
-        assert_eq!(text("a\\", Place::Server).unwrap_err().0, "Unterminated string or variable");
+        assert_eq!(text("a\\", Author::Server).unwrap_err().0, "Unterminated string or variable");
     }
 }

@@ -4,7 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a scratch folder that fails is a failed test")]
 
-use evenkeel_expr::{Condition, Context, Place, Text, Variable};
+use evenkeel_expr::{Author, Condition, Context, Text, Variable};
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -117,13 +117,13 @@ impl Context for Exchange {
 /// What the expression makes of the request, in the words of the table.
 fn answer(kind: &str, expression: &str, exchange: &Exchange) -> String {
     if kind == "if" {
-        return match Condition::compile(expression, Place::Server) {
+        return match Condition::compile(expression, Author::Server) {
             Err(error) => format!("refused: {error}"),
             // Apache logs an evaluation that fails and takes it for false.
             Ok(condition) => condition.holds(exchange).unwrap_or(false).to_string(),
         };
     }
-    match Text::compile(expression, Place::Server) {
+    match Text::compile(expression, Author::Server) {
         Err(error) => format!("refused: {error}"),
         Ok(text) => {
             // As above: a header whose value cannot be made is not set.

@@ -31,13 +31,13 @@ pub struct ErrorLog {
 
 /// The open error logs of a site, made by the parent before its children.
 pub struct ErrorLogs {
-    places: Vec<Place>,
+    outlets: Vec<Outlet>,
     logs: Vec<(usize, ErrorLog)>,
     /// The log of each virtual host.
     servers: Vec<usize>,
 }
 
-enum Place {
+enum Outlet {
     Sink(Sink, Mutex<Waiting>),
     Syslog(Syslog),
 }
@@ -59,38 +59,42 @@ impl ErrorLogs {
         programs: &mut Programs,
     ) -> Result<ErrorLogs, Notice> {
         let mut targets: Vec<Target> = Vec::new();
-        let mut places = Vec::new();
+        let mut outlets = Vec::new();
         let mut open = Vec::with_capacity(logs.len());
         for log in logs {
             let known = targets.iter().position(|target| *target == log.target);
-            let place = match known {
-                Some(place) => place,
+            let outlet = match known {
+                Some(outlet) => outlet,
                 None => {
-                    places.push(open_place(&log.target, name, programs)?);
+                    outlets.push(open_outlet(&log.target, name, programs)?);
                     targets.push(log.target.clone());
-                    places.len() - 1
+                    outlets.len() - 1
                 }
             };
-            open.push((place, log));
+            open.push((outlet, log));
         }
-        Ok(ErrorLogs { places, logs: open, servers })
+        Ok(ErrorLogs { outlets, logs: open, servers })
     }
 
     /// The log before any other is open: standard error.
     #[must_use]
     pub fn standard_error() -> ErrorLogs {
-        let place = Sink::standard_error().map(|sink| Place::Sink(sink, Mutex::default()));
+        let outlet = Sink::standard_error().map(|sink| Outlet::Sink(sink, Mutex::default()));
         let target = Target::File("/dev/stderr".into());
         let log = ErrorLog { target, format: None, connection: Vec::new(), request: Vec::new() };
-        ErrorLogs { places: place.into_iter().collect(), logs: vec![(0, log)], servers: Vec::new() }
+        ErrorLogs {
+            outlets: outlet.into_iter().collect(),
+            logs: vec![(0, log)],
+            servers: Vec::new(),
+        }
     }
 
     /// Writes a notice to the log of a virtual host, preceded by the lines of its connection and
     /// its request where it is their first; `told` remembers that.
     pub fn write(&self, server: usize, notice: &Notice, origin: &Origin<'_>, told: &mut Told) {
         let index = self.servers.get(server).copied().unwrap_or_default();
-        let Some((place, log)) = self.logs.get(index).or(self.logs.first()) else { return };
-        let Some(place) = self.places.get(*place) else { return };
+        let Some((outlet, log)) = self.logs.get(index).or(self.logs.first()) else { return };
+        let Some(outlet) = self.outlets.get(*outlet) else { return };
         let now_us = realtime_us();
         let mut lines = Vec::with_capacity(256);
         if origin.peer.is_some() && !told.connection {
@@ -106,12 +110,12 @@ impl ErrorLogs {
                 format.write(None, origin, now_us, &mut lines);
             }
         }
-        let timed = !matches!(place, Place::Syslog(_));
+        let timed = !matches!(outlet, Outlet::Syslog(_));
         match &log.format {
             Some(format) => format.write(Some(notice), origin, now_us, &mut lines),
             None => write_default(notice, origin, now_us, timed, &mut lines),
         }
-        place.write(notice.level, now_us, &lines);
+        outlet.write(notice.level, now_us, &lines);
     }
 
     /// Writes a notice that concerns no connection to the main server's log.
@@ -122,16 +126,16 @@ impl ErrorLogs {
     /// Makes the main server's log the process's standard error, so that what libraries, panics
     /// and programs print is found there (Apache: ap_open_logs). Errors are dup3(2)'s.
     pub fn take_standard_error(&self) -> io::Result<()> {
-        match self.logs.first().and_then(|(place, _)| self.places.get(*place)) {
-            Some(Place::Sink(sink, _)) => sink.replace_standard_error(),
+        match self.logs.first().and_then(|(outlet, _)| self.outlets.get(*outlet)) {
+            Some(Outlet::Sink(sink, _)) => sink.replace_standard_error(),
             _ => Ok(()),
         }
     }
 
     /// Offers again what a program or a disk has not taken; to be called about once a second.
     pub fn retry(&self) {
-        for place in &self.places {
-            place.write(Level::Notice, 0, b"");
+        for outlet in &self.outlets {
+            outlet.write(Level::Notice, 0, b"");
         }
     }
 }
@@ -153,11 +157,11 @@ pub fn startup_text(notice: &Notice) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-fn open_place(target: &Target, name: &str, programs: &mut Programs) -> Result<Place, Notice> {
+fn open_outlet(target: &Target, name: &str, programs: &mut Programs) -> Result<Outlet, Notice> {
     let failure = |number, text: String| Notice::new("core", Level::Error, number, text);
     if let Target::Syslog { facility, tag } = target {
         let tag = tag.as_deref().unwrap_or(name);
-        let open = Syslog::open(facility.as_deref(), tag).map(Place::Syslog);
+        let open = Syslog::open(facility.as_deref(), tag).map(Outlet::Syslog);
         return open.ok_or_else(|| {
             let facility = facility.as_deref().unwrap_or_default();
             failure(10036, format!("{name}: could not open syslog error log {facility}."))
@@ -165,7 +169,7 @@ fn open_place(target: &Target, name: &str, programs: &mut Programs) -> Result<Pl
     }
     let path = target.describe();
     match Sink::open(target, programs) {
-        Some(Ok(sink)) => Ok(Place::Sink(sink, Mutex::default())),
+        Some(Ok(sink)) => Ok(Outlet::Sink(sink, Mutex::default())),
         Some(Err(error)) if matches!(target, Target::Program(_)) => {
             Err(failure(89, format!("Couldn't start ErrorLog process '{path}'.")).because(&error))
         }
@@ -177,15 +181,15 @@ fn open_place(target: &Target, name: &str, programs: &mut Programs) -> Result<Pl
     }
 }
 
-impl Place {
+impl Outlet {
     fn write(&self, level: Level, now_us: u64, lines: &[u8]) {
         match self {
-            Place::Syslog(syslog) => {
+            Outlet::Syslog(syslog) => {
                 for line in lines.split_inclusive(|byte| *byte == b'\n') {
                     syslog.send(level, now_us, line);
                 }
             }
-            Place::Sink(sink, waiting) => {
+            Outlet::Sink(sink, waiting) => {
                 let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 waiting.write(sink, lines);
             }

@@ -246,7 +246,7 @@ impl Scope {
     /// # Errors
     /// What is wrong with the expression.
     pub fn compile_condition(&self, text: &str) -> Result<Condition, SyntaxError> {
-        Condition::compile_with(text, self.expression_place(), self.global.core.pattern_options)
+        Condition::compile_with(text, self.expression_author(), self.global.core.pattern_options)
     }
 
     /// Compiles a text with variables, as [`Scope::compile_condition`].
@@ -254,11 +254,15 @@ impl Scope {
     /// # Errors
     /// What is wrong with the expression.
     pub fn compile_text(&self, text: &str) -> Result<Text, SyntaxError> {
-        Text::compile(text, self.expression_place())
+        Text::compile(text, self.expression_author())
     }
 
-    fn expression_place(&self) -> evenkeel_expr::Place {
-        if self.in_htaccess { evenkeel_expr::Place::Htaccess } else { evenkeel_expr::Place::Server }
+    fn expression_author(&self) -> evenkeel_expr::Author {
+        if self.in_htaccess {
+            evenkeel_expr::Author::Htaccess
+        } else {
+            evenkeel_expr::Author::Server
+        }
     }
 }
 

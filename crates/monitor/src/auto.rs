@@ -4,17 +4,17 @@
 
 use crate::clock;
 use crate::number::{duration, general};
-use crate::page::Place;
+use crate::page::Letterhead;
 use crate::snapshot::Snapshot;
 use std::fmt::Write;
 
 /// The most letters of the scoreboard's line: readers' buffers are 64 KiB.
 const MOST_LETTERS: usize = 65_000;
 
-pub(crate) fn render(snapshot: &Snapshot, place: &Place<'_>) -> String {
+pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String {
     let mut page = String::with_capacity(2_048);
     // Writing to a string cannot fail, here and below.
-    let _ = write_server(snapshot, place, &mut page);
+    let _ = write_server(snapshot, letterhead, &mut page);
     if snapshot.facts.extended {
         let _ = write_totals(snapshot, &mut page);
     }
@@ -22,11 +22,15 @@ pub(crate) fn render(snapshot: &Snapshot, place: &Place<'_>) -> String {
     page
 }
 
-fn write_server(snapshot: &Snapshot, place: &Place<'_>, page: &mut String) -> std::fmt::Result {
+fn write_server(
+    snapshot: &Snapshot,
+    letterhead: &Letterhead<'_>,
+    page: &mut String,
+) -> std::fmt::Result {
     let facts = &snapshot.facts;
     let uptime = snapshot.uptime_s();
     let [load1, load5, load15] = snapshot.load;
-    writeln!(page, "{}", place.name)?;
+    writeln!(page, "{}", letterhead.name)?;
     writeln!(page, "ServerVersion: {}", facts.version)?;
     writeln!(page, "ServerMPM: {}", facts.mpm)?;
     writeln!(page, "Server Built: {}", facts.built)?;
@@ -96,8 +100,8 @@ mod tests {
 
     #[test]
     fn keys_are_apaches_in_its_order() {
-        let place = Place { name: "example.org", via: "192.0.2.2", signature: "" };
-        let page = render(&sample(), &place);
+        let letterhead = Letterhead { name: "example.org", via: "192.0.2.2", signature: "" };
+        let page = render(&sample(), &letterhead);
         // The keys of apache2 2.4.71's own page, event and ExtendedStatus On.
         let keys = "ServerVersion ServerMPM Server_Built CurrentTime RestartTime \
             ParentServerConfigGeneration ParentServerMPMGeneration ServerUptimeSeconds \
@@ -124,7 +128,7 @@ mod tests {
         let mut snapshot = sample();
         snapshot.facts.extended = false;
         snapshot.facts.asynchronous = false;
-        let page = render(&snapshot, &Place { name: "x", via: "", signature: "" });
+        let page = render(&snapshot, &Letterhead { name: "x", via: "", signature: "" });
         assert!(page.contains("Load15: 2.00\nBusyWorkers: 1\n"), "{page}");
         assert!(page.contains("IdleWorkers: 2\nScoreboard: "), "{page}");
     }
@@ -134,7 +138,7 @@ mod tests {
         let mut snapshot = sample();
         snapshot.cpu = crate::snapshot::Cpu::default();
         snapshot.open_slots = 200_000;
-        let page = render(&snapshot, &Place { name: "x", via: "", signature: "" });
+        let page = render(&snapshot, &Letterhead { name: "x", via: "", signature: "" });
         assert!(!page.contains("CPULoad"));
         assert!(page.lines().all(|line| line.len() < 65_536));
     }

@@ -4,7 +4,7 @@
 
 use crate::clock;
 use crate::number::{bytes, duration, general, general3, kilobytes};
-use crate::page::Place;
+use crate::page::Letterhead;
 use crate::snapshot::{Child, Counts, Snapshot, Worker};
 use evenkeel_scoreboard::SlotState;
 use std::fmt::{Result, Write};
@@ -12,15 +12,20 @@ use std::fmt::{Result, Write};
 /// Letters in a line of the scoreboard (mod_status.c: STATUS_MAXLINE).
 const LETTERS_A_LINE: usize = 64;
 
-pub(crate) fn render(snapshot: &Snapshot, place: &Place<'_>, table: bool) -> String {
+pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>, table: bool) -> String {
     let mut page = String::with_capacity(8_192);
     // Writing to a string cannot fail.
-    let _ = write_page(snapshot, place, table, &mut page);
+    let _ = write_page(snapshot, letterhead, table, &mut page);
     page
 }
 
-fn write_page(snapshot: &Snapshot, place: &Place<'_>, table: bool, page: &mut String) -> Result {
-    write_head(snapshot, place, page)?;
+fn write_page(
+    snapshot: &Snapshot,
+    letterhead: &Letterhead<'_>,
+    table: bool,
+    page: &mut String,
+) -> Result {
+    write_head(snapshot, letterhead, page)?;
     if snapshot.facts.extended {
         write_totals(snapshot, page)?;
     }
@@ -40,10 +45,10 @@ fn write_page(snapshot: &Snapshot, place: &Place<'_>, table: bool, page: &mut St
         (true, true) => write_table(snapshot, page)?,
         (true, false) => write_paragraphs(snapshot, page)?,
     }
-    writeln!(page, "{}</body></html>", place.signature)
+    writeln!(page, "{}</body></html>", letterhead.signature)
 }
 
-fn write_head(snapshot: &Snapshot, place: &Place<'_>, page: &mut String) -> Result {
+fn write_head(snapshot: &Snapshot, letterhead: &Letterhead<'_>, page: &mut String) -> Result {
     let facts = &snapshot.facts;
     let [load1, load5, load15] = snapshot.load;
     write!(
@@ -52,8 +57,8 @@ fn write_head(snapshot: &Snapshot, place: &Place<'_>, page: &mut String) -> Resu
          \"http://www.w3.org/TR/html4/strict.dtd\">\n\
          <html><head>\n<title>Apache Status</title>\n</head><body>\n\
          <h1>Apache Server Status for {} (via {})</h1>\n\n",
-        escape(place.name),
-        escape(place.via)
+        escape(letterhead.name),
+        escape(letterhead.via)
     )?;
     writeln!(page, "<dl><dt>Server Version: {}</dt>", escape(&facts.version))?;
     writeln!(page, "<dt>Server MPM: {}</dt>", facts.mpm)?;
@@ -370,8 +375,9 @@ mod tests {
     use crate::snapshot::tests::sample;
 
     fn page(snapshot: &Snapshot, table: bool) -> String {
-        let place = Place { name: "a<b", via: "192.0.2.2", signature: "<hr />\nsigned\n" };
-        render(snapshot, &place, table)
+        let letterhead =
+            Letterhead { name: "a<b", via: "192.0.2.2", signature: "<hr />\nsigned\n" };
+        render(snapshot, &letterhead, table)
     }
 
     /// The page without what the zone of the machine changes.

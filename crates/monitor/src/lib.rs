@@ -13,6 +13,6 @@ mod snapshot;
 mod view;
 
 pub use collect::collect;
-pub use page::{Place, render};
+pub use page::{Letterhead, render};
 pub use snapshot::{Child, Connections, Counts, Cpu, Facts, Snapshot, Worker};
 pub use view::{Form, View};

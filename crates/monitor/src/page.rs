@@ -4,9 +4,9 @@ use crate::snapshot::Snapshot;
 use crate::view::{Form, View};
 use crate::{auto, html};
 
-/// Where the page is asked for.
+/// Who answers with the page, as it says at its head and foot.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place<'a> {
+pub struct Letterhead<'a> {
     /// The name under which the server answers (Apache: ap_get_server_name).
     pub name: &'a str,
     /// Our address on this connection.
@@ -17,20 +17,20 @@ pub struct Place<'a> {
 
 /// Writes the page.
 #[must_use]
-pub fn render(snapshot: &Snapshot, view: View, place: &Place<'_>) -> String {
+pub fn render(snapshot: &Snapshot, view: View, letterhead: &Letterhead<'_>) -> String {
     match view.form {
-        Form::Table => html::render(snapshot, place, true),
-        Form::Paragraphs => html::render(snapshot, place, false),
-        Form::Auto => auto::render(snapshot, place),
-        Form::Json => json(snapshot, place),
+        Form::Table => html::render(snapshot, letterhead, true),
+        Form::Paragraphs => html::render(snapshot, letterhead, false),
+        Form::Auto => auto::render(snapshot, letterhead),
+        Form::Json => json(snapshot, letterhead),
     }
 }
 
 /// Everything of the snapshot, with the sums that the other forms show.
-fn json(snapshot: &Snapshot, place: &Place<'_>) -> String {
+fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String {
     let page = serde_json::json!({
-        "server": place.name,
-        "via": place.via,
+        "server": letterhead.name,
+        "via": letterhead.via,
         "uptime_s": snapshot.uptime_s(),
         "workers": snapshot.counts(),
         "processes": snapshot.children.len(),
@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn json_holds_what_the_snapshot_holds() {
-        let place = Place { name: "example.org", ..Place::default() };
+        let letterhead = Letterhead { name: "example.org", ..Letterhead::default() };
         let view = View::parse(Some(b"json"));
         let page: serde_json::Value =
-            serde_json::from_str(&render(&sample(), view, &place)).unwrap();
+            serde_json::from_str(&render(&sample(), view, &letterhead)).unwrap();
         assert_eq!(page["workers"]["busy"], 1);
         assert_eq!(page["connections"]["keep_alive"], 4);
         assert_eq!(page["snapshot"]["children"][0]["workers"][0]["state"], "W");

@@ -70,7 +70,7 @@ pub struct Head<'a> {
 
 /// Where a field belongs in the order of lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Rank {
     /// Among the others, in their order.
     Middle,
     /// Date or Server: written by us, or first.
@@ -84,19 +84,19 @@ enum Place {
     Content(usize),
 }
 
-fn place(name: &[u8]) -> Place {
+fn rank(name: &[u8]) -> Rank {
     let is = |text: &[u8]| name.eq_ignore_ascii_case(text);
     match name.len() {
-        4 if is(b"Date") => Place::Origin,
-        6 if is(b"Server") => Place::Origin,
-        10 if is(b"Connection") => Place::Connection,
-        10 if is(b"Keep-Alive") => Place::Ours,
-        12 if is(b"Content-Type") => Place::Content(0),
-        14 if is(b"Content-Length") => Place::Length,
-        16 if is(b"Content-Encoding") => Place::Content(1),
-        16 if is(b"Content-Language") => Place::Content(2),
-        17 if is(b"Transfer-Encoding") => Place::Ours,
-        _ => Place::Middle,
+        4 if is(b"Date") => Rank::Origin,
+        6 if is(b"Server") => Rank::Origin,
+        10 if is(b"Connection") => Rank::Connection,
+        10 if is(b"Keep-Alive") => Rank::Ours,
+        12 if is(b"Content-Type") => Rank::Content(0),
+        14 if is(b"Content-Length") => Rank::Length,
+        16 if is(b"Content-Encoding") => Rank::Content(1),
+        16 if is(b"Content-Language") => Rank::Content(2),
+        17 if is(b"Transfer-Encoding") => Rank::Ours,
+        _ => Rank::Middle,
     }
 }
 
@@ -114,16 +114,16 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     };
     let (mut content, mut connection) = ([None; 3], false);
     for (name, line) in response.always.lines().chain(response.fields.lines()) {
-        match place(name) {
-            Place::Middle => out.extend_from_slice(line),
-            Place::Length => write_length(out, length.take()),
-            Place::Connection => connection = true,
-            Place::Content(rank) if has_content => {
+        match rank(name) {
+            Rank::Middle => out.extend_from_slice(line),
+            Rank::Length => write_length(out, length.take()),
+            Rank::Connection => connection = true,
+            Rank::Content(rank) if has_content => {
                 if let Some(slot) = content.get_mut(rank) {
                     *slot = Some(line);
                 }
             }
-            Place::Origin | Place::Ours | Place::Content(_) => {}
+            Rank::Origin | Rank::Ours | Rank::Content(_) => {}
         }
     }
     write_length(out, length);

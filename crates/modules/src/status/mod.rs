@@ -5,7 +5,7 @@
 use crate::{Directive, Table};
 use bytes::Bytes;
 use evenkeel_message::{Body, Method, Request, Response};
-use evenkeel_monitor::{Place, Snapshot, View, render};
+use evenkeel_monitor::{Letterhead, Snapshot, View, render};
 
 /// What can say how the server is: the binary, which knows the scoreboard.
 pub trait Source: Send + Sync {
@@ -37,7 +37,7 @@ pub fn is_wanted(request: &Request) -> bool {
 pub fn page(request: &Request, source: &dyn Source, name: &str, signature: &str) -> Response {
     let view = View::parse(request.query.as_deref());
     let via = request.peer.local.ip().to_string();
-    let text = render(&source.snapshot(), view, &Place { name, via: &via, signature });
+    let text = render(&source.snapshot(), view, &Letterhead { name, via: &via, signature });
     let mut response = Response::new(request.status);
     response.fields.set("Content-Type", view.media_type());
     if let Some(seconds) = view.refresh_s {
