@@ -82,7 +82,7 @@ fn redirect_errors(path: &str) -> std::io::Result<()> {
 }
 
 /// The configuration that the command line chooses.
-fn choice(program: &str, line: &CommandLine) -> Choice {
+pub fn choice(program: &str, line: &CommandLine) -> Choice {
     Choice {
         server_root: line.server_root.clone().unwrap_or_else(|| SERVER_ROOT.to_owned()),
         main: Main::File {

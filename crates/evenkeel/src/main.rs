@@ -14,6 +14,7 @@ mod serve;
 mod server;
 mod serving;
 mod settings;
+mod simulation;
 mod terminal;
 mod vocabulary;
 
@@ -37,6 +38,7 @@ fn main() {
         (_, Some("surge")) => evenkeel_lab::surge::run(words.get(1..).unwrap_or_default()),
         (_, Some("bench")) => evenkeel_lab::bench::run(words.get(1..).unwrap_or_default()),
         (_, Some("top")) => evenkeel_lab::top::run(words.get(1..).unwrap_or_default()),
+        (_, Some("sim")) => simulation::run(words.get(1..).unwrap_or_default()),
         (_, Some("replay")) => evenkeel_lab::replay::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
@@ -61,6 +63,7 @@ Usage:
   evenkeel replay [OPTIONS] URL LOG      ask again what access logs say; replay --help
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
   evenkeel lab EXPERIMENT [options]      measure installed servers beside each other
+  evenkeel sim [OPTIONS]                 what a pool of workers does under a load; sim --help
   evenkeel top [OPTIONS]                 what this machine and a server do; top --help
   evenkeel report DIR...                 make a page of saved results of the lab
   evenkeel --help | --version

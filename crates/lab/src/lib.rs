@@ -17,6 +17,7 @@ pub mod report;
 pub mod request;
 pub mod results;
 pub mod server_side;
+pub mod sim;
 mod status;
 pub mod surge;
 pub mod sweep;

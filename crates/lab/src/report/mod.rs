@@ -7,7 +7,7 @@ mod compare;
 mod facts;
 pub(crate) mod page;
 mod single;
-mod text;
+pub(crate) mod text;
 
 pub(crate) use facts::origin;
 pub(crate) use text::table as text_table;

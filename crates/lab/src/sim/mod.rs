@@ -1,0 +1,69 @@
+//! The pool in a simulation: the law itself and Apache's laws under a load, hours in a second. A
+//! setup comes in, what the pool did over time goes out, as text, JSON or a page with plots.
+
+mod cpu;
+mod load;
+mod options;
+mod parent;
+mod record;
+mod serving;
+mod setup;
+mod shown;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use load::Load;
+pub use parent::Which;
+pub use record::{Outcome, Sample};
+pub use setup::{Directives, Model, Setup};
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// Runs `evenkeel sim` and gives its exit status: 0, 1 where the configuration cannot be read or
+/// the page not be written, 2 for words that make no sense. `configured` reads the directives of a
+/// configuration file.
+pub fn run(words: &[String], configured: &dyn Fn(&Path) -> Result<Directives, String>) -> i32 {
+    let complain = |text: &str, status| {
+        let _gone = writeln!(io::stderr().lock(), "evenkeel sim: {text}");
+        status
+    };
+    let say = |text: &str| {
+        let mut out = io::stdout().lock();
+        // A reader that went away has what it wanted.
+        let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        0
+    };
+    let unread = std::cell::Cell::new(false);
+    let read = |path: &Path| configured(path).inspect_err(|_| unread.set(true));
+    let options = match options::parse(words, &read) {
+        Ok(options) => options,
+        Err(text) if unread.get() => return complain(&text, 1),
+        Err(text) => return complain(&format!("{text}\nevenkeel sim --help shows its options"), 2),
+    };
+    if options.help {
+        return say(options::HELP);
+    }
+    let setups = options::setups(&options);
+    let runs: Vec<_> = setups
+        .into_iter()
+        .map(|setup| {
+            let outcome = simulate(&setup);
+            (setup, outcome)
+        })
+        .collect();
+    if let Some(file) = &options.html
+        && let Err(error) = std::fs::write(file, shown::as_page(&runs))
+    {
+        return complain(&format!("{}: {error}", file.display()), 1);
+    }
+    say(&if options.json { shown::as_json(&runs) } else { shown::as_text(&runs) })
+}
+
+/// Runs a simulation to its end.
+#[must_use]
+pub fn simulate(setup: &Setup) -> Outcome {
+    world::World::new(setup).run()
+}

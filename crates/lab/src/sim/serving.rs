@@ -1,0 +1,240 @@
+//! What happens to a connection in the simulated world: it is made, waits in an accept queue, is
+//! taken by a child with a free worker, served, and kept or closed.
+
+use super::world::{Event, Job, World, ns};
+use evenkeel_pool::Stage;
+use rand::Rng as _;
+
+/// A kept connection gives way to those that wait after so much time, once it was answered.
+const TURN_NS: u64 = 100_000_000;
+
+/// The first repetition of a SYN comes after a second, and each after twice the time.
+const FIRST_SYN_S: f64 = 1.0;
+
+/// Repetitions of a SYN, as of Linux (tcp_syn_retries); the client begins anew after that.
+const SYN_RETRIES: u32 = 6;
+
+impl World<'_> {
+    /// A client asks, over the connection that it has or a new one.
+    pub(super) fn ask(&mut self, index: usize) {
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(index) else { return };
+        (client.asking, client.asked) = (true, now);
+        let kept = client.kept;
+        client.kept = false;
+        let holder = client.child.filter(|id| kept && self.kids.contains_key(id));
+        let Some(id) = holder else {
+            self.wait_begins();
+            self.connect(index, 0);
+            return;
+        };
+        if self.idle_holds_worker() {
+            self.serve(index);
+            return;
+        }
+        self.wait_begins();
+        let threads = self.setup.directives.limits.threads;
+        let Some(kid) = self.kids.get_mut(&id) else { return };
+        kid.kept = kid.kept.saturating_sub(1);
+        if kid.working < threads {
+            kid.working += 1;
+            self.taken(index);
+        } else {
+            kid.line.push_back(index);
+            self.poke();
+        }
+    }
+
+    /// Knocks at a queue.
+    pub(super) fn connect(&mut self, index: usize, attempt: u32) {
+        let bucket = match self.buckets.len() {
+            1 => 0,
+            count => self.random.random_range(0..count),
+        };
+        let Some(place) = self.buckets.get_mut(bucket) else { return };
+        if place.queue.len() >= self.setup.directives.backlog {
+            self.outcome.overflows += 1;
+            let pause = FIRST_SYN_S * f64::from(1_u32 << attempt.min(SYN_RETRIES));
+            let attempt = if attempt >= SYN_RETRIES { 0 } else { attempt + 1 };
+            self.at(self.now + ns(pause), Event::Again(index, attempt));
+            return;
+        }
+        place.queue.push_back(index);
+        if let Some(client) = self.clients.get_mut(index) {
+            client.bucket = bucket;
+        }
+        self.serve_queue(bucket);
+    }
+
+    /// Children take connections from a queue as long as one can and one is there.
+    pub(super) fn serve_queue(&mut self, bucket: usize) {
+        while self.buckets.get(bucket).is_some_and(|place| !place.queue.is_empty()) {
+            let Some(id) = self.taker(bucket) else {
+                if self.setup.law.is_fair() && self.make_way(bucket) {
+                    continue;
+                }
+                self.poke();
+                return;
+            };
+            let place = self.buckets.get_mut(bucket);
+            let Some(index) = place.and_then(|place| place.queue.pop_front()) else { return };
+            self.accept(id, index);
+        }
+    }
+
+    /// One of the children that take connections: any, since all of them wake.
+    fn taker(&mut self, bucket: usize) -> Option<u64> {
+        let threads = self.setup.directives.limits.threads;
+        let gates = self.setup.law.gates();
+        let takers = || {
+            self.kids.iter().filter(move |(_, kid)| {
+                let room = kid.working < threads || (!gates && kid.line.len() < threads);
+                kid.bucket == bucket && kid.stage == Stage::Serving && room
+            })
+        };
+        let count = takers().count();
+        if count == 0 {
+            return None;
+        }
+        let chosen = self.random.random_range(0..count);
+        takers().nth(chosen).map(|(id, _)| *id)
+    }
+
+    fn accept(&mut self, id: u64, index: usize) {
+        let now = self.now;
+        if let Some(client) = self.clients.get_mut(index) {
+            (client.child, client.accepted) = (Some(id), now);
+        }
+        let threads = self.setup.directives.limits.threads;
+        let most = self.setup.directives.most_connections;
+        let Some(kid) = self.kids.get_mut(&id) else { return };
+        kid.accepted += 1;
+        if most.is_some_and(|most| kid.accepted >= most) {
+            (kid.stage, kid.since) = (Stage::Draining, now);
+            self.outcome.worn_out += 1;
+        }
+        if kid.working < threads {
+            kid.working += 1;
+            self.taken(index);
+        } else {
+            kid.line.push_back(index);
+        }
+    }
+
+    /// A worker has taken a request that waited.
+    fn taken(&mut self, index: usize) {
+        self.wait_ends();
+        self.serve(index);
+    }
+
+    fn serve(&mut self, index: usize) {
+        let asked = self.clients.get(index).map_or(self.now, |client| client.asked);
+        self.outcome.waited.saturating_record((self.now - asked).max(1));
+        let work = self.setup.cpu.draw_ns(&mut self.random);
+        self.begin_work(work, Job::Request(index));
+    }
+
+    /// A request's answer has gone out.
+    pub(super) fn answered(&mut self, index: usize) {
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(index) else { return };
+        client.asking = false;
+        client.served += 1;
+        let (asked, accepted, bucket) = (client.asked, client.accepted, client.bucket);
+        let (child, stays) = (client.child, client.wanted && !self.setup.load.open);
+        self.outcome.answered += 1;
+        self.outcome.response.saturating_record((now - asked).max(1));
+        let Some(id) = child else { return };
+        let serving = self.kids.get(&id).is_some_and(|kid| kid.stage == Stage::Serving);
+        let keep = self.setup.keep_alive && stays && serving && {
+            let queued = self.buckets.get(bucket).is_some_and(|place| !place.queue.is_empty());
+            !(self.setup.law.is_fair() && queued && now - accepted >= TURN_NS)
+        };
+        if keep {
+            self.keep(index, id, bucket);
+        } else {
+            self.release(id);
+        }
+        if stays {
+            let pause = self.setup.think.draw_ns(&mut self.random);
+            self.at(now + pause, Event::Ask(index));
+        } else {
+            self.leave(index);
+        }
+    }
+
+    /// A connection rests until its client asks again.
+    fn keep(&mut self, index: usize, id: u64, bucket: usize) {
+        let now = self.now;
+        if let Some(client) = self.clients.get_mut(index) {
+            client.kept = true;
+            client.accepted = client.accepted.min(now);
+        }
+        let idle = ns(self.setup.directives.keep_alive_timeout_s);
+        let rests = self.clients.get(index).map_or(0, |client| client.served);
+        if self.idle_holds_worker() {
+            if let Some(place) = self.buckets.get_mut(bucket) {
+                place.resting.push_back((index, rests));
+            }
+        } else {
+            if let Some(kid) = self.kids.get_mut(&id) {
+                kid.kept += 1;
+            }
+            self.release(id);
+        }
+        if !self.setup.think.is_none() {
+            self.at(now + idle, Event::Idle(index, rests));
+        }
+    }
+
+    pub(super) fn idle_too_long(&mut self, index: usize, rests: u64) {
+        self.close_resting(index, rests);
+    }
+
+    /// Closes a connection that still rests as it did; says whether it did.
+    fn close_resting(&mut self, index: usize, rests: u64) -> bool {
+        let Some(client) = self.clients.get_mut(index) else { return false };
+        if !client.kept || client.served != rests {
+            return false;
+        }
+        client.kept = false;
+        let Some(id) = client.child else { return false };
+        if self.idle_holds_worker() {
+            self.release(id);
+        } else if let Some(kid) = self.kids.get_mut(&id) {
+            kid.kept = kid.kept.saturating_sub(1);
+        }
+        true
+    }
+
+    /// The oldest idle connection that holds a worker of this bucket closes.
+    fn make_way(&mut self, bucket: usize) -> bool {
+        while let Some((index, rests)) =
+            self.buckets.get_mut(bucket).and_then(|place| place.resting.pop_front())
+        {
+            let Some(client) = self.clients.get_mut(index) else { continue };
+            if client.kept && client.served == rests {
+                client.kept = false;
+                let Some(id) = client.child else { continue };
+                if let Some(kid) = self.kids.get_mut(&id) {
+                    kid.working = kid.working.saturating_sub(1);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// A worker is free: what waits in its child comes first, then the queue.
+    fn release(&mut self, id: u64) {
+        let Some(kid) = self.kids.get_mut(&id) else { return };
+        let bucket = kid.bucket;
+        if let Some(next) = kid.line.pop_front() {
+            self.taken(next);
+            return;
+        }
+        kid.working = kid.working.saturating_sub(1);
+        self.end_if_done(id);
+        self.serve_queue(bucket);
+    }
+}

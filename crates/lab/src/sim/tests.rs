@@ -1,0 +1,121 @@
+//! The simulation against formulas and against the figures that are known of Apache's laws.
+
+use super::*;
+use crate::load::Think;
+use evenkeel_pool::Limits;
+
+fn fixed(workers: usize) -> Directives {
+    Directives {
+        start_servers: 1,
+        limits: Limits { threads: workers, min_spare: 1, max_spare: 9999, children: 1, slots: 1 },
+        backlog: usize::MAX,
+        ..Directives::default()
+    }
+}
+
+fn mean(histogram: &hdrhistogram::Histogram<u64>) -> f64 {
+    histogram.mean() / 1e9
+}
+
+fn near(seen: f64, want: f64, share: f64) {
+    assert!((seen / want - 1.0).abs() < share, "{seen} is not within {share} of {want}");
+}
+
+/// Erlang's C (Kleinrock, Queueing Systems 1, 3.5): the mean wait for a worker of c.
+#[test]
+fn an_open_load_waits_as_m_m_c() {
+    for (c, rate) in [(1_usize, 7.0), (4, 32.0), (16, 135.0)] {
+        let service = 0.1;
+        let setup = Setup {
+            law: Which::Fixed,
+            directives: fixed(c),
+            load: Load::parse(&format!("open:{rate}")).unwrap(),
+            cpu: Think::None,
+            wait: Think::Exponential(service),
+            seconds: 3_000_000.0 / rate,
+            ..Setup::default()
+        };
+        let a: f64 = rate * service;
+        let mut erlang_b = 1.0;
+        for n in 1..=c {
+            erlang_b = a * erlang_b / (n as f64 + a * erlang_b);
+        }
+        let erlang_c = erlang_b / (1.0 - a / c as f64 * (1.0 - erlang_b));
+        near(mean(&simulate(&setup).waited), erlang_c * service / (c as f64 - a), 0.02);
+    }
+}
+
+/// The machine repairman (the same, 3.8): clients that think, and c workers.
+#[test]
+fn a_closed_load_is_served_as_by_repairmen() {
+    let (clients, workers, service, think) = (40_usize, 8_usize, 0.1, 0.4);
+    let setup = Setup {
+        law: Which::Fixed,
+        directives: fixed(workers),
+        load: Load::parse(&clients.to_string()).unwrap(),
+        think: Think::Exponential(think),
+        cpu: Think::None,
+        wait: Think::Exponential(service),
+        seconds: 8000.0,
+        ..Setup::default()
+    };
+    // The chance of each number of clients at the workers, and so the rate of answers.
+    let mut chance = vec![1.0];
+    for n in 1..=clients {
+        let coming = (clients - n + 1) as f64 / think;
+        let going = n.min(workers) as f64 / service;
+        chance.push(chance[n - 1] * coming / going);
+    }
+    let busy = |(n, p): (usize, &f64)| n.min(workers) as f64 * p;
+    let sum: f64 = chance.iter().sum();
+    let rate = chance.iter().enumerate().map(busy).sum::<f64>() / sum / service;
+    near(simulate(&setup).answered as f64 / setup.seconds, rate, 0.02);
+}
+
+/// M/G/1 with processor sharing: the mean depends on the load alone (the same, 4.4).
+#[test]
+fn a_core_is_shared_evenly() {
+    let setup = Setup {
+        law: Which::Fixed,
+        directives: fixed(100_000),
+        load: Load::parse("open:70").unwrap(),
+        cpu: Think::Exponential(0.01),
+        wait: Think::None,
+        cores: 1.0,
+        seconds: 30_000.0,
+        ..Setup::default()
+    };
+    let outcome = simulate(&setup);
+    near(mean(&outcome.response), 0.01 / 0.3, 0.03);
+    near(outcome.utilisation, 0.7, 0.02);
+}
+
+fn of_2002(law: Which, start_s: f64) -> Outcome {
+    simulate(&Setup { law, start_s, ..Setup::default() })
+}
+
+/// The table of the design: the load of 2002 on the settings of 2002. The second in which the
+/// parent happens to look makes up to one second of the difference.
+#[test]
+fn the_laws_of_apache_do_what_is_known_of_them() {
+    let quick = of_2002(Which::Apache2002, 0.5);
+    assert_eq!((quick.forks + 1, quick.retired), (8, 0));
+    assert!((2.9..5.5).contains(&quick.full_s.unwrap()), "{:?}", quick.full_s);
+    let slow = of_2002(Which::Apache2002, 3.0);
+    assert_eq!((slow.forks + 1, slow.retired), (16, 7));
+    assert!((6.0..8.5).contains(&slow.full_s.unwrap()), "{:?}", slow.full_s);
+    let quick = of_2002(Which::Apache24, 0.5);
+    assert_eq!((quick.forks + 1, quick.retired), (8, 0));
+    let slow = of_2002(Which::Apache24, 3.0);
+    assert_eq!((slow.forks + 1, slow.retired), (8, 0));
+    assert!((20.0..26.0).contains(&slow.full_s.unwrap()), "{:?}", slow.full_s);
+}
+
+#[test]
+fn our_law_serves_everybody_as_soon_as_children_can_be_ready() {
+    for start_s in [0.5, 3.0] {
+        let ours = of_2002(Which::Evenkeel, start_s);
+        assert_eq!((ours.forks + 1, ours.retired, ours.never_served), (8, 0, 0));
+        assert!(ours.full_s.unwrap() < start_s + 0.5, "{:?}", ours.full_s);
+    }
+}
