@@ -45,6 +45,8 @@ pub(crate) struct Inner<S> {
     pub(crate) thread: Rc<Thread>,
     pub(crate) site: S,
     spare: Cell<Option<Box<Request>>>,
+    /// What the request at hand has taken of the thread's turn beyond its own place in it.
+    work: Cell<u32>,
 }
 
 /// What one request has led to.
@@ -63,7 +65,7 @@ impl<S: Site> Worker<S> {
     #[must_use]
     pub fn new(site: S, place: Workplace) -> Self {
         let thread = Rc::new(Thread::new(place));
-        Self(Rc::new(Inner { thread, site, spare: Cell::new(None) }))
+        Self(Rc::new(Inner { thread, site, spare: Cell::new(None), work: Cell::new(0) }))
     }
 
     /// The site that is served.
@@ -91,8 +93,8 @@ impl<S: Site> Worker<S> {
 
     /// Serves a socket as far as that goes without waiting. A request that must wait takes
     /// `hand` along; each takes one off `allowance`, which is how many may still be answered
-    /// before others get their turn. A panic, wherever it comes from, closes this socket and is
-    /// logged.
+    /// before others get their turn, and more where it was much work. A panic, wherever it comes
+    /// from, closes this socket and is logged.
     pub fn serve(
         &mut self,
         socket: Socket,
@@ -219,7 +221,8 @@ impl<S: Site> Inner<S> {
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
                 let step = self.answer(&socket, &mut connection, bytes, answered > 0);
-                *share.allowance = share.allowance.saturating_sub(1);
+                let taken = self.work.take().saturating_add(1);
+                *share.allowance = share.allowance.saturating_sub(taken);
                 match step {
                     Step::Answered(used) => {
                         at += used;
@@ -332,6 +335,7 @@ impl<S: Site> Inner<S> {
             }
             Served::Now(request, response) => (request, response),
         };
+        self.work.set(request.work);
         self.site.tell_all(&mut request);
         let settings = self.site.settings(request.server);
         let mut reply = Reply::new(&self.thread, settings, request, response, begun, unread);

@@ -215,10 +215,13 @@ fn a_client_that_sends_ahead_lets_the_others_in() {
     assert!(place < 100, "{place} of {}", log.len());
 }
 
-#[test]
-fn what_many_clients_send_ahead_lets_tasks_in_between() {
-    const CLIENTS: usize = 64;
-    const AHEAD: usize = 50;
+/// How many clients send requests ahead, and how many each.
+const CLIENTS: usize = 64;
+const AHEAD: usize = 50;
+
+/// The most requests for a path that are answered before a task has its turn, where many clients
+/// send them ahead.
+fn most_in_a_turn(path: &str) -> usize {
     let mut settings = Settings::default();
     settings.keep_alive.max = 0;
     let running = Running::start(settings);
@@ -236,19 +239,31 @@ fn what_many_clients_send_ahead_lets_tasks_in_between() {
         first.write_all(get("/first", "").as_bytes()).unwrap();
         read_one(&mut first);
         for client in &mut clients {
-            let ahead = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(AHEAD);
+            let ahead = format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(AHEAD);
             client.write_all(ahead.as_bytes()).unwrap();
         }
     }
     let most: usize = String::from_utf8(read_one(&mut watch).1).unwrap().parse().unwrap();
-    // A turn's allowance and, meanwhile, a request or two of each client that is in a task.
-    assert!(most <= 256 + 2 * CLIENTS, "{most} of {}", CLIENTS * AHEAD);
     for client in clients {
         client.shutdown(Shutdown::Write).unwrap();
         assert_eq!(read_all(client).matches("HTTP/1.1 200 OK").count(), AHEAD);
     }
     drop((watch, first));
     running.end();
+    most
+}
+
+#[test]
+fn what_many_clients_send_ahead_lets_tasks_in_between() {
+    let most = most_in_a_turn("/");
+    // A turn's allowance and, meanwhile, a request or two of each client that is in a task.
+    assert!(most <= 256 + 2 * CLIENTS, "{most} of {}", CLIENTS * AHEAD);
+}
+
+#[test]
+fn requests_that_are_much_work_let_tasks_in_the_sooner() {
+    let most = most_in_a_turn("/work");
+    assert!(most <= 256 / 8 + 2 * CLIENTS, "{most} of {}", CLIENTS * AHEAD);
 }
 
 #[test]

@@ -194,6 +194,9 @@ pub struct Request {
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
     /// request through, nor a response out.
     pub undecided: bool,
+    /// What was done for it on the serving thread beyond what all requests take, counted in plain
+    /// requests that might have been answered instead; others get their turn the sooner for it.
+    pub work: u32,
     /// What its patterns and expressions may still take.
     pub allowance: Allowance,
     /// Where expressions ask about other paths; without it they count as not allowed.
@@ -329,6 +332,7 @@ impl Request {
             siblings: None,
             negotiated: None,
             undecided: false,
+            work: 0,
             allowance: Allowance::default(),
             probe: None,
             previous: None,
@@ -363,6 +367,7 @@ impl Request {
         (self.depth, self.probe) = (0, None);
         self.spare.clear();
         (self.looks, self.variant_looks, self.undecided) = (0, 0, false);
+        self.work = 0;
         (self.siblings, self.negotiated, self.late) = (None, None, None);
         self.allowance.renew();
         self.notices.clear();

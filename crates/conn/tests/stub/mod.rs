@@ -53,6 +53,7 @@ impl Stub {
         let path = request.path.clone();
         match path.as_slice() {
             b"/panic" => panic!("as asked"),
+            b"/work" => request.work = 7,
             b"/file" => {
                 let file = self.file.clone().unwrap();
                 response.body = Body::File(Piece::File { file, offset: 0, length: 16 << 20 });
