@@ -76,15 +76,19 @@ impl Drop for Screen {
 
 const HEAD: u16 = 3;
 const RATE: u16 = 7;
-const LATENCY: u16 = 12;
+/// Strips are low where there is little room, so that statuses and failures are seen.
+const LOW_RATE: u16 = 4;
+const LITTLE_HEIGHT: u16 = 28;
+const LATENCY: u16 = 11;
 /// Strips need this much room, and are left out where there is less.
 const WIDTH_OF_PERCENTILES: u16 = 36;
 
 fn draw(frame: &mut Frame<'_>, title: &Title, progress: &Progress, colours: bool) {
     let ink = Ink { colours };
+    let strips = if frame.area().height < LITTLE_HEIGHT { LOW_RATE } else { RATE };
     let parts = [
         Constraint::Length(HEAD),
-        Constraint::Length(RATE),
+        Constraint::Length(strips),
         Constraint::Length(LATENCY),
         Constraint::Min(3),
     ];
@@ -286,6 +290,14 @@ mod tests {
             "reset                          180    0.2 %             2",
             "4 arrivals wait for a free client",
         ] {
+            assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn statuses_and_failures_fit_into_the_smallest_of_usual_screens() {
+        let text = shown(80, 24, true, &progress()).to_string();
+        for part in ["mean ", "status 200", "status 503", "reset "] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
     }

@@ -39,7 +39,13 @@ pub(super) fn sweep(
     let mut is_over = || signals.next().is_some();
     let swept = sweep::run(grid, &prepared.plan, &mut source, save, &mut is_over, &mut each);
     let swept = swept.map_err(Complaint::plain)?;
-    let _gone = write!(desk.out, "{}\n\n{}", options.url, swept.text());
+    let pairs = grid.clients.len() * grid.thinks.len();
+    let cut = if swept.cells.len() < pairs {
+        "Interrupted: these are the pairs until then.\n\n"
+    } else {
+        ""
+    };
+    let _gone = write!(desk.out, "{}\n\n{cut}{}", options.url, swept.text());
     if let Some(path) = &options.html {
         let origin = format!("evenkeel bench {}", words_of(&about));
         std::fs::write(path, swept.html(&options.url.to_string(), &origin))

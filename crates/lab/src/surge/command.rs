@@ -9,7 +9,7 @@ use crate::load::{
     Bounds, Keep, Pace, Plan, Run, Target, Think, Timeouts, Trust, check_descriptors, check_owner,
     parse_time, put_reachable_first,
 };
-use crate::numbers::time;
+use crate::numbers::{count, time};
 use crate::results::{About, Saving};
 use crate::watching::watch;
 use evenkeel_sys::connect::Local;
@@ -277,10 +277,7 @@ fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
     if let Some(saving) = saving {
         saving.finish(&figures).map_err(plain)?;
     }
-    if interrupted {
-        say("Interrupted: these are the figures until then.\n\n");
-    }
-    report(options, &target, &workload, &figures);
+    report(options, &target, &workload, &figures, interrupted);
     Ok(i32::from(figures.answered() == 0))
 }
 
@@ -289,12 +286,16 @@ fn report(
     target: &Target,
     workload: &Arc<Workload>,
     figures: &crate::load::Figures,
+    interrupted: bool,
 ) {
     let think = options.think.map_or_else(|| "the profile's".to_owned(), |it| it.to_string());
     let mut text = format!(
         "{target}\nprofile {}, {} files, seed {}: {} users, pauses: {think}\n\n",
         options.profile.name, options.files, options.seed, options.users
     );
+    if interrupted {
+        text += "Interrupted: these are the figures until then.\n\n";
+    }
     text += &figures_text(figures);
     let pauses = &figures.times.pause;
     if !pauses.is_empty() {
@@ -305,8 +306,9 @@ fn report(
     let others = workload.other_sizes.load(Relaxed);
     if others > 0 {
         text += &format!(
-            "\n{others} answers were not the file that was made: was `evenkeel surge make` run with \
-             the same profile, files and seed, and does the URL lead to its folder?\n"
+            "\n{} answers were not the file that was made: was `evenkeel surge make` run with \
+             the same profile, files and seed, and does the URL lead to its folder?\n",
+            count(others)
         );
     }
     say(&text);

@@ -137,6 +137,8 @@ struct View {
 }
 
 const SERVER: u16 = 10;
+/// Where there is less room, the scoreboard and the lists take turns: the one that is chosen.
+const ENOUGH_HEIGHT: u16 = 32;
 const PROCESSES_WIDTH: u16 = 43;
 const CORES_WIDTH: u16 = 49;
 
@@ -196,11 +198,20 @@ impl View {
         let most = (frame.area().height / 3).max(7);
         let (has_server, has_lists) = (sample.server.is_some(), sample.processes.is_some());
         let has_lists = has_lists || Panel::Urls.is_shown(&sample);
+        let is_low = has_server && has_lists && frame.area().height < ENOUGH_HEIGHT;
+        let (has_board, has_lists) = match (is_low, self.focus >= Panel::Processes) {
+            (true, on_lists) => (!on_lists, on_lists),
+            (false, _) => (true, has_lists),
+        };
         let parts = [
             Constraint::Length(1),
             if has_server { Constraint::Length(machine.min(most)) } else { Constraint::Fill(2) },
             Constraint::Length(if has_server { SERVER } else { 0 }),
-            if has_server { Constraint::Fill(1) } else { Constraint::Length(7) },
+            match (has_server, has_board) {
+                (true, true) => Constraint::Fill(1),
+                (true, false) => Constraint::Length(0),
+                (false, _) => Constraint::Length(7),
+            },
             if has_lists { Constraint::Fill(1) } else { Constraint::Length(0) },
             Constraint::Length(u16::try_from(sample.problems.len()).unwrap_or(1)),
         ];
@@ -497,6 +508,17 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn on_a_low_screen_the_chosen_panel_is_shown() {
+        let mut view = View::new(true);
+        view.take(&served());
+        let text = shown(&mut view, 120, 24);
+        assert!(text.contains("WWWKK_____") && !text.contains("Busiest URLs"), "{text}");
+        view.press(KeyCode::Left);
+        let text = shown(&mut view, 120, 24);
+        assert!(!text.contains("WWWKK_____") && text.contains("/index.html"), "{text}");
     }
 
     #[test]
