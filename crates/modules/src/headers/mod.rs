@@ -23,6 +23,9 @@ use std::sync::Arc;
 const LONGEST: usize = 64 << 10;
 const MOST_BYTES: usize = 1 << 20;
 
+/// The most fields that lines may make of a list: each line looks through all that are there.
+const MOST_FIELDS: usize = 1000;
+
 /// The steps that a line takes for each field that is there.
 const FIELD_STEPS: usize = 16;
 
@@ -304,8 +307,25 @@ fn carry_out(
     request: &mut Request,
     notices: &mut Vec<Notice>,
 ) {
+    if request.allowance.is_spent() {
+        return;
+    }
     let name = entry.name.as_bytes();
     let old: usize = fields.all(name).map(<[u8]>::len).sum();
+    let adds = || match &entry.action {
+        Action::Add(_) | Action::Echo(_) => true,
+        Action::Set(_) | Action::SetIfEmpty(_) | Action::Append(_) | Action::Merge(_) => {
+            !fields.contains(name)
+        }
+        Action::Note(_) | Action::Unset | Action::Edit { .. } => false,
+    };
+    if fields.len() >= MOST_FIELDS && adds() {
+        let text = format!("Header {} would be one of more than {MOST_FIELDS}", entry.name);
+        notices.push(Notice::own("headers", Level::Error, text));
+        // Nothing is sent of which a part would be missing.
+        let _nothing = request.allowance.spend(u64::MAX);
+        return;
+    }
     // Every field's name is compared, and a value that is changed is looked through and copied.
     let steps = FIELD_STEPS * fields.len() + 2 * (old + value.len());
     if !request.allowance.spend(steps as u64) {
@@ -498,6 +518,23 @@ mod tests {
         response.fields.clear();
         act_on_response(&mut request, around, &mut response);
         assert!(request.allowance.is_spent() && response.fields.is_empty());
+    }
+
+    #[test]
+    fn more_fields_than_anybody_reads_are_no_answer() {
+        let set: Vec<String> = (0..=MOST_FIELDS).map(|n| format!("Header set X-{n} 1")).collect();
+        let mut set: Vec<&str> = set.iter().map(String::as_str).collect();
+        let last = std::mem::replace(&mut set[MOST_FIELDS], "Header set X-0 2");
+        let (mut request, server) = (request(), ServerSettings::default());
+        let mut respond = |lines: &[&str]| {
+            let (plan, mut response) = (plan(lines), Response::new(Status::OK));
+            let around = Around { server: &server, plan: &plan, source: None };
+            act_on_response(&mut request, around, &mut response);
+            (response.fields.len(), request.allowance.is_spent(), request.notices.len())
+        };
+        assert_eq!(respond(&set), (MOST_FIELDS, false, 0));
+        set.push(last);
+        assert_eq!(respond(&set), (MOST_FIELDS, true, 1));
     }
 
     #[test]
