@@ -3,7 +3,7 @@
 //! that end the run are read here.
 
 use super::progress::Progress;
-use crate::histogram::{bar, rows};
+use crate::histogram::{Row, bar, rows};
 use crate::load::{Second, Sketch};
 use crate::numbers::{bytes, count, rate, share, time};
 use hdrhistogram::Histogram;
@@ -190,11 +190,10 @@ fn draw_percentiles(frame: &mut Frame<'_>, area: Rect, progress: &Progress, ink:
 fn draw_histogram(frame: &mut Frame<'_>, area: Rect, response: &Histogram<u64>, ink: Ink) {
     let all = rows(response);
     let room = usize::from(area.height.saturating_sub(2));
-    // The rows around the bulk are what fits: from the end, where the slow ones are.
-    let from = all.len().saturating_sub(room);
+    let all = bulk(&all, room);
     let most = all.iter().map(|row| row.count).max().unwrap_or_default();
     let width = usize::from(area.width).saturating_sub(28);
-    let line = |row: &crate::histogram::Row| {
+    let line = |row: &Row| {
         let (until, number) = (time(row.most_ns as f64), count(row.count));
         let style = ink.of(Color::Green);
         Line::from(vec![
@@ -202,9 +201,22 @@ fn draw_histogram(frame: &mut Frame<'_>, area: Rect, response: &Histogram<u64>, 
             ratatui::text::Span::styled(bar(row.count, most, width), style),
         ])
     };
-    let lines: Vec<Line<'_>> = all.iter().skip(from).map(line).collect();
+    let lines: Vec<Line<'_>> = all.iter().map(line).collect();
     let block = ink.block(" How many took how long ".to_owned());
     frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+/// As many neighbours as there is room for: at either end the rows with fewer are left out.
+fn bulk(mut rows: &[Row], room: usize) -> &[Row] {
+    while let [first, between @ .., last] = rows
+        && rows.len() > room
+    {
+        rows = match first.count < last.count {
+            true => rows.get(1..).unwrap_or_default(),
+            false => rows.get(..between.len() + 1).unwrap_or_default(),
+        };
+    }
+    rows
 }
 
 fn draw_outcomes(frame: &mut Frame<'_>, area: Rect, progress: &Progress, ink: Ink) {
@@ -300,6 +312,16 @@ mod tests {
         for part in ["mean ", "status 200", "status 503", "reset "] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
+    }
+
+    #[test]
+    fn the_rows_with_most_answers_are_those_that_are_seen() {
+        let all: Vec<Row> =
+            [3, 90, 20, 0, 5].iter().map(|count| Row { most_ns: 1, count: *count }).collect();
+        let counts = |room| bulk(&all, room).iter().map(|row| row.count).collect::<Vec<_>>();
+        assert_eq!((counts(9).len(), counts(4)), (5, vec![90, 20, 0, 5]));
+        assert_eq!((counts(3), counts(1)), (vec![90, 20, 0], vec![90]));
+        assert!(bulk(&[], 0).is_empty());
     }
 
     #[test]
