@@ -65,6 +65,10 @@ fn addresses(global: &GlobalSettings) -> Result<Vec<Listen>, String> {
             if filter.is_some_and(|(_, deferred)| !deferred) {
                 listen.defer = None;
             }
+            let seconds = global.mpm.listen_tcp_defer_accept_s;
+            if let (Some(defer), Some(seconds)) = (&mut listen.defer, seconds) {
+                *defer = Duration::from_secs(seconds.into());
+            }
             all.push(listen);
         }
     }
@@ -187,6 +191,23 @@ mod tests {
     use super::*;
     use evenkeel_modules::mpm::TABLES;
     use evenkeel_mpm::{Moment, check_limits};
+
+    #[test]
+    fn connections_wait_for_data_as_long_as_is_said_where_they_wait_at_all() {
+        let position = evenkeel_config::Position { file: "t".into(), line: 1 };
+        let line = evenkeel_modules::mpm::Listen { address: "80".into(), protocol: None, position };
+        let mut global = GlobalSettings::default();
+        global.mpm.listen.push(line);
+        let waits = |global: &GlobalSettings| {
+            let all = addresses(global).unwrap();
+            all.iter().map(|listen| listen.defer.map(|time| time.as_secs())).collect::<Vec<_>>()
+        };
+        assert!(waits(&global).iter().all(|wait| *wait == Some(30)));
+        global.mpm.listen_tcp_defer_accept_s = Some(3);
+        assert!(waits(&global).iter().all(|wait| *wait == Some(3)));
+        global.core.accept_filters.push(("http".into(), false));
+        assert!(waits(&global).iter().all(Option::is_none));
+    }
 
     /// The room `mpm` knows no directive and the modules no limit: both say the numbers.
     #[test]

@@ -29,6 +29,7 @@ pub mod status;
 #[cfg(test)]
 mod testing;
 pub mod unixd;
+pub mod watchdog;
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 

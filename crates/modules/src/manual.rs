@@ -41,7 +41,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_status", "The state of the server as a page: the handler `server-status`, with `?refresh=N`, `?notable`, `?auto` and `?json`. ExtendedStatus is on where this module is active."),
     ("mod_unixd", "Who the children of the server are."),
     ("mod_version", "Configuration that depends on the version spoken: `<IfVersion>`."),
-    ("mod_watchdog", "Present for configurations that ask for it; it does nothing."),
+    ("mod_watchdog", "Present for configurations that ask for it: its directive is checked, and nothing is done."),
     ("mpm", "The process models event, worker and prefork: addresses, processes, threads. One of them is active, event where none is named."),
 ];
 

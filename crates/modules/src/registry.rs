@@ -4,6 +4,7 @@
 use crate::{
     Scope, Table, access_compat, alias, authz_core, authz_host, autoindex, core, deflate, dir, env,
     filter, headers, lab, log_config, mime, mpm, negotiation, reqtimeout, setenvif, status, unixd,
+    watchdog,
 };
 use evenkeel_config::{ModuleSet, Offer, Tables};
 
@@ -75,6 +76,7 @@ pub(crate) fn tables() -> impl Iterator<Item = Table> {
         setenvif::TABLE,
         status::TABLE,
         unixd::TABLE,
+        watchdog::TABLE,
     ];
     core::TABLES.into_iter().chain(own).chain(mpm::TABLES.iter().copied())
 }

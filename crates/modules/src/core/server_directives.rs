@@ -46,7 +46,15 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("NameVirtualHost", SERVER, Shape::One, "", "A numeric IP address:port, or the name of a host", name_virtual_host),
     directive("GprofDir", SERVER, Shape::One, "", "Directory to plop gmon.out files", accept),
     directive("Protocol", SERVER, Shape::One, "", "Set the Protocol for httpd to use.", accept),
+    directive("Port", SERVER, Shape::One, "", PORT, port),
 ];
+
+/// What is said of Port.
+const PORT: &str = "Port was replaced with Listen in Apache 2.0";
+
+fn port(_: &mut Scope, _: &Call<'_>) -> Done {
+    Err(PORT.into())
+}
 
 /// Accepted for the sake of configurations that have it; it has no meaning here.
 fn accept(_: &mut Scope, _: &Call<'_>) -> Done {

@@ -32,6 +32,7 @@ pub enum MaxRequestWorkers {
 pub struct Global {
     pub listen: Vec<Listen>,
     pub listen_backlog: Option<i64>,
+    pub listen_tcp_defer_accept_s: Option<u32>,
     pub listen_cores_buckets_ratio: Option<i64>,
     pub pid_file: Option<Box<str>>,
     pub score_board_file: Option<Box<str>>,
@@ -63,6 +64,7 @@ const GLOBAL: Where = Where::GLOBAL;
 const COMMON: &[Directive] = &[
     directive("Listen", GLOBAL, Shape::Argv, "", "A port number or a numeric IP address and a port number, and an optional protocol", listen),
     directive("ListenBacklog", GLOBAL, Shape::One, "", "Maximum length of the queue of pending connections, as used by listen(2)", listen_backlog),
+    directive("ListenTCPDeferAccept", GLOBAL, Shape::One, "30", "Value set for the socket option TCP_DEFER_ACCEPT if it is set", listen_tcp_defer_accept),
     directive("ListenCoresBucketsRatio", GLOBAL, Shape::One, "0", "Ratio between the number of CPU cores (online) and the number of listeners buckets", listen_cores_buckets_ratio),
     directive("PidFile", GLOBAL, Shape::One, "logs/httpd.pid", "A file for logging the server process ID", pid_file),
     directive("ScoreBoardFile", GLOBAL, Shape::One, "", "A file for Apache to maintain runtime process management information", score_board_file),
@@ -167,6 +169,15 @@ fn listen_backlog(scope: &mut Scope, call: &Call<'_>) -> Done {
         return Err("ListenBacklog must be > 0".into());
     }
     scope.global.mpm.listen_backlog = backlog;
+    Ok(())
+}
+
+/// The seconds for which a connection without data may wait for its turn to be accepted, where
+/// AcceptFilter has it wait at all (listen.c: ap_set_listendeferaccept).
+fn listen_tcp_defer_accept(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let seconds = argument(call, 0).parse().ok().filter(|seconds| *seconds > 0);
+    let seconds = seconds.ok_or("ListenTCPDeferAccept must be > 0")?;
+    scope.global.mpm.listen_tcp_defer_accept_s = Some(seconds);
     Ok(())
 }
 
