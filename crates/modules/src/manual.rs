@@ -39,7 +39,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_setenvif", "Variables set by what the request says."),
     ("mod_so", "Which modules are active. Nothing is loaded from a file: the modules are part of the server, and LoadModule lines say which of them are to act."),
     ("mod_status", "The state of the server as a page: the handler `server-status`, with `?refresh=N`, `?notable`, `?auto` and `?json`. ExtendedStatus is on where this module is active."),
-    ("mod_unixd", "Who the children of the server are."),
+    ("mod_unixd", "Who the children of the server are. Root's server does not start without User; with `-X` it serves as nobody then."),
     ("mod_version", "Configuration that depends on the version spoken: `<IfVersion>`."),
     ("mod_watchdog", "Present for configurations that ask for it: its directive is checked, and nothing is done."),
     ("mpm", "The process models event, worker and prefork: addresses, processes, threads. One of them is active, event where none is named."),
