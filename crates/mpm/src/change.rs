@@ -51,6 +51,8 @@ pub(crate) enum State<Site> {
 pub(crate) struct Change<Site> {
     restart: Restart,
     since_us: u64,
+    /// How many children are to serve before the old ones go.
+    pub(crate) wanted: usize,
     failures: u32,
     // What to return to if the new children do not come to serve; nothing at the first start.
     before: Option<Before<Site>>,
@@ -65,8 +67,9 @@ struct Before<Site> {
 
 impl<Site> Change<Site> {
     /// The first start.
-    pub(crate) fn first(now_us: u64) -> Self {
-        Self { restart: Restart::Graceful, since_us: now_us, failures: 0, before: None, next: None }
+    pub(crate) fn first(now_us: u64, wanted: usize) -> Self {
+        let restart = Restart::Graceful;
+        Self { restart, since_us: now_us, wanted, failures: 0, before: None, next: None }
     }
 }
 
@@ -121,7 +124,7 @@ impl<S: Server> Parent<'_, S> {
                 let is_late = now_us >= change.since_us.saturating_add(START_US);
                 let serving = self.children.active(self.current.number);
                 let serving = serving.filter(|entry| entry.served).count();
-                if serving >= self.current.limits.start_servers {
+                if serving >= change.wanted {
                     self.complete(now_us);
                 } else if is_late {
                     self.give_up();
@@ -221,7 +224,10 @@ impl<S: Server> Parent<'_, S> {
         match loaded.and_then(|loaded| self.take_over(loaded)) {
             Ok(before) => {
                 let before = Some(before);
-                let change = Change { restart, since_us: now_us, failures: 0, before, next: None };
+                let wanted = self.wanted_at_first();
+                let next = None;
+                let change =
+                    Change { restart, since_us: now_us, wanted, failures: 0, before, next };
                 self.state = State::Changing(change);
             }
             Err(text) => self.refuse(&text),
@@ -270,7 +276,7 @@ impl<S: Server> Parent<'_, S> {
         }
         self.move_pid_file();
         let own_pid = process::own_pid().as_raw_nonzero().get();
-        let most = self.current.limits.start_servers;
+        let most = self.current.limits.most_children();
         self.board.note_start(clock::realtime_us(), number, own_pid, most);
         self.tell(&Event::Resuming(&self.current.settings.server_text));
         self.tell(&Event::CommandLine(&self.start.command_line));

@@ -16,6 +16,8 @@ use crate::settings::Generation;
 /// One child.
 pub(crate) struct Entry<Site> {
     pub(crate) pid: Pid,
+    /// Counts all children ever forked: the larger, the newer.
+    pub(crate) number: u64,
     /// Its lines in the scoreboard.
     pub(crate) index: usize,
     /// Its share of the budget, among the children of its generation that serve.
@@ -23,6 +25,8 @@ pub(crate) struct Entry<Site> {
     pub(crate) generation: Rc<Generation<Site>>,
     pub(crate) buffers: LineBuffers,
     pub(crate) phase: Phase,
+    /// Since when it is in that phase.
+    pub(crate) phase_since_us: u64,
     pub(crate) forked_us: u64,
     /// Whether it ever came to serve.
     pub(crate) served: bool,
@@ -42,6 +46,8 @@ pub(crate) struct Entry<Site> {
 pub(crate) struct Children<Site> {
     board: Scoreboard,
     entries: Vec<Entry<Site>>,
+    /// How many were ever forked.
+    forked: u64,
 }
 
 /// How long a child may take until it serves.
@@ -52,7 +58,7 @@ const DEAF_US: u64 = 1_000_000;
 
 impl<Site> Children<Site> {
     pub(crate) fn new(board: Scoreboard) -> Self {
-        Self { board, entries: Vec::new() }
+        Self { board, entries: Vec::new(), forked: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -80,13 +86,16 @@ impl<Site> Children<Site> {
         if let Some(line) = self.board.parent_line(index) {
             line.set_pid(pid.as_raw_nonzero().get());
         }
+        self.forked += 1;
         self.entries.push(Entry {
             pid,
+            number: self.forked,
             index,
             seat,
             generation,
             buffers,
             phase: Phase::Starting,
+            phase_since_us: now_us,
             forked_us: now_us,
             served: false,
             end_by_us: Some(now_us.saturating_add(START_US)),
@@ -142,6 +151,27 @@ impl<Site> Children<Site> {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
+            entry.say(command);
+        }
+    }
+
+    /// All of them, for the census.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Entry<Site>> {
+        self.entries.iter()
+    }
+
+    /// Parks a child of this number, or calls it back.
+    pub(crate) fn park(&mut self, number: u64, parked: bool, now_us: u64) {
+        let (from, to, command) = match parked {
+            true => (Phase::Running, Phase::Parked, Command::Park),
+            false => (Phase::Parked, Phase::Running, Command::Run),
+        };
+        let meant = |entry: &&mut Entry<Site>| entry.number == number && entry.phase == from;
+        if let Some(entry) = self.entries.iter_mut().find(meant) {
+            (entry.phase, entry.phase_since_us) = (to, now_us);
+            if let Some(line) = self.board.parent_line(entry.index) {
+                line.set_phase(to);
+            }
             entry.say(command);
         }
     }
@@ -206,7 +236,7 @@ impl<Site> Children<Site> {
                 match entry.channel.receive() {
                     _ if entry.deaf => break,
                     Received::Byte(byte) => match Report::from_byte(byte) {
-                        Some(Report::Ready) => entry.note_ready(self.board),
+                        Some(Report::Ready) => entry.note_ready(self.board, now_us),
                         Some(Report::EndAsked) => asked_to_end.push(entry.pid),
                         None => {}
                     },
@@ -243,10 +273,10 @@ impl<Site> Entry<Site> {
         }
     }
 
-    fn note_ready(&mut self, board: Scoreboard) {
+    fn note_ready(&mut self, board: Scoreboard, now_us: u64) {
         if self.phase == Phase::Starting && !self.served {
             self.end_by_us = None;
-            self.phase = Phase::Running;
+            (self.phase, self.phase_since_us) = (Phase::Running, now_us);
             if let Some(line) = board.parent_line(self.index) {
                 line.set_phase(Phase::Running);
             }

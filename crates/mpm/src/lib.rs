@@ -17,6 +17,7 @@ mod probe;
 mod pulse;
 pub mod service;
 mod settings;
+mod sizing;
 mod spawn;
 
 pub use ask::{Answer, Wish, ask};

@@ -98,8 +98,10 @@ pub struct Configured {
 pub struct Limits {
     /// The process model.
     pub model: Model,
-    /// How many children to start; for event, how many there are.
+    /// How many children to start; how many there are, where their number is fixed.
     pub start_servers: usize,
+    /// Whether the number of children stays what it is: event without a directive on its size.
+    pub fixed: bool,
     /// The least number of idle workers: processes for prefork, else threads.
     pub min_spare: usize,
     /// The most idle workers.
@@ -148,6 +150,7 @@ pub fn check(
     };
     if configured.model == Model::Event && configured.names_no_limit() {
         limits.start_servers = cores.max(2).min(limits.max_request_workers);
+        limits.fixed = true;
     }
     check.backlog(configured.listen_backlog, somaxconn);
     (limits, check.notices)
@@ -170,11 +173,32 @@ impl Configured {
 }
 
 impl Limits {
+    /// The most children that serve at once.
+    #[must_use]
+    pub fn most_children(&self) -> usize {
+        if self.fixed {
+            return self.start_servers;
+        }
+        (self.max_request_workers / self.threads_per_child.max(1)).max(1)
+    }
+
+    /// The bounds of the pool's law.
+    #[must_use]
+    pub fn pool(&self) -> evenkeel_pool::Limits {
+        evenkeel_pool::Limits {
+            threads: self.threads_per_child,
+            min_spare: self.min_spare,
+            max_spare: self.max_spare,
+            children: self.most_children(),
+            slots: self.server_limit.max(self.most_children()),
+        }
+    }
+
     /// How many requests the child in this seat (0 to `start_servers` - 1) may work on at once:
     /// together the children have MaxRequestWorkers.
     #[must_use]
     pub fn credits(&self, seat: usize) -> usize {
-        if self.model != Model::Event {
+        if !self.fixed {
             return self.threads_per_child;
         }
         let children = self.start_servers.max(1);
@@ -253,6 +277,7 @@ impl Check<'_> {
         Limits {
             model: self.model,
             start_servers: start.min(workers),
+            fixed: false,
             min_spare: min,
             max_spare: max,
             threads_per_child: threads,
@@ -606,14 +631,24 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_divided_without_a_rest() {
-        for (cores, workers) in [(2, None), (7, None), (1, Some(1024))] {
-            let configured = Configured { max_request_workers: workers, ..event() };
-            let (limits, _) = check(&configured, Moment::Start, cores, 4096);
+    fn a_fixed_pool_divides_the_budget_without_a_rest() {
+        for cores in [1, 2, 7] {
+            let (limits, _) = check(&event(), Moment::Start, cores, 4096);
             let sum: usize = (0..limits.start_servers).map(|seat| limits.credits(seat)).sum();
-            assert_eq!(sum, limits.max_request_workers);
+            assert_eq!((limits.fixed, sum), (true, limits.max_request_workers));
         }
         assert_eq!(check(&event(), Moment::Start, 1, 4096).0.start_servers, 2);
-        assert_eq!(check(&event(), Moment::Start, 8, 4096).0.start_servers, 8);
+        assert_eq!(check(&event(), Moment::Start, 8, 4096).0.most_children(), 8);
+    }
+
+    #[test]
+    fn the_law_has_what_was_configured() {
+        let configured = Configured { max_request_workers: Some(1024), ..event() };
+        let (limits, _) = check(&configured, Moment::Start, 2, 4096);
+        assert_eq!((limits.fixed, limits.credits(0), limits.start_servers), (false, 25, 3));
+        // 1024 is no multiple of 25, and ServerLimit is 16.
+        let pool = limits.pool();
+        assert_eq!((pool.threads, pool.children, pool.slots), (25, 16, 16));
+        assert_eq!((pool.min_spare, pool.max_spare), (75, 250));
     }
 }

@@ -155,6 +155,12 @@ impl Listeners {
         Ok(Self { open })
     }
 
+    /// How many connections wait to be accepted, on all of them.
+    pub(crate) fn queue(&self) -> usize {
+        let lengths = self.open.iter().filter_map(|open| listen::queue(&open.socket).ok());
+        lengths.fold(0, |sum, length| sum.saturating_add(length as usize))
+    }
+
     /// The sockets as a child gets them: called in the child, where they are its own.
     pub(crate) fn for_child(&self) -> io::Result<Vec<Listener>> {
         let listener = |open: &Open| {

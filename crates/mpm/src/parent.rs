@@ -24,6 +24,7 @@ use crate::listeners::Listeners;
 use crate::pidfile::{self, PidFile, Running};
 use crate::pulse::TICK_US;
 use crate::settings::{Generation, Mode, Server, Settings, Start};
+use crate::sizing::Sizing;
 use crate::spawn::{self, BackOff};
 
 /// The signals that the parent acts on.
@@ -69,6 +70,7 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) children: Children<S::Site>,
     pub(crate) state: State<S::Site>,
     pub(crate) back_off: BackOff,
+    pub(crate) sizing: Sizing,
     last_tick_us: u64,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) outcome: Option<Outcome>,
@@ -134,10 +136,8 @@ fn look_for_other_server(settings: &Settings, program: &str) -> Result<bool, Str
 /// for more; what is not used costs no memory. Children that retire need lines too.
 fn layout(limits: &Limits) -> Layout {
     let serving = match limits.model {
-        Model::Event => limits.start_servers.max(16),
-        Model::Worker | Model::Prefork => {
-            (limits.max_request_workers / limits.threads_per_child.max(1)).max(1)
-        }
+        Model::Event => limits.most_children().max(16),
+        Model::Worker | Model::Prefork => limits.most_children(),
     };
     let children = (serving * 2).min(MOST_SLOTS);
     let wanted = match limits.model {
@@ -158,6 +158,7 @@ impl<'a, S: Server> Parent<'a, S> {
             .map_err(|error| format!("could not take charge of the signals: {error}"))?;
         let prepared = prepare(server, &start.program)?;
         let now_us = clock::monotonic_us();
+        let wanted = prepared.generation.limits.start_servers;
         Ok(Self {
             server,
             start,
@@ -167,8 +168,9 @@ impl<'a, S: Server> Parent<'a, S> {
             current: Rc::new(prepared.generation),
             last_number: 0,
             children: Children::new(prepared.board),
-            state: State::Changing(Change::first(now_us)),
+            state: State::Changing(Change::first(now_us, wanted)),
             back_off: BackOff::default(),
+            sizing: Sizing::default(),
             last_tick_us: now_us,
             pid_file: Some(prepared.pid_file),
             outcome,
@@ -183,6 +185,7 @@ impl<'a, S: Server> Parent<'a, S> {
             self.advance();
             self.feel_pulses();
             self.keep_count();
+            self.size_pool();
             if let State::Stopping { status } = self.state
                 && self.children.is_empty()
             {
@@ -244,8 +247,12 @@ impl<'a, S: Server> Parent<'a, S> {
 
     fn sleep(&self) {
         let now_us = clock::monotonic_us();
-        let next =
-            [self.children.next_deadline_us(), self.back_off.until_us(), self.state.next_us()];
+        let next = [
+            self.children.next_deadline_us(),
+            self.back_off.until_us(),
+            self.state.next_us(),
+            self.next_sizing_us(),
+        ];
         let next = next.into_iter().flatten().min();
         let until_next = next.map(|at| Duration::from_micros(at.saturating_sub(now_us)));
         let timeout = until_next.map_or(REST, |wait| wait.min(REST));

@@ -16,6 +16,7 @@ use evenkeel_sys::signal::{self, Signal};
 use evenkeel_sys::{clock, identity};
 
 use crate::announce::Event;
+use crate::change::State;
 use crate::child::{Child, Command, Control, Report};
 use crate::children::Entry;
 use crate::listeners::Listeners;
@@ -74,16 +75,28 @@ impl BackOff {
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Forks the children that the present configuration is short of.
+    /// Forks the children that the present configuration is short of: those to begin with, and
+    /// all of them where their number is fixed.
     pub(crate) fn keep_count(&mut self) {
         if self.state.is_stopping() {
             return;
         }
-        let wanted = self.current.limits.start_servers;
+        let wanted = match &self.state {
+            State::Changing(change) => change.wanted,
+            _ if self.current.limits.fixed => self.current.limits.start_servers,
+            _ => return,
+        };
+        let there = self.children.active(self.current.number).count();
+        self.fork(wanted.saturating_sub(there));
+    }
+
+    /// Forks so many children of the present configuration, if nothing stands in the way.
+    pub(crate) fn fork(&mut self, count: usize) {
         let now_us = clock::monotonic_us();
-        while self.children.active(self.current.number).count() < wanted
-            && !self.back_off.holds(now_us)
-        {
+        for _ in 0..count {
+            if self.back_off.holds(now_us) {
+                return;
+            }
             let Some(index) = self.children.free_line() else {
                 for pid in self.children.kill_oldest_retiring() {
                     self.tell(&Event::Overdue(pid));
@@ -172,6 +185,7 @@ impl<S: Server> Parent<'_, S> {
         self.board.release(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();
         self.board.note_reaped_cpu(user_us, system_us);
+        self.size_now();
         if entry.killed {
             return;
         }
@@ -197,7 +211,7 @@ impl<S: Server> Parent<'_, S> {
 /// Serves in the calling process: no parent, no children, a signal is a command.
 pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i32, String> {
     let Prepared { mut generation, listeners, board, pid_file } = prepare(server, &start.program)?;
-    generation.limits.start_servers = 1;
+    (generation.limits.start_servers, generation.limits.fixed) = (1, true);
     let failed = |error: io::Error| format!("cannot serve in one process: {error}");
     let settings = Arc::clone(&generation.settings);
     let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -58,6 +58,26 @@ pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
     crate::socket::set_number(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
+/// How many connections wait in a listening socket's accept queue: `tcpi_unacked` of TCP_INFO, which
+/// counts that for a socket that listens (tcp(7); net/ipv4/tcp.c, tcp_get_info). Those that
+/// TCP_DEFER_ACCEPT holds back are not among them.
+pub fn queue(socket: impl AsFd) -> io::Result<u32> {
+    // SAFETY: all of tcp_info's fields are numbers, for which zeros are values.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut size = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).unwrap_or(0);
+    // SAFETY: the kernel writes no more than `size` bytes, which is the size of `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut size,
+        )
+    };
+    if result == 0 { Ok(info.tcpi_unacked) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The address that a socket is bound to, with the port that the kernel chose for port 0.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     let address = rustix::net::getsockname(socket)?;
@@ -95,6 +115,18 @@ mod tests {
         let _client = TcpStream::connect(address).unwrap();
         let accepted = rustix::net::accept(&socket).unwrap();
         assert!(sockopt::tcp_nodelay(&accepted).unwrap());
+    }
+
+    #[test]
+    fn the_accept_queue_is_seen() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
+        listen(&socket, 8).unwrap();
+        assert_eq!(queue(&socket).unwrap(), 0);
+        let address = local_address(&socket).unwrap();
+        let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+        assert_eq!(queue(&socket).unwrap(), 2);
+        let _accepted = rustix::net::accept(&socket).unwrap();
+        assert_eq!(queue(&socket).unwrap(), 1);
     }
 
     #[test]

@@ -73,12 +73,15 @@ impl Server for Echo {
             protocol: "echo".into(),
             defer: None,
         };
+        let children = i64::from(number("children").unwrap_or(2));
         let user = site.value("user").map(|name| identity::user_named(name).unwrap().unwrap());
         let settings = Settings {
             listen: vec![listen],
             pid_file: self.configuration.with_extension("pid"),
             configured: Configured {
-                start_servers: Some(i64::from(number("children").unwrap_or(2))),
+                start_servers: Some(children),
+                // No more than that, however many the law of the pool would like.
+                max_request_workers: Some(children * 25),
                 ..Configured::default()
             },
             identity: user.map(|user| identity::Identity {
