@@ -5,7 +5,7 @@
 #[path = "../tests/stub/mod.rs"]
 mod stub;
 
-use evenkeel_conn::{Settings, Worker, Workplace};
+use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::{Control, Setup, serve_with};
 use evenkeel_scoreboard::{Layout, Scoreboard, Slots};
@@ -67,6 +67,7 @@ fn main() -> std::io::Result<()> {
             line,
             ports: Arc::from([address]),
             addresses: Arc::clone(&addresses),
+            slow_bytes: SlowBytes::new(SlowBytes::USUAL),
         };
         stub::Adapter(Worker::new(site, place))
     })

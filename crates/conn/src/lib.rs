@@ -10,10 +10,12 @@ mod output;
 mod reply;
 mod shown;
 mod site;
+mod slow;
 mod task;
 mod thread;
 mod worker;
 
 pub use site::{Done, ReadTime, Served, Settings, Site};
+pub use slow::SlowBytes;
 pub use thread::{Addresses, Workplace};
 pub use worker::Worker;

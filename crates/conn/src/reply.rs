@@ -111,9 +111,9 @@ impl Reply {
         self.persistence != Persistence::Close
     }
 
-    /// Whether it holds so much memory that it keeps its credit while its client is slow, so that
-    /// the credits bound what all of them hold (Apache: core_filters.c, where a worker waits with
-    /// what is beyond FlushMaxThreshold).
+    /// Whether it holds so much memory that there must be room for it among what slow clients keep,
+    /// once its client turns out to be one (Apache: core_filters.c, where a worker waits with what
+    /// is beyond FlushMaxThreshold).
     pub(crate) fn is_heavy(&self) -> bool {
         self.output.held() > self.flush_threshold
     }

@@ -14,8 +14,8 @@ pub struct Settings {
     pub keep_alive: KeepAlive,
     /// Timeout, in milliseconds: how long a read or write may make no progress.
     pub timeout_ms: u64,
-    /// FlushMaxThreshold, in bytes: a response that holds more memory than that keeps its credit
-    /// while its client is slow.
+    /// FlushMaxThreshold, in bytes: a response that holds more memory than that has to find room
+    /// among what slow clients keep, once its client turns out to be one.
     pub flush_threshold: u64,
     /// RequestReadTimeout header; none where it is off.
     pub header_time: Option<ReadTime>,

@@ -394,13 +394,20 @@ impl<S: Site> Task<S> {
                 result?;
             }
         }
-        let mut writing = None;
+        let (mut writing, mut share) = (None, None);
         loop {
             let before = reply.output.sent;
             let sent = poll_fn(|context| {
                 let sent = self.link.poll_send(context, |socket| reply.output.send(socket));
-                if sent.is_pending() && !reply.is_heavy() {
+                if sent.is_pending() {
                     // The client is slow: its request is no work for the server any more.
+                    if reply.is_heavy() && share.is_none() {
+                        let room = &self.inner.thread.place.slow_bytes;
+                        share = room.take(reply.output.held());
+                        if share.is_none() {
+                            return Poll::Ready(Err(ErrorKind::QuotaExceeded.into()));
+                        }
+                    }
                     self.link.lease.release();
                     reply.begun.slot = None;
                     writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
@@ -408,6 +415,11 @@ impl<S: Site> Task<S> {
                 sent
             });
             let progress = match timeout(patience, sent).await {
+                Ok(Err(error)) if error.kind() == ErrorKind::QuotaExceeded => {
+                    let text = "slow clients keep as much as they may, this one's response ends";
+                    reply.request.notify(Notice::own("core", Level::Info, text.to_owned()));
+                    return Err(error);
+                }
                 Ok(progress) => progress?,
                 // What the client has taken meanwhile is progress too.
                 Err(_) if reply.output.sent > before => Progress::More,
@@ -421,7 +433,7 @@ impl<S: Site> Task<S> {
             if !reply.output.is_stream() {
                 return Ok(());
             }
-            writing = None;
+            (writing, share) = (None, None);
             poll_fn(|context| self.link.lease.poll_hold(context)).await;
             if reply.begun.slot.is_none() {
                 reply.begun.slot = self.inner.show(&self.connection, &reply.request);

@@ -3,6 +3,7 @@
 //! of it.
 
 use crate::shown::Uncounted;
+use crate::slow::SlowBytes;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots};
 use evenkeel_sys::clock;
@@ -26,6 +27,8 @@ pub struct Workplace {
     pub ports: Arc<[SocketAddr]>,
     /// The local addresses that connections came in on, shared by the child's threads.
     pub addresses: Arc<Mutex<Vec<SocketAddr>>>,
+    /// Room for what slow clients keep, shared by the child's threads.
+    pub slow_bytes: Arc<SlowBytes>,
 }
 
 /// A thread's own things.

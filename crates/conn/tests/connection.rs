@@ -5,7 +5,7 @@
 
 mod stub;
 
-use evenkeel_conn::{ReadTime, Settings, Worker, Workplace};
+use evenkeel_conn::{ReadTime, Settings, SlowBytes, Worker, Workplace};
 use evenkeel_mpm::Command;
 use evenkeel_mpm::event::{Control, Setup, serve_with};
 use evenkeel_scoreboard::{ChildLine, Counter, Layout, Scoreboard, Slots};
@@ -77,6 +77,8 @@ impl Running {
         let shared = Arc::clone(&log);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'f'; 16 << 20]).unwrap();
+        // Room for two of the stub's pages.
+        let slow_bytes = SlowBytes::new(40 << 20);
         let shared_file = file.try_clone().unwrap();
         let file = Arc::new(file.into());
         let thread = std::thread::spawn(move || {
@@ -90,6 +92,7 @@ impl Running {
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),
+                    slow_bytes: Arc::clone(&slow_bytes),
                 };
                 stub::Adapter(Worker::new(site, place))
             })
@@ -385,28 +388,37 @@ fn large_files_go_to_slow_readers_without_a_credit() {
 }
 
 #[test]
-fn a_large_page_of_its_own_keeps_its_credit_until_little_of_it_is_left() {
-    let mut settings = Settings::default();
-    settings.keep_alive.max = 0;
-    let running = Running::with_credits(settings, 2);
-    let mut slow = running.connect();
-    slow.write_all(get("/page", "").as_bytes()).unwrap();
-    slow.read_exact(&mut [0; 1]).unwrap();
-    let mut other = running.connect();
-    let mut held = || {
-        other.write_all(get("/", "").as_bytes()).unwrap();
-        read_one(&mut other);
-        running.line.read(Counter::Busy)
+fn large_pages_wait_for_slow_readers_without_a_credit_as_far_as_there_is_room() {
+    let running = Running::with_credits(Settings::default(), 1);
+    let mut quick = running.connect();
+    let ask = |page: &mut TcpStream| {
+        page.write_all(get("/page", "").as_bytes()).unwrap();
+        page.read_exact(&mut [0; 1]).unwrap();
     };
-    // The page gets a turn for each answer, and its client takes nothing after the first turns.
-    assert!((0..200).all(|_| held() >= 1), "its credit has been given back");
-    assert_eq!(running.line.read(Counter::Writing), 0);
-    let (_, body) = read_one(&mut slow);
-    assert_eq!(body.len(), 16 << 20);
-    while held() > 0 {}
-    drop((slow, other));
-    let log = running.end();
-    assert!(log.contains(&String::from("200 \"GET /page HTTP/1.1\" 16777216 kept")));
+    let mut slow: Vec<_> = (0..2).map(|_| running.connect()).collect();
+    for client in &mut slow {
+        ask(client);
+        quick.write_all(get("/later", "").as_bytes()).unwrap();
+        assert_eq!(read_one(&mut quick).1, b"later");
+    }
+    // There is no room for a third, whose client takes nothing either.
+    let mut third = running.connect();
+    ask(&mut third);
+    quick.write_all(get("/later", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut quick).1, b"later");
+    let _some = read_until_reset(third);
+    for client in &mut slow {
+        assert_eq!(read_one(client).1.len(), 16 << 20);
+    }
+    drop(slow);
+    // What they kept is free again.
+    let mut later = running.connect();
+    ask(&mut later);
+    quick.write_all(get("/later", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut quick).1, b"later");
+    assert_eq!(read_one(&mut later).1.len(), 16 << 20);
+    drop((later, quick));
+    let _log = running.end();
 }
 
 /// Reads to the end, which must be a reset.

@@ -4,7 +4,7 @@
 
 use crate::server::Running;
 use crate::settings;
-use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, Worker, Workplace};
+use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, Worker, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
 use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
@@ -53,6 +53,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     });
     let threads = evenkeel_sys::process::usable_cores();
     let presses = Presses::new(child.credits);
+    let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
     let make = move |seat: Seat| {
         let safe = writers
             .lock()
@@ -84,6 +85,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             line,
             ports: Arc::clone(&ports),
             addresses: Arc::clone(&addresses),
+            slow_bytes: Arc::clone(&slow_bytes),
         };
         Serving(Worker::new(thread_site, place))
     };

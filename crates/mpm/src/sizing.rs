@@ -1,6 +1,6 @@
-//! How many children there are. A census of the scoreboard and of the kernel's accept queues goes to
-//! the law of the pool room; what it decides goes to the children. The claims of children are taken
-//! as numbers and nothing else.
+//! How many children there are. A census of the scoreboard and of the kernel's accept queues goes
+//! to the law of the pool room; what it decides goes to the children. The claims of children are
+//! taken as numbers and nothing else.
 
 use std::time::Duration;
 

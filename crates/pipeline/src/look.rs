@@ -22,7 +22,7 @@ use std::sync::Arc;
 const LOOKS: u16 = 100;
 
 /// Files that a request may look at to choose one of them.
-const VARIANT_LOOKS: u16 = 250;
+pub(crate) const VARIANT_LOOKS: u16 = 250;
 
 /// What the copy of a variable costs a request, in steps of its allowance.
 const STEPS_A_VARIABLE: u64 = 64;

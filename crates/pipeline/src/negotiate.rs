@@ -2,7 +2,7 @@
 //! for a type map goes in; the request for the variant that mod_negotiation chooses, or its 300 or
 //! 406, comes out. It judges no variant and looks at each by the phases alone.
 
-use crate::look::{self, Aside, Seen};
+use crate::look::{self, Aside, Seen, VARIANT_LOOKS};
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
@@ -10,7 +10,7 @@ use evenkeel_message::{
     Admitted, Answer, Body, Level, Method, Negotiated, Notice, Piece, Prepared, Request, Response,
     Siblings, Status, Stopped, Validators, Verdict, evaluate,
 };
-use evenkeel_modules::beside::{Beside, SMALL};
+use evenkeel_modules::beside::Beside;
 use evenkeel_modules::core::{self, Options};
 use evenkeel_modules::mime;
 use evenkeel_modules::negotiation::{
@@ -205,13 +205,8 @@ fn names(request: &Request) -> Result<Vec<Vec<u8>>, Box<str>> {
         Some(read) => Rc::clone(read),
         None => match negotiation::few_siblings(folder, &[base.to_vec()]) {
             Some(read) => Rc::new(read),
-            None => {
-                let text = format!(
-                    "it has more than {SMALL} entries, and a look at another path cannot wait \
-                     until so many are read"
-                );
-                return Err(text.into());
-            }
+            // A look at another path cannot wait until so many are read: it finds no variant.
+            None => return Ok(Vec::new()),
         },
     };
     let names = read.names.as_ref().map_err(Clone::clone)?;
@@ -232,6 +227,11 @@ fn gather(
         let asked = request.file.file_name().unwrap_or_default().as_bytes().to_vec();
         let (back, aside, seen) = look_beside(pipeline, request, name);
         request = back;
+        if request.variant_looks > VARIANT_LOOKS {
+            // The look has said so, once.
+            aside.restore(&mut request);
+            return (request, Err(Status::INTERNAL_SERVER_ERROR));
+        }
         let usable = seen.is_file() && answers_to(&asked, name, pipeline, &seen);
         let map = usable && negotiation::is_map(&request.content);
         let found = (usable && !map).then(|| variant(&request, &seen, name)).flatten();

@@ -113,7 +113,10 @@ impl Law {
             .children
             .iter()
             .filter(|child| child.stage == Stage::Parked)
-            .filter(|child| now.saturating_sub(child.since) > PARKED)
+            .filter(|child| {
+                let is_old = child.generation != census.generation;
+                is_old || now.saturating_sub(child.since) > PARKED
+            })
             .map(|child| child.id)
             .filter(|id| !decision.unpark.contains(id))
             .collect();
@@ -165,7 +168,8 @@ impl Law {
             .collect();
         parked.sort_by_key(|child| Reverse(child.id));
         decision.unpark = parked.iter().take(room).map(|child| child.id).collect();
-        let seats = limits.slots.saturating_sub(active + count(Stage::Parked));
+        // Those of an old generation end at once, and hold no live one back.
+        let seats = limits.slots.saturating_sub(active + parked.len());
         decision.fork = (room - decision.unpark.len()).min(seats);
         let started = decision.unpark.len() + decision.fork;
         decision.reading.refused = batch - started;

@@ -139,6 +139,14 @@ pub fn drop_privileges(identity: &Identity, dumpable: bool) -> io::Result<()> {
         let uid = identity.uid;
         check(libc::setresuid(uid, uid, uid), "setuid: unable to change to uid")?;
     }
+    // -1 would have changed nothing and still have gone well (setresuid(2)).
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let (euid, egid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let is_done = [uid, euid] == [identity.uid; 2] && [gid, egid] == [identity.gid; 2];
+    if !is_done || uid == 0 {
+        let text = format!("setuid: the process is user {uid} and group {gid} after all");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
     give_up_capabilities(dumpable)
 }
 

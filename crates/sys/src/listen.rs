@@ -58,8 +58,8 @@ pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
     crate::socket::set_number(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// How many connections wait in a listening socket's accept queue: `tcpi_unacked` of TCP_INFO, which
-/// counts that for a socket that listens (tcp(7); net/ipv4/tcp.c, tcp_get_info). Those that
+/// How many connections wait in a listening socket's accept queue: `tcpi_unacked` of TCP_INFO,
+/// which counts that for a socket that listens (tcp(7); net/ipv4/tcp.c, tcp_get_info). Those that
 /// TCP_DEFER_ACCEPT holds back are not among them.
 pub fn queue(socket: impl AsFd) -> io::Result<u32> {
     // SAFETY: all of tcp_info's fields are numbers, for which zeros are values.

@@ -251,6 +251,8 @@ fn change_type(
 struct Told {
     notices: Vec<Notice>,
     vary: Fields,
+    /// Whether something could not be evaluated, so that the request is not to go on.
+    undecided: bool,
 }
 
 impl Told {
@@ -258,7 +260,8 @@ impl Told {
         self.notices.push(Notice::new("headers", Level::Error, number, text));
     }
 
-    /// Whether the line counts. A condition that cannot be evaluated is not looked at.
+    /// Whether the line counts. One whose condition cannot be evaluated does not, and neither does
+    /// the request go on: who could make a pattern give up would choose what is said of him.
     fn counts(&mut self, when: &When, context: &RequestContext<'_>) -> bool {
         match when {
             When::Always | When::Early => true,
@@ -266,9 +269,9 @@ impl Told {
             When::Expr(condition) => match context.holds(condition, &mut self.vary) {
                 Ok(holds) => holds,
                 Err(error) => {
-                    let text = format!("Failed to evaluate expression ({error}) - ignoring");
-                    self.tell(1501, text);
-                    true
+                    self.tell(1501, format!("Failed to evaluate expression ({error})"));
+                    self.undecided = true;
+                    false
                 }
             },
         }
@@ -288,6 +291,7 @@ impl Told {
         };
         value.text(context).unwrap_or_else(|error| {
             self.tell(2557, format!("Can't evaluate value expression: {error}"));
+            self.undecided = true;
             Vec::new()
         })
     }
@@ -295,6 +299,7 @@ impl Told {
     fn report(mut self, request: &mut Request) {
         merge_vary(&mut request.fields, &self.vary);
         request.notices.append(&mut self.notices);
+        request.undecided |= self.undecided;
     }
 }
 
@@ -556,6 +561,25 @@ mod tests {
             assert!(request.undecided, "{line}");
             assert!(request.notices[0].text.contains("gave up"), "{:?}", request.notices);
         }
+    }
+
+    /// Who can make a condition give up must not choose what is said of him.
+    #[test]
+    fn a_line_whose_condition_gives_up_does_not_count_and_ends_the_request() {
+        let line = "RequestHeader set X-Trusted yes \"expr=%{HTTP:X} =~ /^(a+)+$/\"";
+        let (server, plan) = (ServerSettings::default(), plan(&[line]));
+        let around = Around { server: &server, plan: &plan, source: None };
+        for (value, trusted) in [("aaaa", true), ("b", false)] {
+            let mut request = request();
+            request.head.fields.add("X", value);
+            act_on_request(&mut request, around);
+            let seen = request.head.fields.contains("X-Trusted");
+            assert_eq!((seen, request.undecided), (trusted, false), "{value}");
+        }
+        let mut request = request();
+        request.head.fields.add("X", "a".repeat(40) + "b");
+        act_on_request(&mut request, around);
+        assert!(request.undecided && !request.head.fields.contains("X-Trusted"));
     }
 
     #[test]

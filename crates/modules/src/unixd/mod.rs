@@ -42,6 +42,8 @@ fn user(scope: &mut Scope, call: &Call<'_>) -> Done {
         Some(Err(_)) => None,
         None => user_named(text).ok().flatten().map(|user| (user.uid, user.name)),
     };
+    // The largest number is none: setresuid(2) takes it for "as before", which is root.
+    let found = found.filter(|(uid, _)| *uid != u32::MAX);
     let (uid, name) = found.ok_or_else(|| format!("AH00543: bad user name {text}"))?;
     if uid == 0 {
         return Err("Error:\tEvenkeel has not been designed to serve pages while\n\trunning as \
@@ -59,6 +61,7 @@ fn group(scope: &mut Scope, call: &Call<'_>) -> Done {
         Some(number) => number.parse().ok(),
         None => group_named(text).ok().flatten(),
     };
+    let found = found.filter(|gid| *gid != u32::MAX);
     let gid = found.ok_or_else(|| format!("AH00544: bad group name {text}"))?;
     scope.global.unixd.group = Some((gid, text.into()));
     Ok(())

@@ -255,6 +255,20 @@ fn a_parked_child_that_nobody_calls_ends_after_a_minute() {
     assert_eq!((pool.count(Stage::Parked), pool.count(Stage::Serving)), (0, 3));
 }
 
+/// Parked children of an old generation take no place that a new one needs.
+#[test]
+fn what_is_parked_of_an_old_generation_ends_and_holds_nobody_back() {
+    let mut pool = Pool::new(Limits { slots: 8, children: 8, ..reports() }, 8, Duration::ZERO);
+    pool.run(3, TICK, 0);
+    for child in &mut pool.children {
+        (child.stage, child.since) = (Stage::Parked, pool.now);
+    }
+    let census = Census { now: pool.now, generation: 1, children: &pool.children, queue: 0 };
+    let decision = pool.law.decide(&census, &pool.limits);
+    assert_eq!((decision.fork, decision.drain.len()), (1, 8));
+    assert_eq!(decision.unpark, [0_u64; 0]);
+}
+
 /// A child that hangs while it starts is not waited for beyond ten seconds.
 #[test]
 fn a_child_that_never_becomes_ready_does_not_count() {
