@@ -17,7 +17,7 @@ const FEW: &str = "\
 ServerLimit 2
 StartServers 2
 ThreadsPerChild 8
-MinSpareThreads 4
+MinSpareThreads 16
 MaxSpareThreads 16
 MaxRequestWorkers 16
 ";

@@ -129,7 +129,8 @@ fn the_blocks_of_the_reports_serve_under_their_models() {
         house.start(&[]).unwrap();
         let page = text(house.address, "/server-status?auto").unwrap();
         assert!(page.contains(&format!("\nServerMPM: {model}\n")), "{page}");
-        let there = || children.is_none_or(|count| house.children().len() == count);
+        // A request in progress may have called for one more.
+        let there = || children.is_none_or(|count| house.children().len() >= count);
         wait_for("as many children as StartServers says", there).unwrap();
         probe(house.address).unwrap();
         house.stop().unwrap();
