@@ -86,3 +86,45 @@ fn a_child_serves_when_its_delay_is_over_and_not_before() {
     wait_for("its readiness", all_accept).unwrap();
     assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
 }
+
+/// The parent sees what waits before its workers: it starts what is missing, no more, and the
+/// requests that waited are served.
+#[test]
+fn a_pool_grows_to_what_is_asked_of_it() {
+    let sized = "\
+StartServers 1
+ThreadsPerChild 4
+MinSpareThreads 4
+MaxSpareThreads 8
+MaxRequestWorkers 64
+";
+    let house = House::open(&format!("{SITE}{sized}"), &[]).unwrap();
+    let wait = |n| ask(house.address, &format!("/wait?ms=60000&n={n}")).unwrap();
+    let waits: Vec<_> = (0..26).map(wait).collect();
+    // 26 requests and that for the page, and four workers that stand ready: eight children of four.
+    let busy = || number(&text(house.address, "/server-status?auto").unwrap(), "BusyWorkers");
+    wait_for("all of them to be served", || busy() == 27).unwrap();
+    wait_for("eight children", || house.children().len() == 8).unwrap();
+    drop(waits);
+}
+
+/// MaxConnectionsPerChild: the only child that there may be finishes a long request, and its
+/// successor serves meanwhile.
+#[test]
+fn a_child_that_has_taken_its_share_is_replaced_while_it_finishes() {
+    let one = "\
+StartServers 1
+ThreadsPerChild 4
+MaxRequestWorkers 4
+MaxConnectionsPerChild 3
+";
+    let house = House::open(&format!("{SITE}{one}"), &[]).unwrap();
+    let long = ask(house.address, "/wait?ms=60000").unwrap();
+    let is_beside = || {
+        text(house.address, "/wait?ms=0").unwrap();
+        house.children().len() >= 2
+    };
+    wait_for("a successor beside it", is_beside).unwrap();
+    assert!(text(house.address, "/wait?ms=0").unwrap().starts_with("waited "));
+    drop(long);
+}

@@ -75,7 +75,7 @@ pub enum Command {
 pub(crate) enum Report {
     /// It serves.
     Ready,
-    /// Someone sent it SIGTERM: it wants to be told to drain.
+    /// Someone sent it SIGTERM, or it has accepted all that it may: it wants to be told to drain.
     EndAsked,
 }
 
@@ -150,6 +150,12 @@ impl Control {
         self.line.set(Counter::Ready, 1);
         // A parent that is gone is noticed as the end of the channel.
         let _ = self.channel.send(Report::Ready.byte());
+    }
+
+    /// Tells the parent that this child has accepted all that it may and ends by itself: another
+    /// is to take its place meanwhile.
+    pub fn leaving(&self) {
+        let _ = self.channel.send(Report::EndAsked.byte());
     }
 }
 

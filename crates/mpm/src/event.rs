@@ -59,6 +59,10 @@ pub trait Control: AsFd {
 
     /// Tells the parent that the child accepts.
     fn ready(&self);
+
+    /// Tells the parent that the child ends by itself, so that another takes its place while it
+    /// finishes what it has.
+    fn leaving(&self) {}
 }
 
 impl Control for crate::Control {
@@ -68,6 +72,10 @@ impl Control for crate::Control {
 
     fn ready(&self) {
         crate::Control::ready(self);
+    }
+
+    fn leaving(&self) {
+        crate::Control::leaving(self);
     }
 }
 
@@ -176,6 +184,11 @@ impl Shared {
         if self.accepted.fetch_add(1, Relaxed) + 1 >= self.most_connections {
             self.heed(Mode::Drain);
         }
+    }
+
+    /// Whether the child has accepted as many connections as it may.
+    fn is_worn_out(&self) -> bool {
+        self.most_connections > 0 && self.accepted.load(Relaxed) >= self.most_connections
     }
 
     fn count_closed(&self) {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use evenkeel_pool::{Census, Child, Law, Reading, Stage};
+use evenkeel_pool::{Census, Child, Law, Limits, Reading, Stage};
 use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
 use evenkeel_sys::clock;
 
@@ -47,7 +47,7 @@ impl<S: Server> Parent<'_, S> {
             children: &children,
             queue: self.listeners.queue(),
         };
-        let decision = self.sizing.law.decide(&census, &self.current.limits.pool());
+        let decision = self.sizing.law.decide(&census, &self.bounds());
         self.sizing.last = decision.reading;
         self.sizing.next_us =
             now_us.saturating_add(if census.queue > 0 { QUEUE_TICK_US } else { TICK_US });
@@ -60,6 +60,14 @@ impl<S: Server> Parent<'_, S> {
         self.children
             .retire(Command::Drain, bound_us, |entry| decision.drain.contains(&entry.number));
         self.fork(decision.fork);
+    }
+
+    /// The bounds of the law: those of the directives, as far as the scoreboard has lines. It has
+    /// the size of the start, and half of it is for children that retire.
+    fn bounds(&self) -> Limits {
+        let lines = (self.board.layout().children / 2).max(1);
+        let limits = self.current.limits.pool();
+        Limits { children: limits.children.min(lines), slots: limits.slots.min(lines), ..limits }
     }
 
     /// When the law is asked next; `None` while it is not.
@@ -88,7 +96,7 @@ impl<S: Server> Parent<'_, S> {
         }
         let work = self.sizing.last.demand.saturating_add(limits.min_spare);
         let needed = work.div_ceil(limits.threads_per_child.max(1));
-        needed.max(limits.start_servers).min(limits.most_children()).max(1)
+        needed.max(limits.start_servers).min(self.bounds().children).max(1)
     }
 }
 

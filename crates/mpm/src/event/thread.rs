@@ -148,6 +148,11 @@ impl<S: Service> Thread<S> {
             return;
         }
         self.mode = mode;
+        if let Some((_, control)) = &self.control
+            && self.bench.shared.is_worn_out()
+        {
+            control.leaving();
+        }
         self.service.retire(mode != Mode::Run);
         if mode == Mode::Run {
             if let Err(error) = self.ports.enter() {
