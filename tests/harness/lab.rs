@@ -71,7 +71,10 @@ fn accepts(house: &House, pid: u32) -> Option<bool> {
 fn a_child_serves_when_its_delay_is_over_and_not_before() {
     const DELAY_MS: u64 = 1_000;
     let delay = Duration::from_millis(DELAY_MS);
-    let site = SITE.replace("StartDelay 10", &format!("StartDelay {DELAY_MS}\nStartServers 2\nMaxRequestWorkers 50"));
+    let site = SITE.replace(
+        "StartDelay 10",
+        &format!("StartDelay {DELAY_MS}\nStartServers 2\nMaxRequestWorkers 50"),
+    );
     let begun = Instant::now();
     let house = House::open(&site, &[]).unwrap();
     // The port is open by now, but nobody takes what stands in its queue.
