@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use evenkeel_pool::{Census, Child, Law, Limits, Reading, Stage};
+use evenkeel_pool::{Census, Child, Law, Limits, Stage};
 use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
 use evenkeel_sys::clock;
 
@@ -28,7 +28,8 @@ const MOST_CLAIMED: u64 = 1 << 20;
 pub(crate) struct Sizing {
     law: Law,
     next_us: u64,
-    last: Reading,
+    /// The demand that it last saw, in workers.
+    demand: usize,
 }
 
 impl<S: Server> Parent<'_, S> {
@@ -48,7 +49,7 @@ impl<S: Server> Parent<'_, S> {
             queue: self.listeners.queue(),
         };
         let decision = self.sizing.law.decide(&census, &self.bounds());
-        self.sizing.last = decision.reading;
+        self.sizing.demand = decision.reading.demand;
         self.sizing.next_us =
             now_us.saturating_add(if census.queue > 0 { QUEUE_TICK_US } else { TICK_US });
         for (numbers, parked) in [(&decision.unpark, false), (&decision.park, true)] {
@@ -94,7 +95,7 @@ impl<S: Server> Parent<'_, S> {
         if limits.fixed {
             return limits.start_servers;
         }
-        let work = self.sizing.last.demand.saturating_add(limits.min_spare);
+        let work = self.sizing.demand.saturating_add(limits.min_spare);
         let needed = work.div_ceil(limits.threads_per_child.max(1));
         needed.max(limits.start_servers).min(self.bounds().children).max(1)
     }

@@ -72,10 +72,6 @@ pub struct Reading {
     pub queue: usize,
     /// The largest demand of the window.
     pub peak: usize,
-    /// How far back the peak reaches.
-    pub window: Duration,
-    /// Children that were wanted and not started, because a limit stood in the way.
-    pub refused: usize,
 }
 
 impl Default for Law {
@@ -121,7 +117,6 @@ impl Law {
             .filter(|id| !decision.unpark.contains(id))
             .collect();
         self.relax(now);
-        decision.reading.window = self.window;
         decision
     }
 
@@ -138,14 +133,7 @@ impl Law {
         });
         let demand = working.saturating_add(queue);
         self.peak.take(now, demand);
-        Reading {
-            supply: supply.sum(),
-            demand,
-            queue,
-            peak: self.peak.over(now, self.window),
-            window: self.window,
-            refused: 0,
-        }
+        Reading { supply: supply.sum(), demand, queue, peak: self.peak.over(now, self.window) }
     }
 
     /// Calls back and starts what is missing, all at once up to a batch.
@@ -159,8 +147,7 @@ impl Law {
         let count = |stage| census.children.iter().filter(|child| child.stage == stage).count();
         let active = count(Stage::Starting) + count(Stage::Serving);
         let missing = (wanted - decision.reading.supply).div_ceil(limits.threads.max(1));
-        let batch = missing.min(active.max(BATCH));
-        let room = batch.min(limits.children.saturating_sub(active));
+        let room = limits.children.saturating_sub(active).min(active.max(BATCH)).min(missing);
         let mut parked: Vec<&Child> = census
             .children
             .iter()
@@ -172,7 +159,6 @@ impl Law {
         let seats = limits.slots.saturating_sub(active + parked.len());
         decision.fork = (room - decision.unpark.len()).min(seats);
         let started = decision.unpark.len() + decision.fork;
-        decision.reading.refused = batch - started;
         if started > 0 {
             self.queue.answer(census.now, decision.reading.queue);
         }

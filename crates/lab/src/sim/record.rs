@@ -74,12 +74,6 @@ impl Outcome {
             most_children: 0,
         }
     }
-
-    /// Answers a second over the second half of the time.
-    pub fn steady_rate(&self) -> f64 {
-        let half = self.samples.get(self.samples.len() / 2..).unwrap_or_default();
-        half.iter().map(|sample| sample.rate).sum::<f64>() / half.len().max(1) as f64
-    }
 }
 
 /// Up to ten hours, in three digits.

@@ -168,7 +168,6 @@ impl World<'_> {
         let now = self.now;
         if let Some(client) = self.clients.get_mut(index) {
             client.kept = true;
-            client.accepted = client.accepted.min(now);
         }
         let idle = ns(self.setup.directives.keep_alive_timeout_s);
         let rests = self.clients.get(index).map_or(0, |client| client.served);
@@ -187,24 +186,19 @@ impl World<'_> {
         }
     }
 
+    /// Closes a connection that has rested too long, if it still rests as it did.
     pub(super) fn idle_too_long(&mut self, index: usize, rests: u64) {
-        self.close_resting(index, rests);
-    }
-
-    /// Closes a connection that still rests as it did; says whether it did.
-    fn close_resting(&mut self, index: usize, rests: u64) -> bool {
-        let Some(client) = self.clients.get_mut(index) else { return false };
+        let Some(client) = self.clients.get_mut(index) else { return };
         if !client.kept || client.served != rests {
-            return false;
+            return;
         }
         client.kept = false;
-        let Some(id) = client.child else { return false };
+        let Some(id) = client.child else { return };
         if self.idle_holds_worker() {
             self.release(id);
         } else if let Some(kid) = self.kids.get_mut(&id) {
             kid.kept = kid.kept.saturating_sub(1);
         }
-        true
     }
 
     /// The oldest idle connection that holds a worker of this bucket closes.

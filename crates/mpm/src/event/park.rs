@@ -56,7 +56,7 @@ impl Bench {
         })
     }
 
-    /// Carries a outcome out.
+    /// Carries an outcome out.
     pub(super) fn settle(self: &Rc<Self>, outcome: Outcome, counted: Counted) {
         match outcome {
             Outcome::Rest(socket, pause) => self.rest(socket, pause, counted),
