@@ -1,6 +1,6 @@
 //! The socket of a connection while a task serves it, shared by the task and the body of its
 //! request: what has come and was not used, waiting for more, and the credit with which the
-//! request runs. Waiting for the client holds no credit, unless much memory waits with it.
+//! request runs. Waiting for the client holds no credit.
 
 use crate::thread::Thread;
 use evenkeel_scoreboard::{Credit, Gate, Waiting};
