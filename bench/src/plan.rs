@@ -9,8 +9,8 @@ use std::path::PathBuf;
 pub struct Plan {
     /// The scenarios in their order.
     pub scenarios: Vec<Scenario>,
-    /// Evenkeel and those that it is measured beside.
-    pub contenders: Vec<Kind>,
+    /// Those that Evenkeel is measured beside, where they are named.
+    pub against: Option<Vec<Kind>>,
     /// How often each contender has its turn.
     pub rounds: usize,
     /// How long a turn lasts, in seconds.
@@ -26,19 +26,18 @@ impl Plan {
     pub fn parse(arguments: &[String]) -> Result<Self> {
         let mut plan = Self {
             scenarios: Vec::new(),
-            contenders: Vec::new(),
+            against: None,
             rounds: 5,
             seconds: 3,
             idle: 10_000,
             out: None,
         };
-        let mut against = "ceiling,nginx,nginx-ofc,h2o,apache2";
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut value =
                 || rest.next().ok_or_else(|| format!("{argument} needs a value behind it"));
             match argument.as_str() {
-                "--against" => against = value()?,
+                "--against" => plan.against = Some(kinds(value()?)?),
                 "--rounds" => plan.rounds = number(value()?)?,
                 "--seconds" => plan.seconds = number(value()?)?,
                 "--idle" => plan.idle = number(value()?)?,
@@ -49,12 +48,19 @@ impl Plan {
         if plan.scenarios.is_empty() {
             return Err(format!("no scenario is named; there are: {}", Scenario::names()));
         }
-        plan.contenders.push(Kind::EVENKEEL);
-        for name in against.split(',').filter(|name| !name.is_empty()) {
-            plan.contenders.push(Kind::named(name)?);
-        }
         Ok(plan)
     }
+
+    /// Evenkeel and those that it is measured beside in a scenario: those that were named, or the
+    /// scenario's own.
+    pub fn contenders(&self, own: &[Kind]) -> Vec<Kind> {
+        let beside = self.against.as_deref().unwrap_or(own);
+        std::iter::once(Kind::EVENKEEL).chain(beside.iter().copied()).collect()
+    }
+}
+
+fn kinds(names: &str) -> Result<Vec<Kind>> {
+    names.split(',').filter(|name| !name.is_empty()).map(Kind::named).collect()
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T> {
@@ -73,7 +79,10 @@ mod tests {
     #[test]
     fn evenkeel_goes_first_and_the_named_follow() {
         let plan = parse("P1 P3 --against nginx,h2o --rounds 2").unwrap();
-        assert_eq!(plan.contenders, [Peer::Evenkeel, Peer::Nginx, Peer::H2o].map(Kind::Peer));
+        let contenders = plan.contenders(&[Kind::Ceiling]);
+        assert_eq!(contenders, [Peer::Evenkeel, Peer::Nginx, Peer::H2o].map(Kind::Peer));
+        let own = parse("P1").unwrap().contenders(&[Kind::Ceiling]);
+        assert_eq!(own, [Kind::EVENKEEL, Kind::Ceiling]);
         assert_eq!((plan.scenarios.len(), plan.rounds), (2, 2));
     }
 

@@ -8,7 +8,7 @@ use crate::load::{Asked, Turn};
 use crate::plan::Plan;
 use crate::table;
 use evenkeel_lab::calls::{self, Calls};
-use evenkeel_lab::peers::{Server, Site};
+use evenkeel_lab::peers::{Peer, Server, Site};
 use std::io::Write as _;
 
 /// What is measured.
@@ -17,6 +17,8 @@ pub struct Scenario {
     /// What it is, in a line.
     pub title: &'static str,
     measure: Measure,
+    /// Beside whom, where the command line names nobody.
+    beside: &'static [Kind],
 }
 
 enum Measure {
@@ -31,39 +33,86 @@ enum Measure {
 /// The 1 KiB file on kept connections, 64 at a time, and what is different from that.
 const PLAIN: Asked = Asked { path: "/1k.html", connections: 64, close: false, conditional: false };
 
-const SCENARIOS: [Scenario; 8] = [
+/// Beside whom a scenario is measured, where nobody is named.
+const PEERS: &[Kind] = &[
+    Kind::Ceiling,
+    Kind::Peer(Peer::Nginx),
+    Kind::Peer(Peer::NginxTuned),
+    Kind::Peer(Peer::H2o),
+    Kind::Peer(Peer::Apache),
+];
+
+/// The process models, and Apache's.
+const MODELS: &[Kind] = &[
+    Kind::Ceiling,
+    Kind::Peer(Peer::EvenkeelWorker),
+    Kind::Peer(Peer::EvenkeelPrefork),
+    Kind::Peer(Peer::Apache),
+    Kind::Peer(Peer::ApacheWorker),
+    Kind::Peer(Peer::ApachePrefork),
+];
+
+const SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "P1",
         title: "keep-alive GET of 1 KiB, 64 connections",
         measure: Measure::Load(PLAIN),
+        beside: PEERS,
     },
     Scenario {
         name: "P2",
         title: "304 for a file of 1 KiB, 64 connections",
         measure: Measure::Load(Asked { conditional: true, ..PLAIN }),
+        beside: PEERS,
     },
     Scenario {
         name: "P3",
         title: "GET of 1 KiB, a connection per request, 64 at a time",
         measure: Measure::Load(Asked { close: true, ..PLAIN }),
+        beside: PEERS,
     },
     Scenario {
         name: "P4",
         title: "keep-alive GET of 100 KiB, 16 connections",
         measure: Measure::Load(Asked { path: "/100k.bin", connections: 16, ..PLAIN }),
+        beside: PEERS,
     },
     Scenario {
         name: "P4-1m",
         title: "keep-alive GET of 1 MiB, 8 connections",
         measure: Measure::Load(Asked { path: "/1m.bin", connections: 8, ..PLAIN }),
+        beside: PEERS,
     },
     Scenario {
         name: "P4-10m",
         title: "keep-alive GET of 10 MiB, 4 connections",
         measure: Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
+        beside: PEERS,
     },
-    Scenario { name: "P11", title: "idle keep-alive connections", measure: Measure::Idle },
-    Scenario { name: "P12", title: "system calls a request", measure: Measure::Calls },
+    Scenario {
+        name: "P11",
+        title: "idle keep-alive connections",
+        measure: Measure::Idle,
+        beside: PEERS,
+    },
+    Scenario {
+        name: "P12",
+        title: "system calls a request",
+        measure: Measure::Calls,
+        beside: PEERS,
+    },
+    Scenario {
+        name: "P13",
+        title: "the process models: keep-alive GET of 1 KiB, 64 connections",
+        measure: Measure::Load(PLAIN),
+        beside: MODELS,
+    },
+    Scenario {
+        name: "P13-short",
+        title: "the process models: GET of 1 KiB, a connection per request, 64 at a time",
+        measure: Measure::Load(Asked { close: true, ..PLAIN }),
+        beside: MODELS,
+    },
 ];
 
 impl Scenario {
@@ -96,8 +145,9 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
 
 /// All servers stand ready; each is asked in its turn, round after round.
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
+    let contenders = plan.contenders(scenario.beside);
     let start = |kind: &Kind| kind.start(site, asked.path);
-    let servers: Vec<Server> = plan.contenders.iter().map(start).collect::<Result<_>>()?;
+    let servers: Vec<Server> = contenders.iter().map(start).collect::<Result<_>>()?;
     for server in &servers {
         asked.ask(server, 1)?;
     }
@@ -111,28 +161,28 @@ fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<
             turns.push(turn);
         }
     }
-    let rows: Vec<(Kind, Vec<Turn>)> = plan.contenders.iter().copied().zip(turns).collect();
+    let rows: Vec<(Kind, Vec<Turn>)> = contenders.into_iter().zip(turns).collect();
     Ok(table::of_load(&scenario.heading(), &rows))
 }
 
 /// One server at a time holds the connections, so that the kernel's share is its alone.
 fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let mut rows: Vec<(Kind, Held)> = Vec::new();
-    for kind in &plan.contenders {
+    for kind in plan.contenders(scenario.beside) {
         let server = kind.start(site, PLAIN.path)?;
-        rows.push((*kind, idle::hold(&server, PLAIN.path, plan.idle)?));
+        rows.push((kind, idle::hold(&server, PLAIN.path, plan.idle)?));
     }
     Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
 }
 
 fn count(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let mut rows: Vec<(Kind, Calls, Calls)> = Vec::new();
-    for kind in &plan.contenders {
+    for kind in plan.contenders(scenario.beside) {
         let server = kind.start(site, PLAIN.path)?;
         PLAIN.ask(&server, 1)?;
         let kept = traced(&server, &PLAIN, site)?;
         let short = traced(&server, &Asked { close: true, ..PLAIN }, site)?;
-        rows.push((*kind, kept, short));
+        rows.push((kind, kept, short));
     }
     Ok(table::of_calls(&scenario.heading(), &rows))
 }

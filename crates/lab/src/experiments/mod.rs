@@ -27,7 +27,8 @@ Experiments on this machine, with whichever of the servers are installed:
   syscalls   system calls a request by name, kept connections and one request a connection (strace)
 
   --against NAMES  beside Evenkeel: apache2, apache2-worker, apache2-prefork, nginx, nginx-ofc, h2o,
-                   lighttpd, haproxy, caddy (those that are installed; default: all of them)
+                   lighttpd, haproxy, caddy (those that are installed; default: all of them), and
+                   evenkeel-worker, evenkeel-prefork
   --rounds N       how often each has its turn (5; greedy 3); figures are medians
   --seconds TIME   how long a turn lasts (3s)
   --clients LIST   greedy: numbers of clients, 1,4,16 or 1..256 (1,4,16,64,256)
@@ -182,7 +183,7 @@ fn perform(options: &Options) -> Result<PathBuf, Fault> {
     if out.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!("{}: is not empty; name a new folder", out.display()).into());
     }
-    let names = options.against.clone().unwrap_or_else(peers::Peer::names);
+    let names = options.against.clone().unwrap_or_else(peers::Peer::others);
     let (mut here, mut missing) = peers::installed(&format!("evenkeel,{names}"))?;
     if missing.contains(&peers::Peer::Evenkeel.name()) {
         return Err("evenkeel: the program is not beside this one".to_owned().into());

@@ -13,8 +13,8 @@ const USER: &str = "www-data";
 pub fn text(peer: Peer, root: &Path, port: u16, workers: usize) -> String {
     match peer {
         Peer::Evenkeel | Peer::Apache => httpd(peer, root, port, EVENT, workers),
-        Peer::ApacheWorker => httpd(peer, root, port, WORKER, workers),
-        Peer::ApachePrefork => httpd(peer, root, port, PREFORK, workers),
+        Peer::EvenkeelWorker | Peer::ApacheWorker => httpd(peer, root, port, WORKER, workers),
+        Peer::EvenkeelPrefork | Peer::ApachePrefork => httpd(peer, root, port, PREFORK, workers),
         Peer::Nginx | Peer::NginxTuned => nginx(peer, root, port, workers),
         Peer::H2o => h2o(root, port, workers),
         Peer::Lighttpd => lighttpd(root, port, workers),

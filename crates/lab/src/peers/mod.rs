@@ -16,8 +16,12 @@ use std::process::Command;
 /// A server program with the configuration that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
-    /// This project's server.
+    /// This project's server, with the event model.
     Evenkeel,
+    /// The same with the worker model.
+    EvenkeelWorker,
+    /// The same with the prefork model.
+    EvenkeelPrefork,
     /// Apache with its event model.
     Apache,
     /// Apache with its worker model.
@@ -52,8 +56,10 @@ impl Setup {
     }
 }
 
-const NAMES: [(Peer, &str, &str); 10] = [
+const NAMES: [(Peer, &str, &str); 12] = [
     (Peer::Evenkeel, "evenkeel", "evenkeel"),
+    (Peer::EvenkeelWorker, "evenkeel-worker", "evenkeel"),
+    (Peer::EvenkeelPrefork, "evenkeel-prefork", "evenkeel"),
     (Peer::Apache, "apache2", "apache2"),
     (Peer::ApacheWorker, "apache2-worker", "apache2"),
     (Peer::ApachePrefork, "apache2-prefork", "apache2"),
@@ -66,6 +72,13 @@ const NAMES: [(Peer, &str, &str); 10] = [
 ];
 
 impl Peer {
+    /// The names of the servers of others, for a list.
+    #[must_use]
+    pub fn others() -> String {
+        let others = NAMES.iter().filter(|(peer, ..)| !peer.is_own());
+        others.map(|(_, name, _)| *name).collect::<Vec<_>>().join(",")
+    }
+
     /// The peer by its name on a command line.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -89,7 +102,7 @@ impl Peer {
     #[must_use]
     pub fn program(self) -> Option<PathBuf> {
         let (_, _, program) = NAMES.iter().find(|(other, ..)| *other == self)?;
-        if self == Self::Evenkeel {
+        if self.is_own() {
             if let Some(named) = std::env::var_os("EVENKEEL") {
                 return Some(PathBuf::from(named));
             }
@@ -102,6 +115,12 @@ impl Peer {
         let folders = std::env::split_paths(&path)
             .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
         folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+    }
+
+    /// Whether it is this project's server, with whichever model.
+    #[must_use]
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::Evenkeel | Self::EvenkeelWorker | Self::EvenkeelPrefork)
     }
 
     /// Its version, as it tells it, in a line.
@@ -162,7 +181,12 @@ impl Peer {
         let own = self.configure(root, port, setup)?;
         let mut command = Command::new(program);
         match self {
-            Self::Evenkeel | Self::Apache | Self::ApacheWorker | Self::ApachePrefork => {
+            Self::Evenkeel
+            | Self::EvenkeelWorker
+            | Self::EvenkeelPrefork
+            | Self::Apache
+            | Self::ApacheWorker
+            | Self::ApachePrefork => {
                 command.arg("-DFOREGROUND").arg("-f").arg(&own);
             }
             Self::Nginx | Self::NginxTuned | Self::H2o => {
@@ -211,6 +235,7 @@ mod tests {
         for (peer, name, _) in NAMES {
             assert_eq!((Peer::named(name), peer.name()), (Some(peer), name));
         }
+        assert!(Peer::others().starts_with("apache2,") && Peer::EvenkeelPrefork.is_own());
         assert!(installed("iis").unwrap_err().contains("apache2-prefork"));
         assert_eq!(installed("").unwrap(), (Vec::new(), Vec::new()));
     }
