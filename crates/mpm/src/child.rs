@@ -5,10 +5,11 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use evenkeel_scoreboard::{ChildLine, Counter, LineBuffers, Scoreboard, Slots};
 use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::clock;
 
 use crate::limits::Limits;
 use crate::settings::Settings;
@@ -77,15 +78,51 @@ pub(crate) enum Report {
     Ready,
     /// Someone sent it SIGTERM, or it has accepted all that it may: it wants to be told to drain.
     EndAsked,
+    /// It has just run out of credits. A hint: what is done about it is decided from other facts.
+    Poke,
 }
 
 /// The child's end of the channel to its parent.
 pub struct Control {
-    channel: Channel,
+    channel: Arc<Channel>,
+    poker: Option<Poker>,
     line: ChildLine,
     orphaned: AtomicBool,
     // In one-process mode there is no parent; the handler of signals writes commands here.
     _other_end: Option<Channel>,
+}
+
+/// How the threads of a child tell the parent that they have run out of credits. Copies are one
+/// and the same.
+#[derive(Clone)]
+pub struct Poker(Arc<Poking>);
+
+struct Poking {
+    channel: Arc<Channel>,
+    /// When a thread last found no credit, in microseconds of the monotonic clock.
+    denied_us: AtomicU64,
+    clock_us: fn() -> u64,
+}
+
+/// A child that has had no credit for longer than this has told of it already.
+const POKE_US: u64 = 10_000;
+
+impl Poker {
+    fn new(channel: Arc<Channel>, clock_us: fn() -> u64) -> Self {
+        Self(Arc::new(Poking { channel, denied_us: AtomicU64::new(0), clock_us }))
+    }
+
+    /// To be called each time a thread finds no credit. The parent hears of it where the child
+    /// has just run out of them, at most once in 10 ms, and not again before it has listened:
+    /// what matters more must always find room in the channel.
+    pub fn poke(&self) {
+        let now_us = (self.0.clock_us)();
+        let before_us = self.0.denied_us.swap(now_us, Ordering::Relaxed);
+        if now_us.saturating_sub(before_us) >= POKE_US && self.0.channel.is_drained() {
+            // A parent that is gone is noticed as the end of the channel.
+            let _ = self.0.channel.send(Report::Poke.byte());
+        }
+    }
 }
 
 impl Command {
@@ -111,17 +148,26 @@ impl Report {
         match self {
             Self::Ready => b'R',
             Self::EndAsked => b'E',
+            Self::Poke => b'P',
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Ready, Self::EndAsked].into_iter().find(|report| report.byte() == byte)
+        let all = [Self::Ready, Self::EndAsked, Self::Poke];
+        all.into_iter().find(|report| report.byte() == byte)
     }
 }
 
 impl Control {
     pub(crate) fn new(channel: Channel, line: ChildLine, other_end: Option<Channel>) -> Self {
-        Self { channel, line, orphaned: AtomicBool::new(false), _other_end: other_end }
+        let channel = Arc::new(channel);
+        let poker = Some(Poker::new(Arc::clone(&channel), clock::monotonic_coarse_us));
+        Self { channel, poker, line, orphaned: AtomicBool::new(false), _other_end: other_end }
+    }
+
+    /// The same for a child whose siblings have a fixed number: nobody waits for its pokes.
+    pub(crate) fn without_poker(self) -> Self {
+        Self { poker: None, ..self }
     }
 
     /// The next command, without waiting; the descriptor is readable when there is one. The death
@@ -156,6 +202,22 @@ impl Control {
     /// is to take its place meanwhile.
     pub fn leaving(&self) {
         let _ = self.channel.send(Report::EndAsked.byte());
+    }
+
+    /// Tells the parent that a thread of this child has found no credit, so that it decides at
+    /// once whether more children are wanted. As cheap as a look at a clock, and to be called
+    /// each time.
+    pub fn poke(&self) {
+        if let Some(poker) = &self.poker {
+            poker.poke();
+        }
+    }
+
+    /// What does the same for threads that do not have the control; none where the number of
+    /// children does not change.
+    #[must_use]
+    pub fn poker(&self) -> Option<Poker> {
+        self.poker.clone()
     }
 }
 
@@ -194,5 +256,24 @@ mod tests {
         drop(parent);
         assert_eq!(control.next(), Some(Command::Orphaned));
         assert_eq!(control.next(), None);
+    }
+
+    #[test]
+    fn only_who_has_just_run_out_of_credits_pokes_and_not_before_he_was_heard() {
+        static NOW_US: AtomicU64 = AtomicU64::new(1_000_000);
+        let (parent, child) = Channel::pair().unwrap();
+        let poker = Poker::new(Arc::new(child), || NOW_US.load(Ordering::Relaxed));
+        let poke_after = |us| {
+            NOW_US.fetch_add(us, Ordering::Relaxed);
+            poker.clone().poke();
+        };
+        poke_after(0);
+        assert_eq!(parent.receive(), Received::Byte(Report::Poke.byte()));
+        // It still has none: the parent knows.
+        (0..100).for_each(|_| poke_after(POKE_US - 1));
+        assert_eq!(parent.receive(), Received::Empty);
+        (0..100).for_each(|_| poke_after(POKE_US));
+        assert_eq!(parent.receive(), Received::Byte(Report::Poke.byte()));
+        assert_eq!(parent.receive(), Received::Empty);
     }
 }

@@ -50,6 +50,15 @@ pub(crate) struct Children<Site> {
     forked: u64,
 }
 
+/// What the children had to say.
+#[derive(Default)]
+pub(crate) struct Heard {
+    /// Who was asked to end by someone else, or has served its share.
+    pub(crate) asked_to_end: Vec<Pid>,
+    /// Whether one has run out of credits.
+    pub(crate) poked: bool,
+}
+
 /// How long a child may take until it serves.
 pub(crate) const START_US: u64 = 60_000_000;
 
@@ -223,11 +232,11 @@ impl<Site> Children<Site> {
         (still, lost)
     }
 
-    /// Reads what the children have to say. Who was asked to end by someone else is returned.
-    pub(crate) fn hear(&mut self, now_us: u64) -> Vec<Pid> {
+    /// Reads what the children have to say.
+    pub(crate) fn hear(&mut self, now_us: u64) -> Heard {
         // A child that talks without end gets no more than this a turn.
         const MOST: usize = 16;
-        let mut asked_to_end = Vec::new();
+        let mut heard = Heard::default();
         for entry in &mut self.entries {
             if let Some(command) = entry.unsaid.take() {
                 entry.say(command);
@@ -237,7 +246,8 @@ impl<Site> Children<Site> {
                     _ if entry.deaf => break,
                     Received::Byte(byte) => match Report::from_byte(byte) {
                         Some(Report::Ready) => entry.note_ready(self.board, now_us),
-                        Some(Report::EndAsked) => asked_to_end.push(entry.pid),
+                        Some(Report::EndAsked) => heard.asked_to_end.push(entry.pid),
+                        Some(Report::Poke) => heard.poked = true,
                         None => {}
                     },
                     Received::Empty => break,
@@ -249,7 +259,7 @@ impl<Site> Children<Site> {
                 }
             }
         }
-        asked_to_end
+        heard
     }
 
     /// The descriptors that are readable when a child has something to say or is dead.

@@ -8,7 +8,7 @@ mod ports;
 mod thread;
 
 use crate::service::{Seat, Service};
-use crate::{Child, Command};
+use crate::{Child, Command, Poker};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::clock;
 use evenkeel_sys::crew::Crew;
@@ -63,6 +63,11 @@ pub trait Control: AsFd {
     /// Tells the parent that the child ends by itself, so that another takes its place while it
     /// finishes what it has.
     fn leaving(&self) {}
+
+    /// What tells the parent that a thread has found no credit; none where nobody would listen.
+    fn poker(&self) -> Option<Poker> {
+        None
+    }
 }
 
 impl Control for crate::Control {
@@ -76,6 +81,10 @@ impl Control for crate::Control {
 
     fn leaving(&self) {
         crate::Control::leaving(self);
+    }
+
+    fn poker(&self) -> Option<Poker> {
+        crate::Control::poker(self)
     }
 }
 
@@ -121,6 +130,8 @@ struct Shared {
     ports: Vec<Arc<OwnedFd>>,
     descriptors: usize,
     crew: Arc<Crew>,
+    /// None where the number of children does not change.
+    poker: Option<Poker>,
 }
 
 /// What the other threads see of one.
@@ -259,6 +270,7 @@ where
         ports: setup.ports,
         descriptors: setup.descriptors,
         crew: Arc::new(Crew::new(setup.blocking_threads)),
+        poker: setup.control.poker(),
     });
     let (control, muster) = (setup.control, Muster::new(threads));
     std::thread::scope(|scope| {

@@ -21,7 +21,7 @@ mod sizing;
 mod spawn;
 
 pub use ask::{Answer, Wish, ask};
-pub use child::{Child, Command, Control, Listener};
+pub use child::{Child, Command, Control, Listener, Poker};
 pub use limits::{Configured, Limits, Model, Moment, check as check_limits};
 pub use listeners::Listen;
 pub use parent::run;

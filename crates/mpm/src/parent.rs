@@ -211,7 +211,11 @@ impl<'a, S: Server> Parent<'a, S> {
 
     fn hear(&mut self) {
         let now_us = clock::monotonic_us();
-        for pid in self.children.hear(now_us) {
+        let heard = self.children.hear(now_us);
+        if heard.poked {
+            self.sizing.hurry();
+        }
+        for pid in heard.asked_to_end {
             let end_by_us = self.bound_us(now_us);
             let asked = |entry: &Entry<S::Site>| entry.pid == pid && !entry.phase.is_stopping();
             self.children.retire(Command::Drain, end_by_us, asked);

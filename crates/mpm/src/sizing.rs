@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use evenkeel_pool::{Census, Child, Law, Limits, Stage};
+use evenkeel_pool::{Census, Child, Decision, Law, Limits, Stage};
 use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
 use evenkeel_sys::clock;
 
@@ -20,6 +20,14 @@ const TICK_US: u64 = 100_000;
 /// How often while connections wait to be accepted.
 const QUEUE_TICK_US: u64 = 30_000;
 
+/// How often while nothing changes, and after how many ticks without a change that begins: a
+/// child that runs out of credits wakes the parent, who rests.
+const REST_US: u64 = 1_000_000;
+const REST_AFTER: u32 = 10;
+
+/// Two decisions are no nearer to each other than this, however often children ask for one.
+const LEAST_TICK_US: u64 = 10_000;
+
 /// More than this no child has, whatever it claims.
 const MOST_CLAIMED: u64 = 1 << 20;
 
@@ -27,9 +35,37 @@ const MOST_CLAIMED: u64 = 1 << 20;
 #[derive(Default)]
 pub(crate) struct Sizing {
     law: Law,
+    last_us: u64,
     next_us: u64,
+    /// How often in a row nothing was decided, with no queue and the same demand.
+    quiet: u32,
     /// The demand that it last saw, in workers.
     demand: usize,
+}
+
+impl Sizing {
+    /// Has the law asked as soon as may be.
+    pub(crate) fn hurry(&mut self) {
+        self.quiet = 0;
+        self.next_us = self.next_us.min(self.last_us.saturating_add(LEAST_TICK_US));
+    }
+
+    /// Notes a decision and sets the time of the next.
+    fn note(&mut self, now_us: u64, queue: usize, decision: &Decision) {
+        let demand = decision.reading.demand;
+        let acts =
+            [&decision.unpark, &decision.park, &decision.drain].iter().any(|it| !it.is_empty())
+                || decision.fork > 0;
+        let changes = acts || queue > 0 || demand != self.demand;
+        self.quiet = if changes { 0 } else { self.quiet.saturating_add(1) };
+        self.demand = demand;
+        self.last_us = now_us;
+        self.next_us = now_us.saturating_add(match queue {
+            0 if self.quiet >= REST_AFTER => REST_US,
+            0 => TICK_US,
+            _ => QUEUE_TICK_US,
+        });
+    }
 }
 
 impl<S: Server> Parent<'_, S> {
@@ -49,9 +85,7 @@ impl<S: Server> Parent<'_, S> {
             queue: self.listeners.queue(),
         };
         let decision = self.sizing.law.decide(&census, &self.bounds());
-        self.sizing.demand = decision.reading.demand;
-        self.sizing.next_us =
-            now_us.saturating_add(if census.queue > 0 { QUEUE_TICK_US } else { TICK_US });
+        self.sizing.note(now_us, census.queue, &decision);
         for (numbers, parked) in [(&decision.unpark, false), (&decision.park, true)] {
             for &number in numbers {
                 self.children.park(number, parked, now_us);
@@ -78,7 +112,7 @@ impl<S: Server> Parent<'_, S> {
 
     /// A child that died is replaced at once, if it is needed.
     pub(crate) fn size_now(&mut self) {
-        self.sizing.next_us = 0;
+        (self.sizing.next_us, self.sizing.quiet) = (0, 0);
     }
 
     /// The law rules while nothing changes; while a new generation starts, it has a number of
@@ -120,5 +154,52 @@ fn counted<Site>(entry: &Entry<Site>, board: Scoreboard) -> Child {
         since: Duration::from_micros(entry.phase_since_us),
         working: claim(Counter::Busy) + claim(Counter::Reserved) + claim(Counter::Runnable),
         kept: claim(Counter::KeepAlive),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(demand: usize, fork: usize) -> Decision {
+        let reading = evenkeel_pool::Reading { demand, ..Default::default() };
+        Decision { reading, fork, ..Decision::default() }
+    }
+
+    #[test]
+    fn who_sees_no_change_for_a_second_rests_until_somebody_pokes() {
+        let mut sizing = Sizing::default();
+        let mut now_us = 5_000_000;
+        let mut wait = |sizing: &mut Sizing, queue, decision: &Decision| {
+            sizing.note(now_us, queue, decision);
+            let waits = sizing.next_us - now_us;
+            now_us = sizing.next_us;
+            waits
+        };
+        let quiet = decided(3, 0);
+        assert_eq!(wait(&mut sizing, 0, &quiet), TICK_US);
+        let waits: Vec<u64> = (0..REST_AFTER).map(|_| wait(&mut sizing, 0, &quiet)).collect();
+        assert_eq!(waits.iter().filter(|wait| **wait == TICK_US).count(), 9);
+        assert_eq!(waits.last(), Some(&REST_US));
+        assert_eq!(wait(&mut sizing, 0, &quiet), REST_US);
+        // Work that changes, children that are started and a queue each end the rest.
+        for (queue, decision, waits) in [
+            (0, decided(4, 0), TICK_US),
+            (0, decided(4, 1), TICK_US),
+            (1, decided(4, 0), QUEUE_TICK_US),
+        ] {
+            assert_eq!(wait(&mut sizing, queue, &decision), waits);
+            for _ in 0..=REST_AFTER {
+                wait(&mut sizing, 0, &decided(4, 0));
+            }
+            assert_eq!(wait(&mut sizing, 0, &decided(4, 0)), REST_US);
+        }
+        let rests_until = sizing.next_us;
+        sizing.hurry();
+        assert_eq!(sizing.next_us, sizing.last_us + LEAST_TICK_US);
+        assert!(sizing.next_us < rests_until);
+        let last_us = sizing.last_us;
+        sizing.note(last_us + LEAST_TICK_US, 0, &decided(4, 0));
+        assert_eq!(sizing.next_us, sizing.last_us + TICK_US);
     }
 }

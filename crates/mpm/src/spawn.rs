@@ -259,6 +259,7 @@ fn make_child<Site>(
     buffers: LineBuffers,
     control: Control,
 ) -> io::Result<Child> {
+    let control = if generation.limits.fixed { control.without_poker() } else { control };
     Ok(Child {
         index,
         generation: generation.number,

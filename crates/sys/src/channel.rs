@@ -2,7 +2,7 @@
 //! side's process ends, however it ends, the other side reads `Closed`. Neither end ever blocks.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -47,6 +47,17 @@ impl Channel {
             Err(rustix::io::Errno::AGAIN) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the other side has read everything that was sent to it. An error of the kernel
+    /// reads as no.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        // SIOCOUTQ by its other name: for a socket, what the other side has not read (unix(7)).
+        let mut unread: libc::c_int = 1;
+        // SAFETY: the kernel writes one int, which is live for the call.
+        let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
+        done == 0 && unread == 0
     }
 
     /// Takes the next byte, if one is there. Errors of the kernel read as `Closed`: an end that
@@ -101,10 +112,13 @@ mod tests {
     fn bytes_arrive_in_order_and_the_end_is_seen() {
         let (parent, child) = Channel::pair().unwrap();
         assert_eq!(child.receive(), Received::Empty);
+        assert!(parent.is_drained());
         assert!(parent.send(b'a').unwrap());
+        assert!(!parent.is_drained());
+        assert_eq!(child.receive(), Received::Byte(b'a'));
+        assert!(parent.is_drained());
         assert!(parent.send(b'b').unwrap());
         drop(parent);
-        assert_eq!(child.receive(), Received::Byte(b'a'));
         assert_eq!(child.receive(), Received::Byte(b'b'));
         assert_eq!(child.receive(), Received::Closed);
         assert!(child.send(b'x').is_err());

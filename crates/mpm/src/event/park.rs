@@ -255,6 +255,7 @@ mod tests {
             ports: Vec::new(),
             descriptors: 1024,
             crew: Arc::new(Crew::new(1)),
+            poker: None,
         };
         Bench::new(Arc::new(shared), 0)
     }

@@ -346,6 +346,9 @@ impl<S: Service> Thread<S> {
             if self.hand.is_some() {
                 return true;
             }
+            if let Some(poker) = &bench.shared.poker {
+                poker.poke();
+            }
         }
         // As many as there is work for; the others of the child get theirs in turn.
         let waiting = self.waiting.get_or_insert_with(|| {
