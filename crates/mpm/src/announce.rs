@@ -24,6 +24,8 @@ pub(crate) enum Event<'a> {
     FatalChild(Pid),
     NothingStarts,
     Overdue(Pid),
+    /// More children retire than there may be.
+    Surplus(Pid, usize),
     Still(Pid),
     Lost(Pid),
     StalePidFile(&'a str),
@@ -95,6 +97,14 @@ impl Event<'_> {
             Self::Overdue(pid) => own(
                 Level::Warn,
                 format!("child pid {} did not end in the time it had, killing it", number(pid)),
+            ),
+            Self::Surplus(pid, most) => own(
+                Level::Warn,
+                format!(
+                    "child pid {} still serves connections, but only {most} children may retire \
+                     at a time (ServerLimit): killing the oldest",
+                    number(pid)
+                ),
             ),
             Self::Still(pid) => {
                 own(Level::Error, format!("child pid {} has not come round for 10 s", number(pid)))

@@ -108,6 +108,9 @@ impl<S: Server> Parent<'_, S> {
         for pid in self.children.kill_overdue(now_us) {
             self.tell(&Event::Overdue(pid));
         }
+        if !self.state.is_stopping() {
+            self.end_surplus();
+        }
         match &mut self.state {
             State::Checking(restart, probe) => {
                 let restart = *restart;
@@ -131,6 +134,15 @@ impl<S: Server> Parent<'_, S> {
                 }
             }
             State::Serving | State::Stopping { .. } => {}
+        }
+    }
+
+    /// Children that retire have a table of their own, as large as that of those that serve. When
+    /// it is full, its oldest generation is ended.
+    fn end_surplus(&mut self) {
+        let table = self.children.table();
+        for pid in self.children.kill_surplus(table, self.current.number) {
+            self.tell(&Event::Surplus(pid, table));
         }
     }
 
@@ -242,8 +254,7 @@ impl<S: Server> Parent<'_, S> {
         let (mut limits, notices) =
             limits::check(&settings.configured, moment, cores, listen::somaxconn());
         notices.iter().for_each(|notice| self.server.log(notice));
-        // Half of the scoreboard's lines are for children that retire.
-        limits.start_servers = limits.start_servers.min(self.board.layout().children / 2).max(1);
+        limits.start_servers = limits.start_servers.min(self.children.table());
         let listeners = Listeners::open(&settings, &self.listeners, Duration::ZERO)?;
         let site = Rc::new(site);
         self.server.activate(&site)?;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use evenkeel_scoreboard::{Counter, LineBuffers, Phase, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::clock;
 use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 
@@ -48,6 +49,8 @@ pub(crate) struct Children<Site> {
     entries: Vec<Entry<Site>>,
     /// How many were ever forked.
     forked: u64,
+    /// How many may serve, and how many may retire.
+    table: usize,
 }
 
 /// What the children had to say.
@@ -66,8 +69,15 @@ pub(crate) const START_US: u64 = 60_000_000;
 const DEAF_US: u64 = 1_000_000;
 
 impl<Site> Children<Site> {
-    pub(crate) fn new(board: Scoreboard) -> Self {
-        Self { board, entries: Vec::new(), forked: 0 }
+    /// None yet; `table` is how many there may be of those that serve, and of those that retire.
+    pub(crate) fn new(board: Scoreboard, table: usize) -> Self {
+        Self { board, entries: Vec::new(), forked: 0, table }
+    }
+
+    /// How many may serve or be parked, and how many may retire, of a scoreboard with this many
+    /// lines.
+    pub(crate) fn table(&self) -> usize {
+        self.table
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -151,7 +161,11 @@ impl<Site> Children<Site> {
         which: impl Fn(&Entry<Site>) -> bool,
     ) {
         let phase = if command == Command::Exit { Phase::Exiting } else { Phase::Draining };
+        let now_us = clock::monotonic_us();
         for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+            if !entry.phase.is_stopping() {
+                entry.phase_since_us = now_us;
+            }
             entry.phase = phase;
             if let Some(line) = self.board.parent_line(entry.index) {
                 line.set_phase(phase);
@@ -206,15 +220,27 @@ impl<Site> Children<Site> {
         overdue
     }
 
-    /// Kills the oldest generation that retires, to make room in the scoreboard. The pids.
-    pub(crate) fn kill_oldest_retiring(&mut self) -> Vec<Pid> {
-        let retiring = |entry: &&Entry<Site>| entry.phase.is_stopping() && !entry.killed;
-        let oldest = self.entries.iter().filter(retiring).map(|e| e.generation.number).min();
-        let which =
-            |entry: &Entry<Site>| retiring(&entry) && Some(entry.generation.number) == oldest;
-        let pids = self.entries.iter().filter(|entry| which(entry)).map(|e| e.pid).collect();
-        self.kill(which);
-        pids
+    /// Kills retiring children until there are no more than `most`: the oldest generation as a
+    /// whole, but of the present one no more than must be, those that retire longest. The pids.
+    pub(crate) fn kill_surplus(&mut self, most: usize, present: u32) -> Vec<Pid> {
+        let mut all = Vec::new();
+        loop {
+            let is_retiring = |entry: &&Entry<Site>| entry.phase.is_stopping() && !entry.killed;
+            let mut retiring: Vec<_> = self.entries.iter().filter(is_retiring).collect();
+            let surplus = retiring.len().saturating_sub(most);
+            if surplus == 0 {
+                return all;
+            }
+            // Numbers are compared by how long ago they were given: they wrap in the end.
+            let age = |entry: &Entry<Site>| present.wrapping_sub(entry.generation.number);
+            retiring.sort_by_key(|entry| (std::cmp::Reverse(age(entry)), entry.phase_since_us));
+            let oldest = retiring.first().map_or(0, |entry| age(entry));
+            let of_oldest = retiring.iter().take_while(|entry| age(entry) == oldest);
+            let count = if oldest == 0 { surplus } else { of_oldest.count() };
+            let pids: Vec<Pid> = retiring.iter().take(count).map(|entry| entry.pid).collect();
+            self.kill(|entry| pids.contains(&entry.pid));
+            all.extend(pids);
+        }
     }
 
     /// Feels every serving child's pulse, once a tick. Who stands still for long, and who for

@@ -182,6 +182,13 @@ impl Limits {
         (self.max_request_workers / self.threads_per_child.max(1)).max(1)
     }
 
+    /// How many children may serve or be parked, in one generation, for the life of the server:
+    /// ServerLimit, which no reload changes. As many more may retire.
+    #[must_use]
+    pub fn table(&self) -> usize {
+        self.server_limit.max(self.most_children())
+    }
+
     /// The bounds of the pool's law.
     #[must_use]
     pub fn pool(&self) -> evenkeel_pool::Limits {

@@ -132,16 +132,14 @@ fn look_for_other_server(settings: &Settings, program: &str) -> Result<bool, Str
     }
 }
 
-/// The scoreboard's size holds for the life of the server, so it leaves room for a reload to ask
-/// for more; what is not used costs no memory. Children that retire need lines too.
+/// The scoreboard's size holds for the life of the server, so it has room for all that a reload
+/// may ask for within ServerLimit and ThreadLimit; what is not used costs no memory. While a
+/// reload is under way there are two generations that serve, and as many may retire. Where the
+/// slots do not suffice for all, the status page shows fewer of each child; nothing else needs one.
 fn layout(limits: &Limits) -> Layout {
-    let serving = match limits.model {
-        Model::Event => limits.most_children().max(16),
-        Model::Worker | Model::Prefork => limits.most_children(),
-    };
-    let children = (serving * 2).min(MOST_SLOTS);
+    let children = (limits.table() * 3).min(MOST_SLOTS);
     let wanted = match limits.model {
-        Model::Event => (limits.credits(0) * 2).max(1024),
+        Model::Event => (limits.credits(0) * 2).max(limits.thread_limit).max(1024),
         Model::Worker | Model::Prefork => limits.thread_limit,
     };
     Layout { children, slots_per_child: wanted.clamp(1, MOST_SLOTS / children) }
@@ -159,6 +157,7 @@ impl<'a, S: Server> Parent<'a, S> {
         let prepared = prepare(server, &start.program)?;
         let now_us = clock::monotonic_us();
         let wanted = prepared.generation.limits.start_servers;
+        let table = prepared.generation.limits.table();
         Ok(Self {
             server,
             start,
@@ -167,7 +166,7 @@ impl<'a, S: Server> Parent<'a, S> {
             listeners: prepared.listeners,
             current: Rc::new(prepared.generation),
             last_number: 0,
-            children: Children::new(prepared.board),
+            children: Children::new(prepared.board, table),
             state: State::Changing(Change::first(now_us, wanted)),
             back_off: BackOff::default(),
             sizing: Sizing::default(),

@@ -97,10 +97,10 @@ impl<S: Server> Parent<'_, S> {
         self.fork(decision.fork);
     }
 
-    /// The bounds of the law: those of the directives, as far as the scoreboard has lines. It has
-    /// the size of the start, and half of it is for children that retire.
+    /// The bounds of the law: those of the directives, as far as the table of children goes that
+    /// was made at the start.
     fn bounds(&self) -> Limits {
-        let lines = (self.board.layout().children / 2).max(1);
+        let lines = self.children.table();
         let limits = self.current.limits.pool();
         Limits { children: limits.children.min(lines), slots: limits.slots.min(lines), ..limits }
     }

@@ -98,9 +98,7 @@ impl<S: Server> Parent<'_, S> {
                 return;
             }
             let Some(index) = self.children.free_line() else {
-                for pid in self.children.kill_oldest_retiring() {
-                    self.tell(&Event::Overdue(pid));
-                }
+                // All that is left to wait for are ends of children that were killed.
                 return;
             };
             if let Err(error) = self.spawn(index) {
@@ -117,7 +115,7 @@ impl<S: Server> Parent<'_, S> {
         let settings = &generation.settings;
         let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes)?;
         let (channel, childs_end) = Channel::pair()?;
-        let credits = credits(&generation, seat, self.board);
+        let credits = generation.limits.credits(seat);
         self.board.assign(index, generation.number, 0, credits, clock::realtime_us());
         match process::fork() {
             Ok(Side::Parent(pid)) => {
@@ -221,7 +219,7 @@ pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i3
     let ignored = [Signal::User1, Signal::WindowChange];
     signal::serve_signals(&ignored, &ended_by, other_end.as_fd(), Command::Exit.byte())
         .map_err(failed)?;
-    let credits = credits(&generation, 0, board);
+    let credits = generation.limits.credits(0);
     let now_us = clock::realtime_us();
     let own_pid = process::own_pid().as_raw_nonzero().get();
     board.note_start(now_us, 0, own_pid, 1);
@@ -279,10 +277,6 @@ fn make_child<Site>(
 /// that is the parent's.
 fn serve<S: Server>(server: &S, site: &S::Site, child: Child) -> i32 {
     catch_unwind(AssertUnwindSafe(|| server.serve(site, child))).unwrap_or(PANICKED)
-}
-
-fn credits<Site>(generation: &Generation<Site>, seat: usize, board: Scoreboard) -> usize {
-    generation.limits.credits(seat).min(board.layout().slots_per_child)
 }
 
 /// Becomes who the configuration names; whoever it is keeps no capability and gains none.

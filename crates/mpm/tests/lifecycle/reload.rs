@@ -18,6 +18,8 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_configuration_whose_children_do_not_start_is_given_up", gives_up),
     ("reloads_that_come_at_once_become_few", merges),
     ("the_number_of_children_follows_the_configuration", follows_number),
+    ("a_reload_gets_all_that_the_limits_of_the_start_allow", gets_all),
+    ("children_that_retire_take_no_place_from_those_that_serve", retiring_apart),
 ];
 
 fn keeps_connections() {
@@ -180,5 +182,70 @@ fn follows_number() {
         assert_eq!(server.await_serving().generation, 1);
     }
     server.await_line("AH00489");
+    server.stop();
+}
+
+fn gets_all() {
+    let folder = Folder::new();
+    let (mut server, _) = Running::serving(&folder, "children=1 servers=9");
+    folder.configure("children=9 servers=9");
+    server.signal(Signal::User1);
+    for _ in 0..9 {
+        assert_eq!(server.await_serving().generation, 1);
+    }
+    server.await_line("AH00489");
+    // The table of children was made at the start.
+    folder.configure("children=20 servers=20");
+    server.signal(Signal::User1);
+    let text = "[warn] AH00501: changing ServerLimit to 20 from original value of 9 not allowed \
+                during restart";
+    server.await_line(text);
+    server.await_line("MaxRequestWorkers of 500 would require 20 servers and exceed ServerLimit");
+    for _ in 0..9 {
+        assert_eq!(server.await_serving().generation, 2);
+    }
+    server.await_line("AH00489");
+    server.stop();
+}
+
+/// A connection to each of so many children, with a request in progress.
+fn held(address: std::net::SocketAddr, children: usize) -> Vec<(i32, Client)> {
+    let mut held: Vec<(i32, Client)> = Vec::new();
+    while held.len() < children {
+        let mut client = Client::connect(address);
+        let (pid, _) = client.ask();
+        if held.iter().all(|(other, _)| *other != pid) {
+            client.say("wait");
+            assert_eq!(client.hear(), "waiting");
+            held.push((pid, client));
+        }
+    }
+    held
+}
+
+fn retiring_apart() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=3 servers=3");
+    let mut generations = Vec::new();
+    for _ in 0..2 {
+        generations.push(held(first.address, 3));
+        server.signal(Signal::User1);
+        server.await_line("AH00489");
+    }
+    // As many retire as may, and as many serve beside them. Six would be too many.
+    for (pid, _) in &generations[0] {
+        let text = format!("child pid {pid} still serves connections, but only 3 children");
+        if !server.seen.iter().any(|line| line.contains(&text)) {
+            server.await_line(&text);
+        }
+    }
+    assert_eq!(held(first.address, 3).len(), 3);
+    for (_, client) in &mut generations[0] {
+        assert_eq!(client.hear(), "");
+    }
+    for (pid, client) in &mut generations[1] {
+        client.say("now");
+        assert_eq!(client.hear(), format!("{pid} 1"));
+    }
     server.stop();
 }
