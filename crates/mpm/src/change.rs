@@ -307,7 +307,13 @@ impl<S: Server> Parent<'_, S> {
             return;
         };
         let failed = self.current.number;
-        self.children.kill(|entry| entry.generation.number == failed);
+        let is_failed = |entry: &Entry<S::Site>| entry.generation.number == failed;
+        // Those that serve already have connections, and finish them.
+        self.children.kill(|entry| is_failed(entry) && !entry.served);
+        let bound_us = self.bound_us(clock::monotonic_us());
+        self.children.retire(Command::Drain, bound_us, |entry| {
+            is_failed(entry) && entry.served && !entry.phase.is_stopping()
+        });
         let Some(before) = change.before else {
             self.tell(&Event::NothingStarts);
             self.begin_stop(1);

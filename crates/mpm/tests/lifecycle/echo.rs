@@ -113,6 +113,13 @@ impl Server for Echo {
         if site.says("dies") {
             return 3;
         }
+        // One child serves; the others die as soon as somebody writes to that pipe.
+        if let Some(pipe) = site.value("one-serves-until")
+            && fs::File::create_new(format!("{pipe}.taken")).is_err()
+        {
+            let _ = fs::File::open(pipe);
+            return 3;
+        }
         serve(child)
     }
 

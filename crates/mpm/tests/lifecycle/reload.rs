@@ -16,6 +16,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_configuration_whose_logs_cannot_be_opened_is_refused", refuses_unopenable),
     ("a_configuration_whose_port_is_taken_is_refused", refuses_port),
     ("a_configuration_whose_children_do_not_start_is_given_up", gives_up),
+    ("what_a_given_up_configuration_serves_already_is_finished", finishes_given_up),
     ("reloads_that_come_at_once_become_few", merges),
     ("the_number_of_children_follows_the_configuration", follows_number),
     ("a_reload_gets_all_that_the_limits_of_the_start_allow", gets_all),
@@ -158,6 +159,26 @@ fn gives_up() {
     server.await_line("AH00489");
     assert!(second.generation > 0);
     Client::connect(first.address).ask();
+    server.stop();
+}
+
+fn finishes_given_up() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let pipe = folder.configuration().with_extension("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    folder.configure(&format!("children=2 one-serves-until={}", pipe.display()));
+    server.signal(Signal::User1);
+    let second = server.await_serving();
+    let mut client = Client::connect(second.address);
+    client.say("wait");
+    assert_eq!(client.hear(), "waiting");
+    let _dying = std::fs::File::options().write(true).open(pipe).unwrap();
+    server.await_line("no child of the new configuration came to serve");
+    client.say("go on");
+    assert_eq!(client.hear(), format!("{} {}", second.pid, second.generation));
+    assert_eq!(Client::connect(first.address).ask().1, 0);
     server.stop();
 }
 
