@@ -168,7 +168,11 @@ fn finishes_given_up() {
     let pipe = folder.configuration().with_extension("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    folder.configure(&format!("children=2 one-serves-until={}", pipe.display()));
+    // An address of its own, so that the old children do not take the client.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    drop(other);
+    folder.configure(&format!("port={port} children=2 one-serves-until={}", pipe.display()));
     server.signal(Signal::User1);
     let second = server.await_serving();
     let mut client = Client::connect(second.address);
