@@ -46,7 +46,7 @@ impl Kind {
 
     /// Starts a server that is going to be asked for `path`.
     pub fn start(self, site: &Site, path: &str) -> Result<Server> {
-        let setup = Setup { cores: vec![SERVER_CORE] };
+        let setup = Setup { cores: vec![SERVER_CORE], ..Setup::default() };
         match self {
             Self::Peer(peer) => peer.start(site, &setup),
             Self::Ceiling => Server::start(self.name(), site, &setup.cores, |port| {
@@ -63,7 +63,7 @@ impl Kind {
 /// server ends.
 pub fn start_counted(site: &Site, counts: &Path) -> Result<Server> {
     let peer = Peer::Evenkeel;
-    let setup = Setup { cores: vec![SERVER_CORE] };
+    let setup = Setup { cores: vec![SERVER_CORE], ..Setup::default() };
     let server = Server::start(peer.name(), site, &setup.cores, |port| {
         let program = peer.program().ok_or("evenkeel is not built")?;
         let own = peer.configure(site.path(), port, &setup)?;

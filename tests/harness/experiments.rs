@@ -82,6 +82,20 @@ fn system_calls_are_counted() {
 }
 
 #[test]
+fn a_pool_grows_under_the_load_of_2002() {
+    let words = "ramp --against apache2-worker --seconds 1500ms --clients 40 --start-delay 100ms";
+    let folder = lab(words).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    let rows = ["| evenkeel-worker | ", "| apache2-worker | ", "| 2002 | ", "| 2.4 | "];
+    assert!(rows.iter().all(|row| markdown.contains(row)), "{markdown}");
+    assert!(read(folder.path(), "workers-evenkeel-worker.svg").contains(">accept queue</text>"));
+    let series = read(folder.path(), "runs/ramp/apache2-worker/series.jsonl");
+    assert!(series.contains("Children/children") && series.contains("Workers/busy"), "{series}");
+    let figures = read(folder.path(), "runs/ramp/evenkeel-worker/figures.json");
+    assert!(figures.contains("\"failed\": 0") && !figures.contains("\"answered\": 0"), "{figures}");
+}
+
+#[test]
 fn an_interrupted_experiment_stops_its_servers() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");

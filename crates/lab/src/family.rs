@@ -47,6 +47,12 @@ impl Family {
         members(&processes(), self.0).into_iter().cloned().collect()
     }
 
+    /// The processes that descend from the first.
+    #[must_use]
+    pub fn descendants(self) -> BTreeSet<i32> {
+        self.members().iter().map(|member| member.pid).filter(|pid| *pid != self.0).collect()
+    }
+
     /// User and system time of the live members, and of the dead ones that were waited for, in
     /// microseconds, to a hundredth of a second.
     #[must_use]

@@ -3,6 +3,7 @@
 //! server that is measured may be any; nothing here knows the inside of Evenkeel's.
 
 pub mod ab;
+pub mod backend;
 pub mod bench;
 pub mod calls;
 pub mod experiments;
@@ -18,6 +19,7 @@ pub mod request;
 pub mod results;
 pub mod server_side;
 pub mod sim;
+pub mod slow;
 mod status;
 pub mod surge;
 pub mod sweep;

@@ -3,6 +3,7 @@
 //! clients saw, and what it cost the server, go out.
 
 use super::{Fault, Options};
+use crate::backend::Backend;
 use crate::load::{Bounds, Figures, Keep, Live, Plan, Request, Run, Same, Source, Timeouts};
 use crate::load::{Pace, Think};
 use crate::peers::{Peer, Server, Setup, Site};
@@ -16,7 +17,7 @@ use evenkeel_sys::signal::{Signal, Signals};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long to wait between two looks at a run.
 const GLANCE: Duration = Duration::from_millis(10);
@@ -33,7 +34,8 @@ pub struct Ground {
     silent: Vec<&'static str>,
     /// The files that are served.
     pub site: Site,
-    setup: Setup,
+    /// What servers are given when they start.
+    pub setup: Setup,
     client_cores: Vec<usize>,
     runs: PathBuf,
     signals: Signals,
@@ -103,7 +105,7 @@ impl Ground {
             missing,
             silent: Vec::new(),
             site: Site::new()?,
-            setup: Setup { cores: servers.to_vec() },
+            setup: Setup { cores: servers.to_vec(), ..Setup::default() },
             client_cores: clients.to_vec(),
             runs: out.join("runs"),
             signals,
@@ -126,7 +128,7 @@ impl Ground {
     pub fn start(&mut self, peer: Peer) -> Result<Option<Server>, Fault> {
         match peer.start(&self.site, &self.setup) {
             Ok(server) => Ok(Some(server)),
-            Err(fault) if peer == Peer::Evenkeel => Err(fault.into()),
+            Err(fault) if peer.is_own() => Err(fault.into()),
             Err(fault) => {
                 self.tell(&fault);
                 self.silent.push(peer.name());
@@ -191,15 +193,30 @@ impl Ground {
         asked: &Asked,
         tag: Option<&str>,
         bounds: Bounds,
-        mut saving: Option<&mut Saving>,
+        saving: Option<&mut Saving>,
     ) -> Result<Figures, Fault> {
         let plan = self.plan(server, asked, bounds);
-        let mut source = source(asked, tag);
+        self.drive(plan, &mut source(asked, tag), saving, &mut |_| Ok(()))
+    }
+
+    /// Has the clients of a plan do what `source` says. `look` is called every few milliseconds
+    /// while they do, with the seconds since the beginning; its error ends it.
+    pub fn drive(
+        &self,
+        plan: Plan,
+        source: &mut dyn FnMut(u32) -> Box<dyn Source>,
+        mut saving: Option<&mut Saving>,
+        look: &mut dyn FnMut(f64) -> Result<(), Fault>,
+    ) -> Result<Figures, Fault> {
         let told = |error: io::Error| Fault::Told(format!("the system: {error}"));
-        let run = Run::start(plan, &mut source).map_err(told)?;
-        let interrupted = self.wait(&run.live(), &mut |live| match &mut saving {
-            Some(saving) => saving.add(&live.news()),
-            None => Ok(()),
+        let run = Run::start(plan, source).map_err(told)?;
+        let begun = Instant::now();
+        let interrupted = self.wait(&run.live(), &mut |live| {
+            look(begun.elapsed().as_secs_f64())?;
+            match &mut saving {
+                Some(saving) => Ok(saving.add(&live.news())?),
+                None => Ok(()),
+            }
         })?;
         let figures = run.wait().map_err(told)?;
         if interrupted { Err(Fault::Interrupted) } else { Ok(figures) }
@@ -208,7 +225,7 @@ impl Ground {
     fn wait(
         &self,
         live: &Live,
-        look: &mut dyn FnMut(&Live) -> Result<(), String>,
+        look: &mut dyn FnMut(&Live) -> Result<(), Fault>,
     ) -> Result<bool, Fault> {
         let mut interrupted = false;
         while live.is_running() {
@@ -216,10 +233,37 @@ impl Ground {
                 interrupted = true;
                 live.stop();
             }
-            look(live)?;
+            if let Err(fault) = look(live) {
+                live.stop();
+                return Err(fault);
+            }
             std::thread::sleep(GLANCE);
         }
         Ok(interrupted)
+    }
+
+    /// Where the results of a run of this name go.
+    pub fn save(&self, name: &str, server: &Server, what: &str) -> Result<Saving, Fault> {
+        let about = About {
+            title: format!("{} {what}", server.name),
+            target: what.to_owned(),
+            started_us: evenkeel_sys::clock::realtime_us(),
+            ..self.about.clone()
+        };
+        Ok(Saving::begin(&self.runs.join(name), &about.with("server", &server.name))?)
+    }
+
+    /// The folder of the results of a run of this name.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.runs.join(name)
+    }
+
+    /// Starts the application behind `/wait` and `/burn`, on the servers' cores.
+    pub fn start_backend(&mut self) -> Result<Backend, Fault> {
+        let told = |error: io::Error| Fault::Told(format!("the application: {error}"));
+        let backend = Backend::start(&self.setup.cores).map_err(told)?;
+        self.setup.backend = Some(backend.address);
+        Ok(backend)
     }
 
     /// The plan of a load.

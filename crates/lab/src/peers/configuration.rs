@@ -2,7 +2,8 @@
 //! what an administrator would write goes out: no directive is there to win a benchmark but in
 //! the configurations that say so by their names.
 
-use super::{FILES, Peer};
+use super::{FILES, Peer, Pool, Setup};
+use crate::sim::Model;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -10,16 +11,15 @@ use std::path::Path;
 const USER: &str = "www-data";
 
 /// The configuration of a server.
-pub fn text(peer: Peer, root: &Path, port: u16, workers: usize) -> String {
+pub fn text(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
+    let workers = setup.workers();
     match peer {
-        Peer::Evenkeel | Peer::Apache => httpd(peer, root, port, EVENT, workers),
-        Peer::EvenkeelWorker | Peer::ApacheWorker => httpd(peer, root, port, WORKER, workers),
-        Peer::EvenkeelPrefork | Peer::ApachePrefork => httpd(peer, root, port, PREFORK, workers),
-        Peer::Nginx | Peer::NginxTuned => nginx(peer, root, port, workers),
+        Peer::Nginx | Peer::NginxTuned => nginx(peer, root, port, setup),
         Peer::H2o => h2o(root, port, workers),
         Peer::Lighttpd => lighttpd(root, port, workers),
         Peer::Haproxy => haproxy(root, port, workers),
         Peer::Caddy => caddy(root, port),
+        _ => httpd(peer, root, port, setup),
     }
 }
 
@@ -29,46 +29,86 @@ fn as_user(line: &str) -> String {
     if is_root { line.replace('@', USER) } else { String::new() }
 }
 
-/// A process model of Apache: its module, and its numbers, which are those of 1,024 workers.
-type Model = (&'static str, &'static str);
-
 /// Apache's event model is given room for many idle connections; Evenkeel needs none.
-const EVENT: Model = (
-    "event",
-    "ServerLimit 16
+const EVENT: &str = "ServerLimit 16
 StartServers @WORKERS@
 ThreadsPerChild 64
 MinSpareThreads 64
 MaxSpareThreads 256
 MaxRequestWorkers 1024
-AsyncRequestWorkerFactor 20",
-);
-const WORKER: Model = (
-    "worker",
-    "ServerLimit 16
+AsyncRequestWorkerFactor 20";
+const WORKER: &str = "ServerLimit 16
 StartServers @WORKERS@
 ThreadsPerChild 64
 MinSpareThreads 64
 MaxSpareThreads 256
-MaxRequestWorkers 1024",
-);
-const PREFORK: Model = (
-    "prefork",
-    "ServerLimit 1024
+MaxRequestWorkers 1024";
+const PREFORK: &str = "ServerLimit 1024
 StartServers 64
 MinSpareServers 64
 MaxSpareServers 256
-MaxRequestWorkers 1024",
-);
+MaxRequestWorkers 1024";
+
+/// The directives of a process model: those that were asked for, or those of 1,024 workers.
+fn numbers(model: Model, setup: &Setup) -> String {
+    let Some(pool) = &setup.pool else {
+        return match model {
+            Model::Event => EVENT.replace("@WORKERS@", &setup.workers().to_string()),
+            Model::Worker => WORKER.replace("@WORKERS@", &setup.workers().to_string()),
+            Model::Prefork => PREFORK.to_owned(),
+        };
+    };
+    let Pool { start_servers, threads, min_spare, max_spare, workers, .. } = *pool;
+    let ratio = pool.buckets_ratio.map(|ratio| format!("\nListenCoresBucketsRatio {ratio}"));
+    let ratio = ratio.unwrap_or_default();
+    if model == Model::Prefork {
+        return format!(
+            "ServerLimit {workers}\nStartServers {start_servers}\nMinSpareServers {min_spare}\n\
+             MaxSpareServers {max_spare}\nMaxRequestWorkers {workers}{ratio}"
+        );
+    }
+    let factor = if model == Model::Event { "\nAsyncRequestWorkerFactor 200" } else { "" };
+    format!(
+        "ServerLimit {}\nThreadLimit {threads}\nStartServers {start_servers}\n\
+         ThreadsPerChild {threads}\nMinSpareThreads {min_spare}\nMaxSpareThreads {max_spare}\n\
+         MaxRequestWorkers {workers}{factor}{ratio}",
+        workers.div_ceil(threads)
+    )
+}
+
+/// `/wait` and `/burn`: Evenkeel has them itself, Apache asks the application.
+fn application(peer: Peer, setup: &Setup) -> String {
+    let delay_ms = setup.pool.map_or(0, |pool| pool.start_delay_ms);
+    match setup.backend {
+        Some(_) if peer.is_own() => format!(
+            "LabMaxWait 3600000\nLabMaxBurn 3600000\nLabChildStartDelay {delay_ms}\n\
+             <Location /wait>\n    SetHandler lab-wait\n</Location>\n\
+             <Location /burn>\n    SetHandler lab-burn\n</Location>\n"
+        ),
+        Some(address) => format!(
+            "ProxyTimeout 600\nProxyPass /wait http://{address}/wait\n\
+             ProxyPass /burn http://{address}/burn\n"
+        ),
+        None => String::new(),
+    }
+}
 
 /// The configuration that Evenkeel and Apache share.
-fn httpd(peer: Peer, root: &Path, port: u16, (model, numbers): Model, workers: usize) -> String {
-    let numbers = numbers.replace("@WORKERS@", &workers.to_string());
+fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
+    let model = peer.model().unwrap_or(Model::Event);
+    let numbers = numbers(model, setup);
+    let application = application(peer, setup);
     let root = root.display();
     let name = peer.name();
-    let modules =
-        ["authz_core", "authz_host", "dir", "mime", "headers", "setenvif", "reqtimeout", "status"];
-    let mpm = format!("mpm_{model}");
+    let mut modules =
+        vec!["authz_core", "authz_host", "dir", "mime", "headers", "setenvif", "reqtimeout"];
+    modules.push("status");
+    match setup.backend {
+        Some(_) if peer.is_own() => modules.push("lab"),
+        Some(_) => modules.extend(["proxy", "proxy_http"]),
+        None => {}
+    }
+    let mpm = format!("mpm_{}", model.name());
     let user = as_user("User @\nGroup @\n");
     let load: String = [mpm.as_str()]
         .iter()
@@ -117,12 +157,25 @@ CustomLog {root}/logs/{name}-access.log combined
     SetHandler server-status
     Require local
 </Location>
-"
+{application}"
     )
 }
 
-fn nginx(peer: Peer, root: &Path, port: u16, workers: usize) -> String {
+fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
+    let workers = setup.workers();
     let root = root.display();
+    let (upstream, application) = setup.backend.map_or(<_>::default(), |address| {
+        (
+            format!("upstream application {{ server {address}; keepalive 1024; }}"),
+            "location ~ ^/(wait|burn)$ {
+            proxy_pass http://application;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_read_timeout 600s;
+        }"
+            .to_owned(),
+        )
+    });
     let name = peer.name();
     let user = as_user("user @;\n");
     let tuned = peer == Peer::NginxTuned;
@@ -150,6 +203,7 @@ http {{
     keepalive_requests 1000000000;
     access_log {root}/logs/{name}-access.log combined{buffer};
     {cache}
+    {upstream}
     server {{
         listen 127.0.0.1:{port} backlog=4096{deferred};
         server_name localhost;
@@ -157,6 +211,7 @@ http {{
         index index.html;
         location / {{ try_files $uri $uri/ =404; }}
         location ~ /\\.ht {{ deny all; }}
+        {application}
         location = /server-status {{ stub_status; allow 127.0.0.1; deny all; }}
     }}
 }}

@@ -10,17 +10,19 @@ mod site;
 pub use server::Server;
 pub use site::{FILES, Site, size_of};
 
+use crate::sim::Model;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A server program with the configuration that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
-    /// This project's server, with the event model.
+    /// This project's server, with its event model.
     Evenkeel,
-    /// The same with the worker model.
+    /// The same with its worker model.
     EvenkeelWorker,
-    /// The same with the prefork model.
+    /// The same with its prefork model.
     EvenkeelPrefork,
     /// Apache with its event model.
     Apache,
@@ -47,6 +49,42 @@ pub enum Peer {
 pub struct Setup {
     /// The cores that it runs on; none for all.
     pub cores: Vec<usize>,
+    /// The directives of the process model of Evenkeel and Apache, in place of the usual ones.
+    pub pool: Option<Pool>,
+    /// The application behind `/wait` and `/burn`, for servers that have no lab of their own.
+    pub backend: Option<SocketAddr>,
+}
+
+/// The directives of a process model, in threads; prefork has processes of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// StartServers.
+    pub start_servers: usize,
+    /// ThreadsPerChild.
+    pub threads: usize,
+    /// MinSpareThreads.
+    pub min_spare: usize,
+    /// MaxSpareThreads.
+    pub max_spare: usize,
+    /// MaxRequestWorkers.
+    pub workers: usize,
+    /// ListenCoresBucketsRatio, where it is configured.
+    pub buckets_ratio: Option<usize>,
+    /// LabChildStartDelay in milliseconds; Evenkeel only.
+    pub start_delay_ms: u64,
+}
+
+impl Pool {
+    /// Those of the report of 2002 on a load spike.
+    pub const OF_2002: Self = Self {
+        start_servers: 1,
+        threads: 64,
+        min_spare: 64,
+        max_spare: 192,
+        workers: 1024,
+        buckets_ratio: None,
+        start_delay_ms: 0,
+    };
 }
 
 impl Setup {
@@ -72,13 +110,6 @@ const NAMES: [(Peer, &str, &str); 12] = [
 ];
 
 impl Peer {
-    /// The names of the servers of others, for a list.
-    #[must_use]
-    pub fn others() -> String {
-        let others = NAMES.iter().filter(|(peer, ..)| !peer.is_own());
-        others.map(|(_, name, _)| *name).collect::<Vec<_>>().join(",")
-    }
-
     /// The peer by its name on a command line.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
@@ -89,6 +120,50 @@ impl Peer {
     #[must_use]
     pub fn names() -> String {
         NAMES.map(|(_, name, _)| name).join(", ")
+    }
+
+    /// The names of the servers of others, for a list.
+    #[must_use]
+    pub fn others() -> String {
+        let others = NAMES.iter().filter(|(peer, ..)| !peer.is_own()).map(|(_, name, _)| *name);
+        others.collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether it is this project's server, in whichever model.
+    #[must_use]
+    pub fn is_own(self) -> bool {
+        matches!(self, Self::Evenkeel | Self::EvenkeelWorker | Self::EvenkeelPrefork)
+    }
+
+    /// The process model by which it serves, where it has one of Apache's.
+    #[must_use]
+    pub fn model(self) -> Option<Model> {
+        match self {
+            Self::Evenkeel | Self::Apache => Some(Model::Event),
+            Self::EvenkeelWorker | Self::ApacheWorker => Some(Model::Worker),
+            Self::EvenkeelPrefork | Self::ApachePrefork => Some(Model::Prefork),
+            _ => None,
+        }
+    }
+
+    /// Our server with a model.
+    #[must_use]
+    pub fn ours(model: Model) -> Self {
+        match model {
+            Model::Event => Self::Evenkeel,
+            Model::Worker => Self::EvenkeelWorker,
+            Model::Prefork => Self::EvenkeelPrefork,
+        }
+    }
+
+    /// Apache with a model.
+    #[must_use]
+    pub fn apache(model: Model) -> Self {
+        match model {
+            Model::Event => Self::Apache,
+            Model::Worker => Self::ApacheWorker,
+            Model::Prefork => Self::ApachePrefork,
+        }
     }
 
     /// Its name on a command line and in tables.
@@ -115,12 +190,6 @@ impl Peer {
         let folders = std::env::split_paths(&path)
             .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
         folders.map(|folder| folder.join(program)).find(|path| path.is_file())
-    }
-
-    /// Whether it is this project's server, with whichever model.
-    #[must_use]
-    pub fn is_own(self) -> bool {
-        matches!(self, Self::Evenkeel | Self::EvenkeelWorker | Self::EvenkeelPrefork)
     }
 
     /// Its version, as it tells it, in a line.
@@ -165,7 +234,7 @@ impl Peer {
     /// The system's.
     pub fn configure(self, root: &Path, port: u16, setup: &Setup) -> Result<PathBuf, String> {
         let own = root.join(format!("{}.conf", self.name()));
-        let text = configuration::text(self, root, port, setup.workers());
+        let text = configuration::text(self, root, port, setup);
         std::fs::write(&own, text).map_err(|error| format!("{}: {error}", own.display()))?;
         Ok(own)
     }
@@ -181,12 +250,7 @@ impl Peer {
         let own = self.configure(root, port, setup)?;
         let mut command = Command::new(program);
         match self {
-            Self::Evenkeel
-            | Self::EvenkeelWorker
-            | Self::EvenkeelPrefork
-            | Self::Apache
-            | Self::ApacheWorker
-            | Self::ApachePrefork => {
+            _ if self.model().is_some() => {
                 command.arg("-DFOREGROUND").arg("-f").arg(&own);
             }
             Self::Nginx | Self::NginxTuned | Self::H2o => {
@@ -198,7 +262,7 @@ impl Peer {
             Self::Haproxy => {
                 command.arg("-db").arg("-f").arg(&own);
             }
-            Self::Caddy => {
+            _ => {
                 command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&own);
                 command.env("GOMAXPROCS", setup.workers().to_string());
                 command.env("HOME", root).env("XDG_DATA_HOME", root).env("XDG_CONFIG_HOME", root);

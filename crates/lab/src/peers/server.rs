@@ -68,6 +68,18 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Sends a signal to its first process.
+    ///
+    /// # Errors
+    /// The system's: it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<(), String> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| format!("{}: has no process", self.name))?;
+        process::kill(pid, signal).map_err(|error| format!("{}: {error}", self.name))
+    }
+}
+
 /// A process keeps to the cores of the thread that made it, so that one is made for it.
 fn spawn_on(cores: &[usize], command: &mut Command) -> io::Result<Child> {
     if cores.is_empty() {

@@ -1,0 +1,221 @@
+//! The watch over a server's pool while a load goes: processes and the accept queue as /proc tells
+//! them, workers as the status page does. What it saw goes out, and what follows from it. The page
+//! itself needs a worker: where none is free it comes late, and says so by its time.
+
+use crate::family::{Family, listening_sockets};
+use crate::peers::Server;
+use crate::results::Sampling;
+use crate::status::{Status, is_busy};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often processes and the queue are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the page is asked for.
+const PAGE_EVERY: Duration = Duration::from_millis(250);
+/// How long a page may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Who lives for less than this at the beginning of the load was there before it.
+const BEFORE_S: f64 = 0.05;
+
+/// A watch that goes on, until [`PoolWatch::end`].
+pub struct PoolWatch {
+    stops: [Sender<()>; 2],
+    looking: JoinHandle<Looks>,
+    paging: JoinHandle<Pages>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct PoolSeen {
+    /// From /proc.
+    pub looks: Looks,
+    /// From the status page.
+    pub pages: Pages,
+}
+
+/// The looks at processes and the queue.
+#[derive(Clone, Debug, Default)]
+pub struct Looks {
+    /// Seconds, children, connections that wait to be accepted.
+    pub rows: Vec<(f64, usize, u64)>,
+    /// When each child was first and last seen, by its process.
+    pub lives: BTreeMap<i32, (f64, f64)>,
+}
+
+/// The rows of the status page.
+#[derive(Clone, Debug, Default)]
+pub struct Pages {
+    /// In the order of time.
+    pub rows: Vec<PageRow>,
+    /// Pages that did not come.
+    pub missing: usize,
+}
+
+/// What a page told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PageRow {
+    /// When it came, in seconds.
+    pub at_s: f64,
+    /// Busy workers.
+    pub busy: usize,
+    /// Idle workers.
+    pub idle: usize,
+    /// Connections that waited to be accepted just before.
+    pub queue: u64,
+}
+
+impl PoolWatch {
+    /// Begins to look at a server.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(server: &Server) -> Result<Self, String> {
+        let url = format!("http://{}/server-status", server.address);
+        let status = Status::open(&url, false, PATIENCE)?.in_short_form();
+        let (family, port, begun) = (server.family, server.address.port(), Instant::now());
+        let ([one, other], [first, second]) = {
+            let ((a, b), (c, d)) = (channel(), channel());
+            ([a, c], [b, d])
+        };
+        let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let looking = named("pool-looks").spawn(move || look_on(family, port, begun, &first));
+        let paging = named("pool-pages").spawn(move || ask_on(&status, port, begun, &second));
+        let told = |error: std::io::Error| error.to_string();
+        Ok(Self {
+            stops: [one, other],
+            looking: looking.map_err(told)?,
+            paging: paging.map_err(told)?,
+        })
+    }
+
+    /// Ends it.
+    #[must_use]
+    pub fn end(self) -> PoolSeen {
+        drop(self.stops);
+        let looks = self.looking.join().unwrap_or_default();
+        PoolSeen { looks, pages: self.paging.join().unwrap_or_default() }
+    }
+}
+
+fn look_on(family: Family, port: u16, begun: Instant, stopped: &Receiver<()>) -> Looks {
+    let mut looks = Looks::default();
+    loop {
+        let at_s = begun.elapsed().as_secs_f64();
+        let children = family.descendants();
+        for pid in &children {
+            looks.lives.entry(*pid).or_insert((at_s, at_s)).1 = at_s;
+        }
+        looks.rows.push((at_s, children.len(), queue(port)));
+        if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+            return looks;
+        }
+    }
+}
+
+fn ask_on(status: &Status, port: u16, begun: Instant, stopped: &Receiver<()>) -> Pages {
+    let mut pages = Pages::default();
+    loop {
+        let queue = queue(port);
+        match status.page() {
+            Ok(page) => pages.rows.push(PageRow {
+                at_s: begun.elapsed().as_secs_f64(),
+                busy: page.slots(is_busy),
+                idle: page.slots(|letter| letter == '_'),
+                queue,
+            }),
+            Err(_) => pages.missing += 1,
+        }
+        if stopped.recv_timeout(PAGE_EVERY) != Err(RecvTimeoutError::Timeout) {
+            return pages;
+        }
+    }
+}
+
+fn queue(port: u16) -> u64 {
+    listening_sockets(port).into_iter().map(|(_, waiting)| waiting).sum()
+}
+
+impl PoolSeen {
+    /// Children that began while it looked.
+    pub fn started(&self) -> usize {
+        self.looks.lives.values().filter(|(first, _)| *first > BEFORE_S).count()
+    }
+
+    /// Children that ended before it ended, and of them those that had begun while it looked.
+    pub fn ended(&self) -> (usize, usize) {
+        let last_s = self.looks.rows.last().map_or(0.0, |(at_s, ..)| *at_s);
+        let gone = self.looks.lives.values().filter(|(_, last)| *last < last_s);
+        let gone: Vec<f64> = gone.map(|(first, _)| *first).collect();
+        (gone.len(), gone.iter().filter(|first| **first > BEFORE_S).count())
+    }
+
+    /// The most children at once.
+    pub fn most_children(&self) -> usize {
+        self.looks.rows.iter().map(|(_, children, _)| *children).max().unwrap_or(0)
+    }
+
+    /// The longest accept queue.
+    pub fn most_queued(&self) -> u64 {
+        self.looks.rows.iter().map(|(.., queue)| *queue).max().unwrap_or(0)
+    }
+
+    /// The most idle workers.
+    pub fn most_idle(&self) -> usize {
+        self.pages.rows.iter().map(|row| row.idle).max().unwrap_or(0)
+    }
+
+    /// By how much the workers were at most more than the greatest demand until then.
+    pub fn most_beyond_demand(&self) -> i64 {
+        let (mut demand, mut most) = (0, 0);
+        for row in &self.pages.rows {
+            demand = demand.max(row.busy as i64 + row.queue as i64);
+            most = most.max((row.busy + row.idle) as i64 - demand);
+        }
+        most
+    }
+
+    /// Writes the samples to the folder of a run, so that its report has them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn save(&self, folder: &Path) -> Result<(), String> {
+        let mut sampling = Sampling::begin(folder)?;
+        let named = |pairs: &[(&str, f64)]| -> BTreeMap<String, f64> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        for (at_s, children, queue) in &self.looks.rows {
+            let values = [
+                ("Children/children", *children as f64),
+                ("Accept queue/connections", *queue as f64),
+            ];
+            sampling.sample(*at_s, named(&values))?;
+        }
+        for row in &self.pages.rows {
+            let values = [("Workers/busy", row.busy as f64), ("Workers/idle", row.idle as f64)];
+            sampling.sample(row.at_s, named(&values))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_step_started_and_what_ended_is_counted() {
+        let lives = [(1, (0.0, 9.0)), (2, (0.0, 3.0)), (3, (1.0, 9.0)), (4, (1.0, 5.0))];
+        let rows = vec![(0.0, 2, 0), (1.0, 4, 7), (9.0, 2, 0)];
+        let page = |busy, idle, queue| PageRow { at_s: 0.0, busy, idle, queue };
+        let pages = Pages { rows: vec![page(1, 9, 0), page(5, 9, 2), page(1, 20, 0)], missing: 0 };
+        let seen = PoolSeen { looks: Looks { rows, lives: lives.into() }, pages };
+        assert_eq!((seen.started(), seen.ended(), seen.most_children()), (2, (2, 1), 4));
+        assert_eq!((seen.most_queued(), seen.most_idle()), (7, 20));
+        // 21 workers against a demand of 7.
+        assert_eq!(seen.most_beyond_demand(), 14);
+    }
+}

@@ -1,0 +1,211 @@
+//! Clients that are slow on purpose: heads and bodies that never end, answers that are read a few
+//! bytes at a time. An address and a manner come in; connections are made and kept slow by one
+//! thread until they are let go, and what became of them goes out.
+
+use evenkeel_sys::connect::{self, Local, Remote};
+use evenkeel_sys::socket::Socket;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often the connections are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a head or a body stands still between two drops.
+const DROP_EVERY: Duration = Duration::from_secs(10);
+/// The client's window in bytes: what it has not asked for must not fill its memory.
+const WINDOW: usize = 4096;
+
+/// In which way a client is slow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Manner {
+    /// Its head never ends; a field comes every ten seconds (slowloris).
+    Head,
+    /// Its body never ends; ten bytes come every ten seconds.
+    Body,
+    /// It reads its answer so many bytes a second.
+    Read(f64),
+}
+
+/// What became of slow clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// Connections that were made, later ones of the same client included.
+    pub made: u64,
+    /// Connections that the server ended, or whose answer was read to its end.
+    pub ended: u64,
+    /// Clients that ever had a byte of an answer.
+    pub heard: u64,
+    /// Bytes of answers.
+    pub bytes: u64,
+}
+
+/// Slow clients at work, until [`Slow::end`].
+pub struct Slow {
+    stop: Sender<()>,
+    thread: JoinHandle<Fate>,
+}
+
+impl Slow {
+    /// Has `count` clients ask for `path` in this manner. One whose connection has ended asks
+    /// again where `again` says so.
+    ///
+    /// # Errors
+    /// The system's, where it denies the thread.
+    pub fn begin(
+        address: SocketAddr,
+        manner: Manner,
+        path: &str,
+        count: usize,
+        again: bool,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let clients = Clients {
+            remote: Remote::Internet(address),
+            manner,
+            head: head(manner, path),
+            again,
+            all: (0..count).map(|_| Client::default()).collect(),
+            fate: Fate::default(),
+        };
+        let named = std::thread::Builder::new().name("slow-clients".into());
+        Ok(Self { stop, thread: named.spawn(move || clients.run(&stopped))? })
+    }
+
+    /// Ends them.
+    #[must_use]
+    pub fn end(self) -> Fate {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn head(manner: Manner, path: &str) -> Vec<u8> {
+    let rest = match manner {
+        Manner::Head => "",
+        Manner::Body => "Content-Length: 1000000\r\n\r\n",
+        Manner::Read(_) => "Connection: close\r\n\r\n",
+    };
+    let method = if manner == Manner::Body { "POST" } else { "GET" };
+    format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{rest}").into_bytes()
+}
+
+struct Clients {
+    remote: Remote,
+    manner: Manner,
+    head: Vec<u8>,
+    again: bool,
+    all: Vec<Client>,
+    fate: Fate,
+}
+
+#[derive(Default)]
+struct Client {
+    socket: Option<Socket>,
+    begun: bool,
+    sent: usize,
+    next_drop: Option<Instant>,
+    /// Bytes that it may read by now.
+    may_read: f64,
+    heard: bool,
+}
+
+impl Clients {
+    fn run(mut self, stopped: &Receiver<()>) -> Fate {
+        let mut last = Instant::now();
+        loop {
+            let now = Instant::now();
+            for index in 0..self.all.len() {
+                self.tend(index, now, (now - last).as_secs_f64());
+            }
+            last = now;
+            if stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+                return self.fate;
+            }
+        }
+    }
+
+    fn tend(&mut self, index: usize, now: Instant, passed_s: f64) {
+        let Some(client) = self.all.get_mut(index) else { return };
+        if client.socket.is_none() && (!client.begun || self.again) {
+            client.begun = true;
+            let local = Local { window: Some(WINDOW), ..Local::default() };
+            let Ok(socket) = connect::begin(&self.remote, &local) else { return };
+            let heard = client.heard;
+            *client = Client { socket: Some(socket), begun: true, heard, ..Client::default() };
+            self.fate.made += 1;
+        }
+        let Some(socket) = &client.socket else { return };
+        let mut over = false;
+        if let Some(rest) = self.head.get(client.sent..).filter(|rest| !rest.is_empty()) {
+            match socket.send(&[IoSlice::new(rest)], false) {
+                Ok(count) => client.sent += count,
+                Err(error) => over = is_over(&error),
+            }
+        } else if now >= *client.next_drop.get_or_insert(now + DROP_EVERY) {
+            client.next_drop = Some(now + DROP_EVERY);
+            let drop: &[u8] = match self.manner {
+                Manner::Head => b"X-More: 1\r\n",
+                Manner::Body => b"0123456789",
+                Manner::Read(_) => b"",
+            };
+            if !drop.is_empty() {
+                over = socket.send(&[IoSlice::new(drop)], false).is_err_and(|it| is_over(&it));
+            }
+        }
+        let rate = if let Manner::Read(rate) = self.manner { rate } else { WINDOW as f64 };
+        client.may_read = (client.may_read + rate * passed_s).min(rate.max(1.0));
+        let mut buffer = [0; WINDOW];
+        while !over && client.may_read >= 1.0 {
+            let most = (client.may_read as usize).min(WINDOW);
+            match socket.receive(buffer.get_mut(..most).unwrap_or_default()) {
+                Ok(0) => over = true,
+                Ok(count) => {
+                    client.may_read -= count as f64;
+                    self.fate.bytes += count as u64;
+                    self.fate.heard += u64::from(!std::mem::replace(&mut client.heard, true));
+                }
+                Err(error) => {
+                    over = is_over(&error);
+                    break;
+                }
+            }
+        }
+        if over {
+            client.socket = None;
+            self.fate.ended += 1;
+        }
+    }
+}
+
+/// Whether a connection is gone; one that is still being made is not.
+fn is_over(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_slow_head_is_no_request_and_a_slow_reader_is_one() {
+        for (manner, whole) in [(Manner::Head, false), (Manner::Read(1e6), true)] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let slow = Slow::begin(listener.local_addr().unwrap(), manner, "/a", 1, false).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut bytes = [0; 200];
+            let count = stream.read(&mut bytes).unwrap();
+            assert!(bytes.starts_with(b"GET /a HTTP/1.1\r\nHost: localhost\r\n"));
+            assert_eq!(bytes[..count].ends_with(b"\r\n\r\n"), whole, "{manner:?}");
+            stream.write_all(b"answer").unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            // It hears the answer and closes, which ends this read.
+            while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
+            let fate = slow.end();
+            assert_eq!(fate, Fate { made: 1, ended: 1, heard: 1, bytes: 6 });
+        }
+    }
+}
