@@ -11,7 +11,7 @@ use crate::service::{Seat, Service};
 use crate::{Child, Command, Poker};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::clock;
-use evenkeel_sys::crew::Crew;
+use evenkeel_sys::crew::{Crew, Tally};
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::process;
 use evenkeel_sys::shelf::Shelf;
@@ -269,7 +269,7 @@ where
         sets,
         ports: setup.ports,
         descriptors: setup.descriptors,
-        crew: Arc::new(Crew::new(setup.blocking_threads)),
+        crew: Arc::new(Crew::tallied(setup.blocking_threads, Some(tally(setup.line)))),
         poker: setup.control.poker(),
     });
     let (control, muster) = (setup.control, Muster::new(threads));
@@ -286,6 +286,11 @@ where
         run(&shared, 0, Some(control), &make, &muster);
     });
     muster.result()
+}
+
+/// Where a child's crew adds up its times.
+fn tally(line: ChildLine) -> Tally {
+    Tally { line_us: line.cell(Counter::LineUs), held_us: line.cell(Counter::HeldUs) }
 }
 
 /// Where the serving threads of a child meet before they begin: all serve, or none does. A

@@ -4,6 +4,7 @@
 
 mod announce;
 mod ask;
+mod books;
 mod change;
 mod child;
 mod children;

@@ -161,6 +161,12 @@ impl Listeners {
         lengths.fold(0, |sum, length| sum.saturating_add(length as usize))
     }
 
+    /// How many connections may wait there at most, on all of them.
+    pub(crate) fn queue_bound(&self) -> usize {
+        let bounds = self.open.iter().filter_map(|open| listen::queue_bound(&open.socket).ok());
+        bounds.fold(0, |sum, bound| sum.saturating_add(bound as usize))
+    }
+
     /// The sockets as a child gets them: called in the child, where they are its own.
     pub(crate) fn for_child(&self) -> io::Result<Vec<Listener>> {
         let listener = |open: &Open| {

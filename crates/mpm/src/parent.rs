@@ -15,6 +15,7 @@ use evenkeel_sys::signal::{Signal, Signals};
 use evenkeel_sys::{clock, identity, listen, process};
 
 use crate::announce::Event;
+use crate::books::Books;
 use crate::change::{Change, STOP_US, State};
 use crate::child::Command;
 use crate::children::{Children, Entry};
@@ -71,6 +72,7 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) state: State<S::Site>,
     pub(crate) back_off: BackOff,
     pub(crate) sizing: Sizing,
+    pub(crate) books: Books,
     last_tick_us: u64,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) outcome: Option<Outcome>,
@@ -170,6 +172,7 @@ impl<'a, S: Server> Parent<'a, S> {
             state: State::Changing(Change::first(now_us, wanted)),
             back_off: BackOff::default(),
             sizing: Sizing::default(),
+            books: Books::default(),
             last_tick_us: now_us,
             pid_file: Some(prepared.pid_file),
             outcome,
@@ -185,6 +188,7 @@ impl<'a, S: Server> Parent<'a, S> {
             self.feel_pulses();
             self.keep_count();
             self.size_pool();
+            let _account = self.keep_books();
             if let State::Stopping { status } = self.state
                 && self.children.is_empty()
             {
@@ -255,6 +259,7 @@ impl<'a, S: Server> Parent<'a, S> {
             self.back_off.until_us(),
             self.state.next_us(),
             self.next_sizing_us(),
+            self.books.next_us(),
         ];
         let next = next.into_iter().flatten().min();
         let until_next = next.map(|at| Duration::from_micros(at.saturating_sub(now_us)));

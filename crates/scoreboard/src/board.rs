@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use evenkeel_sys::memory::Shared;
 
 use crate::child::{ChildLine, OWN_WORDS};
+use crate::history::HISTORY_WORDS;
 use crate::slots::{COLD_WORDS, HOT_WORDS, SlotLine};
 use crate::state::Phase;
 
@@ -85,7 +86,8 @@ impl Scoreboard {
         }
         let words = HEADER_WORDS
             + layout.children * (OWN_WORDS + PARENT_WORDS)
-            + slots * (HOT_WORDS + COLD_WORDS);
+            + slots * (HOT_WORDS + COLD_WORDS)
+            + HISTORY_WORDS;
         Ok(Self { region: Box::leak(Box::new(Shared::new(words)?)), layout })
     }
 
@@ -256,6 +258,12 @@ impl Scoreboard {
     fn cold_lines(&self) -> usize {
         self.hot_lines() + self.layout.children * self.layout.slots_per_child * HOT_WORDS
     }
+
+    /// The words of the history, behind all lines.
+    pub(crate) fn history(&self) -> Option<&'static [AtomicU64]> {
+        let slots = self.layout.children * self.layout.slots_per_child;
+        self.span(self.cold_lines() + slots * COLD_WORDS, HISTORY_WORDS)
+    }
 }
 
 /// The line that the parent writes about one child, and everyone reads.
@@ -348,6 +356,7 @@ mod tests {
                 assert_eq!(std::ptr::from_ref(&line.hot[0]).addr() % 64, 0, "a cache line each");
             }
         }
+        note(board.history().unwrap());
         assert!(board.parent_line(3).is_none());
         assert!(board.slot_line(0, 5).is_none());
     }

@@ -32,10 +32,10 @@ pub enum Counter {
     Bytes,
     /// Microseconds that the requests took, in sum.
     DurationUs,
-    /// CPU microseconds of the serving threads.
-    CpuUs,
-    /// Microseconds that the serving threads waited for a core.
-    RunQueueUs,
+    /// Microseconds that work which blocks or burns stood in line for a thread.
+    LineUs,
+    /// Microseconds that such threads were held by it without using a core.
+    HeldUs,
     /// When that serving thread last came round which has been away the longest, in
     /// microseconds of the monotonic clock. One thread of the child writes it for all.
     HeartbeatUs,
@@ -57,8 +57,8 @@ impl Counter {
         Self::Completions,
         Self::Bytes,
         Self::DurationUs,
-        Self::CpuUs,
-        Self::RunQueueUs,
+        Self::LineUs,
+        Self::HeldUs,
         Self::HeartbeatUs,
         Self::Ready,
     ];
@@ -101,6 +101,12 @@ impl ChildLine {
         self.word(counter).load(Acquire)
     }
 
+    /// The counter itself, for what adds to it without knowing a scoreboard.
+    #[must_use]
+    pub fn cell(&self, counter: Counter) -> &'static AtomicU64 {
+        self.word(counter)
+    }
+
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
     }
@@ -110,7 +116,7 @@ impl ChildLine {
         self.words
     }
 
-    fn word(&self, counter: Counter) -> &'static AtomicU64 {
+    fn word(self, counter: Counter) -> &'static AtomicU64 {
         #[expect(clippy::indexing_slicing, reason = "the enum has fewer variants than the line")]
         &self.words[counter as usize]
     }

@@ -9,6 +9,7 @@
 mod board;
 mod child;
 mod gate;
+mod history;
 mod lines;
 mod slots;
 mod snapshot;
@@ -17,6 +18,7 @@ mod state;
 pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
 pub use gate::{Credit, Gate, Waiting};
+pub use history::{Moment, READING_WORDS, READINGS};
 pub use lines::{LineBuffers, LineWriter};
 pub use slots::{Request, SlotGuard, Slots};
 pub use snapshot::{ChildRecord, Snapshot, WorkerRecord};

@@ -22,8 +22,18 @@ pub struct Crew(Arc<Hall>);
 /// What the threads and those who have work share.
 struct Hall {
     most_threads: usize,
+    tally: Option<Tally>,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// Where a crew adds up its times, in microseconds.
+#[derive(Clone, Copy)]
+pub struct Tally {
+    /// How long work stood in line.
+    pub line_us: &'static AtomicU64,
+    /// How long threads were held by work without using a core.
+    pub held_us: &'static AtomicU64,
 }
 
 #[derive(Default)]
@@ -45,6 +55,8 @@ struct State {
 struct Job {
     run: Box<dyn FnOnce() + Send>,
     held: Held,
+    /// When it got into line, by the monotonic clock.
+    came_us: u64,
 }
 
 /// What is known of work while a thread is at it.
@@ -105,8 +117,15 @@ impl Crew {
     /// A crew of at most so many threads, at least one.
     #[must_use]
     pub fn new(most_threads: usize) -> Self {
+        Self::tallied(most_threads, None)
+    }
+
+    /// The same, which adds up its times where there is a tally.
+    #[must_use]
+    pub fn tallied(most_threads: usize, tally: Option<Tally>) -> Self {
         Self(Arc::new(Hall {
             most_threads: most_threads.max(1),
+            tally,
             state: Mutex::default(),
             changed: Condvar::new(),
         }))
@@ -143,7 +162,8 @@ impl Crew {
             })
         };
         let held = Held { pulse: Arc::clone(&pulse), let_go: Some(let_go) };
-        let number = self.0.line_up(Job { run, held });
+        let came_us = clock::monotonic_us();
+        let number = self.0.line_up(Job { run, held, came_us });
         Labour { hall: Arc::clone(&self.0), number, pulse, result }
     }
 
@@ -226,11 +246,14 @@ impl Hall {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            if let Some((number, Job { run, held })) = state.line.pop_first() {
+            if let Some((number, Job { run, held, came_us })) = state.line.pop_first() {
                 held.pulse.beat();
                 state.at_work.insert(number, held);
                 drop(state);
-                run();
+                match &self.tally {
+                    Some(tally) => tally.time(came_us, run),
+                    None => run(),
+                }
                 state = self.lock();
                 let ended = state.at_work.remove(&number);
                 state.is_stuck = false;
@@ -248,6 +271,18 @@ impl Hall {
     /// A panic leaves nothing half changed here: work runs without the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tally {
+    /// Does work that came at `came_us`, and adds up its times.
+    fn time(&self, came_us: u64, run: impl FnOnce()) {
+        let (began_us, cpu_us) = (clock::monotonic_us(), clock::thread_cpu_us());
+        self.line_us.fetch_add(began_us.saturating_sub(came_us), Relaxed);
+        run();
+        let took_us = clock::monotonic_us().saturating_sub(began_us);
+        let used_us = clock::thread_cpu_us().saturating_sub(cpu_us);
+        self.held_us.fetch_add(took_us.saturating_sub(used_us), Relaxed);
     }
 }
 
@@ -308,6 +343,27 @@ mod tests {
         });
         is_begun.recv().unwrap();
         (labour, free)
+    }
+
+    #[test]
+    fn the_times_of_work_are_added_up() {
+        static LINE_US: AtomicU64 = AtomicU64::new(0);
+        static HELD_US: AtomicU64 = AtomicU64::new(0);
+        let crew = Crew::tallied(1, Some(Tally { line_us: &LINE_US, held_us: &HELD_US }));
+        let (first, free) = held(&crew);
+        let second = crew.begin(|| ());
+        let began_us = clock::monotonic_us();
+        while clock::monotonic_us() - began_us < 5_000 {
+            std::hint::spin_loop();
+        }
+        free.send(()).unwrap();
+        wait(first).unwrap();
+        wait(second).unwrap();
+        // The second stood in line while the first blocked its thread. What the work itself adds
+        // last is seen once its thread takes other work.
+        wait(crew.begin(|| ())).unwrap();
+        assert!(LINE_US.load(Relaxed) >= 5_000);
+        assert!(HELD_US.load(Relaxed) >= 5_000);
     }
 
     #[test]

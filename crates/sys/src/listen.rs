@@ -62,6 +62,15 @@ pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
 /// which counts that for a socket that listens (tcp(7); net/ipv4/tcp.c, tcp_get_info). Those that
 /// TCP_DEFER_ACCEPT holds back are not among them.
 pub fn queue(socket: impl AsFd) -> io::Result<u32> {
+    Ok(info(socket)?.tcpi_unacked)
+}
+
+/// How many connections may wait there at most: `tcpi_sacked` of the same.
+pub fn queue_bound(socket: impl AsFd) -> io::Result<u32> {
+    Ok(info(socket)?.tcpi_sacked)
+}
+
+fn info(socket: impl AsFd) -> io::Result<libc::tcp_info> {
     // SAFETY: all of tcp_info's fields are numbers, for which zeros are values.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut size = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).unwrap_or(0);
@@ -75,7 +84,7 @@ pub fn queue(socket: impl AsFd) -> io::Result<u32> {
             &raw mut size,
         )
     };
-    if result == 0 { Ok(info.tcpi_unacked) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The address that a socket is bound to, with the port that the kernel chose for port 0.
@@ -122,6 +131,7 @@ mod tests {
         let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
         listen(&socket, 8).unwrap();
         assert_eq!(queue(&socket).unwrap(), 0);
+        assert!(queue_bound(&socket).unwrap() > 0);
         let address = local_address(&socket).unwrap();
         let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
         assert_eq!(queue(&socket).unwrap(), 2);

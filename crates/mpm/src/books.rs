@@ -1,0 +1,346 @@
+//! The books that the parent keeps of its pool: once a second what the children did and what the
+//! machine left them becomes an account, which goes into the history of the scoreboard with the
+//! limit that it shows. CPU time and waiting for cores are the kernel's word; what the children
+//! count is a claim and only ever a number.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use evenkeel_pool::{Account, Figure, verdict};
+use evenkeel_scoreboard::{Counter, Moment, Phase, READING_WORDS, Scoreboard};
+use evenkeel_sys::bounds::{self, Groups};
+use evenkeel_sys::{clock, process};
+
+use crate::children::Entry;
+use crate::limits::Model;
+use crate::parent::Parent;
+use crate::settings::Server;
+
+/// How often an account is made.
+const SECOND_US: u64 = 1_000_000;
+
+/// How often what stands and falls is looked at between, while there is work: an idle parent rests.
+const SAMPLE_US: u64 = 100_000;
+
+/// How many accounts the limit is told from.
+const WINDOW: usize = 10;
+
+/// How often cores and quota are read anew.
+const BOUNDS_US: u64 = 10_000_000;
+
+/// What the scoreboard has room for is what an account has.
+const _: () = assert!(Account::WORDS == READING_WORDS);
+
+/// The counters whose growth an account tells, and the figures that tell it.
+const COUNTED: [(Counter, Figure); 5] = [
+    (Counter::Completions, Figure::Completions),
+    (Counter::Bytes, Figure::Bytes),
+    (Counter::DurationUs, Figure::DurationUs),
+    (Counter::LineUs, Figure::LineUs),
+    (Counter::HeldUs, Figure::HeldUs),
+];
+
+/// The parent's books.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// How many accounts were made.
+    number: u64,
+    /// When the last one was; 0 before the first.
+    last_us: u64,
+    children: BTreeMap<u64, Seen>,
+    samples: Samples,
+    window: VecDeque<Account>,
+    machine: Machine,
+}
+
+/// What was last seen of a child.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    counted: [u64; COUNTED.len()],
+    cpu_us: Option<u64>,
+    run_queue_us: Option<u64>,
+}
+
+/// What stands and falls, added up between two accounts.
+#[derive(Default)]
+struct Samples {
+    last_us: u64,
+    count: u64,
+    queue: u64,
+    busy: u64,
+    runnable: u64,
+    writing: u64,
+}
+
+/// What was last read of the machine.
+#[derive(Default)]
+struct Machine {
+    groups: Groups,
+    cores: Vec<usize>,
+    cores_milli: u64,
+    read_us: u64,
+    busy_us: Option<u64>,
+    throttled_us: Option<u64>,
+    sent: BTreeMap<String, u64>,
+}
+
+impl Books {
+    /// When the parent looks next.
+    pub(crate) fn next_us(&self) -> Option<u64> {
+        let account_us = self.last_us.saturating_add(SECOND_US);
+        let sample_us = self.samples.last_us.saturating_add(SAMPLE_US);
+        let at_work = self.samples.queue + self.samples.busy + self.samples.writing > 0;
+        (self.last_us > 0).then(|| if at_work { sample_us.min(account_us) } else { account_us })
+    }
+}
+
+impl<S: Server> Parent<'_, S> {
+    /// Looks at the pool, and makes an account of it where a second has passed. The last of them is
+    /// given to whoever decides from it.
+    pub(crate) fn keep_books(&mut self) -> Option<Account> {
+        let now_us = clock::monotonic_us();
+        if now_us.saturating_sub(self.books.samples.last_us) >= SAMPLE_US / 2 {
+            let queue = self.listeners.queue() as u64;
+            self.books.samples.take(now_us, queue, self.board, self.children.all());
+        }
+        let span_us = now_us.saturating_sub(self.books.last_us);
+        if span_us < SECOND_US {
+            return None;
+        }
+        let is_first = self.books.last_us == 0;
+        self.books.last_us = now_us;
+        let account = Account::default().with(Figure::SpanUs, span_us);
+        let account = self.books.count(account, self.board, self.children.all());
+        let account = self.books.samples.tell(account);
+        let account = self.books.machine.tell(account, now_us);
+        let account = self.tell_pool(account);
+        if is_first {
+            // There was nothing to compare with.
+            return None;
+        }
+        self.books.window.push_back(account);
+        if self.books.window.len() > WINDOW {
+            let _oldest = self.books.window.pop_front();
+        }
+        let whole = Account::over(self.books.window.make_contiguous());
+        let account = account.with(Figure::Limit, verdict(&whole).limit.number());
+        self.books.number += 1;
+        let moment = Moment { when_us: clock::realtime_us(), words: *account.words() };
+        self.board.note_reading(self.books.number, &moment);
+        Some(account)
+    }
+
+    /// How large the pool is, and what its limits are.
+    fn tell_pool(&self, account: Account) -> Account {
+        let limits = &self.current.limits;
+        let count = |phases: &[Phase]| {
+            self.children.all().filter(|entry| phases.contains(&entry.phase)).count() as u64
+        };
+        let active = count(&[Phase::Starting, Phase::Running]);
+        let credits: u64 = self
+            .children
+            .all()
+            .filter(|entry| matches!(entry.phase, Phase::Starting | Phase::Running))
+            .filter_map(|entry| self.board.parent_line(entry.index))
+            .map(|line| line.credits() as u64)
+            .fold(0, u64::saturating_add);
+        let retiring =
+            |entry: &&Entry<S::Site>| !matches!(entry.phase, Phase::Starting | Phase::Running);
+        let still = self.children.all().filter(retiring);
+        let still = still.fold(0, |sum: u64, entry| sum.saturating_add(working(entry, self.board)));
+        let all = self.children.all();
+        let work = all.fold(0, |sum: u64, entry| sum.saturating_add(working(entry, self.board)));
+        let queue = self.listeners.queue() as u64;
+        let descriptors = process::raise_descriptor_limit().saturating_mul(active.max(1));
+        let crew = (limits.model == Model::Event)
+            .then(|| active.saturating_mul(process::usable_cores() as u64));
+        account
+            .with(Figure::Supply, credits.saturating_add(still))
+            .with(Figure::Demand, work.saturating_add(queue))
+            .with(Figure::Active, active)
+            .with(Figure::Parked, count(&[Phase::Parked]))
+            .with(Figure::Workers, limits.max_request_workers as u64)
+            .with(Figure::Connections, total(Counter::Connections, self.board, self.children.all()))
+            .with(Figure::Backlog, self.listeners.queue_bound() as u64)
+            .with(Figure::Descriptors, descriptors)
+            .with(Figure::CrewThreads, crew)
+            .with(Figure::Refused, 0)
+    }
+}
+
+/// Work of a child: busy or reserved workers, and requests that wait within it for one.
+fn working<Site>(entry: &Entry<Site>, board: Scoreboard) -> u64 {
+    let Some(line) = board.child_line(entry.index) else { return 0 };
+    [Counter::Busy, Counter::Reserved, Counter::Runnable]
+        .into_iter()
+        .fold(0, |sum: u64, counter| sum.saturating_add(line.read(counter)))
+}
+
+fn total<'a, Site: 'a>(
+    counter: Counter,
+    board: Scoreboard,
+    children: impl Iterator<Item = &'a Entry<Site>>,
+) -> u64 {
+    let lines = children.filter_map(|entry| board.child_line(entry.index));
+    lines.fold(0, |sum: u64, line| sum.saturating_add(line.read(counter)))
+}
+
+impl Books {
+    /// What the children did since the last account. A child that has just come is counted from
+    /// its beginning, and what one did last before it ended is lost.
+    fn count<'a, Site: 'a>(
+        &mut self,
+        account: Account,
+        board: Scoreboard,
+        children: impl Iterator<Item = &'a Entry<Site>>,
+    ) -> Account {
+        let mut now = BTreeMap::new();
+        let mut grown = [0_u64; COUNTED.len()];
+        let (mut cpu_us, mut run_queue_us) = (Some(0_u64), Some(0_u64));
+        for entry in children {
+            let before = self.children.get(&entry.number).copied().unwrap_or_default();
+            let line = board.child_line(entry.index);
+            let pid = entry.pid.as_raw_nonzero().get();
+            let used_us = clock::cpu_us_of(pid);
+            // A child that used no core since waited for none.
+            let rested = used_us.is_some() && used_us == before.cpu_us;
+            let waited_us = if rested { before.run_queue_us } else { bounds::run_queue_us(pid) };
+            let seen = Seen {
+                counted: COUNTED.map(|(counter, _)| line.map_or(0, |line| line.read(counter))),
+                cpu_us: used_us,
+                run_queue_us: waited_us,
+            };
+            for ((sum, new), old) in grown.iter_mut().zip(seen.counted).zip(before.counted) {
+                *sum = sum.saturating_add(new.saturating_sub(old));
+            }
+            cpu_us = added(cpu_us, seen.cpu_us, before.cpu_us);
+            run_queue_us = added(run_queue_us, seen.run_queue_us, before.run_queue_us);
+            now.insert(entry.number, seen);
+        }
+        self.children = now;
+        let account = account.with(Figure::CpuUs, cpu_us).with(Figure::RunQueueUs, run_queue_us);
+        COUNTED
+            .iter()
+            .zip(grown)
+            .fold(account, |account, ((_, figure), value)| account.with(*figure, value))
+    }
+}
+
+/// A sum with what a clock gained; unknown once any part is.
+fn added(sum: Option<u64>, now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    Some(sum?.saturating_add(now?.saturating_sub(before.unwrap_or(0))))
+}
+
+impl Samples {
+    fn take<'a, Site: 'a>(
+        &mut self,
+        now_us: u64,
+        queue: u64,
+        board: Scoreboard,
+        children: impl Iterator<Item = &'a Entry<Site>>,
+    ) {
+        self.last_us = now_us;
+        self.count += 1;
+        self.queue = self.queue.saturating_add(queue);
+        for line in children.filter_map(|entry| board.child_line(entry.index)) {
+            let add = |sum: &mut u64, counter| *sum = sum.saturating_add(line.read(counter));
+            add(&mut self.busy, Counter::Busy);
+            add(&mut self.runnable, Counter::Runnable);
+            add(&mut self.writing, Counter::Writing);
+        }
+    }
+
+    /// The averages; the next begin anew.
+    fn tell(&mut self, account: Account) -> Account {
+        let count = self.count.max(1);
+        let milli = |sum: u64| sum.saturating_mul(1000) / count;
+        let told = account
+            .with(Figure::Queue, self.queue / count)
+            .with(Figure::BusyMilli, milli(self.busy))
+            .with(Figure::RunnableMilli, milli(self.runnable))
+            .with(Figure::WritingMilli, milli(self.writing));
+        *self = Self { last_us: self.last_us, ..Self::default() };
+        told
+    }
+}
+
+impl Machine {
+    /// What the machine left, and what others had of it.
+    fn tell(&mut self, account: Account, now_us: u64) -> Account {
+        if self.read_us == 0 || now_us.saturating_sub(self.read_us) >= BOUNDS_US {
+            self.read_us = now_us;
+            self.groups = Groups::find();
+            let cores = process::allowed_cores();
+            if cores != self.cores {
+                (self.cores, self.busy_us) = (cores, None);
+            }
+            let quota = self.groups.quota_cores().unwrap_or(f64::INFINITY);
+            self.cores_milli = (quota.min(self.cores.len() as f64) * 1000.0) as u64;
+        }
+        let busy_us = bounds::cores_busy_us(&self.cores);
+        let all_us = busy_us.zip(self.busy_us).map(|(now, before)| now.saturating_sub(before));
+        let own_us = account.of(Figure::CpuUs);
+        let throttled_us = self.groups.throttled_us();
+        let held_us = throttled_us.zip(self.throttled_us);
+        (self.busy_us, self.throttled_us) = (busy_us, throttled_us);
+        let memory = self.groups.memory();
+        account
+            .with(Figure::CoresMilli, self.cores_milli)
+            .with(Figure::OthersUs, all_us.zip(own_us).map(|(all, own)| all.saturating_sub(own)))
+            .with(Figure::ThrottledUs, held_us.map(|(now, before)| now.saturating_sub(before)))
+            .with(Figure::MemoryLimit, memory.map(|memory| memory.limit))
+            .with(Figure::MemoryFree, memory.map(|memory| memory.free))
+            .with(Figure::MemoryPressure, bounds::memory_pressure())
+            .with(Figure::NetworkMilli, self.network_milli(account.of(Figure::SpanUs)))
+    }
+
+    /// How much of its speed the interface uses that uses most of it.
+    fn network_milli(&mut self, span_us: Option<u64>) -> Option<u64> {
+        let span = Duration::from_micros(span_us?).as_secs_f64();
+        let mut most = None;
+        for (name, sent, bits) in bounds::interfaces() {
+            let before = self.sent.insert(name, sent)?;
+            let share = sent.saturating_sub(before) as f64 * 8.0 / span / bits as f64;
+            most = most.max(Some((share * 1000.0) as u64));
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_clocks_are_unknown_once_a_part_is() {
+        assert_eq!(added(Some(5), Some(30), Some(10)), Some(25));
+        // A child that has just come counts from its beginning, and no clock goes back.
+        assert_eq!(added(Some(5), Some(30), None), Some(35));
+        assert_eq!(added(Some(5), Some(3), Some(10)), Some(5));
+        assert_eq!((added(Some(5), None, Some(1)), added(None, Some(1), None)), (None, None));
+    }
+
+    #[test]
+    fn what_stands_and_falls_is_averaged_between_accounts() {
+        let mut samples = Samples { count: 4, queue: 9, busy: 6, ..Samples::default() };
+        let account = samples.tell(Account::default());
+        assert_eq!(
+            (account.of(Figure::Queue), account.of(Figure::BusyMilli)),
+            (Some(2), Some(1500))
+        );
+        let next = samples.tell(Account::default());
+        assert_eq!((next.of(Figure::Queue), next.of(Figure::WritingMilli)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn the_machine_is_compared_with_what_it_was() {
+        let mut machine = Machine::default();
+        let account = Account::default().with(Figure::SpanUs, 1).with(Figure::CpuUs, 0);
+        let first = machine.tell(account, 1);
+        assert_eq!(first.of(Figure::OthersUs), None);
+        assert!(first.of(Figure::CoresMilli).is_some_and(|cores| cores > 0));
+        let second = machine.tell(account, 2);
+        assert!(second.of(Figure::OthersUs).is_some());
+        assert!(second.of(Figure::MemoryFree) <= second.of(Figure::MemoryLimit));
+    }
+}

@@ -1,0 +1,314 @@
+//! What the machine and the control groups (cgroup v1 and v2) leave to a process: cores, memory,
+//! time in which it was held back. The texts of /proc and /sys/fs/cgroup come in, numbers go out,
+//! and none where the kernel does not tell. It sets nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The control groups that the calling process is in, as folders from its own up to the
+/// outermost: each of them may set a bound, and the lowest holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Groups {
+    cpu: Vec<PathBuf>,
+    memory: Vec<PathBuf>,
+}
+
+/// Memory in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The most that the process's groups may use, or all that the machine has.
+    pub limit: u64,
+    /// How much of that can still be taken.
+    pub free: u64,
+}
+
+impl Groups {
+    /// Finds the groups of the calling process; none where nothing is mounted.
+    #[must_use]
+    pub fn find() -> Self {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::parse(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"))
+    }
+
+    /// Of the texts of /proc/self/cgroup and /proc/self/mountinfo (cgroups(7)).
+    fn parse(cgroup: &str, mountinfo: &str) -> Self {
+        let folders = |controller: &str| {
+            let of_first = folders(cgroup, mountinfo, Some(controller));
+            // Where version 1 does not have the controller, version 2 does.
+            if of_first.is_empty() { folders(cgroup, mountinfo, None) } else { of_first }
+        };
+        Self { cpu: folders("cpu"), memory: folders("memory") }
+    }
+
+    /// How many cores' worth of time the groups may use; none is no bound.
+    #[must_use]
+    pub fn quota_cores(&self) -> Option<f64> {
+        let quotas = self.cpu.iter().filter_map(|folder| {
+            quota_v2(&read(folder, "cpu.max")).or_else(|| {
+                quota_v1(&read(folder, "cpu.cfs_quota_us"), &read(folder, "cpu.cfs_period_us"))
+            })
+        });
+        quotas.min_by(f64::total_cmp)
+    }
+
+    /// For how long the groups were held back by their quota since they were made, in
+    /// microseconds; none where the kernel does not count it.
+    #[must_use]
+    pub fn throttled_us(&self) -> Option<u64> {
+        self.cpu.iter().filter_map(|folder| throttled_us(&read(folder, "cpu.stat"))).max()
+    }
+
+    /// The memory that is left: the tightest of the groups, or the machine's; none where the
+    /// kernel tells neither.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        let machine = machine_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default())?;
+        let groups = self.memory.iter().filter_map(|folder| {
+            group_memory(
+                &read(folder, "memory.max"),
+                &read(folder, "memory.current"),
+                &read(folder, "memory.stat"),
+            )
+            .or_else(|| {
+                group_memory(
+                    &read(folder, "memory.limit_in_bytes"),
+                    &read(folder, "memory.usage_in_bytes"),
+                    &read(folder, "memory.stat"),
+                )
+            })
+        });
+        // Version 1 says "no limit" with a number that no machine has.
+        let bounded = groups.filter(|group| group.limit < machine.limit);
+        Some(bounded.fold(machine, |least, next| if next.free < least.free { next } else { least }))
+    }
+}
+
+/// The share of the last 10 seconds in which some process waited for memory, in hundredths of a
+/// per cent (/proc/pressure/memory); none where the kernel does not tell.
+#[must_use]
+pub fn memory_pressure() -> Option<u64> {
+    pressure(&fs::read_to_string("/proc/pressure/memory").ok()?)
+}
+
+/// How long the given cores were at work since the system's start, whoever had them, in
+/// microseconds; none where the kernel does not tell.
+#[must_use]
+pub fn cores_busy_us(cores: &[usize]) -> Option<u64> {
+    busy_us(&fs::read_to_string("/proc/stat").ok()?, cores)
+}
+
+/// The name, the bytes sent since the system's start and the speed in bits a second of each
+/// network interface that says how fast it is.
+#[must_use]
+pub fn interfaces() -> Vec<(String, u64, u64)> {
+    let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
+    let told = entries.flatten().filter_map(|entry| {
+        let folder = entry.path();
+        let megabits: u64 =
+            read(&folder, "speed").trim().parse().ok().filter(|&speed| speed > 0)?;
+        let sent = read(&folder.join("statistics"), "tx_bytes").trim().parse().ok()?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        Some((name, sent, megabits.saturating_mul(1_000_000)))
+    });
+    told.collect()
+}
+
+/// For how long the threads of a process that live were ready to run and had no core, in
+/// microseconds (/proc/PID/task/TID/schedstat); none where the kernel does not count it.
+#[must_use]
+pub fn run_queue_us(pid: i32) -> Option<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let delays = tasks.flatten().map(|task| run_delay_us(&read(&task.path(), "schedstat")));
+    // A thread that ended meanwhile is missed by nobody; a kernel without these has none at all.
+    delays
+        .flatten()
+        .fold(None, |sum: Option<u64>, delay| Some(sum.unwrap_or_default().saturating_add(delay)))
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+/// The folders of the group that a controller's hierarchy has for the process, its own first.
+/// Without a controller's name it is version 2's.
+fn folders(cgroup: &str, mountinfo: &str, controller: Option<&str>) -> Vec<PathBuf> {
+    let path = cgroup.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (number, names, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = match controller {
+            Some(controller) => names.split(',').any(|name| name == controller),
+            None => number == "0" && names.is_empty(),
+        };
+        is_it.then_some(path)
+    });
+    let mount = mountinfo.lines().find_map(|line| {
+        let (front, behind) = line.split_once(" - ")?;
+        let mut behind = behind.split(' ');
+        let (kind, _source, options) = (behind.next()?, behind.next()?, behind.next()?);
+        let is_it = match controller {
+            Some(controller) => {
+                kind == "cgroup" && options.split(',').any(|name| name == controller)
+            }
+            None => kind == "cgroup2",
+        };
+        let mut front = front.split(' ').skip(3);
+        is_it.then_some((front.next()?, front.next()?))
+    });
+    let (Some(path), Some((root, point))) = (path, mount) else { return Vec::new() };
+    // Within a container the mount shows a part of the hierarchy, of which the process may see
+    // itself at the top.
+    let below = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
+    let point = Path::new(point);
+    let own = point.join(below);
+    let own = if own.is_dir() || below.is_empty() { own } else { point.to_owned() };
+    own.ancestors().take_while(|folder| folder.starts_with(point)).map(Path::to_owned).collect()
+}
+
+/// `cpu.max`: a quota and its period in microseconds, or `max`.
+fn quota_v2(text: &str) -> Option<f64> {
+    let mut words = text.split_ascii_whitespace();
+    let quota: f64 = words.next()?.parse().ok()?;
+    let period: f64 = words.next()?.parse().ok()?;
+    (period > 0.0).then_some(quota / period)
+}
+
+/// `cpu.cfs_quota_us` and `cpu.cfs_period_us`; a negative quota is none.
+fn quota_v1(quota: &str, period: &str) -> Option<f64> {
+    let quota: f64 = quota.trim().parse().ok().filter(|quota| *quota > 0.0)?;
+    let period: f64 = period.trim().parse().ok().filter(|period| *period > 0.0)?;
+    Some(quota / period)
+}
+
+/// `cpu.stat`: `throttled_usec` in version 2, `throttled_time` in nanoseconds in version 1.
+fn throttled_us(text: &str) -> Option<u64> {
+    let value = |name| field(text, name);
+    value("throttled_usec").or_else(|| Some(value("throttled_time")? / 1000))
+}
+
+/// A line `NAME NUMBER` of a text.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        if key == name { value.trim().parse().ok() } else { None }
+    })
+}
+
+/// A group's limit and use; pages of files that the kernel can drop at once count as free.
+fn group_memory(limit: &str, used: &str, stat: &str) -> Option<Memory> {
+    let limit: u64 = limit.trim().parse().ok()?;
+    let used: u64 = used.trim().parse().ok()?;
+    let droppable = field(stat, "total_inactive_file").or_else(|| field(stat, "inactive_file"));
+    let used = used.saturating_sub(droppable.unwrap_or(0));
+    Some(Memory { limit, free: limit.saturating_sub(used) })
+}
+
+/// `MemTotal` and `MemAvailable` of /proc/meminfo, which are in KiB.
+fn machine_memory(text: &str) -> Option<Memory> {
+    let kib = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    Some(Memory { limit: kib("MemTotal")? * 1024, free: kib("MemAvailable")? * 1024 })
+}
+
+/// `some avg10=1.50 avg60=...`: the first figure, in hundredths.
+fn pressure(text: &str) -> Option<u64> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some avg10="))?;
+    let (whole, rest) = some.split_once('.')?;
+    let hundredths = rest.get(..2)?;
+    Some(whole.parse::<u64>().ok()? * 100 + hundredths.parse::<u64>().ok()?)
+}
+
+/// The lines `cpuN` of /proc/stat, whose columns are user, nice, system, idle, iowait, irq,
+/// softirq and steal in hundredths of a second (proc_stat(5)). Time that another machine had
+/// counts as busy: it is gone all the same.
+fn busy_us(text: &str, cores: &[usize]) -> Option<u64> {
+    let busy = text.lines().filter_map(|line| {
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let core: usize = words.next()?.parse().ok()?;
+        let ticks: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
+        let at_work = ticks.iter().enumerate().filter(|(column, _)| !matches!(column, 3 | 4));
+        cores.contains(&core).then_some(at_work.map(|(_, ticks)| ticks).sum::<u64>())
+    });
+    let all: Vec<u64> = busy.collect();
+    (!all.is_empty()).then(|| all.iter().sum::<u64>().saturating_mul(10_000))
+}
+
+/// The second number is the time on a run queue, in nanoseconds.
+fn run_delay_us(text: &str) -> Option<u64> {
+    Some(text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()? / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 /box /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw,nsdelegate
+";
+
+    fn paths(list: &[&str]) -> Vec<PathBuf> {
+        list.iter().map(PathBuf::from).collect()
+    }
+
+    #[test]
+    fn groups_of_both_versions_are_found() {
+        let cgroup = "4:memory:/box\n2:cpuacct,cpu:/\n0::/\n";
+        let groups = Groups::parse(cgroup, MOUNTS);
+        assert_eq!(groups.cpu, paths(&["/sys/fs/cgroup/cpu,cpuacct"]));
+        assert_eq!(groups.memory, paths(&["/sys/fs/cgroup/memory"]));
+        let unified = "41 31 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let groups = Groups::parse("0::/\n", unified);
+        assert_eq!((groups.cpu.clone(), groups.memory), (paths(&["/sys/fs/cgroup"]), groups.cpu));
+        assert_eq!(Groups::parse("", ""), Groups::default());
+        assert_eq!(Groups::default().quota_cores(), None);
+    }
+
+    #[test]
+    fn quotas_and_throttling_are_read() {
+        assert_eq!(quota_v2("150000 100000\n"), Some(1.5));
+        assert_eq!(quota_v2("max 100000\n"), None);
+        assert_eq!(quota_v1("50000\n", "100000\n"), Some(0.5));
+        assert_eq!((quota_v1("-1\n", "100000\n"), quota_v1("", "")), (None, None));
+        let second = "usage_usec 5\nnr_throttled 2\nthrottled_usec 7100\n";
+        assert_eq!(throttled_us(second), Some(7_100));
+        assert_eq!(throttled_us("nr_periods 3\nthrottled_time 9000000\n"), Some(9_000));
+        assert_eq!(throttled_us("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn memory_and_its_pressure_are_read() {
+        let memory = group_memory("1000\n", "900\n", "file 600\ninactive_file 300\n");
+        assert_eq!(memory, Some(Memory { limit: 1000, free: 400 }));
+        let first = group_memory("1000\n", "900\n", "inactive_file 1\ntotal_inactive_file 50\n");
+        assert_eq!(first.map(|memory| memory.free), Some(150));
+        assert_eq!(group_memory("max\n", "900\n", ""), None);
+        let machine = "MemTotal:        2000 kB\nMemFree:  1 kB\nMemAvailable:    1500 kB\n";
+        let memory = Memory { limit: 2000 * 1024, free: 1500 * 1024 };
+        assert_eq!(machine_memory(machine), Some(memory));
+        assert_eq!(machine_memory("MemTotal: 1 kB\n"), None);
+        let text = "some avg10=12.05 avg60=0.13 avg300=1.03 total=115986253\nfull avg10=1.00\n";
+        assert_eq!((pressure(text), pressure("full")), (Some(1_205), None));
+    }
+
+    #[test]
+    fn times_of_cores_and_threads_are_read() {
+        let text =
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 400 5 6 7 8 50 60\ncpu1 10 0 0 0 0 0 0 0 0 0\n";
+        assert_eq!(busy_us(text, &[0]), Some(270_000));
+        assert_eq!(busy_us(text, &[0, 1]), Some(370_000));
+        assert_eq!((busy_us(text, &[7]), busy_us("", &[0])), (None, None));
+        assert_eq!(run_delay_us("169038 2337481 2\n"), Some(2_337));
+        assert_eq!(run_delay_us(""), None);
+    }
+
+    #[test]
+    fn this_machine_says_what_it_has() {
+        let memory = Groups::find().memory().unwrap();
+        assert!(memory.limit > 0 && memory.free <= memory.limit);
+        let cores = crate::process::allowed_cores();
+        assert!(cores_busy_us(&cores).unwrap() > 0);
+    }
+}
