@@ -140,6 +140,8 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
         async_request_worker_factor: mpm.async_request_worker_factor,
         max_connections_per_child: mpm.max_connections_per_child,
         listen_backlog: mpm.listen_backlog,
+        listen_cores_buckets_ratio: mpm.listen_cores_buckets_ratio,
+        listen_buckets: mpm.listen_buckets,
     }
 }
 

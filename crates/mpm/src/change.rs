@@ -58,18 +58,45 @@ pub(crate) struct Change<Site> {
     before: Option<Before<Site>>,
     // A reload asked for meanwhile, to be done next.
     next: Option<Restart>,
+    // When the new children came to serve, and when to look again whether the old may go.
+    served_us: Option<u64>,
+    look_us: Option<u64>,
 }
+
+/// How long the old children serve on for connections that wait on addresses which are no longer
+/// configured, and how often these are looked at.
+const LEAVE_US: u64 = 10_000_000;
+const LOOK_US: u64 = 10_000;
 
 struct Before<Site> {
     generation: Rc<Generation<Site>>,
     listeners: Listeners,
 }
 
+impl<Site> Clone for Before<Site> {
+    fn clone(&self) -> Self {
+        Self { generation: Rc::clone(&self.generation), listeners: self.listeners.clone() }
+    }
+}
+
 impl<Site> Change<Site> {
     /// The first start.
     pub(crate) fn first(now_us: u64, wanted: usize) -> Self {
-        let restart = Restart::Graceful;
-        Self { restart, since_us: now_us, wanted, failures: 0, before: None, next: None }
+        Self::new(Restart::Graceful, now_us, wanted, None)
+    }
+
+    fn new(restart: Restart, since_us: u64, wanted: usize, before: Option<Before<Site>>) -> Self {
+        let (next, served_us, look_us) = (None, None, None);
+        Self { restart, since_us, wanted, failures: 0, before, next, served_us, look_us }
+    }
+
+    /// Whether the old children must serve on although the new ones do: nobody else accepts what
+    /// waits on an address that is no longer configured.
+    fn must_wait(&mut self, after: &Listeners, now_us: u64) -> bool {
+        let waits = self.before.as_ref().map_or(0, |old| old.listeners.queue_of_leaving(after));
+        let served_us = *self.served_us.get_or_insert(now_us);
+        self.look_us = Some(now_us.saturating_add(LOOK_US));
+        waits > 0 && now_us.saturating_sub(served_us) < LEAVE_US
     }
 }
 
@@ -95,7 +122,10 @@ impl<Site> State<Site> {
     pub(crate) fn next_us(&self) -> Option<u64> {
         match self {
             Self::Checking(_, probe) => Some(probe.since_us.saturating_add(TRIAL_US)),
-            Self::Changing(change) => Some(change.since_us.saturating_add(START_US)),
+            Self::Changing(change) => {
+                let late_us = change.since_us.saturating_add(START_US);
+                Some(change.look_us.map_or(late_us, |look_us| look_us.min(late_us)))
+            }
             Self::Serving | Self::Stopping { .. } => None,
         }
     }
@@ -128,7 +158,9 @@ impl<S: Server> Parent<'_, S> {
                 let serving = self.children.active(self.current.number);
                 let serving = serving.filter(|entry| entry.served).count();
                 if serving >= change.wanted {
-                    self.complete(now_us);
+                    if !change.must_wait(&self.listeners, now_us) {
+                        self.complete(now_us);
+                    }
                 } else if is_late {
                     self.give_up();
                 }
@@ -235,11 +267,8 @@ impl<S: Server> Parent<'_, S> {
         let loaded = loaded.unwrap_or_else(|_| Err("reading the configuration panicked".into()));
         match loaded.and_then(|loaded| self.take_over(loaded)) {
             Ok(before) => {
-                let before = Some(before);
                 let wanted = self.wanted_at_first();
-                let next = None;
-                let change =
-                    Change { restart, since_us: now_us, wanted, failures: 0, before, next };
+                let change = Change::new(restart, now_us, wanted, Some(before));
                 self.state = State::Changing(change);
             }
             Err(text) => self.refuse(&text),
@@ -255,7 +284,8 @@ impl<S: Server> Parent<'_, S> {
             limits::check(&settings.configured, moment, cores, listen::somaxconn());
         notices.iter().for_each(|notice| self.server.log(notice));
         limits.start_servers = limits.start_servers.min(self.children.table());
-        let listeners = Listeners::open(&settings, &self.listeners, Duration::ZERO)?;
+        let listeners =
+            Listeners::open(&settings, limits.buckets, &self.listeners, Duration::ZERO)?;
         let site = Rc::new(site);
         self.server.activate(&site)?;
         self.last_number = self.last_number.wrapping_add(1);
@@ -319,13 +349,32 @@ impl<S: Server> Parent<'_, S> {
             self.begin_stop(1);
             return;
         };
-        self.current = before.generation;
-        self.listeners = before.listeners;
+        let tried = std::mem::replace(&mut self.listeners, before.listeners.clone());
+        self.current = Rc::clone(&before.generation);
         let site = Rc::clone(&self.current.site);
         if let Err(text) = self.server.activate(&site) {
             self.tell_lines(&text);
         }
         self.tell(&Event::Unchanged);
+        if self.listeners.adopt(&tried) {
+            self.begin_again();
+        } else if let Some(next) = change.next {
+            self.check(next);
+        }
+    }
+
+    /// Starts children of the present configuration anew in place of those that serve: the kernel
+    /// queues connections on sockets by now that only new children can have.
+    fn begin_again(&mut self) {
+        self.last_number = self.last_number.wrapping_add(1);
+        let Generation { site, settings, limits, .. } = &*self.current;
+        let (site, settings) = (Rc::clone(site), Arc::clone(settings));
+        let again = Generation { number: self.last_number, site, settings, limits: *limits };
+        let generation = std::mem::replace(&mut self.current, Rc::new(again));
+        let before = Before { generation, listeners: self.listeners.clone() };
+        let wanted = self.wanted_at_first();
+        let now_us = clock::monotonic_us();
+        self.state = State::Changing(Change::new(Restart::Graceful, now_us, wanted, Some(before)));
     }
 
     /// Writes the pid file anew where the configuration has another place for it.

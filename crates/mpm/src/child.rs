@@ -60,10 +60,11 @@ pub enum Command {
     Run,
     /// Accept nothing until told otherwise, and close connections as they are answered.
     Park,
-    /// Leave the listening sockets; answer what is in progress and the next request of each open
-    /// connection with `Connection: close`; then return from the serving function.
+    /// Close the listening sockets, for an address may be no longer configured; answer what is in
+    /// progress and the next request of each open connection with `Connection: close`; then return
+    /// from the serving function.
     Drain,
-    /// Leave the listening sockets, finish the requests in progress, close idle connections, then
+    /// Close the listening sockets, finish the requests in progress, close idle connections, then
     /// return. What is not done in time is ended by the parent.
     Exit,
     /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays

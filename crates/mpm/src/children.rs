@@ -23,6 +23,8 @@ pub(crate) struct Entry<Site> {
     pub(crate) index: usize,
     /// Its share of the budget, among the children of its generation that serve.
     pub(crate) seat: usize,
+    /// Which bucket of listening sockets it accepts from.
+    pub(crate) bucket: usize,
     pub(crate) generation: Rc<Generation<Site>>,
     pub(crate) buffers: LineBuffers,
     pub(crate) phase: Phase,
@@ -41,6 +43,14 @@ pub(crate) struct Entry<Site> {
     deaf: bool,
     // What could not be said because the child did not read.
     unsaid: Option<Command>,
+}
+
+/// Where a child has its place: see the fields of [`Entry`] of these names.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) index: usize,
+    pub(crate) seat: usize,
+    pub(crate) bucket: usize,
 }
 
 /// All of them.
@@ -91,17 +101,16 @@ impl<Site> Children<Site> {
     }
 
     /// Notes a child that was just forked.
-    #[expect(clippy::too_many_arguments, reason = "the facts of a birth, told once")]
     pub(crate) fn add(
         &mut self,
         pid: Pid,
-        index: usize,
-        seat: usize,
+        place: Place,
         generation: Rc<Generation<Site>>,
         channel: Channel,
         buffers: LineBuffers,
         now_us: u64,
     ) {
+        let Place { index, seat, bucket } = place;
         if let Some(line) = self.board.parent_line(index) {
             line.set_pid(pid.as_raw_nonzero().get());
         }
@@ -111,6 +120,7 @@ impl<Site> Children<Site> {
             number: self.forked,
             index,
             seat,
+            bucket,
             generation,
             buffers,
             phase: Phase::Starting,

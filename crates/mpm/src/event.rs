@@ -127,7 +127,8 @@ struct Shared {
     gate: Arc<Gate>,
     shelf: Shelf,
     sets: Vec<Set>,
-    ports: Vec<Arc<OwnedFd>>,
+    /// For threads that begin; empty once the child leaves them for good.
+    ports: Mutex<Vec<Arc<OwnedFd>>>,
     descriptors: usize,
     crew: Arc<Crew>,
     /// None where the number of children does not change.
@@ -195,6 +196,12 @@ impl Shared {
         if self.accepted.fetch_add(1, Relaxed) + 1 >= self.most_connections {
             self.heed(Mode::Drain);
         }
+    }
+
+    /// Lets go of the listening sockets: they close with the last thread's, for an address that is
+    /// no longer configured must not be listened on.
+    fn leave_ports(&self) {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Whether the child has accepted as many connections as it may.
@@ -267,7 +274,7 @@ where
         gate: Gate::new(setup.credits, setup.line),
         shelf: Shelf::new(setup.descriptors),
         sets,
-        ports: setup.ports,
+        ports: Mutex::new(setup.ports),
         descriptors: setup.descriptors,
         crew: Arc::new(Crew::tallied(setup.blocking_threads, Some(tally(setup.line)))),
         poker: setup.control.poker(),
@@ -373,7 +380,8 @@ fn run<S, M>(
     let (gate, crew) = (Arc::clone(&shared.gate), Arc::clone(&shared.crew));
     let service = make(Seat { thread: number, gate, crew });
     runtime.block_on(async {
-        let ports = Ports::new(shared.ports.clone(), shared.descriptors);
+        let ports = shared.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ports = Ports::new(ports, shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
         match Thread::new(bench, ports, control, service) {
             Ok(thread) if muster.meet() => thread.begin().await,

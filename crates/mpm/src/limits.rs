@@ -60,6 +60,10 @@ impl Model {
     }
 }
 
+/// With more cores than this there is a bucket for every so many, where none is configured.
+const MANY_CORES: usize = 16;
+const CORES_A_BUCKET: usize = 8;
+
 /// The directives as written; `None` is not configured.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Configured {
@@ -91,6 +95,10 @@ pub struct Configured {
     pub max_connections_per_child: Option<i64>,
     /// ListenBacklog.
     pub listen_backlog: Option<i64>,
+    /// ListenCoresBucketsRatio: cores for each bucket.
+    pub listen_cores_buckets_ratio: Option<i64>,
+    /// ListenBuckets, which is ours: their number itself.
+    pub listen_buckets: Option<i64>,
 }
 
 /// The values that hold.
@@ -118,6 +126,8 @@ pub struct Limits {
     pub max_connections_per_child: Option<u64>,
     /// Where configured: connections beyond the idle workers, as a multiple of ThreadsPerChild.
     pub async_request_worker_factor: Option<f64>,
+    /// How many buckets of listening sockets there are, each with two children at least.
+    pub buckets: usize,
 }
 
 /// When the limits are checked: Apache words its warnings differently at each.
@@ -152,6 +162,7 @@ pub fn check(
         limits.start_servers = cores.max(2).min(limits.max_request_workers);
         limits.fixed = true;
     }
+    check.buckets(configured, cores, &mut limits);
     check.backlog(configured.listen_backlog, somaxconn);
     (limits, check.notices)
 }
@@ -296,6 +307,7 @@ impl Check<'_> {
                 .and_then(|most| u64::try_from(most).ok())
                 .filter(|&most| most > 0),
             async_request_worker_factor: configured.async_request_worker_factor,
+            buckets: 1,
         }
     }
 
@@ -453,6 +465,30 @@ impl Check<'_> {
             self.say(Level::Warn, offset, text);
         }
         held
+    }
+
+    /// The number of buckets. One queue has the better tail, several the better throughput on many
+    /// cores; a bucket with one child would stand still with it.
+    fn buckets(&mut self, configured: &Configured, cores: usize, limits: &mut Limits) {
+        let by_ratio = |ratio: i64| cores / usize::try_from(ratio).unwrap_or(1).max(1);
+        let written = configured.listen_buckets.and_then(|count| usize::try_from(count).ok());
+        let written = written.or(configured.listen_cores_buckets_ratio.map(by_ratio));
+        let usual = if cores > MANY_CORES { cores / CORES_A_BUCKET } else { 1 };
+        let wanted = written.unwrap_or(usual).max(1);
+        let most = if limits.fixed { limits.max_request_workers } else { limits.most_children() };
+        limits.buckets = wanted.min(most / 2).max(1);
+        if limits.buckets > 1 {
+            limits.start_servers = limits.start_servers.max(limits.buckets * 2);
+        }
+        if written.is_some() && limits.buckets < wanted {
+            let text = format!(
+                "{wanted} buckets of listening sockets need {} children, and {most} may be: \
+                 decreasing to {}",
+                wanted.saturating_mul(2),
+                limits.buckets
+            );
+            self.notices.push(Notice::own(self.model.module(), Level::Warn, text));
+        }
     }
 
     fn backlog(&mut self, written: Option<i64>, somaxconn: u32) {
@@ -657,5 +693,22 @@ mod tests {
         let pool = limits.pool();
         assert_eq!((pool.threads, pool.children, pool.slots), (25, 16, 16));
         assert_eq!((pool.min_spare, pool.max_spare), (75, 250));
+    }
+
+    #[test]
+    fn buckets_follow_the_cores_and_have_two_children_each() {
+        let of = |configured: Configured, cores| {
+            let (limits, notices) = check(&configured, Moment::Start, cores, 4096);
+            (limits.buckets, limits.start_servers, notices.len())
+        };
+        assert_eq!([2, 16, 17, 64].map(|cores| of(event(), cores).0), [1, 1, 2, 8]);
+        let ratio = |ratio| Configured { listen_cores_buckets_ratio: Some(ratio), ..event() };
+        assert_eq!(of(ratio(1), 2), (2, 4, 0));
+        assert_eq!(of(ratio(4), 2), (1, 2, 0));
+        assert_eq!(of(ratio(4), 64), (16, 64, 0));
+        let few = Configured { listen_buckets: Some(4), max_request_workers: Some(3), ..prefork() };
+        assert_eq!(of(few, 2), (1, 3, 1));
+        let four = Configured { listen_buckets: Some(4), start_servers: Some(1), ..prefork() };
+        assert_eq!(of(four, 2), (4, 8, 0));
     }
 }

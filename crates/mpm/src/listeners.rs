@@ -1,9 +1,9 @@
 //! The listening sockets, owned by the parent for the life of the server. Listen lines come in,
-//! sockets go out, the same ones before and after a reload; only an address that is no longer
-//! configured is closed. Rules and texts are those of Apache's server/listen.c.
+//! sockets go out, one for each bucket, the same ones before and after a reload; only an address
+//! that is no longer configured is closed. Texts are those of Apache's server/listen.c.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,96 +11,23 @@ use std::time::Duration;
 use evenkeel_sys::listen::{self, Options};
 
 use crate::child::Listener;
+use crate::listen::Listen;
 use crate::settings::Settings;
 
-/// One Listen line, its name resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// The address; `None` is every address of the machine.
-    pub address: Option<IpAddr>,
-    /// The port; 0 lets the kernel choose, which no Listen line can say.
-    pub port: u16,
-    /// The protocol, in lower case.
-    pub protocol: Arc<str>,
-    /// How long a connection may wait in the kernel for its first byte (AcceptFilter);
-    /// `None` hands it over at once.
-    pub defer: Option<Duration>,
-}
-
-impl Listen {
-    /// Parses the arguments of a Listen line: `PORT`, `ADDRESS:PORT` or `[ADDRESS]:PORT`, and the
-    /// protocol. A host name yields one Listen for each of its addresses. The error is the text
-    /// that follows Apache's `Syntax error on line`.
-    pub fn parse(address: &str, protocol: Option<&str>) -> Result<Vec<Self>, String> {
-        let (host, port) = split(address)?;
-        let protocol: Arc<str> = match protocol {
-            Some(name) => name.to_ascii_lowercase().into(),
-            None if port == 443 => "https".into(),
-            None => "http".into(),
-        };
-        let addresses = match host {
-            None => vec![None],
-            Some(host) => resolve(host)?.into_iter().map(Some).collect(),
-        };
-        // A connection of these protocols begins with bytes from the client (core.c, the default
-        // of AcceptFilter); 30 s is what Apache lets the kernel wait for them.
-        let defer = matches!(&*protocol, "http" | "https").then_some(Duration::from_secs(30));
-        let listen = |address| Self { address, port, protocol: Arc::clone(&protocol), defer };
-        Ok(addresses.into_iter().map(listen).collect())
-    }
-}
-
-/// Splits as apr_parse_addr_port does: the port is what follows the last colon, if digits.
-fn split(text: &str) -> Result<(Option<&str>, u16), String> {
-    const INVALID: &str = "Invalid address or port";
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok((None, port(text).ok_or(INVALID)?));
-    }
-    let with_port = text.rsplit_once(':').filter(|_| !text.ends_with(']'));
-    let Some((host, digits)) = with_port else {
-        return Err("Port must be specified".into());
-    };
-    let host = match host.strip_prefix('[') {
-        Some(inner) => inner.strip_suffix(']').ok_or(INVALID)?,
-        None => host,
-    };
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("Port must be specified".into());
-    }
-    let port = port(digits).ok_or(INVALID)?;
-    match host {
-        "" => Err(INVALID.into()),
-        "*" => Ok((None, port)),
-        host => Ok((Some(host), port)),
-    }
-}
-
-fn port(digits: &str) -> Option<u16> {
-    digits.parse().ok().filter(|&port| port != 0)
-}
-
-fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
-    if let Ok(address) = host.parse() {
-        return Ok(vec![address]);
-    }
-    let mut found = Vec::new();
-    let resolved = (host, 0).to_socket_addrs().map_err(|_| "Listen setup failed")?;
-    for address in resolved.map(|address| address.ip()) {
-        if !found.contains(&address) {
-            found.push(address);
-        }
-    }
-    if found.is_empty() { Err("Listen setup failed".into()) } else { Ok(found) }
-}
-
-/// The sockets of one configuration.
+/// The sockets of one configuration. Each address has one in each bucket; what buckets of an
+/// earlier configuration left beyond these is divided among them, for the kernel goes on to queue
+/// connections there.
+#[derive(Clone)]
 pub(crate) struct Listeners {
     open: Vec<Open>,
+    buckets: usize,
 }
 
+#[derive(Clone)]
 struct Open {
-    // As it was asked for: the key over reloads.
+    // As it was asked for: the key over reloads, with the number of the bucket.
     asked: SocketAddr,
+    bucket: usize,
     socket: Arc<OwnedFd>,
     address: SocketAddr,
     protocol: Arc<str>,
@@ -109,19 +36,20 @@ struct Open {
 
 impl Listeners {
     pub(crate) fn none() -> Self {
-        Self { open: Vec::new() }
+        Self { open: Vec::new(), buckets: 1 }
     }
 
-    /// Opens what the settings ask for, taking over the sockets of `before` whose addresses are
-    /// still asked for; nothing of `before` changes but backlog and filter. An address in use is
-    /// tried again for as long as `patience`, for the orphans of a parent that was killed need a
-    /// moment to leave theirs. The error is the text that Apache prints.
+    /// Opens what the settings ask for in so many buckets, taking over the sockets of `before`
+    /// whose addresses are still asked for; nothing of `before` changes but backlog and filter. An
+    /// address in use is tried again for as long as `patience`, for the orphans of a parent that
+    /// was killed need a moment to leave theirs. The error is the text that Apache prints.
     pub(crate) fn open(
         settings: &Settings,
+        buckets: usize,
         before: &Self,
         patience: Duration,
     ) -> Result<Self, String> {
-        let mut open: Vec<Open> = Vec::new();
+        let mut all = Self { open: Vec::new(), buckets: buckets.max(1) };
         let any = if listen::has_ipv6() {
             IpAddr::from(Ipv6Addr::UNSPECIFIED)
         } else {
@@ -130,35 +58,83 @@ impl Listeners {
         for one in in_binding_order(&settings.listen, any) {
             let asked = SocketAddr::new(one.address.unwrap_or(any), one.port);
             let is_covered = asked.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED)
-                && open.iter().any(|other| {
+                && all.open.iter().any(|other| {
                     other.asked == SocketAddr::from((Ipv6Addr::UNSPECIFIED, asked.port()))
                 });
             if is_covered && asked.port() != 0 {
                 // The IPv6 socket takes IPv4 connections too (open_listeners).
                 continue;
             }
-            let kept = before.open.iter().find(|kept| {
-                kept.asked == asked && !open.iter().any(|o| Arc::ptr_eq(&o.socket, &kept.socket))
-            });
-            let socket = match kept {
-                Some(kept) => Arc::clone(&kept.socket),
-                None => Arc::new(bind_patiently(asked, settings, patience)?),
-            };
-            listen_on(&socket, one, settings, asked)?;
-            let address = listen::local_address(&socket).unwrap_or(asked);
-            let protocol = Arc::clone(&one.protocol);
-            open.push(Open { asked, socket, address, protocol, defer: one.defer });
+            all.open_address(asked, one, settings, before, patience)?;
         }
-        if open.is_empty() {
+        if all.open.is_empty() {
             return Err("no listening sockets available, shutting down".into());
         }
-        Ok(Self { open })
+        Ok(all)
+    }
+
+    /// Opens an address in each bucket.
+    fn open_address(
+        &mut self,
+        asked: SocketAddr,
+        one: &Listen,
+        settings: &Settings,
+        before: &Self,
+        patience: Duration,
+    ) -> Result<(), String> {
+        let mut shared = None;
+        for bucket in 0..self.buckets {
+            let socket = match before.kept(asked, bucket).filter(|kept| !self.has(kept)) {
+                Some(kept) => Arc::clone(&kept.socket),
+                None => Arc::new(bind_patiently(asked, shared, settings, patience)?),
+            };
+            self.add(asked, bucket, socket, one, settings)?;
+            shared = self.open.last().map(|open| open.address);
+        }
+        let is_surplus = |kept: &&Open| kept.asked == asked && kept.bucket >= self.buckets;
+        let surplus: Vec<Open> = before.open.iter().filter(is_surplus).cloned().collect();
+        for kept in surplus.into_iter().filter(|kept| !self.has(kept)).collect::<Vec<_>>() {
+            self.add(asked, kept.bucket, kept.socket, one, settings)?;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        asked: SocketAddr,
+        bucket: usize,
+        socket: Arc<OwnedFd>,
+        one: &Listen,
+        settings: &Settings,
+    ) -> Result<(), String> {
+        listen_on(&socket, one, settings, asked)?;
+        let address = listen::local_address(&socket).unwrap_or(asked);
+        let protocol = Arc::clone(&one.protocol);
+        self.open.push(Open { asked, bucket, socket, address, protocol, defer: one.defer });
+        Ok(())
+    }
+
+    fn kept(&self, asked: SocketAddr, bucket: usize) -> Option<&Open> {
+        self.open.iter().find(|open| open.asked == asked && open.bucket == bucket)
+    }
+
+    fn has(&self, other: &Open) -> bool {
+        self.open.iter().any(|open| Arc::ptr_eq(&open.socket, &other.socket))
+    }
+
+    /// How many buckets there are, one at least.
+    pub(crate) fn buckets(&self) -> usize {
+        self.buckets
+    }
+
+    /// How many connections wait to be accepted by the children of a bucket.
+    pub(crate) fn queue_of(&self, bucket: usize) -> usize {
+        queued(self.of(bucket))
     }
 
     /// How many connections wait to be accepted, on all of them.
     pub(crate) fn queue(&self) -> usize {
-        let lengths = self.open.iter().filter_map(|open| listen::queue(&open.socket).ok());
-        lengths.fold(0, |sum, length| sum.saturating_add(length as usize))
+        queued(self.open.iter())
     }
 
     /// How many connections may wait there at most, on all of them.
@@ -167,8 +143,33 @@ impl Listeners {
         bounds.fold(0, |sum, bound| sum.saturating_add(bound as usize))
     }
 
-    /// The sockets as a child gets them: called in the child, where they are its own.
-    pub(crate) fn for_child(&self) -> io::Result<Vec<Listener>> {
+    /// How many connections wait on addresses that `after` has no more.
+    pub(crate) fn queue_of_leaving(&self, after: &Self) -> usize {
+        queued(self.open.iter().filter(|open| !after.has(open)))
+    }
+
+    /// Takes over what buckets of `other` have beyond these, addresses that both have; whether
+    /// there were any.
+    pub(crate) fn adopt(&mut self, other: &Self) -> bool {
+        let is_known = |open: &&Open| self.open.iter().any(|own| own.asked == open.asked);
+        let orphans: Vec<Open> =
+            other.open.iter().filter(|open| !self.has(open)).filter(is_known).cloned().collect();
+        let any = !orphans.is_empty();
+        self.open.extend(orphans);
+        any
+    }
+
+    /// All of them as one bucket, for a process that serves alone.
+    pub(crate) fn into_one(self) -> Self {
+        Self { buckets: 1, ..self }
+    }
+
+    fn of(&self, bucket: usize) -> impl Iterator<Item = &Open> {
+        self.open.iter().filter(move |open| open.bucket % self.buckets == bucket)
+    }
+
+    /// The sockets as a child of a bucket gets them: called in the child, where they are its own.
+    pub(crate) fn for_child(&self, bucket: usize) -> io::Result<Vec<Listener>> {
         let listener = |open: &Open| {
             Ok(Listener {
                 socket: open.socket.try_clone()?,
@@ -177,8 +178,13 @@ impl Listeners {
                 deferred: open.defer.is_some(),
             })
         };
-        self.open.iter().map(listener).collect()
+        self.of(bucket).map(listener).collect()
     }
+}
+
+fn queued<'a>(open: impl Iterator<Item = &'a Open>) -> usize {
+    let lengths = open.filter_map(|open| listen::queue(&open.socket).ok());
+    lengths.fold(0, |sum, length| sum.saturating_add(length as usize))
 }
 
 /// Every address before the IPv4 one of the same port, which it makes superfluous.
@@ -189,8 +195,11 @@ fn in_binding_order(listen: &[Listen], any: IpAddr) -> impl Iterator<Item = &Lis
     first.chain(listen.iter().filter(is_v4_any))
 }
 
+/// Binds an address: for the first bucket so that nobody else can have it, for others beside the
+/// socket that is `shared` already.
 fn bind_patiently(
     asked: SocketAddr,
+    shared: Option<SocketAddr>,
     settings: &Settings,
     patience: Duration,
 ) -> Result<OwnedFd, String> {
@@ -199,13 +208,16 @@ fn bind_patiently(
         v6_only: false,
         send_buffer: settings.send_buffer,
         receive_buffer: settings.receive_buffer,
+        shared: shared.is_some(),
     };
     let mut waited = Duration::ZERO;
     loop {
-        match listen::bind(asked, options).and_then(|socket| {
+        match listen::bind(shared.unwrap_or(asked), options).and_then(|socket| {
             // The address is ours only once we listen: two sockets with SO_REUSEADDR can be
             // bound to it before either does.
             listen::listen(&socket, 1)?;
+            // Later configurations may have more buckets.
+            listen::share(&socket)?;
             Ok(socket)
         }) {
             Ok(socket) => return Ok(socket),
@@ -259,37 +271,6 @@ pub(crate) fn as_apr(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<(Option<IpAddr>, u16)>, String> {
-        Ok(Listen::parse(text, None)?.into_iter().map(|one| (one.address, one.port)).collect())
-    }
-
-    #[test]
-    fn listen_lines_are_read_as_apache_reads_them() {
-        assert_eq!(parsed("80"), Ok(vec![(None, 80)]));
-        assert_eq!(parsed("*:80"), Ok(vec![(None, 80)]));
-        assert_eq!(parsed("127.0.0.1:8080"), Ok(vec![(Some([127, 0, 0, 1].into()), 8080)]));
-        assert_eq!(parsed("[::1]:443"), Ok(vec![(Some(Ipv6Addr::LOCALHOST.into()), 443)]));
-        for bad in ["70000", "0", "[::1:80", "127.0.0.1:0", "127.0.0.1:70000"] {
-            assert_eq!(parsed(bad), Err("Invalid address or port".into()), "{bad}");
-        }
-        for bad in ["foo:bar", "127.0.0.1", "[::1]", ""] {
-            assert_eq!(parsed(bad), Err("Port must be specified".into()), "{bad}");
-        }
-        assert_eq!(parsed("no-such-host.invalid:80"), Err("Listen setup failed".into()));
-    }
-
-    #[test]
-    fn the_protocol_follows_from_the_port_where_it_is_not_given() {
-        let protocol = |address, given| {
-            let listen = Listen::parse(address, given).unwrap().remove(0);
-            (listen.protocol.to_string(), listen.defer.is_some())
-        };
-        assert_eq!(protocol("80", None), ("http".into(), true));
-        assert_eq!(protocol("443", None), ("https".into(), true));
-        assert_eq!(protocol("8443", Some("HTTPS")), ("https".into(), true));
-        assert_eq!(protocol("25", Some("smtp")), ("smtp".into(), false));
-    }
-
     fn settings(listen: &[(IpAddr, u16)]) -> Settings {
         let listen = listen.iter().map(|&(address, port)| Listen {
             address: Some(address),
@@ -305,20 +286,68 @@ mod tests {
     #[test]
     fn a_reload_keeps_the_sockets_whose_addresses_stay() {
         let first =
-            Listeners::open(&settings(&[(LOCAL, 0)]), &Listeners::none(), Duration::ZERO).unwrap();
+            Listeners::open(&settings(&[(LOCAL, 0)]), 1, &Listeners::none(), Duration::ZERO)
+                .unwrap();
         let other = settings(&[(LOCAL, 0), (Ipv6Addr::LOCALHOST.into(), 0)]);
-        let second = Listeners::open(&other, &first, Duration::ZERO).unwrap();
+        let second = Listeners::open(&other, 1, &first, Duration::ZERO).unwrap();
         assert!(Arc::ptr_eq(&first.open[0].socket, &second.open[0].socket));
         assert_eq!(second.open.len(), 2);
     }
 
     #[test]
+    fn buckets_come_and_their_sockets_stay() {
+        let settings = settings(&[(LOCAL, 0)]);
+        let with = |buckets, before: &Listeners| {
+            Listeners::open(&settings, buckets, before, Duration::ZERO).unwrap()
+        };
+        let one = with(1, &Listeners::none());
+        let three = with(3, &one);
+        assert!(Arc::ptr_eq(&one.open[0].socket, &three.open[0].socket));
+        let addresses: Vec<SocketAddr> = three.open.iter().map(|open| open.address).collect();
+        assert_eq!(addresses, [one.open[0].address; 3]);
+        let clients: Vec<_> =
+            (0..96).map(|_| std::net::TcpStream::connect(addresses[0]).unwrap()).collect();
+        assert!((0..3).all(|bucket| three.queue_of(bucket) > 0));
+        // What waits in a bucket that is no more is left to the others.
+        let two = with(2, &three);
+        assert_eq!(two.open.len(), 3);
+        assert_eq!(
+            [two.queue_of(0), two.queue_of(1), two.queue_of(2)].iter().sum::<usize>(),
+            clients.len()
+        );
+        assert_eq!([two.for_child(0).unwrap().len(), two.for_child(1).unwrap().len()], [2, 1]);
+        assert_eq!(two.into_one().for_child(0).unwrap().len(), 3);
+        // Four have three of them and a new one.
+        let four = with(4, &with(2, &three));
+        assert_eq!(four.open.len(), 4);
+        assert!(three.open.iter().all(|open| four.has(open)));
+    }
+
+    #[test]
+    fn an_address_that_goes_has_a_queue_until_it_is_accepted() {
+        let both = settings(&[(LOCAL, 0), (Ipv6Addr::LOCALHOST.into(), 0)]);
+        let before = Listeners::open(&both, 2, &Listeners::none(), Duration::ZERO).unwrap();
+        let one = settings(&[(LOCAL, 0)]);
+        let mut after = Listeners::open(&one, 1, &before, Duration::ZERO).unwrap();
+        assert_eq!(before.queue_of_leaving(&after), 0);
+        for open in &before.open {
+            let _waiting = std::net::TcpStream::connect(open.address).unwrap();
+        }
+        assert_eq!(before.queue_of_leaving(&after), 2);
+        // A configuration that is given up leaves its buckets, but not its addresses.
+        let more = Listeners::open(&both, 3, &after, Duration::ZERO).unwrap();
+        assert!(after.adopt(&more));
+        assert_eq!((after.open.len(), after.adopt(&more)), (3, false));
+    }
+
+    #[test]
     fn a_port_in_use_is_told_in_apaches_words() {
         let first =
-            Listeners::open(&settings(&[(LOCAL, 0)]), &Listeners::none(), Duration::ZERO).unwrap();
+            Listeners::open(&settings(&[(LOCAL, 0)]), 1, &Listeners::none(), Duration::ZERO)
+                .unwrap();
         let port = first.open[0].address.port();
         let error =
-            Listeners::open(&settings(&[(LOCAL, port)]), &Listeners::none(), Duration::ZERO)
+            Listeners::open(&settings(&[(LOCAL, port)]), 1, &Listeners::none(), Duration::ZERO)
                 .err()
                 .unwrap();
         assert_eq!(
@@ -337,7 +366,8 @@ mod tests {
         let port = probe.local_addr().unwrap().port();
         drop(probe);
         let both = [(Ipv4Addr::UNSPECIFIED.into(), port), (Ipv6Addr::UNSPECIFIED.into(), port)];
-        let open = Listeners::open(&settings(&both), &Listeners::none(), Duration::ZERO).unwrap();
+        let open =
+            Listeners::open(&settings(&both), 1, &Listeners::none(), Duration::ZERO).unwrap();
         assert_eq!(open.open.len(), 1);
         assert!(open.open[0].address.is_ipv6());
     }

@@ -99,7 +99,7 @@ pub(crate) fn prepare<S: Server>(
     notices.iter().for_each(|notice| server.log(notice));
     let stale = look_for_other_server(&settings, program)?;
     let patience = if stale { ORPHANS_LEAVE } else { Duration::ZERO };
-    let listeners = Listeners::open(&settings, &Listeners::none(), patience)?;
+    let listeners = Listeners::open(&settings, limits.buckets, &Listeners::none(), patience)?;
     // More descriptors can only help; what cannot be raised is noticed where it runs out.
     let _ = process::raise_descriptor_limit();
     let board = Scoreboard::new(layout(&limits))

@@ -12,7 +12,7 @@ use evenkeel_sys::process::{End, Pid};
 
 use crate::child::Child;
 use crate::limits::Configured;
-use crate::listeners::Listen;
+use crate::listen::Listen;
 
 /// A configuration that was read whole.
 pub struct Loaded<Site> {

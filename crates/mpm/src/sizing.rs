@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use evenkeel_pool::{Census, Child, Decision, Law, Limits, Stage};
+use evenkeel_pool::{Census, Child, Decision, Law, Limits, Stage, divide};
 use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
 use evenkeel_sys::clock;
 
@@ -31,14 +31,19 @@ const LEAST_TICK_US: u64 = 10_000;
 /// More than this no child has, whatever it claims.
 const MOST_CLAIMED: u64 = 1 << 20;
 
-/// The law of this server's pool, and when it is asked next.
+/// The laws of this server's pool, one a bucket, and when they are asked next.
 #[derive(Default)]
 pub(crate) struct Sizing {
-    law: Law,
+    buckets: Vec<Bucket>,
     last_us: u64,
     next_us: u64,
     /// How often in a row nothing was decided, with no queue and the same demand.
     quiet: u32,
+}
+
+#[derive(Default)]
+struct Bucket {
+    law: Law,
     /// The demand that it last saw, in workers.
     demand: usize,
 }
@@ -50,21 +55,43 @@ impl Sizing {
         self.next_us = self.next_us.min(self.last_us.saturating_add(LEAST_TICK_US));
     }
 
-    /// Notes a decision and sets the time of the next.
-    fn note(&mut self, now_us: u64, queue: usize, decision: &Decision) {
-        let demand = decision.reading.demand;
-        let acts =
-            [&decision.unpark, &decision.park, &decision.drain].iter().any(|it| !it.is_empty())
-                || decision.fork > 0;
-        let changes = acts || queue > 0 || demand != self.demand;
-        self.quiet = if changes { 0 } else { self.quiet.saturating_add(1) };
-        self.demand = demand;
+    /// The demand that was last seen, in workers.
+    fn demand(&self) -> usize {
+        self.buckets.iter().map(|bucket| bucket.demand).sum()
+    }
+
+    /// Notes that all were asked and sets the time of the next: whether connections wait, and
+    /// whether anything was decided or the demand has changed.
+    fn note(&mut self, now_us: u64, waits: bool, changes: bool) {
+        self.quiet = if changes || waits { 0 } else { self.quiet.saturating_add(1) };
         self.last_us = now_us;
-        self.next_us = now_us.saturating_add(match queue {
-            0 if self.quiet >= REST_AFTER => REST_US,
-            0 => TICK_US,
-            _ => QUEUE_TICK_US,
+        self.next_us = now_us.saturating_add(match waits {
+            true => QUEUE_TICK_US,
+            false if self.quiet >= REST_AFTER => REST_US,
+            false => TICK_US,
         });
+    }
+}
+
+/// Whether children are to be started, parked, called back or ended.
+fn acts(decision: &Decision) -> bool {
+    let Decision { unpark, park, drain, fork, .. } = decision;
+    *fork > 0 || [unpark, park, drain].iter().any(|children| !children.is_empty())
+}
+
+/// What a bucket has of the bounds: its share, and so much that two children stand ready. The
+/// remainder goes to those that need most.
+fn share(limits: &Limits, needs: &[usize], bucket: usize) -> Limits {
+    if needs.len() < 2 {
+        return *limits;
+    }
+    let of = |total| divide(total, needs).get(bucket).copied().unwrap_or(0);
+    Limits {
+        threads: limits.threads,
+        min_spare: of(limits.min_spare).max(limits.threads.saturating_add(1)),
+        max_spare: of(limits.max_spare),
+        children: of(limits.children).max(2),
+        slots: of(limits.slots).max(2),
     }
 }
 
@@ -75,17 +102,51 @@ impl<S: Server> Parent<'_, S> {
         if !self.is_sized() || now_us < self.sizing.next_us {
             return;
         }
-        let generation = u64::from(self.current.number);
-        let board = self.board;
-        let children: Vec<Child> = self.children.all().map(|entry| counted(entry, board)).collect();
+        let count = self.listeners.buckets();
+        self.sizing.buckets.resize_with(count, Bucket::default);
+        let needs: Vec<usize> = self.sizing.buckets.iter().map(|bucket| bucket.demand).collect();
+        let bounds = self.bounds();
+        let (mut waits, mut changes) = (false, false);
+        for number in 0..count {
+            let queue = self.listeners.queue_of(number);
+            let Some(decision) =
+                self.ask_law(number, queue, &share(&bounds, &needs, number), now_us)
+            else {
+                continue;
+            };
+            waits |= queue > 0;
+            changes |= acts(&decision) || needs.get(number) != Some(&decision.reading.demand);
+            self.follow(number, &decision, now_us);
+        }
+        self.sizing.note(now_us, waits, changes);
+    }
+
+    /// What the law says of a bucket.
+    fn ask_law(
+        &mut self,
+        number: usize,
+        queue: usize,
+        limits: &Limits,
+        now_us: u64,
+    ) -> Option<Decision> {
+        let (board, count) = (self.board, self.listeners.buckets());
+        // Children of earlier configurations may have had more buckets.
+        let own = self.children.all().filter(|entry| entry.bucket % count == number);
+        let children: Vec<Child> = own.map(|entry| counted(entry, board)).collect();
         let census = Census {
             now: Duration::from_micros(now_us),
-            generation,
+            generation: u64::from(self.current.number),
             children: &children,
-            queue: self.listeners.queue(),
+            queue,
         };
-        let decision = self.sizing.law.decide(&census, &self.bounds());
-        self.sizing.note(now_us, census.queue, &decision);
+        let bucket = self.sizing.buckets.get_mut(number)?;
+        let decision = bucket.law.decide(&census, limits);
+        bucket.demand = decision.reading.demand;
+        Some(decision)
+    }
+
+    /// Does what the law says.
+    fn follow(&mut self, bucket: usize, decision: &Decision, now_us: u64) {
         for (numbers, parked) in [(&decision.unpark, false), (&decision.park, true)] {
             for &number in numbers {
                 self.children.park(number, parked, now_us);
@@ -94,7 +155,7 @@ impl<S: Server> Parent<'_, S> {
         let bound_us = self.bound_us(now_us);
         self.children
             .retire(Command::Drain, bound_us, |entry| decision.drain.contains(&entry.number));
-        self.fork(decision.fork);
+        self.fork(decision.fork, Some(bucket));
     }
 
     /// The bounds of the law: those of the directives, as far as the table of children goes that
@@ -129,7 +190,7 @@ impl<S: Server> Parent<'_, S> {
         if limits.fixed {
             return limits.start_servers;
         }
-        let work = self.sizing.demand.saturating_add(limits.min_spare);
+        let work = self.sizing.demand().saturating_add(limits.min_spare);
         let needed = work.div_ceil(limits.threads_per_child.max(1));
         needed.max(limits.start_servers).min(self.bounds().children).max(1)
     }
@@ -161,45 +222,44 @@ fn counted<Site>(entry: &Entry<Site>, board: Scoreboard) -> Child {
 mod tests {
     use super::*;
 
-    fn decided(demand: usize, fork: usize) -> Decision {
-        let reading = evenkeel_pool::Reading { demand, ..Default::default() };
-        Decision { reading, fork, ..Decision::default() }
-    }
-
     #[test]
     fn who_sees_no_change_for_a_second_rests_until_somebody_pokes() {
         let mut sizing = Sizing::default();
         let mut now_us = 5_000_000;
-        let mut wait = |sizing: &mut Sizing, queue, decision: &Decision| {
-            sizing.note(now_us, queue, decision);
-            let waits = sizing.next_us - now_us;
+        let mut wait = |sizing: &mut Sizing, waits, changes| {
+            sizing.note(now_us, waits, changes);
+            let wait = sizing.next_us - now_us;
             now_us = sizing.next_us;
-            waits
+            wait
         };
-        let quiet = decided(3, 0);
-        assert_eq!(wait(&mut sizing, 0, &quiet), TICK_US);
-        let waits: Vec<u64> = (0..REST_AFTER).map(|_| wait(&mut sizing, 0, &quiet)).collect();
-        assert_eq!(waits.iter().filter(|wait| **wait == TICK_US).count(), 9);
-        assert_eq!(waits.last(), Some(&REST_US));
-        assert_eq!(wait(&mut sizing, 0, &quiet), REST_US);
-        // Work that changes, children that are started and a queue each end the rest.
-        for (queue, decision, waits) in [
-            (0, decided(4, 0), TICK_US),
-            (0, decided(4, 1), TICK_US),
-            (1, decided(4, 0), QUEUE_TICK_US),
-        ] {
-            assert_eq!(wait(&mut sizing, queue, &decision), waits);
-            for _ in 0..=REST_AFTER {
-                wait(&mut sizing, 0, &decided(4, 0));
+        for (waits, changes, first) in
+            [(false, true, TICK_US), (true, false, QUEUE_TICK_US), (true, true, QUEUE_TICK_US)]
+        {
+            assert_eq!(wait(&mut sizing, waits, changes), first);
+            for _ in 1..REST_AFTER {
+                assert_eq!(wait(&mut sizing, false, false), TICK_US);
             }
-            assert_eq!(wait(&mut sizing, 0, &decided(4, 0)), REST_US);
+            assert_eq!(wait(&mut sizing, false, false), REST_US);
+            assert_eq!(wait(&mut sizing, false, false), REST_US);
         }
-        let rests_until = sizing.next_us;
         sizing.hurry();
         assert_eq!(sizing.next_us, sizing.last_us + LEAST_TICK_US);
-        assert!(sizing.next_us < rests_until);
-        let last_us = sizing.last_us;
-        sizing.note(last_us + LEAST_TICK_US, 0, &decided(4, 0));
-        assert_eq!(sizing.next_us, sizing.last_us + TICK_US);
+        let now_us = sizing.next_us;
+        sizing.note(now_us, false, false);
+        assert_eq!(sizing.next_us, now_us + TICK_US);
+    }
+
+    #[test]
+    fn buckets_share_the_bounds_and_have_two_children_each() {
+        let all = Limits { threads: 25, min_spare: 75, max_spare: 250, children: 17, slots: 18 };
+        assert_eq!(share(&all, &[5], 0), all);
+        let needs = [0, 9, 3, 0];
+        let shares: Vec<Limits> = (0..4).map(|bucket| share(&all, &needs, bucket)).collect();
+        assert_eq!(shares.iter().map(|limits| limits.children).collect::<Vec<_>>(), [4, 5, 4, 4]);
+        assert_eq!(shares.iter().map(|limits| limits.slots).collect::<Vec<_>>(), [4, 5, 5, 4]);
+        assert!(shares.iter().all(|limits| limits.min_spare == 26));
+        let few = Limits { threads: 1, min_spare: 1, max_spare: 2, children: 8, slots: 8 };
+        let share = share(&few, &needs, 0);
+        assert_eq!((share.min_spare, share.children, share.high()), (2, 2, 4));
     }
 }

@@ -18,7 +18,7 @@ use evenkeel_sys::{clock, identity};
 use crate::announce::Event;
 use crate::change::State;
 use crate::child::{Child, Command, Control, Report};
-use crate::children::Entry;
+use crate::children::{Entry, Place};
 use crate::listeners::Listeners;
 use crate::parent::{Parent, Prepared, prepare};
 use crate::settings::{Generation, Server, Settings, Start};
@@ -87,11 +87,12 @@ impl<S: Server> Parent<'_, S> {
             _ => return,
         };
         let there = self.children.active(self.current.number).count();
-        self.fork(wanted.saturating_sub(there));
+        self.fork(wanted.saturating_sub(there), None);
     }
 
-    /// Forks so many children of the present configuration, if nothing stands in the way.
-    pub(crate) fn fork(&mut self, count: usize) {
+    /// Forks so many children of the present configuration for this bucket, or each for the one
+    /// that has the fewest, if nothing stands in the way.
+    pub(crate) fn fork(&mut self, count: usize, bucket: Option<usize>) {
         let now_us = clock::monotonic_us();
         for _ in 0..count {
             if self.back_off.holds(now_us) {
@@ -101,7 +102,8 @@ impl<S: Server> Parent<'_, S> {
                 // All that is left to wait for are ends of children that were killed.
                 return;
             };
-            if let Err(error) = self.spawn(index) {
+            let bucket = bucket.unwrap_or_else(|| self.barest_bucket());
+            if let Err(error) = self.spawn(index, bucket) {
                 self.tell(&Event::ForkFailed(&error));
                 self.back_off.wait_a_second(now_us);
                 return;
@@ -109,23 +111,33 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    fn spawn(&mut self, index: usize) -> io::Result<()> {
+    fn barest_bucket(&self) -> usize {
+        let children = |bucket: &usize| {
+            let active = self.children.active(self.current.number);
+            active.filter(|entry| entry.bucket == *bucket).count()
+        };
+        (0..self.listeners.buckets()).min_by_key(children).unwrap_or(0)
+    }
+
+    fn spawn(&mut self, index: usize, bucket: usize) -> io::Result<()> {
         let generation = Rc::clone(&self.current);
         let seat = self.children.free_seat(generation.number);
+        let place = Place { index, seat, bucket };
         let settings = &generation.settings;
         let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes)?;
         let (channel, childs_end) = Channel::pair()?;
         let credits = generation.limits.credits(seat);
-        self.board.assign(index, generation.number, 0, credits, clock::realtime_us());
+        let shown = u32::try_from(bucket).unwrap_or(u32::MAX);
+        self.board.assign(index, generation.number, shown, credits, clock::realtime_us());
         match process::fork() {
             Ok(Side::Parent(pid)) => {
                 let now_us = clock::monotonic_us();
-                self.children.add(pid, index, seat, generation, channel, buffers, now_us);
+                self.children.add(pid, place, generation, channel, buffers, now_us);
                 Ok(())
             }
             Ok(Side::Child) => {
                 drop(channel);
-                let status = self.serve_as_child(index, credits, childs_end, buffers);
+                let status = self.serve_as_child(place, credits, childs_end, buffers);
                 process::exit_now(status)
             }
             Err(error) => {
@@ -138,7 +150,7 @@ impl<S: Server> Parent<'_, S> {
     /// The whole life of a child: lets go of what is the parent's, then serves.
     fn serve_as_child(
         &mut self,
-        index: usize,
+        place: Place,
         credits: usize,
         channel: Channel,
         buffers: LineBuffers,
@@ -152,8 +164,8 @@ impl<S: Server> Parent<'_, S> {
         let wake = Report::EndAsked.byte();
         let prepared = signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
             .and_then(|()| {
-                make_child(&self.current, self.board, &listeners, index, credits, buffers, {
-                    let line = self.board.child_line(index);
+                make_child(&self.current, self.board, &listeners, place, credits, buffers, {
+                    let line = self.board.child_line(place.index);
                     Control::new(channel, line.ok_or(io::ErrorKind::InvalidInput)?, None)
                 })
             })
@@ -228,9 +240,12 @@ pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i3
         line.set_pid(own_pid);
         line.set_phase(evenkeel_scoreboard::Phase::Running);
     }
+    let place = Place { index: 0, seat: 0, bucket: 0 };
+    let listeners = listeners.into_one();
     let line = board.child_line(0).ok_or("cannot serve in one process: no scoreboard line")?;
     let control = Control::new(channel, line, Some(other_end));
-    let child = make_child(&generation, board, &listeners, 0, credits, buffers.clone(), control);
+    let child =
+        make_child(&generation, board, &listeners, place, credits, buffers.clone(), control);
     let child = child.map_err(failed)?;
     drop(listeners);
     for event in [Event::Resuming(&settings.server_text), Event::CommandLine(&start.command_line)] {
@@ -252,17 +267,18 @@ fn make_child<Site>(
     generation: &Generation<Site>,
     board: Scoreboard,
     listeners: &Listeners,
-    index: usize,
+    place: Place,
     credits: usize,
     buffers: LineBuffers,
     control: Control,
 ) -> io::Result<Child> {
     let control = if generation.limits.fixed { control.without_poker() } else { control };
+    let index = place.index;
     Ok(Child {
         index,
         generation: generation.number,
         credits,
-        listeners: listeners.for_child()?,
+        listeners: listeners.for_child(place.bucket)?,
         control,
         board,
         line: board.child_line(index).ok_or(io::ErrorKind::InvalidInput)?,

@@ -11,6 +11,8 @@
     reason = "a test with a main of its own"
 )]
 
+#[path = "lifecycle/buckets.rs"]
+mod buckets;
 #[path = "lifecycle/echo.rs"]
 mod echo;
 #[path = "lifecycle/reload.rs"]
@@ -26,7 +28,7 @@ fn main() {
         std::process::exit(echo::main(&arguments[at + 1], &arguments[at + 2]));
     }
     let filter = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    let tests: Vec<(&str, fn())> = [start_stop::TESTS, reload::TESTS].concat();
+    let tests: Vec<(&str, fn())> = [start_stop::TESTS, reload::TESTS, buckets::TESTS].concat();
     let mut failed = Vec::new();
     let mut passed = 0;
     for (name, test) in tests {

@@ -19,6 +19,8 @@ pub struct Options {
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes (ReceiveBufferSize).
     pub receive_buffer: Option<usize>,
+    /// Bound beside sockets of the same address that share it ([`share`]).
+    pub shared: bool,
 }
 
 /// Makes a TCP socket bound to `address`, non-blocking and close-on-exec, with SO_REUSEADDR,
@@ -40,8 +42,18 @@ pub fn bind(address: SocketAddr, options: Options) -> io::Result<OwnedFd> {
     if let Some(bytes) = options.receive_buffer {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes);
     }
+    if options.shared {
+        share(&socket)?;
+    }
     rustix::net::bind(&socket, &address)?;
     Ok(socket)
+}
+
+/// Lets further sockets of this user be bound to the address of this one, each with a queue of its
+/// own among which the kernel divides the connections (SO_REUSEPORT). On a socket that listens
+/// already it holds from then on, so that nobody can have come beside it unnoticed before.
+pub fn share(socket: impl AsFd) -> io::Result<()> {
+    crate::socket::set_number(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
 /// Starts to listen, or changes the backlog of a socket that does. The kernel caps the backlog
@@ -146,6 +158,27 @@ mod tests {
         let address = local_address(&socket).unwrap();
         let error = bind(address, Options::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn an_address_is_shared_only_among_those_that_say_so() {
+        for address in ["127.0.0.1:0", "[::]:0"] {
+            let first = bind(address.parse().unwrap(), Options::default()).unwrap();
+            listen(&first, 128).unwrap();
+            let address = local_address(&first).unwrap();
+            let shared = Options { shared: true, ..Options::default() };
+            let in_use = |options| bind(address, options).unwrap_err().kind();
+            assert_eq!(in_use(shared), io::ErrorKind::AddrInUse);
+            share(&first).unwrap();
+            assert_eq!(in_use(Options::default()), io::ErrorKind::AddrInUse);
+            let second = bind(address, shared).unwrap();
+            listen(&second, 128).unwrap();
+            let local = SocketAddr::from(([127, 0, 0, 1], address.port()));
+            let clients: Vec<_> = (0..128).map(|_| TcpStream::connect(local).unwrap()).collect();
+            let queues = [queue(&first).unwrap(), queue(&second).unwrap()];
+            assert_eq!(queues.iter().sum::<u32>() as usize, clients.len());
+            assert!(queues.iter().all(|length| *length > 0), "{queues:?}");
+        }
     }
 
     #[test]

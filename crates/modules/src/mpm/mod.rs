@@ -34,6 +34,7 @@ pub struct Global {
     pub listen_backlog: Option<i64>,
     pub listen_tcp_defer_accept_s: Option<u32>,
     pub listen_cores_buckets_ratio: Option<i64>,
+    pub listen_buckets: Option<i64>,
     pub pid_file: Option<Box<str>>,
     pub score_board_file: Option<Box<str>>,
     pub start_servers: Option<i64>,
@@ -66,6 +67,7 @@ const COMMON: &[Directive] = &[
     directive("ListenBacklog", GLOBAL, Shape::One, "", "Maximum length of the queue of pending connections, as used by listen(2)", listen_backlog),
     directive("ListenTCPDeferAccept", GLOBAL, Shape::One, "30", "Value set for the socket option TCP_DEFER_ACCEPT if it is set", listen_tcp_defer_accept),
     directive("ListenCoresBucketsRatio", GLOBAL, Shape::One, "0", "Ratio between the number of CPU cores (online) and the number of listeners buckets", listen_cores_buckets_ratio),
+    directive("ListenBuckets", GLOBAL, Shape::One, "1", "Number of listeners buckets, whatever the number of cores", listen_buckets),
     directive("PidFile", GLOBAL, Shape::One, "logs/httpd.pid", "A file for logging the server process ID", pid_file),
     directive("ScoreBoardFile", GLOBAL, Shape::One, "", "A file for Apache to maintain runtime process management information", score_board_file),
     directive("MaxRequestsPerChild", GLOBAL, Shape::One, "0", "Maximum number of connections a particular child serves before dying. (DEPRECATED, use MaxConnectionsPerChild)", max_connections_per_child),
@@ -187,6 +189,16 @@ fn listen_cores_buckets_ratio(scope: &mut Scope, call: &Call<'_>) -> Done {
         return Err("ListenCoresBucketsRatio must be > 0".into());
     }
     scope.global.mpm.listen_cores_buckets_ratio = ratio;
+    Ok(())
+}
+
+/// Ours: the number that ListenCoresBucketsRatio makes of the cores.
+fn listen_buckets(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let count = number(call)?;
+    if count.is_some_and(|count| count <= 0) {
+        return Err("ListenBuckets must be > 0".into());
+    }
+    scope.global.mpm.listen_buckets = count;
     Ok(())
 }
 

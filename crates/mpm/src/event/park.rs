@@ -252,7 +252,7 @@ mod tests {
             gate: Gate::new(1, line),
             shelf: Shelf::new(1024),
             sets: vec![Set::new().unwrap()],
-            ports: Vec::new(),
+            ports: Vec::new().into(),
             descriptors: 1024,
             crew: Arc::new(Crew::new(1)),
             poker: None,

@@ -74,6 +74,11 @@ impl Ports {
         }
     }
 
+    /// As `leave`, for good: the sockets are closed here.
+    pub(super) fn abandon(&mut self) {
+        self.ports.clear();
+    }
+
     /// When accepting goes on, while it pauses.
     pub(super) fn paused_until_ms(&self) -> Option<u32> {
         self.paused_until_ms

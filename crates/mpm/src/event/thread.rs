@@ -159,8 +159,11 @@ impl<S: Service> Thread<S> {
                 let text = format!("cannot watch the listening sockets again: {error}");
                 self.service.notify(Notice::own("mpm_event", Level::Alert, text));
             }
-        } else {
+        } else if mode == Mode::Park {
             self.ports.leave();
+        } else {
+            self.bench.shared.leave_ports();
+            self.ports.abandon();
         }
         if mode == Mode::Exit {
             self.overdue.clear();

@@ -83,6 +83,7 @@ impl Server for Echo {
                 // No more than that, however many the law of the pool would like.
                 max_request_workers: Some(children * 25),
                 server_limit: number("servers").map(i64::from),
+                listen_buckets: number("buckets").map(i64::from),
                 ..Configured::default()
             },
             identity: user.map(|user| identity::Identity {

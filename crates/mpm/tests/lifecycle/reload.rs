@@ -233,13 +233,14 @@ fn gets_all() {
     server.stop();
 }
 
-/// A connection to each of so many children, with a request in progress.
-fn held(address: std::net::SocketAddr, children: usize) -> Vec<(i32, Client)> {
+/// A connection to each of so many children of a generation, with a request in progress. An old
+/// child may be still about to hear that it is old.
+fn held(address: std::net::SocketAddr, children: usize, generation: u32) -> Vec<(i32, Client)> {
     let mut held: Vec<(i32, Client)> = Vec::new();
     while held.len() < children {
         let mut client = Client::connect(address);
-        let (pid, _) = client.ask();
-        if held.iter().all(|(other, _)| *other != pid) {
+        let (pid, of) = client.ask();
+        if of == generation && held.iter().all(|(other, _)| *other != pid) {
             client.say("wait");
             assert_eq!(client.hear(), "waiting");
             held.push((pid, client));
@@ -252,8 +253,8 @@ fn retiring_apart() {
     let folder = Folder::new();
     let (mut server, first) = Running::serving(&folder, "children=3 servers=3");
     let mut generations = Vec::new();
-    for _ in 0..2 {
-        generations.push(held(first.address, 3));
+    for generation in 0..2 {
+        generations.push(held(first.address, 3, generation));
         server.signal(Signal::User1);
         server.await_line("AH00489");
     }
@@ -264,7 +265,7 @@ fn retiring_apart() {
             server.await_line(&text);
         }
     }
-    assert_eq!(held(first.address, 3).len(), 3);
+    assert_eq!(held(first.address, 3, 2).len(), 3);
     for (_, client) in &mut generations[0] {
         assert_eq!(client.hear(), "");
     }

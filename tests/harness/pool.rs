@@ -1,0 +1,90 @@
+//! The parent and its listening sockets, with the real server: buckets of them, and what clients
+//! lose while these change (nothing). Requests are counted, sent and answered.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
+use evenkeel_tests::server::free_port;
+use std::net::{SocketAddr, TcpStream};
+
+/// Room for eight children, so that four buckets have two each.
+const EIGHT: &str = "\
+ServerLimit 8
+StartServers 2
+ThreadsPerChild 4
+MinSpareThreads 4
+MaxSpareThreads 8
+MaxRequestWorkers 32
+";
+
+/// A house whose server has come to serve, so that a reload is a second start.
+fn settled(more: &str) -> House {
+    let house = House::open(more, &[]).unwrap();
+    wait_for("the first start", || house.error_log().contains("resuming")).unwrap();
+    house
+}
+
+/// Waits until the load has answered so many requests more.
+fn wait_for_answers(load: &Load, more: u64) {
+    let before = load.answered();
+    wait_for("an answer under load", || load.answered() >= before + more).unwrap();
+}
+
+#[test]
+fn reloads_that_change_the_number_of_buckets_lose_nothing() {
+    let house = settled(EIGHT);
+    let kept = Load::start(house.address, 8, true);
+    let short = Load::start(house.address, 4, false);
+    for round in 0..18 {
+        let buckets = [4, 1, 3, 2, 1, 4][round % 6];
+        house.configure(&format!("ListenBuckets {buckets}\n")).unwrap();
+        house.reload().unwrap_or_else(|error| panic!("{error}: {}", house.error_log()));
+        wait_for_answers(&kept, 50);
+        wait_for_answers(&short, 20);
+    }
+    for tally in [kept.stop(), short.stop()] {
+        assert!(tally.lost.is_empty(), "lost: {:?}", tally.lost);
+        assert_eq!(tally.refused, 0);
+    }
+    assert!(!house.error_log().contains("buckets of listening sockets need"));
+}
+
+#[test]
+fn a_bucket_for_each_core_serves_every_client() {
+    let house = settled("ListenCoresBucketsRatio 1\n");
+    for _ in 0..64 {
+        probe(house.address).unwrap();
+    }
+    house.reload().unwrap();
+    for _ in 0..64 {
+        probe(house.address).unwrap();
+    }
+}
+
+#[test]
+fn more_buckets_than_pairs_of_children_are_told_and_lowered() {
+    let house = settled(EIGHT);
+    house.configure("ListenBuckets 5\n").unwrap();
+    house.reload().unwrap();
+    let text = "5 buckets of listening sockets need 10 children, and 8 may be: decreasing to 4";
+    assert!(house.error_log().contains(text), "{}", house.error_log());
+    probe(house.address).unwrap();
+}
+
+#[test]
+fn an_address_that_is_no_longer_configured_is_closed_beside_an_open_connection() {
+    let port = free_port().unwrap();
+    let more = format!("Listen 127.0.0.1:{port}\n");
+    let house = settled(EIGHT);
+    house.configure(&more).unwrap();
+    house.reload().unwrap();
+    let other = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut kept = connect(other).unwrap();
+    assert!(!exchange(&mut kept, REQUEST).unwrap());
+    house.configure("").unwrap();
+    house.reload().unwrap();
+    // The old children have an open connection still.
+    wait_for("the end of the address", || TcpStream::connect(other).is_err()).unwrap();
+    assert!(exchange(&mut kept, REQUEST).unwrap(), "the connection ends with this answer");
+    probe(house.address).unwrap();
+}
