@@ -5,7 +5,9 @@
 use crate::clock;
 use crate::number::{duration, general};
 use crate::page::Letterhead;
+use crate::pool::Pool;
 use crate::snapshot::Snapshot;
+use evenkeel_pool::Figure;
 use std::fmt::Write;
 
 /// The most letters of the scoreboard's line: readers' buffers are 64 KiB.
@@ -19,6 +21,9 @@ pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String
         let _ = write_totals(snapshot, &mut page);
     }
     let _ = write_workers(snapshot, &mut page);
+    if let Some(pool) = &snapshot.pool {
+        let _ = write_pool(pool, &mut page);
+    }
     page
 }
 
@@ -93,6 +98,27 @@ fn write_workers(snapshot: &Snapshot, page: &mut String) -> std::fmt::Result {
     writeln!(page, "Scoreboard: {letters}")
 }
 
+/// What Apache's page does not have, behind all that it has.
+fn write_pool(pool: &Pool, page: &mut String) -> std::fmt::Result {
+    let told = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), general);
+    let figure = |figure| told(pool.now.value(figure));
+    writeln!(page, "PoolLimit: {}", pool.limit)?;
+    writeln!(page, "PoolReqPerSec: {}", told(pool.rps))?;
+    writeln!(page, "PoolMaxReqPerSec: {}", told(pool.maximum_rps))?;
+    let next = pool.next.as_ref();
+    writeln!(page, "PoolNextLimit: {}", next.map_or("unknown", |next| next.limit))?;
+    writeln!(page, "PoolNextLimitReqPerSec: {}", told(next.map(|next| next.rps)))?;
+    writeln!(page, "PoolSupply: {}", figure(Figure::Supply))?;
+    writeln!(page, "PoolDemand: {}", figure(Figure::Demand))?;
+    writeln!(page, "PoolQueue: {}", figure(Figure::Queue))?;
+    writeln!(page, "PoolMaxWorkers: {}", figure(Figure::Workers))?;
+    writeln!(page, "PoolChildren: {}", figure(Figure::Active))?;
+    writeln!(page, "PoolParked: {}", figure(Figure::Parked))?;
+    let cores = pool.now.rate(Figure::CpuUs).map(|rate| rate / 1e6);
+    writeln!(page, "PoolCores: {}", told(pool.now.value(Figure::CoresMilli).map(|m| m / 1e3)))?;
+    writeln!(page, "PoolCoresUsed: {}", told(cores))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +147,22 @@ mod tests {
         assert!(page.contains("\nCPULoad: 1.53\nUptime: 100\nReqPerSec: 13\n"), "{page}");
         assert!(page.contains("\nBytesPerReq: 7876.92\nDurationPerReq: .769231\n"), "{page}");
         assert!(page.ends_with("\nScoreboard: W__G....\n"));
+    }
+
+    #[test]
+    fn our_keys_stand_behind_apaches_and_say_what_is_unknown() {
+        let letterhead = Letterhead { name: "x", via: "", signature: "" };
+        let moments: Vec<_> = (1..=10).map(crate::pool::tests::second).collect();
+        let apaches = render(&sample(), &letterhead);
+        for (pool, told) in [
+            (Pool::new(&moments, 10_500_000), "PoolLimit: cpu\nPoolReqPerSec: 98\n"),
+            (Pool::default(), "PoolLimit: unknown\nPoolReqPerSec: unknown\n"),
+        ] {
+            let page = render(&Snapshot { pool: Some(pool), ..sample() }, &letterhead);
+            let ours = page.strip_prefix(&apaches).unwrap();
+            assert!(ours.starts_with(told), "{ours}");
+            assert!(ours.lines().all(|line| line.split(": ").count() == 2), "{ours}");
+        }
     }
 
     #[test]

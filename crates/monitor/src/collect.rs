@@ -1,9 +1,10 @@
 //! From the system to a snapshot: the scoreboard's records and the texts of /proc come in, plain
 //! numbers go out. Numbers of the scoreboard are claims; they are shown, never trusted.
 
+use crate::pool::Pool;
 use crate::process::{ProcessStat, load_averages};
 use crate::snapshot::{Child, Connections, Cpu, Facts, Snapshot, Worker};
-use evenkeel_scoreboard::{ChildRecord, Counter, Phase, Scoreboard, WorkerRecord};
+use evenkeel_scoreboard::{ChildRecord, Counter, Phase, READINGS, Scoreboard, WorkerRecord};
 use std::fs;
 
 /// Takes a snapshot of the server at `now_us` (microseconds since 1970).
@@ -15,7 +16,8 @@ pub fn collect(board: &Scoreboard, facts: &Facts, now_us: u64) -> Snapshot {
     let cpu = living.filter_map(|text| Some(ProcessStat::parse(&text)?.cpu_s()));
     let cpu = cpu.fold((0.0, 0.0), add);
     let load = load_averages(&fs::read_to_string("/proc/loadavg").unwrap_or_default());
-    from_records(&records, facts, now_us, cpu, load)
+    let pool = Pool::new(&board.readings(READINGS), now_us);
+    Snapshot { pool: Some(pool), ..from_records(&records, facts, now_us, cpu, load) }
 }
 
 /// The snapshot of what was read: CPU seconds (user, system) of the living and the load averages.
@@ -49,6 +51,7 @@ fn from_records(
         },
         open_slots: records.most_children.saturating_sub(taken).saturating_mul(slots),
         children: records.children.iter().map(|record| child(record, facts.extended)).collect(),
+        pool: None,
     }
 }
 

@@ -2,27 +2,28 @@
 //! that what reads Apache's page reads this one. What a client chose is escaped, for the log
 //! first and then for HTML, as Apache does.
 
-use crate::clock;
 use crate::number::{bytes, duration, general, general3, kilobytes};
 use crate::page::Letterhead;
 use crate::snapshot::{Child, Counts, Snapshot, Worker};
+use crate::view::{Form, View};
+use crate::{clock, draw};
 use evenkeel_scoreboard::SlotState;
 use std::fmt::{Result, Write};
 
 /// Letters in a line of the scoreboard (mod_status.c: STATUS_MAXLINE).
 const LETTERS_A_LINE: usize = 64;
 
-pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>, table: bool) -> String {
+pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String {
     let mut page = String::with_capacity(8_192);
     // Writing to a string cannot fail.
-    let _ = write_page(snapshot, letterhead, table, &mut page);
+    let _ = write_page(snapshot, letterhead, view, &mut page);
     page
 }
 
 fn write_page(
     snapshot: &Snapshot,
     letterhead: &Letterhead<'_>,
-    table: bool,
+    view: View,
     page: &mut String,
 ) -> Result {
     write_head(snapshot, letterhead, page)?;
@@ -40,10 +41,13 @@ fn write_page(
         write_connections(snapshot, counts, page)?;
     }
     write_scoreboard(snapshot, page)?;
-    match (snapshot.facts.extended, table) {
+    if let Some(pool) = &snapshot.pool {
+        draw::write(snapshot, pool, view.refresh_s.is_none(), page)?;
+    }
+    match (snapshot.facts.extended, view.form) {
         (false, _) => write_pids(snapshot, page)?,
-        (true, true) => write_table(snapshot, page)?,
-        (true, false) => write_paragraphs(snapshot, page)?,
+        (true, Form::Paragraphs) => write_paragraphs(snapshot, page)?,
+        (true, _) => write_table(snapshot, page)?,
     }
     writeln!(page, "{}</body></html>", letterhead.signature)
 }
@@ -377,7 +381,8 @@ mod tests {
     fn page(snapshot: &Snapshot, table: bool) -> String {
         let letterhead =
             Letterhead { name: "a<b", via: "192.0.2.2", signature: "<hr />\nsigned\n" };
-        render(snapshot, &letterhead, table)
+        let form = if table { Form::Table } else { Form::Paragraphs };
+        render(snapshot, &letterhead, View { form, ..View::default() })
     }
 
     /// The page without what the zone of the machine changes.

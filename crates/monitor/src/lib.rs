@@ -5,14 +5,18 @@
 mod auto;
 mod clock;
 mod collect;
+mod draw;
 mod html;
 mod number;
 mod page;
+mod pool;
 pub mod process;
 mod snapshot;
 mod view;
+mod words;
 
 pub use collect::collect;
 pub use page::{Letterhead, render};
+pub use pool::{Next, Pool, Split};
 pub use snapshot::{Child, Connections, Counts, Cpu, Facts, Snapshot, Worker};
 pub use view::{Form, View};

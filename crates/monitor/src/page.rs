@@ -2,7 +2,7 @@
 
 use crate::snapshot::Snapshot;
 use crate::view::{Form, View};
-use crate::{auto, html};
+use crate::{auto, html, words};
 
 /// Who answers with the page, as it says at its head and foot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,15 +19,16 @@ pub struct Letterhead<'a> {
 #[must_use]
 pub fn render(snapshot: &Snapshot, view: View, letterhead: &Letterhead<'_>) -> String {
     match view.form {
-        Form::Table => html::render(snapshot, letterhead, true),
-        Form::Paragraphs => html::render(snapshot, letterhead, false),
+        Form::Table | Form::Paragraphs => html::render(snapshot, letterhead, view),
         Form::Auto => auto::render(snapshot, letterhead),
-        Form::Json => json(snapshot, letterhead),
+        Form::Json => json(snapshot, letterhead, view.last_s),
     }
 }
 
 /// Everything of the snapshot, with the sums that the other forms show.
-fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String {
+fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, last_s: Option<usize>) -> String {
+    let pool = snapshot.pool.clone().unwrap_or_default();
+    let pool = pool.with_last(last_s.unwrap_or(usize::MAX));
     let page = serde_json::json!({
         "server": letterhead.name,
         "via": letterhead.via,
@@ -37,6 +38,8 @@ fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String {
         "stopping": snapshot.stopping(),
         "connections": snapshot.connections(),
         "scoreboard": snapshot.letters(),
+        "pool_words": words::lines(&pool),
+        "pool": pool,
         "snapshot": snapshot,
     });
     let mut text = page.to_string();
@@ -60,5 +63,7 @@ mod tests {
         assert_eq!(page["snapshot"]["children"][0]["workers"][0]["state"], "W");
         assert_eq!(page["snapshot"]["facts"]["mpm"], "event");
         assert_eq!(page["scoreboard"], "W__G....");
+        // Of what nobody measured the page says so.
+        assert_eq!((&page["pool"]["limit"], &page["pool"]["rps"]), (&"unknown".into(), &().into()));
     }
 }

@@ -119,14 +119,12 @@ impl Split {
         let cpu = cost.map(|cost| cost.cpu);
         let (run_queue, line) = (part(Figure::RunQueueUs), part(Figure::LineUs));
         // A thread that waits for a core is held too: that part is told already.
-        let blocking = part(Figure::HeldUs)
-            .zip(run_queue)
-            .map(|(held, queued)| (held - queued).max(0.0));
+        let blocking =
+            part(Figure::HeldUs).zip(run_queue).map(|(held, queued)| (held - queued).max(0.0));
         let writing = account.value(Figure::WritingMilli).zip(account.value(Figure::SpanUs));
         let requests = account.value(Figure::Completions)?;
-        let clients = cost
-            .and(writing)
-            .map(|(milli, span)| (milli / 1000.0 * span / requests).min(total));
+        let clients =
+            cost.and(writing).map(|(milli, span)| (milli / 1000.0 * span / requests).min(total));
         let known = [cpu, run_queue, line, blocking, clients];
         let told = known.into_iter().try_fold(0.0, |sum, part| Some(sum + part?));
         let rest = told.map(|told| (total - told).max(0.0));
@@ -162,10 +160,7 @@ const COLUMNS: [Figure; 8] = [
 ];
 
 /// A list for each figure: a third of the text that a list of objects would be.
-fn by_column<S: Serializer>(
-    history: &[(u64, Account)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn by_column<S: Serializer>(history: &[(u64, Account)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(COLUMNS.len() + 2))?;
     let whens: Vec<u64> = history.iter().map(|(when_us, _)| *when_us).collect();
     map.serialize_entry("when_us", &whens)?;
@@ -213,7 +208,10 @@ pub(crate) mod tests {
         assert_eq!((pool.limit, pool.maximum_rps), ("cpu", Some(100.0)));
         assert_eq!(pool.rps, Some(98.0));
         let split = pool.request_us.clone().unwrap();
-        assert_eq!((split.total, split.cpu, split.line), (50_000.0, Some(20_000.0), Some(10_000.0)));
+        assert_eq!(
+            (split.total, split.cpu, split.line),
+            (50_000.0, Some(20_000.0), Some(10_000.0))
+        );
         assert_eq!((split.clients, split.run_queue), (Some(1_000.0), Some(1_000.0)));
         let sum = 20_000.0 + 10_000.0 + 1_000.0 + 1_000.0 + split.blocking.unwrap();
         assert!((split.rest.unwrap() - (50_000.0 - sum)).abs() < 1e-6);

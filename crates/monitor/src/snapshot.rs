@@ -1,6 +1,7 @@
 //! What is known of the server at one moment, as plain numbers and texts: the one thing that
 //! every page, in whatever form, is written from. Nothing here reads the system.
 
+use crate::pool::Pool;
 use evenkeel_scoreboard::SlotState;
 use serde::{Serialize, Serializer};
 
@@ -31,6 +32,9 @@ pub struct Snapshot {
     pub open_slots: usize,
     /// The children, by slot.
     pub children: Vec<Child>,
+    /// What the pool did and what limits it; a page without it is Apache's alone.
+    #[serde(skip)]
+    pub pool: Option<Pool>,
 }
 
 /// Facts about the server.
@@ -286,6 +290,7 @@ pub(crate) mod tests {
                     workers: vec![worker(SlotState::Reading), worker(SlotState::Ready)],
                 },
             ],
+            pool: None,
         }
     }
 

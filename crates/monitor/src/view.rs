@@ -8,6 +8,8 @@ pub struct View {
     pub form: Form,
     /// Seconds after which the browser is to ask again (the field `Refresh`).
     pub refresh_s: Option<u64>,
+    /// Of the history only so many of its last seconds (`last=N`, in JSON).
+    pub last_s: Option<usize>,
 }
 
 /// The forms.
@@ -44,7 +46,8 @@ impl View {
             () if query.contains("notable") => Form::Paragraphs,
             () => Form::Table,
         };
-        View { form, refresh_s }
+        let last_s = query.split('&').find_map(|word| word.strip_prefix("last=")?.parse().ok());
+        View { form, refresh_s, last_s }
     }
 
     /// The page's media type.
@@ -66,10 +69,15 @@ mod tests {
     fn words_count_wherever_they_stand() {
         let view = |query: &str| View::parse(Some(query.as_bytes()));
         assert_eq!(View::parse(None), View::default());
-        assert_eq!(view("auto&refresh=0"), View { form: Form::Auto, refresh_s: Some(10) });
+        assert_eq!(
+            view("auto&refresh=0"),
+            View { form: Form::Auto, refresh_s: Some(10), last_s: None }
+        );
         assert_eq!(view("autorefresh=3").refresh_s, Some(3));
         assert_eq!(view("refresh=abc").refresh_s, Some(10));
-        assert_eq!(view("refresh=5&notable"), View { form: Form::Paragraphs, refresh_s: Some(5) });
+        let told = View { form: Form::Paragraphs, refresh_s: Some(5), last_s: None };
+        assert_eq!(view("refresh=5&notable"), told);
+        assert_eq!((view("json&last=5").last_s, view("json&last=x").last_s), (Some(5), None));
         assert_eq!(view("json").media_type(), "application/json");
         assert_eq!(view("jsonp").form, Form::Table);
     }

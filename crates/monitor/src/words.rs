@@ -91,7 +91,9 @@ pub(crate) const fn remedy(limit: Limit) -> &'static str {
         }
         Limit::Network => "A faster network, or smaller or compressed responses (mod_deflate).",
         Limit::Memory => "More memory or a higher limit of the cgroup; else fewer workers.",
-        Limit::Descriptors => "The limit of open files (ulimit -n, LimitNOFILE), or KeepAliveTimeout.",
+        Limit::Descriptors => {
+            "The limit of open files (ulimit -n, LimitNOFILE), or KeepAliveTimeout."
+        }
         Limit::Backlog => "ListenBacklog and net.core.somaxconn, or more children that accept.",
     }
 }
@@ -126,7 +128,10 @@ fn request(split: &Split) -> String {
         ("waiting for its client", split.clients),
         ("waiting for the rest, as applications", split.rest),
     ];
-    let mut text = format!("A request takes {}:", time(Some(split.total)));
+    let mut text = format!(
+        "A request takes {} from its head to its end; divided among the requests were:",
+        time(Some(split.total))
+    );
     for (at, (what, part)) in parts.into_iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
         // Writing to a string cannot fail.
@@ -214,11 +219,11 @@ fn mebibytes(bytes: f64) -> f64 {
     bytes / 1_048_576.0
 }
 
-/// A number with three digits that count.
+/// A number: a whole one as it is, another with three digits that count.
 pub(crate) fn number(value: Option<f64>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
-        Some(value) if value == 0.0 || value >= 99.95 => format!("{value:.0}"),
+        Some(value) if value.fract() == 0.0 || value >= 99.95 => format!("{value:.0}"),
         Some(value) if value >= 9.995 => format!("{value:.1}"),
         Some(value) => format!("{value:.2}"),
     }
@@ -234,7 +239,7 @@ fn time(us: Option<f64>) -> String {
         None => UNKNOWN.to_owned(),
         Some(us) if us >= 1e6 => number(Some(us / 1e6)) + " s",
         Some(us) if us >= 1e3 => number(Some(us / 1e3)) + " ms",
-        Some(us) => number(Some(us)) + " µs",
+        Some(us) => number(Some(us)) + " us",
     }
 }
 
@@ -249,15 +254,16 @@ mod tests {
         let told = lines(&Pool::new(&moments, 10_500_000));
         assert_eq!(
             told.join("\n"),
-            "Limit: cpu: the server uses 1.96 of 2.00 cores; a request takes 20.0 ms of CPU.\n\
-             Now: 98.0 requests a second; at most about 100 as it stands.\n\
-             Behind it: workers, at about 9800 requests a second.\n\
+            "Limit: cpu: the server uses 1.96 of 2 cores; a request takes 20 ms of CPU.\n\
+             Now: 98 requests a second; at most about 100 as it stands.\n\
+             Behind it: workers, at about 13415 requests a second.\n\
              What would move it: More cores, a higher CPU quota of the cgroup, or less CPU time a \
              request; more workers would not help.\n\
-             A request takes 50.0 ms: 20.0 ms CPU, 1.00 ms waiting for a core, 10.0 ms in line for \
-             a thread, 20.4 µs blocked, as by disks, 1.00 ms waiting for its client, 18.0 ms \
-             waiting for the rest, as applications.\n\
-             Cores: 2.00 for the server, of which it uses 1.96 and others 0; memory free: unknown \
+             A request takes 50 ms from its head to its end; divided among the requests were: \
+             20 ms CPU, 1 ms waiting for a core, 10 ms in line for a thread, 20.4 us blocked, as \
+             by disks, 1 ms waiting for its client, 18.0 ms waiting for the rest, as \
+             applications.\n\
+             Cores: 2 for the server, of which it uses 1.96 and others 0; memory free: unknown \
              MiB; children: 2 serving, 0 parked."
         );
     }
@@ -275,9 +281,9 @@ mod tests {
 
     #[test]
     fn numbers_keep_three_digits() {
-        let all = [0.0, 0.034, 9.99, 9.999, 99.9, 99.99, 12345.6];
+        let all = [0.0, 0.034, 9.99, 9.999, 99.9, 99.99, 12345.6, 7.0];
         let told: Vec<_> = all.iter().map(|value| number(Some(*value))).collect();
-        assert_eq!(told, ["0", "0.03", "9.99", "10.0", "99.9", "100", "12346"]);
-        assert_eq!((time(Some(250.0)), time(Some(2.5e6))), ("250 µs".into(), "2.50 s".into()));
+        assert_eq!(told, ["0", "0.03", "9.99", "10.0", "99.9", "100", "12346", "7"]);
+        assert_eq!((time(Some(250.0)), time(Some(2.5e6))), ("250 us".into(), "2.50 s".into()));
     }
 }
