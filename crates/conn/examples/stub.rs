@@ -7,7 +7,8 @@ mod stub;
 
 use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
 use evenkeel_mpm::Command;
-use evenkeel_mpm::event::{Control, Setup, serve_with};
+use evenkeel_mpm::event::serve_with;
+use evenkeel_mpm::setup::{Control, Setup};
 use evenkeel_scoreboard::{Layout, Scoreboard, Slots};
 use evenkeel_sys::channel::Channel;
 use evenkeel_sys::listen;
@@ -52,6 +53,8 @@ fn main() -> std::io::Result<()> {
         most_connections: 0,
         descriptors: 1 << 20,
         blocking_threads: 1,
+        most_children: 1,
+        slots: None,
         line,
     };
     let (addresses, log) = (Arc::default(), Arc::<Mutex<Vec<String>>>::default());
@@ -64,6 +67,7 @@ fn main() -> std::io::Result<()> {
         let place = Workplace {
             gate: seat.gate,
             slots: Some(slots),
+            vigil: None,
             line,
             ports: Arc::from([address]),
             addresses: Arc::clone(&addresses),

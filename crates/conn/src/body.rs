@@ -152,6 +152,10 @@ impl Incoming {
             let _sent = self.link.poll_send(context, |s| s.send(&[IoSlice::new(CONTINUE)], false));
         }
         match self.link.poll_fill(context) {
+            Poll::Ready(Err(error)) if error.kind() == ErrorKind::TimedOut => {
+                state.fate = Fate::Late;
+                Poll::Ready(())
+            }
             Poll::Ready(Ok(0) | Err(_)) => {
                 state.fate = Fate::Gone;
                 Poll::Ready(())

@@ -3,7 +3,8 @@
 //! request runs. Waiting for the client holds no credit.
 
 use crate::thread::Thread;
-use evenkeel_scoreboard::{Credit, Gate, Waiting};
+use evenkeel_scoreboard::{Credit, Gate, Wait, Waiting};
+use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::{Cell, RefCell};
@@ -92,8 +93,14 @@ impl Link {
         })
     }
 
-    /// Reads more into the inbox; 0 at the end of the stream.
+    /// Reads more into the inbox; 0 at the end of the stream. `TimedOut` where others wait for
+    /// the worker that this client keeps waiting.
     pub(crate) fn poll_fill(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = self.poll_read(context);
+        self.keep_vigil(read)
+    }
+
+    fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut buffer = self.thread.take_buffer();
         let read = self.poll_io(context, Side::Read, |socket| socket.receive(&mut buffer));
         if let Poll::Ready(Ok(count)) = &read {
@@ -111,16 +118,32 @@ impl Link {
         if !self.inbox.borrow().is_empty() {
             return false;
         }
-        matches!(self.poll_fill(context), Poll::Ready(Ok(0) | Err(_)))
+        matches!(self.poll_read(context), Poll::Ready(Ok(0) | Err(_)))
     }
 
-    /// Sends with `send`, which says `WouldBlock` where it must wait.
+    /// Sends with `send`, which says `WouldBlock` where it must wait. `TimedOut` as for
+    /// [`Link::poll_fill`].
     pub(crate) fn poll_send<R>(
         &self,
         context: &mut Context<'_>,
         send: impl FnMut(&Socket) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        self.poll_io(context, Side::Write, send)
+        let sent = self.poll_io(context, Side::Write, send);
+        self.keep_vigil(sent)
+    }
+
+    /// Notes whether the client keeps a worker waiting that is held by its connection.
+    fn keep_vigil<R>(&self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        let Some(vigil) = &self.thread.place.vigil else { return polled };
+        if polled.is_ready() {
+            vigil.end();
+            return polled;
+        }
+        vigil.begin(Wait::Slow, clock::monotonic_us());
+        if vigil.is_off() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        polled
     }
 
     /// Does it now on a socket that is not watched yet, and watches it where that would block.

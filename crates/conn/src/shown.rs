@@ -56,6 +56,13 @@ pub(crate) fn show(
     slots.take(SlotState::Writing, &shown, request.time_us)
 }
 
+/// Leaves the slot of a request that waits for its client to others; a worker's own stays its.
+pub(crate) fn set_aside(thread: &Thread, slot: &mut Option<SlotGuard>) {
+    if !thread.place.slots.is_some_and(|slots| slots.is_own()) {
+        *slot = None;
+    }
+}
+
 /// The end of a request line (scoreboard.c: copy_request).
 fn tail(line: &[u8]) -> &[u8] {
     line.get(line.len().saturating_sub(TAIL_BYTES)..).unwrap_or(line)

@@ -7,7 +7,7 @@ use crate::connection::Connection;
 use crate::link::{Inbox, Link};
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
-use crate::shown::Writing;
+use crate::shown::{self, Writing};
 use crate::site::{Served, Site};
 use crate::worker::{Inner, linger};
 use evenkeel_message::{
@@ -166,6 +166,9 @@ impl<S: Site> Task<S> {
             let wait = Duration::from_millis(left_ms.min(settings.timeout_ms));
             match timeout(wait, poll_fn(|context| self.link.poll_fill(context))).await {
                 Ok(Ok(count)) if count > 0 => {}
+                Ok(Err(error)) if error.kind() == ErrorKind::TimedOut => {
+                    return self.late(request, parser.has_line(), started_us);
+                }
                 Ok(_) => match parser.end() {
                     Some(refusal) => {
                         request.head.wire_bytes = self.link.inbox.borrow().rest().len();
@@ -371,7 +374,7 @@ impl<S: Site> Task<S> {
         let is_kept = is_sent && reply.is_kept();
         if is_kept && body.fate() == Fate::Open && !body.is_expecting() {
             // Waiting for the client is no work that a slot would show.
-            reply.begun.slot = None;
+            shown::set_aside(&self.inner.thread, &mut reply.begun.slot);
             self.drain(body).await;
         }
         reply.received = body.received();
@@ -409,7 +412,7 @@ impl<S: Site> Task<S> {
                         }
                     }
                     self.link.lease.release();
-                    reply.begun.slot = None;
+                    shown::set_aside(&self.inner.thread, &mut reply.begun.slot);
                     writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
                 }
                 sent

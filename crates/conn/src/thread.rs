@@ -5,7 +5,7 @@
 use crate::shown::Uncounted;
 use crate::slow::SlowBytes;
 use evenkeel_proto::http_date;
-use evenkeel_scoreboard::{ChildLine, Gate, Slots};
+use evenkeel_scoreboard::{ChildLine, Gate, Slots, Vigil};
 use evenkeel_sys::clock;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,6 +21,8 @@ pub struct Workplace {
     pub gate: Arc<Gate>,
     /// The child's slots on the status page; none shows nothing.
     pub slots: Option<Slots>,
+    /// The thread's vigil over its client, where a connection holds its thread.
+    pub vigil: Option<Arc<Vigil>>,
     /// The child's counters.
     pub line: ChildLine,
     /// The addresses of the listening sockets, by index.

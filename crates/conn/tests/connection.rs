@@ -7,7 +7,8 @@ mod stub;
 
 use evenkeel_conn::{ReadTime, Settings, SlowBytes, Worker, Workplace};
 use evenkeel_mpm::Command;
-use evenkeel_mpm::event::{Control, Setup, serve_with};
+use evenkeel_mpm::event::serve_with;
+use evenkeel_mpm::setup::{Control, Setup};
 use evenkeel_scoreboard::{ChildLine, Counter, Layout, Scoreboard, Slots};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::listen;
@@ -71,6 +72,8 @@ impl Running {
             most_connections: 0,
             descriptors: 20_000,
             blocking_threads: 1,
+            most_children: 1,
+            slots: None,
             line,
         };
         let log = Arc::<Mutex<Vec<String>>>::default();
@@ -89,6 +92,7 @@ impl Running {
                 let place = Workplace {
                     gate: seat.gate,
                     slots: Some(slots),
+                    vigil: None,
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),

@@ -13,7 +13,7 @@ use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot};
 use evenkeel_mpm::service::{Seat, Service};
-use evenkeel_mpm::{Child, event};
+use evenkeel_mpm::{Child, Model, event, prefork, worker};
 use evenkeel_pipeline::{Pipeline, Server, Site};
 use evenkeel_proto::{
     Persistence, Refusal, Transfer, address, expectation, normalise, recognise_method,
@@ -51,7 +51,8 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         board: child.board,
         facts: settings::facts(&running.site, child.settings.configured.model),
     });
-    let threads = evenkeel_sys::process::usable_cores();
+    let model = child.settings.configured.model;
+    let (caches, policy) = caching(model, &child.limits);
     let presses = Presses::new(child.credits);
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
     let make = move |seat: Seat| {
@@ -61,7 +62,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             .get_mut(seat.thread)
             .and_then(Option::take);
         // Each thread has a cache of its own: together they hold what one may.
-        let (files, notice) = Files::new(Limits::default().shared_by(threads), Policy::Told);
+        let (files, notice) = Files::new(Limits::default().shared_by(caches), policy);
         if let Some(notice) = notice {
             errors.write_plain(&notice);
         }
@@ -81,7 +82,8 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         };
         let place = Workplace {
             gate: Arc::clone(&seat.gate),
-            slots: Some(slots),
+            slots: Some(seat.held.as_ref().and_then(|held| held.slot).unwrap_or(slots)),
+            vigil: seat.held.map(|held| held.vigil),
             line,
             ports: Arc::clone(&ports),
             addresses: Arc::clone(&addresses),
@@ -89,15 +91,34 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         };
         Serving(Worker::new(thread_site, place))
     };
-    match event::serve(child, make) {
+    let served = match model {
+        Model::Event => event::serve(child, make),
+        Model::Worker => worker::serve(child, make),
+        Model::Prefork => prefork::serve(child, make),
+    };
+    match served {
         Ok(()) => 0,
         Err(error) => {
             let text = format!("the child cannot serve: {error}");
-            log.write_plain(&Notice::own("mpm_event", Level::Crit, text));
+            log.write_plain(&Notice::own(model.module(), Level::Crit, text));
             1
         }
     }
 }
+
+/// How many caches of files share what one may hold, and how each learns of changes. Event has as
+/// many threads as cores. Of worker's threads and of prefork's processes there may be more than the
+/// kernel grants inotify instances to a user, so that theirs ask the file system for each request.
+fn caching(model: Model, limits: &evenkeel_mpm::Limits) -> (usize, Policy) {
+    match model {
+        Model::Event => (evenkeel_sys::process::usable_cores(), Policy::Told),
+        Model::Worker => (limits.threads_per_child, Policy::PerRequest),
+        Model::Prefork => (limits.most_children().min(MOST_CACHES), Policy::PerRequest),
+    }
+}
+
+/// Smaller caches than with so many of them would be no use for a site of a few hundred files.
+const MOST_CACHES: usize = 64;
 
 /// The state of the server as the status page shows it.
 struct State {

@@ -8,7 +8,7 @@ use evenkeel_modules::mpm::MaxRequestWorkers;
 use evenkeel_modules::reqtimeout::Stage;
 use evenkeel_modules::{GlobalSettings, model};
 use evenkeel_monitor::Facts;
-use evenkeel_mpm::{Configured, Listen, Model, Settings};
+use evenkeel_mpm::{Configured, Listen, Model, Moment, Settings, check_limits};
 use evenkeel_pipeline::{Server, Site};
 use evenkeel_proto::KeepAlive;
 use evenkeel_sys::identity::{self, Identity};
@@ -28,6 +28,7 @@ pub fn of_parent(
     runtime_dir: Option<&str>,
 ) -> Result<Settings, String> {
     let mpm = &site.global.mpm;
+    let configured = configured(&site.global, model(modules));
     let pid_file = mpm.pid_file.as_deref().unwrap_or("logs/httpd.pid");
     let base = runtime_dir.map_or_else(|| site.server_root.clone(), PathBuf::from);
     Ok(Settings {
@@ -39,17 +40,29 @@ pub fn of_parent(
         identity: children_identity(&site.global)?,
         chroot: site.global.unixd.chroot.as_deref().map(PathBuf::from),
         core_dumps: mpm.core_dump_directory.as_deref().map(PathBuf::from),
-        configured: configured(&site.global, model(modules)),
+        configured,
         graceful_shutdown_timeout: mpm
             .graceful_shutdown_timeout_s
             .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0)
             .map(Duration::from_secs),
-        // One for each serving thread; more threads than that are never started in a child.
-        log_buffers: evenkeel_sys::process::usable_cores(),
+        log_buffers: serving_threads(&configured),
         log_buffer_bytes: BUFFER_BYTES,
         server_text: site.identity.banner.to_string(),
     })
+}
+
+/// How many threads serve in a child at most, each with a log buffer of its own: its memory is
+/// reserved, and taken only as lines come.
+fn serving_threads(configured: &Configured) -> usize {
+    match configured.model {
+        Model::Event => evenkeel_sys::process::usable_cores(),
+        Model::Worker => {
+            let (limits, _) = check_limits(configured, Moment::Start, 1, 1);
+            limits.threads_per_child
+        }
+        Model::Prefork => 1,
+    }
 }
 
 fn addresses(global: &GlobalSettings) -> Result<Vec<Listen>, String> {
@@ -192,7 +205,6 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
 mod tests {
     use super::*;
     use evenkeel_modules::mpm::TABLES;
-    use evenkeel_mpm::{Moment, check_limits};
 
     #[test]
     fn connections_wait_for_data_as_long_as_is_said_where_they_wait_at_all() {

@@ -67,6 +67,9 @@ pub enum Command {
     /// Close the listening sockets, finish the requests in progress, close idle connections, then
     /// return. What is not done in time is ended by the parent.
     Exit,
+    /// Connections wait to be accepted: take one, or make room by ending a connection that its
+    /// client leaves idle or does not move (prefork, worker; to event it says nothing).
+    Hurry,
     /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays
     /// readable for ever: stop watching it.
     Orphaned,
@@ -133,12 +136,13 @@ impl Command {
             Self::Park => b'p',
             Self::Drain => b'd',
             Self::Exit => b'x',
+            Self::Hurry => b'h',
             Self::Orphaned => b'o',
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Run, Self::Park, Self::Drain, Self::Exit]
+        [Self::Run, Self::Park, Self::Drain, Self::Exit, Self::Hurry]
             .into_iter()
             .find(|command| command.byte() == byte)
     }

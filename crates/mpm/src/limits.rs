@@ -216,7 +216,7 @@ impl Limits {
     /// together the children have MaxRequestWorkers.
     #[must_use]
     pub fn credits(&self, seat: usize) -> usize {
-        if !self.fixed {
+        if !self.fixed || self.model != Model::Event {
             return self.threads_per_child;
         }
         let children = self.start_servers.max(1);

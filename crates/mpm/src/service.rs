@@ -3,7 +3,7 @@
 //! belongs to one serving thread. Nothing here knows what the bytes on the socket mean.
 
 use evenkeel_message::Notice;
-use evenkeel_scoreboard::{Credit, Gate};
+use evenkeel_scoreboard::{Credit, Gate, Slots, Vigil};
 use evenkeel_sys::crew::Crew;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
@@ -57,4 +57,15 @@ pub struct Seat {
     /// The threads of the child for work that blocks or burns, shared by its serving threads. A
     /// request that has work there keeps its credit.
     pub crew: Arc<Crew>,
+    /// What a worker has that a connection holds from its beginning to its end; none in event.
+    pub held: Option<Held>,
+}
+
+/// What belongs to a worker whose connection holds it.
+#[derive(Clone)]
+pub struct Held {
+    /// Its watch over its client.
+    pub vigil: Arc<Vigil>,
+    /// Its own slot on the status page.
+    pub slot: Option<Slots>,
 }

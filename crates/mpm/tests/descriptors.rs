@@ -5,8 +5,9 @@
 
 use evenkeel_message::Notice;
 use evenkeel_mpm::Command;
-use evenkeel_mpm::event::{Control, Setup, serve_with};
+use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::service::Service;
+use evenkeel_mpm::setup::{Control, Setup};
 use evenkeel_scoreboard::{Credit, Layout, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::listen;
@@ -109,6 +110,8 @@ fn make_room(count: usize, greet: impl Fn(&mut TcpStream)) {
         most_connections: 0,
         descriptors: 60,
         blocking_threads: 1,
+        most_children: 1,
+        slots: None,
         line,
     };
     let thread = std::thread::spawn(move || serve_with(setup, |_| Echo));

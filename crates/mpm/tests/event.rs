@@ -4,8 +4,9 @@
 
 use evenkeel_message::Notice;
 use evenkeel_mpm::Command;
-use evenkeel_mpm::event::{self, Control, Setup};
+use evenkeel_mpm::event;
 use evenkeel_mpm::service::Service;
+use evenkeel_mpm::setup::{Control, Setup};
 use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate, Layout, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::listen;
@@ -181,7 +182,9 @@ fn parts(credits: u32, threads: usize, most_connections: u64) -> (Setup, SocketA
         most_connections,
         descriptors: 20_000,
         blocking_threads: 1,
+        most_children: 1,
         line,
+        slots: None,
     };
     (setup, address, wire)
 }

@@ -41,11 +41,14 @@ pub enum Counter {
     HeartbeatUs,
     /// 1 once the child serves.
     Ready,
+    /// Since when the one worker of the child waits for its client, as [`crate::Vigil`] writes
+    /// it (prefork).
+    Vigil,
 }
 
 impl Counter {
     /// Every counter, in the order of the line.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Busy,
         Self::Reserved,
         Self::Runnable,
@@ -61,6 +64,7 @@ impl Counter {
         Self::HeldUs,
         Self::HeartbeatUs,
         Self::Ready,
+        Self::Vigil,
     ];
 }
 

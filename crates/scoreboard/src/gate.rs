@@ -21,7 +21,8 @@ pub struct Gate {
     /// How many stand in line, so that giving back need not look into the line.
     waiting: AtomicUsize,
     line: Mutex<Line>,
-    published: ChildLine,
+    /// Where it is told what is in use; none for a gate that is open to all.
+    published: Option<ChildLine>,
 }
 
 /// Those who wait, by their number: only the living, who leave it themselves.
@@ -52,8 +53,20 @@ impl Gate {
     /// line.
     #[must_use]
     pub fn new(credits: u32, published: ChildLine) -> Arc<Self> {
+        Self::made(credits.max(1), Some(published))
+    }
+
+    /// A gate that lets everybody through and counts nobody: where a connection holds a worker
+    /// from its beginning to its end, its requests wait for no credit, and what is in use is
+    /// counted in workers.
+    #[must_use]
+    pub fn open() -> Arc<Self> {
+        Self::made(0, None)
+    }
+
+    fn made(credits: u32, published: Option<ChildLine>) -> Arc<Self> {
         Arc::new(Self {
-            free: AtomicU32::new(credits.max(1)),
+            free: AtomicU32::new(credits),
             waiting: AtomicUsize::new(0),
             line: Mutex::new(Line::default()),
             published,
@@ -90,8 +103,10 @@ impl Gate {
     }
 
     fn grab(self: &Arc<Self>) -> Option<Credit> {
-        self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).ok()?;
-        self.published.add(Counter::Busy, 1);
+        if let Some(line) = self.published {
+            self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).ok()?;
+            line.add(Counter::Busy, 1);
+        }
         Some(Credit(Arc::clone(self)))
     }
 
@@ -99,7 +114,8 @@ impl Gate {
     /// gets into line counts himself first and looks for a free credit afterwards, so that at
     /// least one of the two sees the other.
     fn give_back(self: &Arc<Self>) {
-        self.published.subtract(Counter::Busy, 1);
+        let Some(line) = self.published else { return };
+        line.subtract(Counter::Busy, 1);
         self.free.fetch_add(1, SeqCst);
         in_total_order();
         if self.waiting.load(SeqCst) > 0 {
@@ -114,7 +130,9 @@ impl Gate {
             if self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_err() {
                 return;
             }
-            self.published.add(Counter::Busy, 1);
+            if let Some(line) = self.published {
+                line.add(Counter::Busy, 1);
+            }
             let place = first.remove();
             let mut state = lock(&place.0);
             state.granted += 1;
@@ -288,8 +306,19 @@ mod tests {
         assert!(poll(&mut first, &woken).is_ready());
         assert!(poll(&mut second, &woken).is_ready());
         drop(two);
-        assert_eq!(gate.published.read(Counter::Busy), 0);
+        assert_eq!(gate.published.unwrap().read(Counter::Busy), 0);
         assert_eq!(gate.waiting(), 0);
+    }
+
+    #[test]
+    fn an_open_gate_keeps_nobody_waiting() {
+        let gate = Gate::open();
+        let woken = Arc::new(Woken(Count::new(0)));
+        let held: Vec<_> = (0..1000).map(|_| gate.take().unwrap()).collect();
+        let mut waiting = gate.wait_for(3);
+        assert!(poll(&mut waiting, &woken).is_ready() && waiting.more().is_none());
+        drop(held);
+        assert!(gate.take().is_some() && gate.waiting() == 0);
     }
 
     #[test]
@@ -345,7 +374,7 @@ mod tests {
         assert!(poll(&mut second, &woken).is_ready());
         assert!(second.more().is_some() && second.more().is_none());
         drop((all, first, second));
-        assert_eq!((gate.waiting(), gate.published.read(Counter::Busy)), (0, 0));
+        assert_eq!((gate.waiting(), gate.published.unwrap().read(Counter::Busy)), (0, 0));
         assert_eq!(std::iter::from_fn(|| gate.take()).take(9).map(std::mem::forget).count(), 6);
     }
 

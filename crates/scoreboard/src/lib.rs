@@ -14,6 +14,7 @@ mod lines;
 mod slots;
 mod snapshot;
 mod state;
+mod vigil;
 
 pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
@@ -23,3 +24,4 @@ pub use lines::{LineBuffers, LineWriter};
 pub use slots::{Request, SlotGuard, Slots};
 pub use snapshot::{ChildRecord, Snapshot, WorkerRecord};
 pub use state::{Phase, SlotState};
+pub use vigil::{Vigil, Wait};

@@ -37,6 +37,8 @@ pub struct Slots {
     // A bit is set where the slot is free. The lowest free one is taken, so that the same few
     // lines stay in the caches and the status page reads from the left.
     free: &'static [AtomicU64],
+    // The one slot of a worker that has its own.
+    own: Option<usize>,
 }
 
 /// A slot in use; dropping it gives it back.
@@ -44,6 +46,8 @@ pub struct SlotGuard {
     line: SlotLine,
     free: &'static AtomicU64,
     bit: u64,
+    /// What the slot shows afterwards.
+    after: SlotState,
 }
 
 #[derive(Clone, Copy)]
@@ -90,7 +94,31 @@ impl Slots {
                 line.set_state(SlotState::Ready);
             }
         }
-        Self { board, child, free: Box::leak(words.into_boxed_slice()) }
+        Self { board, child, free: Box::leak(words.into_boxed_slice()), own: None }
+    }
+
+    /// The same child's, for a worker that has one slot for its life: its requests take that one
+    /// and no other, and between them the worker says what the slot shows. Called once a worker.
+    #[must_use]
+    pub fn of_worker(&self, slot: usize) -> Self {
+        let words: Vec<AtomicU64> = (0..self.free.len())
+            .map(|word| AtomicU64::new(if word == slot / 64 { 1 << (slot % 64) } else { 0 }))
+            .collect();
+        Self { free: Box::leak(words.into_boxed_slice()), own: Some(slot), ..*self }
+    }
+
+    /// Whether this is a worker's own slot, which nobody else takes.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Shows what a worker does that has its own slot, between requests.
+    pub fn show(&self, state: SlotState) {
+        let line = self.own.and_then(|slot| self.board.slot_line(self.child, slot));
+        if let Some(line) = line {
+            line.set_state(state);
+        }
     }
 
     /// Takes the lowest free slot for a request that starts at `now_us` (microseconds since
@@ -106,7 +134,11 @@ impl Slots {
                         let slot = at * 64 + bit.trailing_zeros() as usize;
                         let line = self.board.slot_line(self.child, slot)?;
                         line.begin(state, request, now_us);
-                        return Some(SlotGuard { line, free: word, bit });
+                        // A worker goes on reading after a request; a slot that is anybody's is
+                        // ready for the next.
+                        let after =
+                            if self.is_own() { SlotState::Reading } else { SlotState::Ready };
+                        return Some(SlotGuard { line, free: word, bit, after });
                     }
                     Err(now) => bits = now,
                 }
@@ -142,7 +174,7 @@ impl SlotGuard {
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.line.set_state(SlotState::Ready);
+        self.line.set_state(self.after);
         self.free.fetch_or(self.bit, Release);
     }
 }
@@ -300,6 +332,23 @@ mod tests {
         let held: Vec<_> =
             std::iter::from_fn(|| slots.take(SlotState::Reading, &Request::default(), 1)).collect();
         assert_eq!(held.len(), 65);
+    }
+
+    #[test]
+    fn a_worker_has_its_own_slot_and_says_what_it_shows() {
+        let slots = Slots::new(board(), 0, 130);
+        let own = slots.of_worker(70);
+        let state = || slots.board.slot_line(0, 70).unwrap().state();
+        let held = own.take(SlotState::Writing, &Request::default(), 1).unwrap();
+        assert!(own.take(SlotState::Writing, &Request::default(), 1).is_none());
+        assert_eq!(state(), SlotState::Writing);
+        drop(held);
+        assert_eq!(state(), SlotState::Reading);
+        own.show(SlotState::KeepAlive);
+        assert_eq!(state(), SlotState::KeepAlive);
+        drop(own.take(SlotState::Writing, &Request::default(), 1).unwrap());
+        slots.show(SlotState::Closing);
+        assert_eq!(state(), SlotState::Reading, "what is nobody's own is not shown so");
     }
 
     #[test]

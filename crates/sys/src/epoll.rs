@@ -90,6 +90,14 @@ impl Epoll {
         epoll::add(&self.0, socket, EventData::new_u64(token), flags).map_err(io::Error::from)
     }
 
+    /// Adds a listening socket that is in the sets of others too: of those who wait, the first to
+    /// have added it is woken, and nobody else. It is told as long as connections wait there
+    /// (level-triggered), since each of them may go to another.
+    pub fn add_shared(&self, listener: impl AsFd, token: u64) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+        epoll::add(&self.0, listener, EventData::new_u64(token), flags).map_err(io::Error::from)
+    }
+
     /// Takes a socket out that stays open.
     pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
         epoll::delete(&self.0, socket).map_err(io::Error::from)

@@ -2,10 +2,12 @@
 //! kernel, one function a call. A descriptor comes in as an owned value and goes out closed;
 //! nothing here waits or knows what the bytes mean.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, Shutdown, SocketFlags};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// An accepted stream socket, or the end of a pair. `seat` remembers where the socket is
 /// registered while it is out of its [`crate::shelf::Shelf`].
@@ -22,6 +24,17 @@ pub struct Seat {
     pub owner: u8,
     /// The generation of the slot when it was registered.
     pub generation: u32,
+}
+
+/// What ended a [`Socket::wait`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// Something can be read, be it the end of the stream.
+    pub readable: bool,
+    /// The peer has ended its side, or the connection is broken: reading goes on to the end.
+    pub hangup: bool,
+    /// The bell rings.
+    pub rung: bool,
 }
 
 impl Socket {
@@ -93,6 +106,33 @@ impl Socket {
         }
     }
 
+    /// Waits until something can be read, `bell` can be, or the time is over; no time is for ever.
+    /// A signal ends the wait with neither. Errors are poll(2)'s.
+    pub fn wait(&self, bell: Option<BorrowedFd<'_>>, most: Option<Duration>) -> io::Result<Woken> {
+        let watched = PollFlags::IN | PollFlags::RDHUP;
+        let mut both = [
+            PollFd::from_borrowed_fd(self.descriptor.as_fd(), watched),
+            PollFd::from_borrowed_fd(bell.unwrap_or(self.descriptor.as_fd()), PollFlags::IN),
+        ];
+        let count = if bell.is_some() { 2 } else { 1 };
+        let most = most.map(|most| Timespec {
+            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: most.subsec_nanos().into(),
+        });
+        match poll(both.get_mut(..count).unwrap_or_default(), most.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let [own, bell] = both.map(|one| one.revents());
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        Ok(Woken {
+            readable: !own.is_empty(),
+            hangup: own.intersects(ended),
+            rung: count == 2 && !bell.is_empty(),
+        })
+    }
+
     /// Ends our side of the stream (FIN); what the peer sends can still be read.
     pub fn shutdown_write(&self) -> io::Result<()> {
         net::shutdown(&self.descriptor, Shutdown::Write).map_err(io::Error::from)
@@ -102,7 +142,7 @@ impl Socket {
     /// the peer must not take what it has for all that there is. What the system says against it
     /// changes nothing: the connection is broken already.
     pub fn reset_on_close(&self) {
-        let at_once = Some(std::time::Duration::ZERO);
+        let at_once = Some(Duration::ZERO);
         let _ = net::sockopt::set_socket_linger(&self.descriptor, at_once);
     }
 
@@ -146,6 +186,13 @@ pub fn accept(listener: impl AsFd) -> io::Result<(Socket, SocketAddr)> {
         .and_then(|address| SocketAddr::try_from(address).ok())
         .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
     Ok((Socket::new(descriptor), client))
+}
+
+/// Whether the system is short of something that it may have again in a moment.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    // EMFILE and ENFILE have no kind of their own; 24 and 23 on Linux, ENOBUFS 105, ENOMEM 12.
+    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
 }
 
 /// Bounds what the kernel keeps of a connection's output before it is sent (TCP_NOTSENT_LOWAT).
@@ -257,6 +304,25 @@ mod tests {
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text, "pong");
         assert_eq!(accept(&listener).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_wait_tells_what_ended_it() {
+        let (listener, address) = listener();
+        let mut client = TcpStream::connect(address).unwrap();
+        let (socket, _) = accept(&listener).unwrap();
+        let bell = crate::bell::Bell::new().unwrap();
+        let wait = || socket.wait(Some(bell.as_fd()), Some(Duration::ZERO)).unwrap();
+        assert_eq!(wait(), Woken::default());
+        bell.ring();
+        assert_eq!(wait(), Woken { rung: true, ..Woken::default() });
+        bell.hush();
+        client.write_all(b"x").unwrap();
+        let come = Woken { readable: true, ..Woken::default() };
+        assert_eq!(socket.wait(None, None).unwrap(), come);
+        socket.receive(&mut [0; 8]).unwrap();
+        drop(client);
+        assert!(socket.wait(None, None).unwrap().hangup);
     }
 
     #[test]

@@ -232,8 +232,9 @@ impl Drop for Open {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Mode, Set};
+    use super::super::Set;
     use super::*;
+    use crate::setup::Stance;
     use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
     use evenkeel_sys::crew::Crew;
     use evenkeel_sys::shelf::Shelf;
@@ -244,7 +245,7 @@ mod tests {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
         let shared = Shared {
-            mode: (Mode::Run as u8).into(),
+            stance: Stance::new(),
             connections: 0.into(),
             accepted: 0.into(),
             most_connections: 0,

@@ -118,7 +118,7 @@ impl Ports {
                 self.pause();
                 Accepted::Last(socket, client)
             }
-            Err(error) if is_shortage(&error) => {
+            Err(error) if socket::is_shortage(&error) => {
                 self.pause();
                 Accepted::Denied(error)
             }
@@ -156,10 +156,4 @@ impl Port {
         }
         false
     }
-}
-
-/// Whether the system is short of something that it may have again in a moment.
-fn is_shortage(error: &io::Error) -> bool {
-    // EMFILE and ENFILE have no kind of their own; 24 and 23 on Linux, ENOBUFS 105, ENOMEM 12.
-    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
 }

@@ -4,9 +4,9 @@
 
 use super::park::{Bench, Counted, SWEEP_MS, ahead_ms, now_ms};
 use super::ports::{Accepted, Ports};
-use super::{Control, Mode};
 use crate::Command;
 use crate::service::Service;
+use crate::setup::{Control, Mode};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
@@ -130,7 +130,9 @@ impl<S: Service> Thread<S> {
         let Some((watch, control)) = &mut self.control else { return };
         while let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) {
             while let Some(command) = control.next() {
-                self.bench.shared.heed(Mode::from(command));
+                if let Some(mode) = Mode::of(command) {
+                    self.bench.shared.heed(mode);
+                }
                 if command == Command::Orphaned {
                     drop(guard);
                     self.control = None;

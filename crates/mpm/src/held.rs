@@ -1,0 +1,20 @@
+//! The models in which a connection holds its worker from accept to close: prefork, whose workers
+//! are processes, and worker, whose workers are threads. What both share is here: how a worker
+//! holds a connection, and how the listening sockets are watched. It knows no protocol.
+
+pub(crate) mod doors;
+pub(crate) mod hold;
+
+use std::time::Duration;
+
+/// How old a connection must be before it is closed with its next response to make room, and how
+/// long one has to be idle before it is closed.
+pub(crate) const TURN_US: u64 = 100_000;
+
+/// How long a client may keep its worker waiting while others wait for a worker.
+pub(crate) const STALL_US: u64 = 1_000_000;
+
+/// After how long a service that let nothing begin is asked again, and accepting goes on where the
+/// system has denied it.
+pub(crate) const PAUSE: Duration = Duration::from_micros(PAUSE_US);
+pub(crate) const PAUSE_US: u64 = 50_000;

@@ -1,0 +1,363 @@
+//! How a worker holds a connection: it serves it, waits for its client, and goes on until it is
+//! closed. A connection comes in, nothing goes out. While others wait for a worker, it closes what
+//! is idle and ends what does not move.
+
+use super::doors::Connection;
+use super::{PAUSE, STALL_US, TURN_US};
+use crate::service::{Held, Service};
+use crate::setup::Mode;
+use evenkeel_message::{Level, Notice};
+use evenkeel_scoreboard::{ChildLine, Counter, Gate, SlotState, Slots, Vigil, Wait};
+use evenkeel_sys::channel::wait_readable;
+use evenkeel_sys::clock;
+use evenkeel_sys::socket::Socket;
+use evenkeel_sys::turn::{Class, Outcome, Pause, Turn, Work};
+use evenkeel_sys::watch::Watch;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::time::Instant;
+
+/// How often a service's tick comes while there is something to do.
+const TICK_US: u64 = 1_000_000;
+
+/// How many requests a client that sends ahead may have answered in one turn: nobody else waits
+/// for this worker's turn.
+const REQUESTS: u32 = 256;
+
+/// What a worker is told while it holds a connection.
+pub(crate) trait Orders {
+    /// The descriptor that is readable when there is something to hear; none once nothing comes.
+    fn bell(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Takes up what there is to hear.
+    fn hear(&mut self);
+
+    /// How the child stands.
+    fn mode(&self) -> Mode;
+
+    /// Whether the worker has been asked to make room since this was last asked.
+    fn is_pressed(&mut self) -> bool;
+
+    /// Whether all workers of the child are asked to.
+    fn is_crowded(&self) -> bool;
+}
+
+/// A worker.
+pub(crate) struct Holder<S, O> {
+    pub(crate) service: S,
+    pub(crate) orders: O,
+    line: ChildLine,
+    slot: Option<Slots>,
+    vigil: Arc<Vigil>,
+    gate: Arc<Gate>,
+    /// The runtime of requests that wait, from the first of them on: many a worker never needs it.
+    engine: Option<Engine>,
+    /// What the service was told last.
+    retiring: bool,
+    /// Since when there is a connection, in microseconds of the monotonic clock.
+    since_us: u64,
+    /// Whether it was asked for an end of this connection.
+    pressed: bool,
+    /// Whether the connection has had a request answered.
+    kept: bool,
+    last_tick_us: u64,
+    /// Whether something was served since the last tick.
+    stirred: bool,
+}
+
+/// A runtime that runs while a request waits; in it, the bell.
+struct Engine {
+    bell: Option<Watch>,
+    runtime: LocalRuntime,
+}
+
+/// What follows a rest.
+enum After {
+    Turn(Turn),
+    /// It is closed, since its time is over (`late`) or to make room.
+    Close {
+        late: bool,
+    },
+}
+
+impl<S: Service, O: Orders> Holder<S, O> {
+    pub(crate) fn new(service: S, orders: O, line: ChildLine, held: Held) -> Self {
+        Self {
+            service,
+            orders,
+            line,
+            slot: held.slot,
+            vigil: held.vigil,
+            gate: Gate::open(),
+            engine: None,
+            retiring: false,
+            since_us: 0,
+            pressed: false,
+            kept: false,
+            last_tick_us: clock::monotonic_coarse_us(),
+            stirred: false,
+        }
+    }
+
+    /// Serves a connection to its end.
+    pub(crate) fn hold(&mut self, connection: Connection) {
+        let Connection { socket, client, port } = connection;
+        self.line.add(Counter::Connections, 1);
+        self.vigil.reset();
+        (self.pressed, self.kept) = (false, false);
+        self.since_us = clock::monotonic_us();
+        self.wait_until_it_may_begin();
+        let mut outcome = self.turn(socket, Turn::Accepted { client, port });
+        loop {
+            outcome = match outcome {
+                Outcome::Closed => break,
+                Outcome::Work(work) => self.work(work),
+                Outcome::Rest(socket, pause) => match self.rest(&socket, &pause) {
+                    After::Turn(turn) => self.turn(socket, turn),
+                    After::Close { late } => {
+                        self.service.expire(socket, pause.class, pause.memo, late);
+                        break;
+                    }
+                },
+            };
+        }
+        self.vigil.reset();
+        self.show(SlotState::Ready);
+        self.line.subtract(Counter::Connections, 1);
+    }
+
+    /// Has the service do what is due about once a second, if something has happened since.
+    pub(crate) fn tick_if_due(&mut self) {
+        if self.tick_left().is_some_and(|left| left.is_zero()) {
+            self.tick();
+        }
+    }
+
+    /// In how long the next tick is due; none while nothing has happened.
+    pub(crate) fn tick_left(&self) -> Option<Duration> {
+        let due_us = self.last_tick_us.saturating_add(TICK_US);
+        let left = due_us.saturating_sub(clock::monotonic_coarse_us());
+        self.stirred.then_some(Duration::from_micros(left))
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.last_tick_us = clock::monotonic_coarse_us();
+        self.stirred = false;
+        self.service.tick();
+    }
+
+    /// Whether the service lets nothing begin. A child that ends asks no more.
+    pub(crate) fn is_held(&self) -> bool {
+        self.orders.mode() != Mode::Exit && !self.service.may_begin()
+    }
+
+    fn wait_until_it_may_begin(&mut self) {
+        while self.is_held() {
+            self.pause();
+        }
+    }
+
+    /// Waits a moment for what the service waits for.
+    pub(crate) fn pause(&mut self) {
+        match self.orders.bell() {
+            // Nothing but a signal can go wrong, and then the wait is shorter.
+            Some(bell) => drop(wait_readable(&[bell], Some(PAUSE))),
+            None => std::thread::sleep(PAUSE),
+        }
+        self.hear();
+        self.tick();
+    }
+
+    fn turn(&mut self, socket: Socket, turn: Turn) -> Outcome {
+        self.vigil.end();
+        if !matches!(turn, Turn::Readable { class: Class::Closing, .. }) {
+            self.show(SlotState::Reading);
+        }
+        if clock::monotonic_coarse_us().saturating_sub(self.last_tick_us) >= TICK_US {
+            // After a long sleep the service's clocks are old.
+            self.tick();
+        }
+        self.stirred = true;
+        self.follow();
+        let (mut hand, mut allowance) = (self.gate.take(), REQUESTS);
+        self.service.serve(socket, turn, &mut hand, &mut allowance)
+    }
+
+    /// Tells the service whether the next response closes the connection.
+    fn follow(&mut self) {
+        let crowded = (self.pressed || self.orders.is_crowded())
+            && self.kept
+            && has_passed(self.since_us, TURN_US);
+        let retiring = crowded || self.orders.mode() != Mode::Run;
+        if retiring != self.retiring {
+            self.retiring = retiring;
+            self.service.retire(retiring);
+        }
+    }
+
+    /// Hears what there is; whether the worker has been asked to make room just now.
+    fn hear(&mut self) -> bool {
+        self.orders.hear();
+        let pressed = self.orders.is_pressed();
+        self.pressed |= pressed;
+        pressed
+    }
+
+    /// Waits until something can be read or the connection is to be closed.
+    fn rest(&mut self, socket: &Socket, pause: &Pause) -> After {
+        let class = pause.class;
+        let (counter, state, wait) = match class {
+            Class::Fresh => (Counter::Waiting, SlotState::Reading, Wait::Slow),
+            Class::KeepAlive => (Counter::KeepAlive, SlotState::KeepAlive, Wait::Idle),
+            Class::Closing => (Counter::Closing, SlotState::Closing, Wait::Slow),
+        };
+        self.kept |= class == Class::KeepAlive;
+        self.show(state);
+        self.line.add(counter, 1);
+        self.vigil.end();
+        self.vigil.begin(wait, clock::monotonic_us());
+        let after = self.await_turn(socket, pause);
+        self.line.subtract(counter, 1);
+        after.unwrap_or_else(|error| {
+            let text = format!("cannot wait for a client: {error}");
+            self.service.notify(Notice::own("core", Level::Error, text));
+            After::Close { late: false }
+        })
+    }
+
+    fn await_turn(&mut self, socket: &Socket, pause: &Pause) -> io::Result<After> {
+        let end_us = clock::monotonic_us().saturating_add(u64::from(pause.timeout_ms) * 1000);
+        let is_closing = pause.class == Class::Closing;
+        loop {
+            // What was called off has had its time.
+            if is_closing && self.vigil.is_off() {
+                return Ok(After::Close { late: false });
+            }
+            let held = !is_closing && self.is_held();
+            let left = Duration::from_micros(end_us.saturating_sub(clock::monotonic_us()));
+            let most = match self.tick_left() {
+                _ if held => Duration::ZERO,
+                Some(tick) => left.min(tick),
+                None => left,
+            };
+            let woken = socket.wait(self.orders.bell(), Some(most))?;
+            // What was said before a request came holds for it.
+            let pressed = if woken.rung { self.hear() } else { self.orders.is_pressed() };
+            self.pressed |= pressed;
+            let held = held || !is_closing && self.is_held();
+            if woken.readable && !held {
+                let (class, memo) = (pause.class, pause.memo);
+                return Ok(After::Turn(Turn::Readable { class, memo, hangup: woken.hangup }));
+            }
+            if !woken.readable && clock::monotonic_us() >= end_us {
+                return Ok(After::Close { late: true });
+            }
+            if !woken.readable && self.is_to_leave(pause.class, pressed) {
+                return Ok(After::Close { late: false });
+            }
+            match held {
+                true => self.pause(),
+                false => self.tick_if_due(),
+            }
+        }
+    }
+
+    /// Whether a resting connection on which nothing has come is closed before its time.
+    fn is_to_leave(&self, class: Class, pressed: bool) -> bool {
+        let patience_us = if class == Class::KeepAlive { TURN_US } else { STALL_US };
+        self.orders.mode() == Mode::Exit || pressed && self.has_waited(patience_us)
+    }
+
+    fn has_waited(&self, patience_us: u64) -> bool {
+        self.vigil.waiting().is_some_and(|(_, since_us)| has_passed(since_us, patience_us))
+    }
+
+    /// Runs what waits to its end.
+    fn work(&mut self, work: Work) -> Outcome {
+        let engine = self.engine.take().map_or_else(|| Engine::new(self.orders.bell()), Ok);
+        match engine {
+            Ok(Engine { mut bell, runtime }) => {
+                let outcome = runtime.block_on(self.see_through(work, &mut bell));
+                self.engine = Some(Engine { bell, runtime });
+                outcome
+            }
+            Err(error) => {
+                let text = "a request that must wait finds no room";
+                self.service.notify(Notice::own("core", Level::Error, text).because(&error));
+                Outcome::Closed
+            }
+        }
+    }
+
+    async fn see_through(&mut self, mut work: Work, bell: &mut Option<Watch>) -> Outcome {
+        let tick = Duration::from_micros(TICK_US);
+        let mut alarm = std::pin::pin!(tokio::time::sleep(tick));
+        poll_fn(|context| {
+            loop {
+                self.hear_bell(bell, context);
+                self.follow();
+                if let Poll::Ready(outcome) = work.as_mut().poll(context) {
+                    return Poll::Ready(outcome);
+                }
+                if alarm.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                alarm.as_mut().reset(Instant::now() + tick);
+                // A client that sends ahead without end has had requests answered by now.
+                self.kept = true;
+                self.tick();
+            }
+        })
+        .await
+    }
+
+    /// Hears the bell while a request waits, and calls the vigil off that has lasted too long.
+    fn hear_bell(&mut self, bell: &mut Option<Watch>, context: &mut Context<'_>) {
+        let mut pressed = self.orders.is_pressed();
+        while let Some(watch) = bell {
+            let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) else { break };
+            pressed |= self.hear();
+            guard.clear_ready();
+            drop(guard);
+            if self.orders.bell().is_none() {
+                *bell = None;
+            }
+        }
+        self.pressed |= pressed;
+        let is_slow = self.vigil.waiting().is_some_and(|(wait, _)| wait == Wait::Slow);
+        if pressed && is_slow && self.has_waited(STALL_US) {
+            self.vigil.call_off();
+        }
+    }
+
+    fn show(&self, state: SlotState) {
+        if let Some(slot) = &self.slot {
+            slot.show(state);
+        }
+    }
+}
+
+impl Engine {
+    fn new(bell: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        let runtime =
+            Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+        let bell = match bell {
+            Some(bell) => {
+                let _inside = runtime.enter();
+                Some(Watch::new(bell)?)
+            }
+            None => None,
+        };
+        Ok(Self { bell, runtime })
+    }
+}
+
+/// Whether so much time has passed since then.
+fn has_passed(since_us: u64, time_us: u64) -> bool {
+    clock::monotonic_us().saturating_sub(since_us) >= time_us
+}

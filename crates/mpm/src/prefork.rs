@@ -1,0 +1,192 @@
+//! The prefork model: a child is one process with one thread, which serves one connection at a
+//! time. Idle children sleep in front of the listening sockets; a connection wakes one of them,
+//! the same as last time if that is idle. It knows no protocol.
+
+use crate::held::PAUSE;
+use crate::held::doors::{Accepted, Doors, Ports};
+use crate::held::hold::{Holder, Orders};
+use crate::service::{Held, Seat, Service};
+use crate::setup::{Control, Mode, Setup};
+use crate::{Child, Command, Poker};
+use evenkeel_message::{Level, Notice};
+use evenkeel_scoreboard::{ChildLine, Counter, Gate, Vigil};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// Serves a child of the parent until it is told to go and its connection is closed. `make` makes
+/// its service.
+///
+/// # Errors
+/// The system's, where it denies a set; then nothing has been served.
+pub fn serve<S: Service>(child: Child, make: impl FnOnce(Seat) -> S) -> io::Result<()> {
+    serve_with(Setup::of(child, 1), make)
+}
+
+/// As [`serve`], of parts.
+///
+/// # Errors
+/// The system's, where it denies a set; then nothing has been served.
+pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io::Result<()> {
+    setup.bound_unsent();
+    let crew = setup.crew();
+    let doors = Doors::new(Arc::new(Ports::new(setup.ports)))?;
+    doors.listen_to(&*setup.control)?;
+    let held = Held {
+        vigil: Arc::new(Vigil::new(Some(setup.line))),
+        slot: setup.slots.map(|slots| slots.of_worker(0)),
+    };
+    let seat = Seat { thread: 0, gate: Gate::open(), crew, held: Some(held.clone()) };
+    let poker = setup.control.poker();
+    setup.control.ready();
+    let hearing =
+        Hearing { control: Some(setup.control), mode: Mode::Run, hurried: false, pressed: false };
+    let holder = Holder::new(make(seat), hearing, setup.line, held);
+    let (line, most_connections) = (setup.line, setup.most_connections);
+    Prefork { holder, doors, poker, line, most_connections, accepted: 0 }.live()
+}
+
+/// What the parent says, heard by the one thread wherever it waits.
+struct Hearing {
+    /// None once the parent is dead.
+    control: Option<Box<dyn Control + Send>>,
+    mode: Mode,
+    /// Whether it was told to hurry, and nothing was done about it at the doors.
+    hurried: bool,
+    /// The same, of the connection at hand.
+    pressed: bool,
+}
+
+impl Orders for Hearing {
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(|control| control.as_fd())
+    }
+
+    fn hear(&mut self) {
+        while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
+            if command == Command::Hurry {
+                (self.hurried, self.pressed) = (true, true);
+            }
+            let mode = Mode::of(command).and_then(|mode| self.mode.heed(mode));
+            self.mode = mode.unwrap_or(self.mode);
+            if command == Command::Orphaned {
+                self.control = None;
+            }
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn is_pressed(&mut self) -> bool {
+        std::mem::take(&mut self.pressed)
+    }
+
+    fn is_crowded(&self) -> bool {
+        false
+    }
+}
+
+struct Prefork<S> {
+    holder: Holder<S, Hearing>,
+    doors: Doors,
+    poker: Option<Poker>,
+    line: ChildLine,
+    most_connections: u64,
+    accepted: u64,
+}
+
+impl<S: Service> Prefork<S> {
+    fn live(mut self) -> io::Result<()> {
+        loop {
+            let mode = self.holder.orders.mode;
+            if mode >= Mode::Drain {
+                self.holder.tick();
+                return Ok(());
+            }
+            let held = self.holder.is_held();
+            self.doors.stand(mode == Mode::Run && !held)?;
+            let most = if held { Some(PAUSE) } else { self.holder.tick_left() };
+            let knock = self.doors.wait(most)?;
+            if knock.to_hear {
+                self.hear();
+            }
+            // A connection that has woken us has woken nobody else: it is served, whatever we
+            // were told with it.
+            let hurried = std::mem::take(&mut self.holder.orders.hurried);
+            if knock.at_port || hurried && mode == Mode::Run && !held {
+                self.serve_queue()?;
+            }
+            match held {
+                true => self.holder.tick(),
+                false => self.holder.tick_if_due(),
+            }
+        }
+    }
+
+    /// Hears the parent; once it is dead, nothing comes any more.
+    fn hear(&mut self) {
+        let orders = &mut self.holder.orders;
+        orders.hear();
+        // Between connections there is nothing to make room for.
+        orders.pressed = false;
+    }
+
+    /// Serves what waits to be accepted, one connection after another.
+    fn serve_queue(&mut self) -> io::Result<()> {
+        loop {
+            self.line.add(Counter::Reserved, 1);
+            let accepted = self.doors.ports.accept();
+            if matches!(accepted, Accepted::Connection(_)) {
+                self.line.add(Counter::Busy, 1);
+            }
+            self.line.subtract(Counter::Reserved, 1);
+            match accepted {
+                Accepted::Connection(connection) => {
+                    self.count();
+                    self.holder.orders.pressed = false;
+                    self.holder.hold(connection);
+                    self.line.subtract(Counter::Busy, 1);
+                    self.holder.tick_if_due();
+                }
+                Accepted::Nothing => return Ok(()),
+                Accepted::Denied(error) => return self.bear(&error),
+            }
+            if self.holder.orders.mode != Mode::Run || self.holder.is_held() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Counts a connection, and takes no more after the last that it may have.
+    fn count(&mut self) {
+        self.accepted += 1;
+        let orders = &mut self.holder.orders;
+        if self.accepted == self.most_connections {
+            orders.mode = orders.mode.heed(Mode::Drain).unwrap_or(orders.mode);
+            if let Some(control) = &orders.control {
+                control.leaving();
+            }
+        }
+        // Others wait, and this worker is taken now.
+        if let Some(poker) = self.poker.as_ref().filter(|_| self.doors.ports.queue() > 0) {
+            poker.poke();
+        }
+    }
+
+    /// Stays away from the doors for a moment where the system has nothing to accept with.
+    fn bear(&mut self, error: &io::Error) -> io::Result<()> {
+        if let Some(notice) = self.doors.denial(error) {
+            self.holder.service.notify(notice);
+        }
+        if let Err(error) = self.doors.stand(false) {
+            let text = "cannot leave the listening sockets";
+            self.holder
+                .service
+                .notify(Notice::own("mpm_prefork", Level::Error, text).because(&error));
+        }
+        self.holder.pause();
+        Ok(())
+    }
+}

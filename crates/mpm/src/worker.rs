@@ -1,0 +1,117 @@
+//! The worker model: a child has a listener, which accepts, and worker threads, which each serve
+//! one connection at a time. A connection is accepted only when a worker is idle; the rest stays in
+//! the kernel's queue. It knows no protocol.
+
+mod listener;
+mod staff;
+
+use crate::Child;
+use crate::held::doors::{Doors, Ports};
+use crate::held::hold::Holder;
+use crate::muster::{Muster, Whole};
+use crate::service::{Held, Seat, Service};
+use crate::setup::{Setup, Stance};
+use evenkeel_scoreboard::{ChildLine, Gate, Slots};
+use evenkeel_sys::bell::Bell;
+use evenkeel_sys::crew::Crew;
+use listener::Listener;
+use staff::{Orderly, Staff};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// What the threads of a child share.
+struct Shared {
+    stance: Stance,
+    staff: Staff,
+    ports: Arc<Ports>,
+    accepted: AtomicU64,
+    most_connections: u64,
+    line: ChildLine,
+    slots: Option<Slots>,
+    crew: Arc<Crew>,
+    /// Rings for the listener.
+    bell: Bell,
+    /// Whether connections wait that no worker of the child can take.
+    is_crowded: AtomicBool,
+}
+
+/// Serves a child of the parent until it is told to go and nothing is left to do. `make` makes
+/// the service of each worker, on its thread.
+///
+/// # Errors
+/// The system's, where it denies a set, a bell or a thread; then nothing has been served.
+pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
+where
+    S: Service,
+    M: Fn(Seat) -> S + Send + Sync,
+{
+    let threads = child.limits.threads_per_child;
+    serve_with(Setup::of(child, threads), make)
+}
+
+/// As [`serve`], of parts.
+///
+/// # Errors
+/// The system's, where it denies a set, a bell or a thread; then nothing has been served.
+pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
+where
+    S: Service,
+    M: Fn(Seat) -> S + Send + Sync,
+{
+    setup.bound_unsent();
+    let threads = setup.threads.max(1);
+    let crew = setup.crew();
+    let ports = Arc::new(Ports::new(setup.ports));
+    let doors = Doors::new(Arc::clone(&ports))?;
+    let shared = Shared {
+        stance: Stance::new(),
+        staff: Staff::new(threads)?,
+        ports,
+        accepted: AtomicU64::new(0),
+        most_connections: setup.most_connections,
+        line: setup.line,
+        slots: setup.slots,
+        crew,
+        bell: Bell::new()?,
+        is_crowded: AtomicBool::new(false),
+    };
+    let listener = Listener::new(&shared, doors, setup.control, setup.most_children)?;
+    let muster = Muster::new(threads + 1);
+    std::thread::scope(|scope| {
+        for number in 0..threads {
+            let (shared, make, muster) = (&shared, &make, &muster);
+            let spawned = std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn_scoped(scope, move || work(shared, number, make, muster));
+            if let Err(error) = spawned {
+                muster.fail(number, &error);
+            }
+        }
+        let _whole = Whole;
+        if muster.meet() {
+            listener.live();
+        }
+        shared.staff.dismiss();
+    });
+    muster.result()
+}
+
+/// One worker from its beginning to its end.
+fn work<S: Service>(shared: &Shared, number: usize, make: &impl Fn(Seat) -> S, muster: &Muster) {
+    let _whole = Whole;
+    let Some(post) = shared.staff.post(number) else { return };
+    let slot = shared.slots.map(|slots| slots.of_worker(number));
+    let held = Held { vigil: Arc::clone(&post.vigil), slot };
+    let seat = Seat {
+        thread: number,
+        gate: Gate::open(),
+        crew: Arc::clone(&shared.crew),
+        held: Some(held.clone()),
+    };
+    let orderly = Orderly { shared, post };
+    let holder = Holder::new(make(seat), orderly, shared.line, held);
+    if muster.meet() {
+        staff::attend(shared, number, post, holder);
+    }
+}

@@ -1,0 +1,253 @@
+//! The listener of a child: it hears the parent, accepts while a worker is idle, and sees to it
+//! that clients which hold workers for nothing do not keep others out.
+
+use super::Shared;
+use crate::held::doors::{Accepted, Doors};
+use crate::held::{PAUSE, PAUSE_US, STALL_US, TURN_US};
+use crate::setup::{Control, Mode};
+use crate::{Command, Poker};
+use evenkeel_message::{Level, Notice};
+use evenkeel_scoreboard::{Counter, Wait};
+use evenkeel_sys::clock;
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+/// How often the parent sees the listener's heart beat.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// How often the queue is looked at while no worker is idle.
+const LOOK_US: u64 = 50_000;
+const LOOK: Duration = Duration::from_micros(LOOK_US);
+
+/// After how long one idle worker is enough to accept again.
+const RETURN_US: u64 = 10_000;
+
+pub(super) struct Listener<'a> {
+    shared: &'a Shared,
+    doors: Doors,
+    /// None once the parent is dead.
+    control: Option<Box<dyn Control + Send>>,
+    poker: Option<Poker>,
+    most_children: usize,
+    /// How many must be idle before it accepts again.
+    enough: usize,
+    mode: Mode,
+    /// Since when it accepts nothing because nobody was idle.
+    left_us: Option<u64>,
+    /// Until when it accepts nothing because the system denies it.
+    paused_until_us: u64,
+    /// When the queue was looked at last.
+    looked_us: u64,
+    /// Whether connections waited then.
+    had_queue: bool,
+}
+
+impl<'a> Listener<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        doors: Doors,
+        control: Box<dyn Control + Send>,
+        most_children: usize,
+    ) -> io::Result<Self> {
+        doors.listen_to(&*control)?;
+        doors.listen_to(&shared.bell)?;
+        Ok(Self {
+            shared,
+            doors,
+            poker: control.poker(),
+            control: Some(control),
+            most_children,
+            enough: (shared.staff.posts().len() / 16).max(1),
+            mode: Mode::Run,
+            left_us: None,
+            paused_until_us: 0,
+            looked_us: 0,
+            had_queue: false,
+        })
+    }
+
+    /// Lives until the child has nothing more to do.
+    pub(super) fn live(mut self) {
+        if let Some(control) = &self.control {
+            control.ready();
+        }
+        while let Err(error) = self.go_round() {
+            let text = "the listener is in trouble";
+            if let Some(number) = self.shared.staff.call() {
+                let notice = Notice::own("mpm_worker", Level::Error, text).because(&error);
+                self.shared.staff.have_told(number, notice);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Goes round until the end. An error is the system's, who denies a change of the set.
+    fn go_round(&mut self) -> io::Result<()> {
+        loop {
+            self.shared.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
+            self.follow();
+            if self.mode >= Mode::Drain && self.shared.staff.is_at_rest() {
+                return Ok(());
+            }
+            let (inside, most) = self.place();
+            self.doors.stand(inside)?;
+            let knock = self.doors.wait(Some(most))?;
+            if knock.to_hear {
+                self.shared.bell.hush();
+                self.hear();
+            }
+            // Who was woken by a connection has woken nobody else.
+            if knock.at_port {
+                self.accept();
+            }
+            self.look();
+        }
+    }
+
+    /// Hears the parent, until it is dead.
+    fn hear(&mut self) {
+        while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
+            if let Some(mode) = Mode::of(command) {
+                self.shared.stance.heed(mode);
+            }
+            if command == Command::Hurry && self.shared.stance.mode() == Mode::Run {
+                self.accept();
+            }
+            if command == Command::Orphaned
+                && let Some(control) = self.control.take()
+            {
+                self.doors.stop_listening_to(&*control);
+            }
+        }
+    }
+
+    /// Takes up how the child stands now.
+    fn follow(&mut self) {
+        let mode = self.shared.stance.mode();
+        if mode == self.mode {
+            return;
+        }
+        self.mode = mode;
+        if let Some(control) = self.control.as_ref().filter(|_| self.shared.is_worn_out()) {
+            control.leaving();
+        }
+        if mode == Mode::Exit {
+            self.shared.staff.posts().iter().for_each(|post| post.rouse());
+        }
+    }
+
+    /// Whether it stands at the doors, and for how long at most until it thinks again.
+    fn place(&mut self) -> (bool, Duration) {
+        let staff = &self.shared.staff;
+        if self.mode != Mode::Run {
+            staff.is_awaited.store(false, SeqCst);
+            return (false, BEAT);
+        }
+        let now_us = clock::monotonic_us();
+        let paused_us = self.paused_until_us.saturating_sub(now_us);
+        if paused_us > 0 {
+            return (false, Duration::from_micros(paused_us));
+        }
+        // Set before the look at who is idle, so that nobody becomes so unheard.
+        staff.is_awaited.store(true, SeqCst);
+        let idle = staff.idle();
+        let Some(left_us) = self.left_us else {
+            if idle > 0 {
+                staff.is_awaited.store(false, SeqCst);
+                return (true, BEAT);
+            }
+            self.left_us = Some(now_us);
+            self.poke();
+            return (false, LOOK);
+        };
+        if idle == 0 {
+            return (false, LOOK);
+        }
+        let wait_us = left_us.saturating_add(RETURN_US).saturating_sub(now_us);
+        if idle < self.enough && wait_us > 0 {
+            return (false, Duration::from_micros(wait_us));
+        }
+        self.left_us = None;
+        staff.is_awaited.store(false, SeqCst);
+        (true, BEAT)
+    }
+
+    fn poke(&self) {
+        if let Some(poker) = &self.poker {
+            poker.poke();
+        }
+    }
+
+    /// Accepts what waits, as long as somebody is idle.
+    fn accept(&mut self) {
+        let (staff, line) = (&self.shared.staff, &self.shared.line);
+        while let Some(number) = staff.call() {
+            line.add(Counter::Reserved, 1);
+            let accepted = self.doors.ports.accept();
+            if matches!(accepted, Accepted::Connection(_)) {
+                line.add(Counter::Busy, 1);
+            }
+            line.subtract(Counter::Reserved, 1);
+            match accepted {
+                Accepted::Connection(connection) => {
+                    self.shared.count_accepted();
+                    staff.give(number, connection);
+                    if self.shared.stance.mode() != Mode::Run {
+                        return;
+                    }
+                }
+                Accepted::Nothing => return staff.stand(number),
+                Accepted::Denied(error) => {
+                    self.paused_until_us = clock::monotonic_us().saturating_add(PAUSE_US);
+                    match self.doors.denial(&error) {
+                        Some(notice) => staff.have_told(number, notice),
+                        None => staff.stand(number),
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Looks whether connections wait that nobody here can take, and makes room for them.
+    fn look(&mut self) {
+        if self.mode != Mode::Run || self.shared.staff.idle() > 0 {
+            self.had_queue = false;
+            self.shared.is_crowded.store(false, Relaxed);
+            return;
+        }
+        let now_us = clock::monotonic_us();
+        if now_us.saturating_sub(self.looked_us) < LOOK_US {
+            return;
+        }
+        self.looked_us = now_us;
+        let queue = self.doors.ports.queue();
+        let stands = queue > 0 && self.had_queue;
+        self.had_queue = queue > 0;
+        self.shared.is_crowded.store(stands, Relaxed);
+        if stands {
+            self.make_room(queue.div_ceil(self.most_children.max(1)));
+        }
+    }
+
+    /// Presses so many of those whose clients keep them waiting: idle ones first, the longest
+    /// waits first.
+    fn make_room(&self, count: usize) {
+        let now_us = clock::monotonic_coarse_us();
+        let waits = |(number, post): (usize, &super::staff::Post)| {
+            let (wait, since_us) = post.vigil.waiting()?;
+            let patience_us = if wait == Wait::Idle { TURN_US } else { STALL_US };
+            let has_waited = now_us.saturating_sub(since_us) >= patience_us;
+            has_waited.then_some((wait, since_us, number))
+        };
+        let posts = self.shared.staff.posts();
+        let mut waiting: Vec<_> = posts.iter().enumerate().filter_map(waits).collect();
+        waiting.sort_unstable();
+        for (_, _, number) in waiting.into_iter().take(count) {
+            if let Some(post) = posts.get(number) {
+                post.press();
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The workers of a child and who of them is idle. The last to have become idle is the first to
+//! get a connection, since its caches are warm; a worker that has finished takes what waits to be
+//! accepted itself, and stands idle only when nothing does.
+
+use super::Shared;
+use crate::held::doors::{Accepted, Connection};
+use crate::held::hold::{Holder, Orders};
+use crate::service::Service;
+use crate::setup::Mode;
+use evenkeel_message::Notice;
+use evenkeel_scoreboard::{Counter, Vigil};
+use evenkeel_sys::bell::Bell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// All workers of a child.
+pub(super) struct Staff {
+    posts: Vec<Post>,
+    /// The numbers of those who are idle, the last to have become so at the end.
+    idle: Mutex<Vec<usize>>,
+    /// Whether the listener sleeps until somebody is idle.
+    pub(super) is_awaited: AtomicBool,
+}
+
+/// What others see of one worker.
+pub(super) struct Post {
+    task: Mutex<Task>,
+    came: Condvar,
+    /// Rings while it waits for its client.
+    bell: Bell,
+    pressed: AtomicBool,
+    pub(super) vigil: Arc<Vigil>,
+}
+
+enum Task {
+    /// None: it works, or is idle.
+    None,
+    Serve(Connection),
+    /// It tells the administrator, for the listener has no log.
+    Tell(Notice),
+    /// It may go home.
+    End,
+}
+
+impl Staff {
+    pub(super) fn new(threads: usize) -> io::Result<Self> {
+        let post = |_| {
+            Ok(Post {
+                task: Mutex::new(Task::None),
+                came: Condvar::new(),
+                bell: Bell::new()?,
+                pressed: AtomicBool::new(false),
+                vigil: Arc::new(Vigil::new(None)),
+            })
+        };
+        Ok(Self {
+            posts: (0..threads).map(post).collect::<io::Result<_>>()?,
+            idle: Mutex::new(Vec::with_capacity(threads)),
+            is_awaited: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn post(&self, number: usize) -> Option<&Post> {
+        self.posts.get(number)
+    }
+
+    pub(super) fn posts(&self) -> &[Post] {
+        &self.posts
+    }
+
+    /// How many are idle.
+    pub(super) fn idle(&self) -> usize {
+        lock(&self.idle).len()
+    }
+
+    /// Whether nobody serves a connection.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.idle() == self.posts.len()
+    }
+
+    /// The number of the one who has become idle last, who is so no more.
+    pub(super) fn call(&self) -> Option<usize> {
+        lock(&self.idle).pop()
+    }
+
+    /// One is idle.
+    pub(super) fn stand(&self, number: usize) {
+        lock(&self.idle).push(number);
+    }
+
+    /// Gives a connection to one who was called.
+    pub(super) fn give(&self, number: usize, connection: Connection) {
+        if let Some(post) = self.posts.get(number) {
+            *lock(&post.task) = Task::Serve(connection);
+            post.came.notify_one();
+        }
+    }
+
+    /// Has one who was called tell the administrator; it stands idle again afterwards.
+    pub(super) fn have_told(&self, number: usize, notice: Notice) {
+        if let Some(post) = self.posts.get(number) {
+            *lock(&post.task) = Task::Tell(notice);
+            post.came.notify_one();
+        }
+    }
+
+    /// Has all of them end once they are idle.
+    pub(super) fn dismiss(&self) {
+        for post in &self.posts {
+            *lock(&post.task) = Task::End;
+            post.came.notify_one();
+        }
+    }
+}
+
+impl Post {
+    /// Asks the worker to make room.
+    pub(super) fn press(&self) {
+        self.pressed.store(true, SeqCst);
+        self.bell.ring();
+    }
+
+    /// Has the worker look at how the child stands.
+    pub(super) fn rouse(&self) {
+        self.bell.ring();
+    }
+
+    /// What comes, or none where nothing has after so long.
+    fn await_task(&self, most: Option<Duration>) -> Task {
+        let mut task = lock(&self.task);
+        loop {
+            match std::mem::replace(&mut *task, Task::None) {
+                Task::None => {}
+                come => return come,
+            }
+            match most {
+                None => task = self.came.wait(task).unwrap_or_else(PoisonError::into_inner),
+                Some(most) => {
+                    let waited = self.came.wait_timeout(task, most);
+                    let (guard, ended) = waited.unwrap_or_else(PoisonError::into_inner);
+                    task = guard;
+                    if ended.timed_out() && matches!(*task, Task::None) {
+                        return Task::None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a worker is told.
+pub(super) struct Orderly<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) post: &'a Post,
+}
+
+impl Orders for Orderly<'_> {
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.post.bell.as_fd())
+    }
+
+    fn hear(&mut self) {
+        self.post.bell.hush();
+    }
+
+    fn mode(&self) -> Mode {
+        self.shared.stance.mode()
+    }
+
+    fn is_pressed(&mut self) -> bool {
+        self.post.pressed.load(Relaxed) && self.post.pressed.swap(false, SeqCst)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.shared.is_crowded.load(Relaxed)
+    }
+}
+
+/// A worker's life: it stands idle, serves what it is given and what waits behind that.
+pub(super) fn attend<S: Service>(
+    shared: &Shared,
+    number: usize,
+    post: &Post,
+    mut holder: Holder<S, Orderly<'_>>,
+) {
+    loop {
+        // Who may not begin is not idle.
+        while shared.stance.mode() < Mode::Drain && holder.is_held() {
+            holder.pause();
+        }
+        stand_idle(shared, number);
+        let connection = loop {
+            match post.await_task(holder.tick_left()) {
+                Task::Serve(connection) => break connection,
+                Task::Tell(notice) => {
+                    holder.service.notify(notice);
+                    stand_idle(shared, number);
+                }
+                Task::None => holder.tick(),
+                Task::End => return holder.tick(),
+            }
+        };
+        let mut next = Some(connection);
+        while let Some(connection) = next {
+            holder.hold(connection);
+            holder.tick_if_due();
+            next = if holder.is_held() { None } else { shared.take_next() };
+        }
+        shared.line.subtract(Counter::Busy, 1);
+    }
+}
+
+/// Stands idle, and tells the listener if that waits for somebody.
+fn stand_idle(shared: &Shared, number: usize) {
+    shared.staff.stand(number);
+    let is_over = shared.stance.mode() >= Mode::Drain && shared.staff.is_at_rest();
+    if is_over || shared.staff.is_awaited.load(SeqCst) {
+        shared.bell.ring();
+    }
+}
+
+impl Shared {
+    /// The connection that waits longest to be accepted, for a worker that has just finished.
+    fn take_next(&self) -> Option<Connection> {
+        if self.stance.mode() != Mode::Run {
+            return None;
+        }
+        // Where the system denies it, the listener finds that out and bears it.
+        let Accepted::Connection(connection) = self.ports.accept() else { return None };
+        self.count_accepted();
+        Some(connection)
+    }
+
+    /// Counts a connection; after the last that the child may have, it drains.
+    pub(super) fn count_accepted(&self) {
+        let count = self.accepted.fetch_add(1, Relaxed) + 1;
+        if count == self.most_connections && self.stance.heed(Mode::Drain) {
+            self.bell.ring();
+        }
+    }
+
+    /// Whether the child has accepted as many connections as it may.
+    pub(super) fn is_worn_out(&self) -> bool {
+        self.most_connections > 0 && self.accepted.load(Relaxed) >= self.most_connections
+    }
+}
+
+/// A poisoned lock is as good as another: no state is left half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,523 @@
+//! Prefork and worker with an echo service, on threads of the test: what is accepted and what is
+//! not, who gets it, parking, draining, making room, slots. The clients are blocking sockets; what
+//! can be awaited is awaited by reading.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+use evenkeel_message::Notice;
+use evenkeel_mpm::service::{Seat, Service};
+use evenkeel_mpm::setup::{Control, Setup};
+use evenkeel_mpm::{Command, prefork, worker};
+use evenkeel_scoreboard::{
+    ChildLine, Counter, Credit, Layout, Phase, Request, Scoreboard, SlotState, Slots, Vigil, Wait,
+};
+use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::listen;
+use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::socket::{self, Socket};
+use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Lets a blocked request go on.
+type Free = tokio::sync::oneshot::Sender<()>;
+
+/// Answers a line with the thread's number, `last` where the connection ends with it, and the line.
+/// `bye` closes, `block` waits in a task until the test lets it go, `linger` rests as after our
+/// end, `short` rests for a moment only.
+struct Echo {
+    thread: usize,
+    slots: Slots,
+    retiring: bool,
+    blocks: mpsc::Sender<Free>,
+    held: Arc<AtomicBool>,
+    expired: mpsc::Sender<bool>,
+}
+
+impl Echo {
+    fn rest(socket: Socket, class: Class, timeout_ms: u32) -> Outcome {
+        Outcome::Rest(socket, Pause { class, timeout_ms, memo: [7; 4] })
+    }
+}
+
+impl Service for Echo {
+    fn serve(
+        &mut self,
+        socket: Socket,
+        turn: Turn,
+        hand: &mut Option<Credit>,
+        allowance: &mut u32,
+    ) -> Outcome {
+        assert!(hand.is_some() && *allowance > 0);
+        let class = match turn {
+            Turn::Accepted { .. } => Class::Fresh,
+            Turn::Readable { class, memo, .. } => {
+                assert_eq!(memo, [7; 4]);
+                class
+            }
+        };
+        let mut buffer = [0; 1024];
+        let read = match socket.receive(&mut buffer) {
+            Ok(0) => return Outcome::Closed,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Self::rest(socket, class, 60_000);
+            }
+            Err(_) => return Outcome::Closed,
+        };
+        let slot = self.slots.take(SlotState::Writing, &Request::default(), 1).unwrap();
+        let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
+        if text == "block\n" {
+            let (free, freed) = tokio::sync::oneshot::channel();
+            self.blocks.send(free).unwrap();
+            let credit = hand.take();
+            return Outcome::Work(Box::pin(async move {
+                freed.await.unwrap();
+                socket.send(&[IoSlice::new(b"freed\n")], false).unwrap();
+                drop((credit, slot));
+                Self::rest(socket, Class::KeepAlive, 60_000)
+            }));
+        }
+        let closing = self.retiring || text == "bye\n";
+        let answer = format!("{} {}{text}", self.thread, if closing { "last " } else { "" });
+        drop(slot);
+        socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
+        match text.as_str() {
+            _ if closing => Outcome::Closed,
+            "linger\n" => Self::rest(socket, Class::Closing, 60_000),
+            "short\n" => Self::rest(socket, Class::KeepAlive, 20),
+            _ => Self::rest(socket, Class::KeepAlive, 60_000),
+        }
+    }
+
+    fn expire(&mut self, _: Socket, _: Class, memo: Memo, late: bool) {
+        assert_eq!(memo, [7; 4]);
+        // The test may have ended.
+        let _ = self.expired.send(late);
+    }
+
+    fn retire(&mut self, retiring: bool) {
+        self.retiring = retiring;
+    }
+
+    fn tick(&mut self) {}
+
+    fn may_begin(&self) -> bool {
+        !self.held.load(SeqCst)
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        panic!("{notice:?}");
+    }
+}
+
+/// The child's end of its channel; a byte says what it has told the parent.
+struct Wire(Channel);
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Control for Wire {
+    fn next(&mut self) -> Option<Command> {
+        match self.0.receive() {
+            Received::Byte(b'r') => Some(Command::Run),
+            Received::Byte(b'p') => Some(Command::Park),
+            Received::Byte(b'h') => Some(Command::Hurry),
+            Received::Byte(b'x') => Some(Command::Exit),
+            Received::Byte(_) => Some(Command::Drain),
+            Received::Empty => None,
+            Received::Closed => Some(Command::Orphaned),
+        }
+    }
+
+    fn ready(&self) {
+        self.0.send(b'R').unwrap();
+    }
+
+    fn leaving(&self) {
+        self.0.send(b'E').unwrap();
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Model {
+    Prefork,
+    /// With so many threads.
+    Worker(usize),
+}
+
+struct Running {
+    address: SocketAddr,
+    port: Arc<OwnedFd>,
+    wire: Channel,
+    board: Scoreboard,
+    line: ChildLine,
+    blocks: mpsc::Receiver<Free>,
+    /// How resting connections ended whose client did not end them.
+    expired: mpsc::Receiver<bool>,
+    held: Arc<AtomicBool>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    fn start(model: Model, most_connections: u64) -> Self {
+        let threads = if let Model::Worker(threads) = model { threads } else { 1 };
+        let any = "127.0.0.1:0".parse().unwrap();
+        let port = Arc::new(listen::bind(any, listen::Options::default()).unwrap());
+        listen::listen(&port, 128).unwrap();
+        let address = listen::local_address(&port).unwrap();
+        let (wire, control) = Channel::pair().unwrap();
+        let layout = Layout { children: 1, slots_per_child: threads };
+        let board = Scoreboard::new(layout).unwrap();
+        board.assign(0, 0, 0, threads, 0);
+        board.parent_line(0).unwrap().set_phase(Phase::Running);
+        let line = board.child_line(0).unwrap();
+        let setup = Setup {
+            ports: vec![Arc::clone(&port)],
+            control: Box::new(Wire(control)),
+            credits: 0,
+            threads,
+            most_connections,
+            most_children: 1,
+            descriptors: 20_000,
+            blocking_threads: 1,
+            line,
+            slots: Some(Slots::new(board, 0, threads)),
+        };
+        let (sender, blocks) = mpsc::channel();
+        let (expiring, expired) = mpsc::channel();
+        let held = Arc::new(AtomicBool::new(false));
+        let holding = Arc::clone(&held);
+        let thread = std::thread::spawn(move || {
+            let senders = Mutex::new((sender, expiring));
+            let make = |seat: Seat| {
+                let (blocks, expired) = senders.lock().unwrap().clone();
+                let slots = seat.held.unwrap().slot.unwrap();
+                let held = Arc::clone(&holding);
+                Echo { thread: seat.thread, slots, retiring: false, blocks, held, expired }
+            };
+            match model {
+                Model::Prefork => prefork::serve_with(setup, make),
+                Model::Worker(_) => worker::serve_with(setup, make),
+            }
+        });
+        let running = Self { address, port, wire, board, line, blocks, expired, held, thread };
+        running.await_report(b'R');
+        running
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn command(&self, byte: u8) {
+        assert!(self.wire.send(byte).unwrap());
+    }
+
+    fn await_report(&self, report: u8) {
+        await_it(|| matches!(self.wire.receive(), Received::Byte(byte) if byte == report));
+    }
+
+    fn queue(&self) -> u32 {
+        socket::accept_queue(self.port.as_fd()).unwrap().length
+    }
+
+    fn letters(&self) -> String {
+        let record = self.board.snapshot();
+        record.children[0].workers.iter().map(|worker| worker.state.letter()).collect()
+    }
+
+    fn end(self) {
+        self.thread.join().unwrap().unwrap();
+        for counter in [Counter::Connections, Counter::KeepAlive, Counter::Busy, Counter::Reserved]
+        {
+            assert_eq!(self.line.read(counter), 0, "{counter:?}");
+        }
+    }
+}
+
+/// Waits for what is sure to come.
+fn await_it(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+fn ask(stream: &mut TcpStream, text: &str) -> String {
+    stream.write_all(text.as_bytes()).unwrap();
+    hear(stream)
+}
+
+fn hear(stream: &mut TcpStream) -> String {
+    let mut buffer = [0; 1024];
+    let read = stream.read(&mut buffer).unwrap();
+    String::from_utf8_lossy(&buffer[..read]).into_owned()
+}
+
+const MODELS: [Model; 3] = [Model::Prefork, Model::Worker(1), Model::Worker(3)];
+
+#[test]
+fn one_connection_after_another_is_served_by_the_same_worker() {
+    let running = Running::start(Model::Worker(8), 0);
+    let mut first = running.connect();
+    let answer = ask(&mut first, "bye\n");
+    let number = answer.split(' ').next().unwrap().to_owned();
+    assert_eq!(hear(&mut first), "");
+    for _ in 0..20 {
+        await_it(|| running.line.read(Counter::Busy) == 0);
+        let mut client = running.connect();
+        assert_eq!(ask(&mut client, "hi\n"), format!("{number} hi\n"));
+        assert_eq!(ask(&mut client, "bye\n"), format!("{number} last bye\n"));
+        assert_eq!(hear(&mut client), "");
+    }
+    running.command(b'd');
+    running.end();
+}
+
+#[test]
+fn nothing_is_accepted_without_an_idle_worker() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let workers = if let Model::Worker(threads) = model { threads } else { 1 };
+        let mut busy: Vec<_> = (0..workers).map(|_| running.connect()).collect();
+        let mut frees = Vec::new();
+        for client in &mut busy {
+            client.write_all(b"block\n").unwrap();
+            frees.push(running.blocks.recv().unwrap());
+        }
+        let mut late: Vec<_> = (0..3).map(|_| running.connect()).collect();
+        for client in &mut late {
+            client.write_all(b"bye\n").unwrap();
+        }
+        await_it(|| running.queue() == 3);
+        assert_eq!(running.line.read(Counter::Connections), workers as u64);
+        assert_eq!(running.line.read(Counter::Busy), workers as u64);
+        frees.pop().unwrap().send(()).unwrap();
+        assert_eq!(hear(busy.last_mut().unwrap()), "freed\n");
+        drop(busy.pop());
+        for client in &mut late {
+            assert!(hear(client).ends_with("bye\n"));
+        }
+        frees.into_iter().for_each(|free| free.send(()).unwrap());
+        drop(busy);
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn a_parked_child_leaves_what_comes_in_the_queue_until_it_is_called_back() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let mut kept = running.connect();
+        assert!(ask(&mut kept, "hi\n").ends_with(" hi\n"));
+        running.command(b'p');
+        while !ask(&mut kept, "hi\n").contains("last") {}
+        let mut late = running.connect();
+        late.write_all(b"late\n").unwrap();
+        assert_eq!(hear(&mut kept), "");
+        await_it(|| running.line.read(Counter::Busy) == 0);
+        assert_eq!((running.queue(), running.line.read(Counter::Connections)), (1, 0));
+        running.command(b'r');
+        assert!(hear(&mut late).ends_with(" late\n"));
+        drop(late);
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn a_draining_child_answers_once_more_and_an_exiting_one_closes_what_is_idle() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let mut kept = running.connect();
+        assert!(ask(&mut kept, "hi\n").ends_with(" hi\n"));
+        running.command(b'd');
+        while !ask(&mut kept, "hi\n").contains("last") {}
+        assert_eq!(hear(&mut kept), "");
+        running.end();
+        let running = Running::start(model, 0);
+        let mut kept = running.connect();
+        assert!(ask(&mut kept, "hi\n").ends_with(" hi\n"));
+        running.command(b'd');
+        running.command(b'x');
+        assert_eq!(hear(&mut kept), "");
+        assert!(!running.expired.recv().unwrap());
+        running.end();
+        let Running { wire, thread, .. } = Running::start(model, 0);
+        drop(wire);
+        thread.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_request_in_progress_outlives_the_command_to_exit() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let mut client = running.connect();
+        client.write_all(b"block\n").unwrap();
+        let free = running.blocks.recv().unwrap();
+        running.command(b'x');
+        free.send(()).unwrap();
+        assert_eq!(hear(&mut client), "freed\n");
+        assert_eq!(hear(&mut client), "");
+        running.end();
+    }
+}
+
+#[test]
+fn a_child_ends_by_itself_after_its_share_of_connections() {
+    for model in MODELS {
+        let running = Running::start(model, 3);
+        for _ in 0..3 {
+            let mut client = running.connect();
+            let answer = ask(&mut client, "hi\n");
+            if !answer.contains("last") {
+                drop(client);
+            }
+        }
+        running.await_report(b'E');
+        running.end();
+    }
+}
+
+#[test]
+fn letters_tell_what_each_worker_does() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let shows = |letter: char| {
+            let others = |other: char| other == letter || other == '_';
+            let letters = running.letters();
+            letters.contains(letter) && letters.chars().all(others)
+        };
+        await_it(|| shows('_'));
+        let mut client = running.connect();
+        await_it(|| shows('R'));
+        assert!(ask(&mut client, "hi\n").ends_with("hi\n"));
+        await_it(|| shows('K'));
+        client.write_all(b"block\n").unwrap();
+        let free = running.blocks.recv().unwrap();
+        assert!(shows('W'), "{}", running.letters());
+        free.send(()).unwrap();
+        assert_eq!(hear(&mut client), "freed\n");
+        assert!(ask(&mut client, "linger\n").ends_with("linger\n"));
+        await_it(|| shows('C'));
+        drop(client);
+        await_it(|| !shows('C') && shows('_'));
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn a_connection_that_rests_too_long_is_closed() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let mut client = running.connect();
+        assert!(ask(&mut client, "short\n").ends_with("short\n"));
+        assert_eq!(hear(&mut client), "");
+        assert!(running.expired.recv().unwrap());
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn nothing_begins_while_the_service_holds_it_back() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let mut kept = running.connect();
+        assert!(ask(&mut kept, "hi\n").ends_with(" hi\n"));
+        running.held.store(true, SeqCst);
+        kept.write_all(b"held\n").unwrap();
+        kept.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
+        assert!(kept.read(&mut [0; 8]).is_err());
+        kept.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        running.held.store(false, SeqCst);
+        assert!(hear(&mut kept).ends_with(" held\n"));
+        drop(kept);
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn an_idle_connection_makes_room_for_one_that_waits() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        let workers = if let Model::Worker(threads) = model { threads } else { 1 };
+        let mut kept = Vec::new();
+        for _ in 0..workers {
+            let mut client = running.connect();
+            assert!(ask(&mut client, "hi\n").ends_with(" hi\n"));
+            await_it(|| running.line.read(Counter::KeepAlive) == kept.len() as u64 + 1);
+            kept.push(client);
+        }
+        let mut late = running.connect();
+        late.write_all(b"late\n").unwrap();
+        if model == Model::Prefork {
+            // What the parent would do while the queue stands.
+            assert!(matches!(
+                Vigil::parse(running.line.read(Counter::Vigil)),
+                Some((Wait::Idle, _))
+            ));
+            await_it(|| {
+                // What does not fit is said again.
+                let _ = running.wire.send(b'h');
+                running.queue() == 0
+            });
+        }
+        assert!(hear(&mut late).ends_with(" late\n"));
+        assert_eq!(hear(&mut kept[0]), "", "the oldest of the idle ones goes first");
+        assert!(!running.expired.recv().unwrap());
+        drop((kept, late));
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn a_greedy_client_shares_its_worker() {
+    for model in [Model::Prefork, Model::Worker(1)] {
+        let running = Running::start(model, 0);
+        let mut greedy = running.connect();
+        assert!(ask(&mut greedy, "hi\n").ends_with(" hi\n"));
+        let mut late = running.connect();
+        late.write_all(b"late\n").unwrap();
+        loop {
+            if model == Model::Prefork {
+                running.command(b'h');
+            }
+            let answer = ask(&mut greedy, "hi\n");
+            if answer.is_empty() || answer.contains("last") {
+                break;
+            }
+        }
+        assert!(hear(&mut late).ends_with(" late\n"));
+        drop((greedy, late));
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn a_child_that_is_told_to_hurry_takes_what_waits() {
+    for model in MODELS {
+        let running = Running::start(model, 0);
+        running.command(b'h');
+        let mut client = running.connect();
+        running.command(b'h');
+        assert!(ask(&mut client, "bye\n").ends_with(" last bye\n"));
+        running.command(b'd');
+        running.end();
+    }
+}
