@@ -2,9 +2,12 @@
 //! wire is shown while it lasts. Nothing is timed but that what must be late is not early.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
+use evenkeel_tests::answer::{Parsed, Response, parse};
 use evenkeel_tests::house::{House, send, wait_for};
-use evenkeel_tests::load::{answer, ask, text};
+use evenkeel_tests::load::{answer, ask, connect, text};
 use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const SITE: &str = "\
@@ -129,5 +132,52 @@ MaxConnectionsPerChild 3
     };
     wait_for("a successor beside it", is_beside).unwrap();
     assert!(text(house.address, "/wait?ms=0").unwrap().starts_with("waited "));
+    drop(long);
+}
+
+/// Sends a request on a connection that is kept, and reads its response.
+fn talk(stream: &mut TcpStream, head: &str, body: &str) -> Response {
+    let request = format!("{head} HTTP/1.1\r\nHost: localhost\r\n");
+    let length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(format!("{request}{length}").as_bytes()).unwrap();
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut part).unwrap();
+        bytes.extend_from_slice(&part[..count]);
+        if let Parsed::Whole(response, _) = parse(&bytes, false, count == 0) {
+            return response;
+        }
+        assert!(count > 0, "the connection ended after {} bytes", bytes.len());
+    }
+}
+
+/// OverloadShedding: while the only worker is busy, requests that stand in line are turned away,
+/// and one for the status page is answered.
+#[test]
+fn requests_that_wait_too_long_are_turned_away_but_for_the_status_page() {
+    let one = "\
+StartServers 1
+ThreadsPerChild 1
+MaxRequestWorkers 1
+OverloadShedding 1
+";
+    let house = House::open(&format!("{SITE}{one}"), &[]).unwrap();
+    let open = || {
+        let mut stream = connect(house.address).unwrap();
+        assert_eq!(talk(&mut stream, "GET /wait?ms=0", "").status(), 200);
+        stream
+    };
+    let (mut long, mut first, mut second, mut third) = (open(), open(), open(), open());
+    long.write_all(b"GET /wait?ms=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut shed = talk(&mut first, "GET /wait?ms=0", "");
+    while shed.status() == 200 {
+        // The long request was not begun yet.
+        shed = talk(&mut first, "GET /wait?ms=0", "");
+    }
+    assert_eq!((shed.status(), shed.header("Retry-After")), (503, Some("1")));
+    assert_eq!(talk(&mut second, "POST /wait?ms=0", "some text").status(), 503);
+    let page = talk(&mut third, "GET /server-status?auto", "");
+    assert_eq!(page.status(), 200);
+    assert!(house.error_log().contains("(OverloadShedding)"));
     drop(long);
 }

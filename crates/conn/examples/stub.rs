@@ -56,6 +56,7 @@ fn main() -> std::io::Result<()> {
         most_children: 1,
         slots: None,
         line,
+        shedding: None,
     };
     let (addresses, log) = (Arc::default(), Arc::<Mutex<Vec<String>>>::default());
     serve_with(setup, move |seat| {

@@ -47,6 +47,8 @@ pub(crate) struct Inner<S> {
     spare: Cell<Option<Box<Request>>>,
     /// What the request at hand has taken of the thread's turn beyond its own place in it.
     work: Cell<u32>,
+    /// Whether the requests of the connection at hand are turned away.
+    shedding: Cell<bool>,
 }
 
 /// What one request has led to.
@@ -65,7 +67,8 @@ impl<S: Site> Worker<S> {
     #[must_use]
     pub fn new(site: S, place: Workplace) -> Self {
         let thread = Rc::new(Thread::new(place));
-        Self(Rc::new(Inner { thread, site, spare: Cell::new(None), work: Cell::new(0) }))
+        let (spare, work, shedding) = (Cell::new(None), Cell::new(0), Cell::new(false));
+        Self(Rc::new(Inner { thread, site, spare, work, shedding }))
     }
 
     /// The site that is served.
@@ -108,6 +111,15 @@ impl<S: Site> Worker<S> {
         let turned =
             catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, turn, share, &mut peer)));
         turned.unwrap_or_else(|panic| self.0.close_after_panic(&*panic, &peer))
+    }
+
+    /// Serves a socket as [`Worker::serve`] does, without a credit: its requests are turned away,
+    /// but for those that tell how the server is.
+    pub fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
+        self.0.shedding.set(true);
+        let outcome = self.serve(socket, turn, &mut None, allowance);
+        self.0.shedding.set(false);
+        outcome
     }
 
     /// Closes a connection that has rested, on which no request has come; `late` where its time
@@ -307,9 +319,10 @@ impl<S: Site> Inner<S> {
         begun.life.head_read(request.head.length);
         let head = bytes.get(..used).unwrap_or_default();
         let unread = request.head.length != BodyLength::None;
+        request.shed = self.shedding.get();
         let served = match addressed {
             Err(refusal) => self.refuse(request, &refusal),
-            Ok(()) if unread => {
+            Ok(()) if unread && !request.shed => {
                 return Step::Task(Begin::Request(request, begun, head.into()), used);
             }
             Ok(()) => self.serve(request, || head, connection),

@@ -75,6 +75,7 @@ impl Running {
             most_children: 1,
             slots: None,
             line,
+            shedding: None,
         };
         let log = Arc::<Mutex<Vec<String>>>::default();
         let shared = Arc::clone(&log);

@@ -152,6 +152,7 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
         max_clients_spelling: mpm.max_clients_spelling,
         async_request_worker_factor: mpm.async_request_worker_factor,
         max_connections_per_child: mpm.max_connections_per_child,
+        overload_shedding_ms: mpm.overload_shedding_ms,
         listen_backlog: mpm.listen_backlog,
         listen_cores_buckets_ratio: mpm.listen_cores_buckets_ratio,
         listen_buckets: mpm.listen_buckets,

@@ -194,6 +194,9 @@ pub struct Request {
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
     /// request through, nor a response out.
     pub undecided: bool,
+    /// Whether it is to be turned away with 503, since more work waits than can be done in time;
+    /// a status page is served all the same.
+    pub shed: bool,
     /// What was done for it on the serving thread beyond what all requests take, counted in plain
     /// requests that might have been answered instead; others get their turn the sooner for it.
     pub work: u32,
@@ -332,6 +335,7 @@ impl Request {
             siblings: None,
             negotiated: None,
             undecided: false,
+            shed: false,
             work: 0,
             allowance: Allowance::default(),
             probe: None,
@@ -366,7 +370,8 @@ impl Request {
         self.always.clear();
         (self.depth, self.probe) = (0, None);
         self.spare.clear();
-        (self.looks, self.variant_looks, self.undecided) = (0, 0, false);
+        (self.looks, self.variant_looks) = (0, 0);
+        (self.undecided, self.shed) = (false, false);
         self.work = 0;
         (self.siblings, self.negotiated, self.late) = (None, None, None);
         self.allowance.renew();

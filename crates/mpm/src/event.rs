@@ -3,6 +3,7 @@
 //! and a maker of services; the threads end when the child has been told to go and its last
 //! connection has been closed. It knows no protocol.
 
+mod overload;
 mod park;
 mod ports;
 mod thread;
@@ -25,6 +26,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 use thread::Thread;
 use tokio::runtime::{Builder, LocalOptions};
 
@@ -45,6 +47,8 @@ struct Shared {
     crew: Arc<Crew>,
     /// None where the number of children does not change.
     poker: Option<Poker>,
+    /// OverloadShedding, where it is configured.
+    shedding: Option<Duration>,
 }
 
 /// What the other threads see of one.
@@ -169,6 +173,7 @@ where
         descriptors: setup.descriptors,
         crew,
         poker: setup.control.poker(),
+        shedding: setup.shedding,
     });
     let (control, muster) = (setup.control, Muster::new(threads));
     std::thread::scope(|scope| {

@@ -3,6 +3,7 @@
 //! *_check_config), checked against its output.
 
 use evenkeel_message::{Level, Notice};
+use std::time::Duration;
 
 /// The process models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -93,6 +94,8 @@ pub struct Configured {
     pub async_request_worker_factor: Option<f64>,
     /// MaxConnectionsPerChild, or MaxRequestsPerChild; 0 is no bound.
     pub max_connections_per_child: Option<i64>,
+    /// OverloadShedding in milliseconds (event).
+    pub overload_shedding_ms: Option<u32>,
     /// ListenBacklog.
     pub listen_backlog: Option<i64>,
     /// ListenCoresBucketsRatio: cores for each bucket.
@@ -128,6 +131,8 @@ pub struct Limits {
     pub async_request_worker_factor: Option<f64>,
     /// How many buckets of listening sockets there are, each with two children at least.
     pub buckets: usize,
+    /// Where configured: a line of requests in which all wait for longer is shed.
+    pub overload_shedding: Option<Duration>,
 }
 
 /// When the limits are checked: Apache words its warnings differently at each.
@@ -308,6 +313,9 @@ impl Check<'_> {
                 .filter(|&most| most > 0),
             async_request_worker_factor: configured.async_request_worker_factor,
             buckets: 1,
+            overload_shedding: configured
+                .overload_shedding_ms
+                .map(|ms| Duration::from_millis(u64::from(ms))),
         }
     }
 

@@ -24,6 +24,10 @@ pub trait Service {
         allowance: &mut u32,
     ) -> Outcome;
 
+    /// Serves a socket whose request has waited too long: it is turned away at once, but for one
+    /// that tells how the server is. Nothing else may be begun, for there is no credit.
+    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome;
+
     /// Closes a socket that has rested, on which no request has come: `late` where its time is
     /// over, else because the child closes what is idle or is short of descriptors. It needs no
     /// credit, and nothing may be begun.

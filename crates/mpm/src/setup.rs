@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::time::Duration;
 
 /// How a child stands to its listening sockets and connections, each state further out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -131,6 +132,9 @@ pub struct Setup {
     /// The child's slots in the scoreboard, one for each worker; none shows nothing (event's
     /// requests take theirs themselves).
     pub slots: Option<Slots>,
+    /// Where requests that wait too long are turned away: how long they may (event,
+    /// OverloadShedding).
+    pub shedding: Option<Duration>,
 }
 
 /// The most bytes that the kernel keeps unsent for a connection: enough that a fast client never
@@ -156,6 +160,7 @@ impl Setup {
             blocking_threads: process::usable_cores(),
             line: child.line,
             slots: Some(child.slots),
+            shedding: child.limits.overload_shedding,
         }
     }
 

@@ -45,6 +45,10 @@ impl Service for Echo {
         Outcome::Rest(socket, pause)
     }
 
+    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+        Outcome::Closed
+    }
+
     fn expire(&mut self, _: Socket, _: Class, _: Memo, late: bool) {
         assert!(!late, "its time is not over");
     }
@@ -113,6 +117,7 @@ fn make_room(count: usize, greet: impl Fn(&mut TcpStream)) {
         most_children: 1,
         slots: None,
         line,
+        shedding: None,
     };
     let thread = std::thread::spawn(move || serve_with(setup, |_| Echo));
     // Each connection takes two descriptors here, one for each end; from 45 on they are kept.

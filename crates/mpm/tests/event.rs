@@ -112,6 +112,15 @@ impl Service for Echo {
         Self::rest(socket, count, pause_ms)
     }
 
+    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
+        assert!(*allowance > 0);
+        let Turn::Readable { memo: [count, ..], .. } = turn else { panic!("it stood in line") };
+        let mut buffer = [0; 1024];
+        let read = socket.receive(&mut buffer).unwrap();
+        socket.send(&[IoSlice::new(b"shed "), IoSlice::new(&buffer[..read])], false).unwrap();
+        Self::rest(socket, count, self.pause_ms)
+    }
+
     fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {}
 
     fn retire(&mut self, retiring: bool) {
@@ -128,7 +137,7 @@ impl Service for Echo {
     }
 
     fn notify(&mut self, notice: Notice) {
-        panic!("{notice:?}");
+        assert!(notice.text.contains("(OverloadShedding)"), "{notice:?}");
     }
 }
 
@@ -185,13 +194,17 @@ fn parts(credits: u32, threads: usize, most_connections: u64) -> (Setup, SocketA
         most_children: 1,
         line,
         slots: None,
+        shedding: None,
     };
     (setup, address, wire)
 }
 
 impl Running {
     fn start(credits: u32, threads: usize, pause_ms: u32, most_connections: u64) -> Self {
-        let (setup, address, wire) = parts(credits, threads, most_connections);
+        Self::of(parts(credits, threads, most_connections), pause_ms)
+    }
+
+    fn of((setup, address, wire): (Setup, SocketAddr, Channel), pause_ms: u32) -> Self {
         let line = setup.line;
         let (sender, blocks) = mpsc::channel();
         let held = Arc::new(AtomicBool::new(false));
@@ -291,6 +304,36 @@ fn connections_rest_and_keep_their_memo() {
         running.command(b'd');
         running.end();
     }
+}
+
+#[test]
+fn requests_that_wait_too_long_are_turned_away_without_a_credit() {
+    let (setup, address, wire) = parts(1, 1, 0);
+    let shedding = Some(Duration::from_millis(1));
+    let running = Running::of((Setup { shedding, ..setup }, address, wire), 60_000);
+    let mut clients: Vec<_> = (0..5).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    let mut blocked = running.connect();
+    blocked.write_all(b"block\n").unwrap();
+    let free = running.blocks.recv().unwrap();
+    for _ in 0..2 {
+        for client in &mut clients {
+            client.write_all(b"later\n").unwrap();
+        }
+        for client in &mut clients {
+            assert_eq!(hear(client), "shed later\n");
+        }
+    }
+    free.send(()).unwrap();
+    assert_eq!(hear(&mut blocked), "0 block\n");
+    for client in &mut clients {
+        assert_eq!(ask(client, "on\n"), "1 on\n");
+    }
+    drop((clients, blocked));
+    running.command(b'd');
+    running.end();
 }
 
 #[test]
@@ -614,6 +657,10 @@ struct Falls;
 impl Service for Falls {
     fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>, _: &mut u32) -> Outcome {
         panic!("as asked");
+    }
+
+    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+        Outcome::Closed
     }
 
     fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {}

@@ -94,6 +94,10 @@ impl Service for Echo {
         }
     }
 
+    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+        panic!("nothing waits for a worker");
+    }
+
     fn expire(&mut self, _: Socket, _: Class, memo: Memo, late: bool) {
         assert_eq!(memo, [7; 4]);
         // The test may have ended.
@@ -190,6 +194,7 @@ impl Running {
             blocking_threads: 1,
             line,
             slots: Some(Slots::new(board, 0, threads)),
+            shedding: None,
         };
         let (sender, blocks) = mpsc::channel();
         let (expiring, expired) = mpsc::channel();

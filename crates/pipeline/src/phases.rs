@@ -9,10 +9,11 @@ use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace::trace;
 use crate::walk::{Arrival, conditions};
+use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Level, Mapped, Method, Notice, Prepared, Received, Request, Response, Status,
-    Stopped, Translated,
+    Admitted, Answer, Body, Level, Mapped, Method, Notice, Prepared, Received, Request, Response,
+    Status, Stopped, Translated,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
@@ -219,6 +220,10 @@ pub(crate) fn generate(
     pipeline: &Rc<Pipeline>,
     mut prepared: Prepared<Plan, Option<Looked>>,
 ) -> Generated {
+    if prepared.request.shed && !status::is_wanted(&prepared.request) {
+        let Prepared { request, plan, .. } = prepared;
+        return Generated::Now(Concluded { request, plan, result: Ok(shed()) });
+    }
     if prepared.request.body.is_none() {
         return handle(pipeline, prepared);
     }
@@ -236,6 +241,17 @@ pub(crate) fn generate(
             }
         }
     }))
+}
+
+/// The answer to a request that has waited too long for a worker (OverloadShedding): the same for
+/// all of them, and little work. The client may come again in a second.
+fn shed() -> Response {
+    const TEXT: &str = "The server has more to do than it can do in time. Try again.\n";
+    let mut response = Response::new(Status::SERVICE_UNAVAILABLE);
+    response.fields.set("Retry-After", "1");
+    response.fields.set("Content-Type", "text/plain");
+    response.body = Body::Bytes(Bytes::from_static(TEXT.as_bytes()));
+    response
 }
 
 /// Who handles the request.

@@ -12,9 +12,11 @@ mod limit;
 mod limits;
 mod peak;
 mod queue;
+mod shedding;
 
 pub use account::{Account, Figure};
 pub use census::{Census, Child, Stage};
 pub use law::{Decision, Law, Reading};
 pub use limit::{Cost, Limit, Verdict, cores_left, verdict};
 pub use limits::{Limits, divide};
+pub use shedding::Shedding;

@@ -245,6 +245,10 @@ impl Service for Adapter {
         self.0.serve(socket, turn, hand, allowance)
     }
 
+    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
+        self.0.shed(socket, turn, allowance)
+    }
+
     fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
         self.0.expire(socket, class, memo, late);
     }

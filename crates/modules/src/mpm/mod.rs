@@ -49,6 +49,7 @@ pub struct Global {
     /// Whether it was spelled MaxClients.
     pub max_clients_spelling: bool,
     pub async_request_worker_factor: Option<f64>,
+    pub overload_shedding_ms: Option<u32>,
     pub max_connections_per_child: Option<i64>,
     pub max_mem_free_kib: Option<i64>,
     pub thread_stack_size: Option<i64>,
@@ -96,6 +97,7 @@ const THREADED: &[Directive] = &[
 #[rustfmt::skip]
 const EVENT: &[Directive] = &[
     directive("AsyncRequestWorkerFactor", GLOBAL, Shape::One, "2", "How many additional connects will be accepted per idle worker thread", async_request_worker_factor),
+    directive("OverloadShedding", GLOBAL, Shape::One, "Off", "Milliseconds beyond which a standing line of requests before the workers is shed with 503, or Off", overload_shedding),
 ];
 
 #[rustfmt::skip]
@@ -199,6 +201,22 @@ fn listen_buckets(scope: &mut Scope, call: &Call<'_>) -> Done {
         return Err("ListenBuckets must be > 0".into());
     }
     scope.global.mpm.listen_buckets = count;
+    Ok(())
+}
+
+/// Ours: `Off`, or the time that requests may wait for a worker where they wait for long.
+fn overload_shedding(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let text = argument(call, 0);
+    if text.eq_ignore_ascii_case("off") {
+        scope.global.mpm.overload_shedding_ms = None;
+        return Ok(());
+    }
+    let most = 60_000;
+    let time = text.parse().ok().filter(|ms| (1..=most).contains(ms));
+    let time = time.ok_or_else(|| {
+        format!("OverloadShedding \"{text}\" must be Off or milliseconds, 1 to {most}")
+    })?;
+    scope.global.mpm.overload_shedding_ms = Some(time);
     Ok(())
 }
 

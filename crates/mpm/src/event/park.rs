@@ -21,13 +21,21 @@ pub(super) struct Counted {
     pub(super) owner: Option<u8>,
 }
 
+/// A socket in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) token: u64,
+    /// Since when it stands there, in milliseconds of [`now_ms`].
+    pub(super) since_ms: u32,
+}
+
 /// What a serving thread and its tasks share.
 pub(super) struct Bench {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u8,
     /// The tokens of the sockets whose turn has come: first come, first served; those without a
     /// credit stay. The shelf sees to it that a socket stands here once.
-    runnable: RefCell<VecDeque<u64>>,
+    runnable: RefCell<VecDeque<Waiter>>,
     /// When the next sweep is due, in milliseconds of [`now_ms`].
     pub(super) next_sweep_ms: Cell<u32>,
 }
@@ -122,20 +130,38 @@ impl Bench {
     }
 
     fn push(&self, token: u64) {
-        self.runnable.borrow_mut().push_back(token);
+        self.runnable.borrow_mut().push_back(Waiter { token, since_ms: now_ms() });
         self.shared.line.add(Counter::Runnable, 1);
     }
 
-    /// Puts one that was popped back to where it stood.
-    pub(super) fn push_back_to_front(&self, token: u64) {
-        self.runnable.borrow_mut().push_front(token);
+    /// Puts one that was popped back to the end from which it came: the oldest stand in front.
+    pub(super) fn put_back(&self, waiter: Waiter) {
+        let mut line = self.runnable.borrow_mut();
+        match line.front() {
+            Some(front) if ahead_ms(front.since_ms, waiter.since_ms) > 0 => line.push_back(waiter),
+            _ => line.push_front(waiter),
+        }
         self.shared.line.add(Counter::Runnable, 1);
     }
 
-    pub(super) fn pop(&self) -> Option<u64> {
-        let next = self.runnable.borrow_mut().pop_front()?;
-        self.shared.line.subtract(Counter::Runnable, 1);
-        Some(next)
+    /// The one who has waited longest.
+    pub(super) fn pop(&self) -> Option<Waiter> {
+        let next = self.runnable.borrow_mut().pop_front();
+        next.inspect(|_| self.shared.line.subtract(Counter::Runnable, 1))
+    }
+
+    /// The one who came last.
+    pub(super) fn pop_newest(&self) -> Option<Waiter> {
+        let next = self.runnable.borrow_mut().pop_back();
+        next.inspect(|_| self.shared.line.subtract(Counter::Runnable, 1))
+    }
+
+    /// How long the one has waited who has waited longest, in milliseconds; zero where nobody
+    /// stands in line.
+    pub(super) fn longest_wait_ms(&self) -> u64 {
+        let since_ms = self.runnable.borrow().front().map(|waiter| waiter.since_ms);
+        since_ms
+            .map_or(0, |since_ms| u64::try_from(ahead_ms(since_ms, now_ms())).unwrap_or(0).max(1))
     }
 
     /// How many stand in line.
@@ -257,6 +283,7 @@ mod tests {
             descriptors: 1024,
             crew: Arc::new(Crew::new(1)),
             poker: None,
+            shedding: None,
         };
         Bench::new(Arc::new(shared), 0)
     }
@@ -281,7 +308,7 @@ mod tests {
         }
         bench.line_up(token, true);
         assert_eq!((bench.in_line(), bench.shared.line.read(Counter::Runnable)), (1, 1));
-        assert_eq!(bench.pop(), Some(token));
+        assert_eq!(bench.pop().map(|waiter| waiter.token), Some(token));
         let taken = bench.shared.shelf.take_from_line(token).unwrap();
         assert!(taken.hangup && taken.memo == [7; 4]);
         let (_idle, token) = lie(Class::Fresh);

@@ -2,7 +2,8 @@
 //! what waits to be accepted in turns, and expires what has rested too long. It serves only
 //! with a credit in hand; without one, what can be read waits in line.
 
-use super::park::{Bench, Counted, SWEEP_MS, ahead_ms, now_ms};
+use super::overload::Overload;
+use super::park::{Bench, Counted, SWEEP_MS, Waiter, ahead_ms, now_ms};
 use super::ports::{Accepted, Ports};
 use crate::Command;
 use crate::service::Service;
@@ -42,8 +43,8 @@ const EVENTS: usize = 256;
 /// A resting socket whose turn has come, by its token.
 #[derive(Clone, Copy)]
 enum Next {
-    /// The first in line.
-    First(u64),
+    /// One that stood in line.
+    First(Waiter),
     /// One that has just become readable, up to the end of the stream if `hangup`.
     Event { token: u64, hangup: bool },
 }
@@ -75,6 +76,8 @@ pub(super) struct Thread<S> {
     last_denial_ms: Option<u32>,
     /// Until when nothing is begun because the service does not want it.
     held_until_ms: Option<u32>,
+    /// What turns requests away that wait too long, where that is configured.
+    overload: Option<Overload>,
 }
 
 impl<S: Service> Thread<S> {
@@ -113,6 +116,7 @@ impl<S: Service> Thread<S> {
             last_tick_ms: now,
             last_denial_ms: None,
             held_until_ms: None,
+            overload: bench.shared.shedding.map(Overload::new),
             bench,
         })
     }
@@ -191,6 +195,14 @@ impl<S: Service> Thread<S> {
                 }
                 Some(until) if ahead_ms(until, due) > 0 => due = until,
                 _ => {}
+            }
+            if let Some(look) = self.overload.as_ref().and_then(Overload::next_look_ms)
+                && ahead_ms(look, due) > 0
+            {
+                if ahead_ms(now_ms(), look) <= 0 {
+                    return true;
+                }
+                due = look;
             }
             if due != self.alarm_ms {
                 self.alarm_ms = due;
@@ -287,7 +299,7 @@ impl<S: Service> Thread<S> {
                 };
                 if !self.take_hand(context) {
                     match next {
-                        Next::First(token) => self.bench.push_back_to_front(token),
+                        Next::First(waiter) => self.bench.put_back(waiter),
                         Next::Event { token, hangup } => self.bench.line_up(token, hangup),
                     }
                     stuck = true;
@@ -369,8 +381,10 @@ impl<S: Service> Thread<S> {
     /// The next socket whose turn it is: those in line before those that have just become
     /// readable.
     fn next_runnable(&mut self, context: &mut Context<'_>) -> Option<Next> {
-        if let Some(token) = self.bench.pop() {
-            return Some(Next::First(token));
+        let newest = self.overload.as_ref().is_some_and(Overload::prefers_newest);
+        let waiter = if newest { self.bench.pop_newest() } else { self.bench.pop() };
+        if let Some(waiter) = waiter {
+            return Some(Next::First(waiter));
         }
         self.next_event(context).map(|(token, hangup)| Next::Event { token, hangup })
     }
@@ -393,10 +407,35 @@ impl<S: Service> Thread<S> {
         }
     }
 
+    /// Turns away who has waited too long in line, where that is configured. Says whether some are
+    /// left.
+    fn shed(&mut self) -> bool {
+        let Some(overload) = &mut self.overload else { return false };
+        let mut allowance = REQUESTS;
+        for _ in 0..TURN {
+            let began = overload.note(self.bench.longest_wait_ms());
+            if let Some(text) = began {
+                self.service.notify(Notice::own("mpm_event", Level::Warn, text));
+            }
+            if !overload.sheds() || allowance == 0 || self.held_until_ms.is_some() {
+                return false;
+            }
+            let Some(waiter) = self.bench.pop() else { return false };
+            let taken = self.bench.shared.shelf.take_from_line(waiter.token);
+            let Some(Taken { socket, class, memo, hangup }) = taken else { continue };
+            let class = Class::from_number(class);
+            let owner = socket.seat().map(|seat| seat.owner);
+            let turn = Turn::Readable { class, memo, hangup };
+            let outcome = self.service.shed(socket, turn, &mut allowance);
+            self.bench.settle(outcome, Counted { class: Some(class), owner });
+        }
+        true
+    }
+
     fn serve(&mut self, next: Next) {
         let shelf = &self.bench.shared.shelf;
         let taken = match next {
-            Next::First(token) => shelf.take_from_line(token),
+            Next::First(waiter) => shelf.take_from_line(waiter.token),
             Next::Event { token, hangup } => shelf.take(token, hangup),
         };
         let Some(Taken { socket, class, memo, hangup }) = taken else { return };
@@ -483,7 +522,7 @@ impl<S: Service + Unpin> Future for Thread<S> {
         this.enlist(context);
         this.hear(context);
         this.follow();
-        let more = this.turn(context) | this.watch_the_time(context) | this.expire();
+        let more = this.turn(context) | this.shed() | this.watch_the_time(context) | this.expire();
         if this.bench.shared.is_over() {
             this.service.tick();
             return Poll::Ready(());
