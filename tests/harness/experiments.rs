@@ -96,6 +96,76 @@ fn a_pool_grows_under_the_load_of_2002() {
 }
 
 #[test]
+fn servers_are_overloaded() {
+    let words = "overload --against nginx --mpm event --seconds 100ms --levels 1,2 --workers 4 \
+                 --wait 5ms --burn 1ms";
+    let folder = lab(words).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    assert_eq!(measured(&markdown), ["evenkeel", "nginx"]);
+    assert!(markdown.contains("| evenkeel | 2× | 8 | "), "{markdown}");
+    assert!(read(folder.path(), "burn-rate.svg").contains(">nginx</text>"));
+    let step = lab("overload --step --against nginx --mpm event --seconds 1200ms --clients 9");
+    let markdown = read(step.unwrap().path(), "README.md");
+    assert!(markdown.contains("children started") && markdown.contains("| nginx | "), "{markdown}");
+}
+
+#[test]
+fn greedy_clients_share_the_workers() {
+    let words = "starvation --against nginx --mpm event --seconds 200ms --workers 2 --clients 3,8 \
+                 --wait 5ms";
+    let folder = lab(words).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    for row in ["| evenkeel | 3 | ", "| evenkeel | 8 | ", "| nginx | 8 | "] {
+        assert!(markdown.contains(row), "{markdown}");
+    }
+    assert!(markdown.contains("## Where Evenkeel does worse"));
+}
+
+#[test]
+fn reloads_and_deaths_are_counted() {
+    for (words, changes) in [
+        ("reload --against nginx --mpm event --reloads 2", "2"),
+        ("reload --kill --against nginx --mpm event --reloads 1", "1"),
+        ("reload --buckets --against nginx --mpm event --reloads 3", "3"),
+    ] {
+        let folder = lab(words).unwrap();
+        let markdown = read(folder.path(), "README.md");
+        for peer in ["evenkeel", "nginx"] {
+            assert!(markdown.contains(&format!("| {peer} | {changes} | ")), "{words}: {markdown}");
+        }
+    }
+    let words = "reload --slow --against nginx --mpm event --seconds 300ms --clients 20";
+    let markdown = read(lab(words).unwrap().path(), "README.md");
+    for row in ["| evenkeel | heads | ", "| evenkeel | bodies | ", "| nginx | reading | "] {
+        assert!(markdown.contains(row), "{markdown}");
+    }
+}
+
+#[test]
+fn queues_are_compared() {
+    let folder = lab("buckets --mpm event --seconds 100ms --burn 1ms").unwrap();
+    let markdown = read(folder.path(), "README.md");
+    let row = "| evenkeel | one a core | 1 KiB, 64 clients, kept | ";
+    assert!(markdown.contains(row), "{markdown}");
+    assert!(markdown.contains("\n| 128 | ") && markdown.contains("\n| 12 | "), "{markdown}");
+}
+
+#[test]
+fn pages_burn_and_wait() {
+    // With php-fpm, where that is installed, or without.
+    let words = "cpu-wait --seconds 200ms --clients 2,5 --workers 4 --burn 2ms --wait 10ms";
+    let folder = lab(words).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    for peer in ["evenkeel", "apache2-prefork", "nginx"] {
+        for row in ["burn | 2", "burn | 5", "wait | 5"] {
+            assert!(markdown.contains(&format!("| {peer} | {row} | ")), "{markdown}");
+        }
+        let figures = read(folder.path(), &format!("runs/{peer}-wait/5/figures.json"));
+        assert!(figures.contains("\"200\":"), "{figures}");
+    }
+}
+
+#[test]
 fn an_interrupted_experiment_stops_its_servers() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");

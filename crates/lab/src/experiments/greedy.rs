@@ -11,9 +11,15 @@ use crate::numbers;
 use crate::peers::{Peer, Server};
 use crate::plot::{Axis, Chart, Unit};
 use crate::sweep::{self, Cell, Sweep, pause};
+use std::borrow::Cow;
 
-const SMALL: Asked =
-    Asked { path: "/1k.html", clients: 64, think: Think::None, close: false, conditional: false };
+const SMALL: Asked = Asked {
+    path: Cow::Borrowed("/1k.html"),
+    clients: 64,
+    think: Think::None,
+    close: false,
+    conditional: false,
+};
 /// The pause of the long run beside the greedy one: the study's.
 const PAUSE: Think = Think::Fixed(1e-6);
 /// What is slower by less than this share may be chance.

@@ -14,6 +14,7 @@ use evenkeel_proto::response_field;
 use evenkeel_sys::connect::{Local, Remote};
 use evenkeel_sys::process;
 use evenkeel_sys::signal::{Signal, Signals};
+use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub struct Ground {
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The path.
-    pub path: &'static str,
+    pub path: Cow<'static, str>,
     /// How many clients ask at a time.
     pub clients: u32,
     /// Their pauses.
@@ -180,7 +181,7 @@ impl Ground {
 
     fn about_of(&self, server: &Server, asked: &Asked) -> About {
         let title = format!("{} {}", server.name, asked.path);
-        let about = About { title, target: asked.path.to_owned(), ..self.about.clone() };
+        let about = About { title, target: asked.path.to_string(), ..self.about.clone() };
         let about = About { started_us: evenkeel_sys::clock::realtime_us(), ..about };
         let keep = if asked.close { "one request a connection" } else { "kept" };
         let about = about.with("server", &server.name).with("connections", keep);
@@ -196,23 +197,25 @@ impl Ground {
         saving: Option<&mut Saving>,
     ) -> Result<Figures, Fault> {
         let plan = self.plan(server, asked, bounds);
-        self.drive(plan, &mut source(asked, tag), saving, &mut |_| Ok(()))
+        self.drive(plan, &mut source(asked, tag), saving, &mut |_| Ok(true))
     }
 
     /// Has the clients of a plan do what `source` says. `look` is called every few milliseconds
-    /// while they do, with the seconds since the beginning; its error ends it.
+    /// while they do, with the seconds since the beginning, and says whether they go on.
     pub fn drive(
         &self,
         plan: Plan,
         source: &mut dyn FnMut(u32) -> Box<dyn Source>,
         mut saving: Option<&mut Saving>,
-        look: &mut dyn FnMut(f64) -> Result<(), Fault>,
+        look: &mut dyn FnMut(f64) -> Result<bool, Fault>,
     ) -> Result<Figures, Fault> {
         let told = |error: io::Error| Fault::Told(format!("the system: {error}"));
         let run = Run::start(plan, source).map_err(told)?;
         let begun = Instant::now();
         let interrupted = self.wait(&run.live(), &mut |live| {
-            look(begun.elapsed().as_secs_f64())?;
+            if !look(begun.elapsed().as_secs_f64())? {
+                live.stop();
+            }
             match &mut saving {
                 Some(saving) => Ok(saving.add(&live.news())?),
                 None => Ok(()),
@@ -240,6 +243,14 @@ impl Ground {
             std::thread::sleep(GLANCE);
         }
         Ok(interrupted)
+    }
+
+    /// How many cores the servers run on.
+    pub fn server_cores(&self) -> usize {
+        match self.setup.cores.len() {
+            0 => process::usable_cores(),
+            count => count,
+        }
     }
 
     /// Where the results of a run of this name go.
@@ -294,7 +305,7 @@ impl Ground {
         let head = figures.sample.map(|sample| sample.head).unwrap_or_default();
         let tag =
             response_field(&head, b"etag").map(|tag| String::from_utf8_lossy(tag).into_owned());
-        let (name, path) = (&server.name, asked.path);
+        let (name, path) = (&server.name, &asked.path);
         tag.ok_or_else(|| format!("{name}: {path} comes without an entity tag").into())
     }
 

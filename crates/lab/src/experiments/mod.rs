@@ -2,13 +2,19 @@
 //! from a temporary folder, on loopback addresses, are loaded in turns, and are stopped; a report
 //! in HTML and in Markdown with SVG plots goes out, and the results that it was made from.
 
+mod buckets;
+mod cpu_wait;
 mod greedy;
 mod ground;
 mod options;
+mod overload;
 mod paper;
 mod peers_beside;
 mod pool_watch;
 mod ramp;
+mod reload;
+mod slow_peers;
+mod starvation;
 mod syscalls;
 
 use crate::peers::{self, Peer};
@@ -87,10 +93,18 @@ fn perform(options: &Options) -> Result<PathBuf, Fault> {
         Experiment::Greedy => greedy::run(&mut ground, options)?,
         Experiment::Syscalls => syscalls::run(&mut ground, options)?,
         Experiment::Ramp => ramp::run(&mut ground, options)?,
+        Experiment::Overload => overload::run(&mut ground, options)?,
+        Experiment::Starvation => starvation::run(&mut ground, options)?,
+        Experiment::Reload => reload::run(&mut ground, options)?,
+        Experiment::Buckets => buckets::run(&mut ground, options)?,
+        Experiment::CpuWait => cpu_wait::run(&mut ground, options)?,
     };
     paper.write(&out)?;
     Ok(out)
 }
+
+/// The process models, as they are compared.
+const MODELS: [Model; 3] = [Model::Event, Model::Worker, Model::Prefork];
 
 /// The names of those that take part, our own first.
 fn who(options: &Options) -> String {
@@ -103,6 +117,21 @@ fn who(options: &Options) -> String {
             let models = options.models_or(&[Model::Worker]);
             let apaches = names(models.iter().map(|model| Peer::apache(*model)));
             format!("{},{}", names(models.into_iter().map(Peer::ours)), others(apaches))
+        }
+        Experiment::Buckets => {
+            let models = options.models_or(&[Model::Event, Model::Worker]);
+            format!("{},{}", names(models.into_iter().map(Peer::ours)), others(String::new()))
+        }
+        Experiment::CpuWait => {
+            let models = options.models_or(&[Model::Event]);
+            let usual = names([Peer::ApachePrefork, Peer::Nginx].into_iter());
+            format!("{},{}", names(models.into_iter().map(Peer::ours)), others(usual))
+        }
+        Experiment::Overload | Experiment::Starvation | Experiment::Reload => {
+            let models = options.models_or(&MODELS);
+            let apaches = names(MODELS.into_iter().map(Peer::apache));
+            let usual = format!("{apaches},{}", Peer::Nginx.name());
+            format!("{},{}", names(models.into_iter().map(Peer::ours)), others(usual))
         }
     }
 }
@@ -133,6 +162,8 @@ mod tests {
             "evenkeel-worker,evenkeel,apache2-worker,apache2"
         );
         assert_eq!(named("ramp --against nginx"), "evenkeel-worker,nginx");
+        assert_eq!(named("starvation --mpm prefork --against nginx"), "evenkeel-prefork,nginx");
+        assert!(named("reload").ends_with(",apache2-prefork,nginx"));
         assert!(named("static").starts_with("evenkeel,apache2,"));
     }
 

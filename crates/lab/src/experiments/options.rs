@@ -1,5 +1,6 @@
 //! The words of `evenkeel lab`: an experiment with its options, or what is wrong with them.
 
+use super::reload::Part;
 use crate::load::{Think, parse_time};
 use crate::sim::Model;
 use crate::sweep::Grid;
@@ -17,17 +18,34 @@ Experiments on this machine, with whichever of the servers are installed:
   syscalls   system calls a request by name, kept connections and one request a connection (strace)
   ramp       the load of 2002: 390 clients at once on a pool of one child, beside Apache and beside
              three laws in the simulator
+  overload   requests that wait and that burn CPU time, from half to a hundred times saturation;
+             --step: 512 clients at once on a pool of one child
+  starvation greedy clients on kept connections, more than there are workers
+  reload     reloads under 32 busy connections, and what they lose; --buckets: while the number of
+             listen queues changes; --kill: children are killed; --slow: 1,000 slow clients
+  buckets    one accept queue against several: on this machine, and simulated to 128 cores
+  cpu-wait   pages that burn CPU time and pages that wait, from 1 to 10,000 clients, beside php-fpm
+             behind Apache and nginx
 
   --against NAMES  beside Evenkeel: apache2, apache2-worker, apache2-prefork, nginx, nginx-ofc, h2o,
                    lighttpd, haproxy, caddy (those that are installed; default: all that make
                    sense), and evenkeel-worker, evenkeel-prefork
-  --mpm LIST       process models: worker, prefork, event (ramp: worker)
+  --mpm LIST       process models: worker, prefork, event (all; ramp: worker; buckets:
+                   event,worker; cpu-wait: event)
   --rounds N       how often each has its turn (static, syscalls 5; greedy 3); figures are medians
-  --seconds TIME   how long a turn lasts (3s; ramp 600s)
-  --clients LIST   greedy: numbers of clients, 1,4,16 or 1..256 (1,4,16,64,256); ramp: one (390)
+  --seconds TIME   how long a turn lasts (3s; ramp 600s, its step 15s, starvation 30s,
+                   reload --slow 35s, others 5s)
+  --clients LIST   numbers of clients, 1,4,16 or 1..256 (greedy 1,4,16,64,256; starvation 512,4096;
+                   cpu-wait 1,2,8 .. 10000), or one number (ramp 390, step 512, reload 32,
+                   slow 1000)
   --think LIST     greedy: pauses (0,1us,3us,1ms)
   --long TIME      greedy: how long the two long runs last (300s)
   --start-delay TIME  ramp: how long a child of Evenkeel takes to start (LabChildStartDelay; 0)
+  --levels LIST    overload: loads in what saturates (0.5,1,2,4,8,16,32,64,100)
+  --workers N      MaxRequestWorkers (overload 128; starvation, cpu-wait's peers 256)
+  --wait TIME      how long a request waits (200ms)
+  --burn TIME      how much CPU time a request burns (20ms)
+  --reloads N      reload: how often (1000, peers at most 50; buckets 18, kills 10)
   -o, --out DIR    a new folder for the report and its results (lab-EXPERIMENT)
   -h, --help       this text
 
@@ -56,6 +74,20 @@ pub struct Options {
     pub long: Duration,
     /// How long a child takes to start.
     pub start_delay: Duration,
+    /// How far servers are loaded, in what saturates them.
+    pub levels: Option<Vec<f64>>,
+    /// MaxRequestWorkers.
+    pub workers: Option<usize>,
+    /// How long a request waits.
+    pub wait: Duration,
+    /// How much CPU time a request burns.
+    pub burn: Duration,
+    /// Whether `overload` is a step.
+    pub step: bool,
+    /// What `reload` does.
+    pub part: Part,
+    /// How often it does that.
+    pub reloads: Option<usize>,
     /// The folder for the report.
     pub out: Option<PathBuf>,
     /// The words themselves.
@@ -73,15 +105,30 @@ pub enum Experiment {
     Syscalls,
     /// The load of 2002.
     Ramp,
+    /// From half to a hundred times saturation.
+    Overload,
+    /// Greedy clients that could keep others out.
+    Starvation,
+    /// Reloads and deaths under load.
+    Reload,
+    /// One accept queue against several.
+    Buckets,
+    /// Pages that burn and pages that wait.
+    CpuWait,
 }
 
 impl Experiment {
     /// All, with their names.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("static", Self::Static),
         ("greedy", Self::Greedy),
         ("syscalls", Self::Syscalls),
         ("ramp", Self::Ramp),
+        ("overload", Self::Overload),
+        ("starvation", Self::Starvation),
+        ("reload", Self::Reload),
+        ("buckets", Self::Buckets),
+        ("cpu-wait", Self::CpuWait),
     ];
 
     /// Its name on the command line.
@@ -90,10 +137,14 @@ impl Experiment {
     }
 
     /// How long a turn of it lasts if nothing was said.
-    fn turn(self) -> Duration {
+    fn turn(self, step: bool) -> Duration {
         Duration::from_secs(match self {
             Self::Static | Self::Greedy | Self::Syscalls => 3,
             Self::Ramp => 600,
+            Self::Overload if step => 15,
+            Self::Overload | Self::Buckets | Self::CpuWait => 5,
+            Self::Starvation => 30,
+            Self::Reload => 35,
         })
     }
 }
@@ -102,6 +153,12 @@ impl Options {
     /// The process models that were asked for, or these.
     pub fn models_or(&self, usual: &[Model]) -> Vec<Model> {
         self.models.clone().unwrap_or_else(|| usual.to_vec())
+    }
+
+    /// The number of clients where there is one number, or this one.
+    pub fn one_number_of_clients(&self, usual: u32) -> u32 {
+        let typed = self.grid.clients.first().filter(|_| self.has_clients);
+        typed.copied().unwrap_or(usual)
     }
 }
 
@@ -124,6 +181,13 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
         has_clients: false,
         long: Duration::from_secs(300),
         start_delay: Duration::ZERO,
+        levels: None,
+        workers: None,
+        wait: Duration::from_millis(200),
+        burn: Duration::from_millis(20),
+        step: false,
+        part: Part::Reload,
+        reloads: None,
         out: None,
         words: words.to_vec(),
     };
@@ -150,7 +214,7 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
         }
     }
     options.experiment = experiment.ok_or("which experiment?")?;
-    options.turn = turn.unwrap_or_else(|| options.experiment.turn());
+    options.turn = turn.unwrap_or_else(|| options.experiment.turn(options.step));
     Ok(Some(options))
 }
 
@@ -163,6 +227,15 @@ impl Options {
             "mpm" => self.models = Some(parse_models(&value()?)?),
             "rounds" => self.rounds = Some(parse_rounds(&value()?)?),
             "long" => self.long = parse_turn(&value()?)?,
+            "levels" => self.levels = Some(parse_levels(&value()?)?),
+            "workers" => self.workers = Some(parse_count(&value()?)?),
+            "reloads" => self.reloads = Some(parse_count(&value()?)?),
+            "wait" => self.wait = parse_turn(&value()?)?,
+            "burn" => self.burn = parse_turn(&value()?)?,
+            "step" => self.step = true,
+            "buckets" => self.part = Part::Buckets,
+            "kill" => self.part = Part::Kill,
+            "slow" => self.part = Part::Slow,
             "start-delay" => self.start_delay = parse_delay(&value()?)?,
             "clients" => {
                 self.grid.set(&format!("c={}", value()?))?;
@@ -185,6 +258,19 @@ fn parse_rounds(text: &str) -> Result<usize, String> {
         Ok(rounds) if rounds > 0 => Ok(rounds),
         _ => Err(format!("{text}: no number of rounds (1 or more)")),
     }
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=100_000).contains(count));
+    count.ok_or_else(|| format!("{text}: no number from 1 to 100000"))
+}
+
+fn parse_levels(text: &str) -> Result<Vec<f64>, String> {
+    let level = |text: &str| {
+        let level = text.parse::<f64>().ok().filter(|level| (0.01..=1000.0).contains(level));
+        level.ok_or_else(|| format!("--levels {text}: no number from 0.01 to 1000"))
+    };
+    text.split(',').map(level).collect()
 }
 
 fn parse_turn(text: &str) -> Result<Duration, String> {
@@ -223,6 +309,11 @@ mod tests {
         let ramp = parsed("ramp --mpm worker,prefork --start-delay 3s").unwrap().unwrap();
         assert_eq!(ramp.models_or(&[]), [Model::Worker, Model::Prefork]);
         assert_eq!((ramp.turn.as_secs(), ramp.start_delay.as_secs()), (600, 3));
+        let step = parsed("overload --step --wait 50ms --clients 7").unwrap().unwrap();
+        assert_eq!((step.turn.as_secs(), step.wait.as_millis()), (15, 50));
+        assert_eq!((step.one_number_of_clients(512), ramp.one_number_of_clients(390)), (7, 390));
+        let kill = parsed("reload --kill --reloads 3").unwrap().unwrap();
+        assert_eq!((kill.part, kill.reloads), (Part::Kill, Some(3)));
     }
 
     #[test]
@@ -236,6 +327,9 @@ mod tests {
             "ramp --mpm threads",
             "ramp --start-delay 2h",
             "static --what 1",
+            "overload --levels 0",
+            "overload --workers many",
+            "reload --reloads 0",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

@@ -8,6 +8,7 @@ use crate::load::Think;
 use crate::numbers;
 use crate::peers::{Peer, size_of};
 use crate::plot::{Bar, Bars};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// What is worse by less than this share may be chance.
@@ -22,8 +23,13 @@ struct Scenario {
     asked: Asked,
 }
 
-const SMALL: Asked =
-    Asked { path: "/1k.html", clients: 64, think: Think::None, close: false, conditional: false };
+const SMALL: Asked = Asked {
+    path: Cow::Borrowed("/1k.html"),
+    clients: 64,
+    think: Think::None,
+    close: false,
+    conditional: false,
+};
 
 const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "small", title: "1 KiB, 64 kept connections", asked: SMALL },
@@ -40,17 +46,17 @@ const SCENARIOS: [Scenario; 6] = [
     Scenario {
         name: "medium",
         title: "100 KiB, 16 kept connections",
-        asked: Asked { path: "/100k.bin", clients: 16, ..SMALL },
+        asked: Asked { path: Cow::Borrowed("/100k.bin"), clients: 16, ..SMALL },
     },
     Scenario {
         name: "large",
         title: "1 MiB, 8 kept connections",
-        asked: Asked { path: "/1m.bin", clients: 8, ..SMALL },
+        asked: Asked { path: Cow::Borrowed("/1m.bin"), clients: 8, ..SMALL },
     },
     Scenario {
         name: "huge",
         title: "10 MiB, 4 kept connections",
-        asked: Asked { path: "/10m.bin", clients: 4, ..SMALL },
+        asked: Asked { path: Cow::Borrowed("/10m.bin"), clients: 4, ..SMALL },
     },
 ];
 
@@ -94,7 +100,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
         let asked = &scenario.asked;
         let able: Vec<_> = servers
             .iter()
-            .filter(|(peer, _)| peer.serves(size_of(asked.path), asked.conditional))
+            .filter(|(peer, _)| peer.serves(size_of(&asked.path), asked.conditional))
             .collect();
         for (_, server) in &able {
             ground.ask(server, asked, WARM.min(options.turn), None)?;

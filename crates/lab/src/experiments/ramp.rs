@@ -53,11 +53,7 @@ struct Row {
 
 /// Runs it.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
-    let clients = if options.has_clients {
-        options.grid.clients.first().copied().unwrap_or(CLIENTS)
-    } else {
-        CLIENTS
-    };
+    let clients = options.one_number_of_clients(CLIENTS);
     let start_delay_ms = u64::try_from(options.start_delay.as_millis()).unwrap_or(u64::MAX);
     let _application = ground.start_backend()?;
     ground.setup.pool = Some(Pool { start_delay_ms, ..Pool::OF_2002 });
@@ -99,7 +95,7 @@ fn load(
         ..ground.plan(
             server,
             &super::ground::Asked {
-                path: "/",
+                path: "/".into(),
                 clients,
                 think: Think::None,
                 close: true,
@@ -115,7 +111,7 @@ fn load(
     let slow = Slow::begin(server.address, manner, "/10m.bin", downloaders as usize, true);
     let slow = slow.map_err(told)?;
     let mut source = |number: u32| -> Box<dyn Source> { Box::new(Mixed::new(number)) };
-    let driven = ground.drive(plan, &mut source, Some(&mut saving), &mut |_| Ok(()));
+    let driven = ground.drive(plan, &mut source, Some(&mut saving), &mut |_| Ok(true));
     let (pool, downloads) = (watch.end(), slow.end());
     let figures = driven?;
     saving.finish(&figures)?;

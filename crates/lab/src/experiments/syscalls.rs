@@ -10,10 +10,16 @@ use crate::load::Think;
 use crate::numbers;
 use crate::peers::{Peer, Server};
 use crate::plot::{Bar, Bars};
+use std::borrow::Cow;
 use std::time::Duration;
 
-const KEPT: Asked =
-    Asked { path: "/1k.html", clients: 64, think: Think::None, close: false, conditional: false };
+const KEPT: Asked = Asked {
+    path: Cow::Borrowed("/1k.html"),
+    clients: 64,
+    think: Think::None,
+    close: false,
+    conditional: false,
+};
 
 /// How a request comes, with its name for files.
 const WAYS: [(&str, &str, bool); 2] =

@@ -24,7 +24,7 @@ pub fn text(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
 }
 
 /// A line that only root may have: other users serve as themselves.
-fn as_user(line: &str) -> String {
+pub(super) fn as_user(line: &str) -> String {
     let is_root = evenkeel_sys::identity::is_root();
     if is_root { line.replace('@', USER) } else { String::new() }
 }
@@ -77,19 +77,23 @@ fn numbers(model: Model, setup: &Setup) -> String {
 }
 
 /// `/wait` and `/burn`: Evenkeel has them itself, Apache asks the application.
-fn application(peer: Peer, setup: &Setup) -> String {
+fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
     let delay_ms = setup.pool.map_or(0, |pool| pool.start_delay_ms);
-    match setup.backend {
-        Some(_) if peer.is_own() => format!(
+    match (setup.backend, setup.php) {
+        (Some(_), _) if peer.is_own() => format!(
             "LabMaxWait 3600000\nLabMaxBurn 3600000\nLabChildStartDelay {delay_ms}\n\
              <Location /wait>\n    SetHandler lab-wait\n</Location>\n\
              <Location /burn>\n    SetHandler lab-burn\n</Location>\n"
         ),
-        Some(address) => format!(
+        (_, Some(address)) => format!(
+            "ProxyTimeout 600\nProxyPassMatch ^/(wait|burn)$ fcgi://{address}{}/htdocs/$1.php\n",
+            root.display()
+        ),
+        (Some(address), None) => format!(
             "ProxyTimeout 600\nProxyPass /wait http://{address}/wait\n\
              ProxyPass /burn http://{address}/burn\n"
         ),
-        None => String::new(),
+        (None, None) => String::new(),
     }
 }
 
@@ -97,7 +101,7 @@ fn application(peer: Peer, setup: &Setup) -> String {
 fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let model = peer.model().unwrap_or(Model::Event);
     let numbers = numbers(model, setup);
-    let application = application(peer, setup);
+    let application = application(peer, root, setup);
     let root = root.display();
     let name = peer.name();
     let mut modules =
@@ -105,7 +109,7 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     modules.push("status");
     match setup.backend {
         Some(_) if peer.is_own() => modules.push("lab"),
-        Some(_) => modules.extend(["proxy", "proxy_http"]),
+        Some(_) => modules.extend(["proxy", "proxy_http", "proxy_fcgi"]),
         None => {}
     }
     let mpm = format!("mpm_{}", model.name());
@@ -164,6 +168,17 @@ CustomLog {root}/logs/{name}-access.log combined
 fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let workers = setup.workers();
     let root = root.display();
+    let php = setup.php.map(|address| {
+        format!(
+            "location ~ ^/(wait|burn)$ {{
+            fastcgi_pass {address};
+            fastcgi_read_timeout 600s;
+            fastcgi_param SCRIPT_FILENAME {root}/htdocs$uri.php;
+            fastcgi_param QUERY_STRING $query_string;
+            fastcgi_param REQUEST_METHOD $request_method;
+        }}"
+        )
+    });
     let (upstream, application) = setup.backend.map_or(<_>::default(), |address| {
         (
             format!("upstream application {{ server {address}; keepalive 1024; }}"),
@@ -185,6 +200,11 @@ fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     } else {
         ""
     };
+    let application = php.unwrap_or(application);
+    // Where queues are configured, each worker has one.
+    let queues = setup.pool.and_then(|pool| pool.buckets_ratio);
+    let workers = queues.unwrap_or(workers);
+    let split = if queues.is_some() { " reuseport" } else { "" };
     let (deferred, buffer) = if tuned { (" deferred", " buffer=64k flush=1s") } else { ("", "") };
     format!(
         "\
@@ -205,7 +225,7 @@ http {{
     {cache}
     {upstream}
     server {{
-        listen 127.0.0.1:{port} backlog=4096{deferred};
+        listen 127.0.0.1:{port} backlog=4096{deferred}{split};
         server_name localhost;
         root {root}/htdocs;
         index index.html;

@@ -4,9 +4,11 @@
 //! its process id when it is let go.
 
 mod configuration;
+mod php;
 mod server;
 mod site;
 
+pub use php::php;
 pub use server::Server;
 pub use site::{FILES, Site, size_of};
 
@@ -53,6 +55,8 @@ pub struct Setup {
     pub pool: Option<Pool>,
     /// The application behind `/wait` and `/burn`, for servers that have no lab of their own.
     pub backend: Option<SocketAddr>,
+    /// php-fpm, which those that ask an application ask in its place.
+    pub php: Option<SocketAddr>,
 }
 
 /// The directives of a process model, in threads; prefork has processes of one.

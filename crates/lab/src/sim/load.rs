@@ -9,6 +9,8 @@ pub struct Load {
     /// Whether requests come at a rate, whether or not they are answered; else there are clients
     /// that wait for their answers.
     pub open: bool,
+    /// How many requests each makes that comes at a rate, on the average.
+    pub visit: f64,
     /// From each moment in seconds on, so many clients or requests a second.
     levels: Vec<(f64, f64)>,
     /// After so many seconds it begins again.
@@ -24,12 +26,13 @@ const RAMP_STEPS: u32 = 100;
 /// What [`Load::parse`] takes, for help and errors.
 pub const FORMS: &str = "a load is a number of clients (390), step:[FROM..]TO[@TIME], \
     ramp:FROM..TO/TIME, square:LOW,HIGH,TIME_HIGH,TIME_LOW or burst:LOW,HIGH,TIME,EVERY; with \
-    open: before it, requests a second in place of clients (open:step:50..200)";
+    open: before it, requests a second in place of clients (open:step:50..200), with partly:N: \
+    clients a second that make N requests each, on the average";
 
 impl Load {
     /// No clients.
     pub fn none() -> Self {
-        Self { open: false, levels: Vec::new(), cycle: None }
+        Self { open: false, visit: 1.0, levels: Vec::new(), cycle: None }
     }
 
     /// Parses a load; see [`FORMS`].
@@ -38,10 +41,15 @@ impl Load {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text}: {FORMS}");
-        let (open, rest) = match text.strip_prefix("open:") {
-            Some(rest) => (true, rest),
-            None => (false, text),
+        let partly = text.strip_prefix("partly:").and_then(|rest| rest.split_once(':'));
+        let (open, visit, rest) = match (text.strip_prefix("open:"), partly) {
+            (Some(rest), _) => (true, 1.0, rest),
+            (None, Some((visit, rest))) => (true, visit.parse().map_err(|_| bad())?, rest),
+            (None, None) => (false, 1.0, text),
         };
+        if !(1.0..=1e6).contains(&visit) {
+            return Err(bad());
+        }
         let number = |text: &str| {
             text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0 && *n <= 1e7)
         };
@@ -85,7 +93,7 @@ impl Load {
             Some(_) => None,
         };
         let (levels, cycle) = parsed.ok_or_else(bad)?;
-        Ok(Self { open, levels, cycle })
+        Ok(Self { open, visit, levels, cycle })
     }
 
     /// How many there are from this second on, and until when that holds.
@@ -133,14 +141,25 @@ mod tests {
         let ramp = load("open:ramp:0..100/10s");
         assert!(ramp.open);
         assert_eq!(ramp.at(15.0).0, 50.0);
+        let partly = load("partly:6.5:40");
+        assert_eq!((partly.open, partly.visit, partly.at(3.0).0), (true, 6.5, 40.0));
         assert_eq!(load("burst:10,500,2s,60s").at(2.0), (10.0, Some(60.0)));
     }
 
     #[test]
     fn what_is_no_load_is_told() {
-        for text in
-            ["", "many", "step:", "step:1..x", "square:1,2,3s", "-3", "ramp:1..2", "open:wave:3"]
-        {
+        for text in [
+            "",
+            "many",
+            "step:",
+            "step:1..x",
+            "square:1,2,3s",
+            "-3",
+            "ramp:1..2",
+            "open:wave:3",
+            "partly:0:3",
+            "partly:x:3",
+        ] {
             assert!(Load::parse(text).unwrap_err().contains("a load is"), "{text}");
         }
     }

@@ -3,6 +3,8 @@
 
 mod cpu;
 mod load;
+mod many_cores;
+mod mishap;
 mod options;
 mod parent;
 mod record;
@@ -12,12 +14,15 @@ mod shown;
 mod world;
 
 #[cfg(test)]
+mod contrasts;
+#[cfg(test)]
 mod tests;
 
 pub use load::Load;
+pub use many_cores::{Taking, load_many_cores, load_twelve_workers};
 pub use parent::Which;
 pub use record::{Outcome, Sample};
-pub use setup::{Directives, Model, Setup};
+pub use setup::{Accept, Directives, Mishap, Model, Setup, Wake};
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -3,7 +3,7 @@
 
 use super::load::Load;
 use super::parent::Which;
-use super::setup::{Directives, Model, Setup};
+use super::setup::{Directives, Mishap, Model, Setup, Wake};
 use crate::load::{Think, parse_time};
 use lexopt::prelude::*;
 use std::path::PathBuf;
@@ -33,11 +33,13 @@ The pool
 The load
   --load LOAD          390 clients, or over time: step:[FROM..]TO[@TIME], ramp:FROM..TO/TIME,
                        square:LOW,HIGH,TIME_HIGH,TIME_LOW, burst:LOW,HIGH,TIME,EVERY; the same
-                       with open: before it are requests a second (step:390)
+                       with open: before it are requests a second, with partly:N: clients a second
+                       that make N requests each, on the average (step:390)
   --service DIST       how long a request waits for others, holding its worker (400ms)
   --cpu DIST           its CPU time (500us)
   --think DIST         pauses of clients (0)
   --keep-alive         clients keep their connections
+  --slow SHARE,DIST    this share of the answers is read so slowly (0)
   --for TIME           how long (60s)
   --seed N             of all that is drawn (1)
 
@@ -45,6 +47,14 @@ The machine
   --cores N            cores, or a part of them (2)
   --child-start TIME   until a child that was forked is ready (500ms)
   --child-cpu TIME     CPU time of a start (10ms)
+  --reload, --kill, --hang TIMES  when the server is reloaded, a child killed, a child stands still;
+                       20s or 20s,25s
+  --wake WHO           who takes a connection: any child, or the one that worked last (warm)
+  --accept-lock TIME   how long an accept holds its queue (0); with
+  --accept-line TIME   more for each further core that shares the queue, and
+  --accept-mutex TIME  more for a mutex around it
+  --accept-line-cpu TIME  CPU time of an accepted request for each further core that shares it
+  --herd N,TIME        N idle children wake for each connection beside its own, TIME of CPU each
 
 What is shown
   --json               figures as JSON
@@ -177,7 +187,48 @@ fn take(name: &str, value: &str, options: &mut Options, sizes: &mut Sizes) -> Re
         }
         "child-start" => setup.start_s = time()?,
         "child-cpu" => setup.start_cpu_s = time()?,
+        "accept-lock" => setup.accept.lock_s = time()?,
+        "accept-line" => setup.accept.line_s = time()?,
+        "accept-line-cpu" => setup.accept.line_cpu_s = time()?,
+        "accept-mutex" => setup.accept.mutex_s = time()?,
+        _ => take_incident(name, value, setup)?,
+    }
+    Ok(())
+}
+
+/// What befalls the server and its clients.
+fn take_incident(name: &str, value: &str, setup: &mut Setup) -> Result<(), String> {
+    let bad = |what: &str| format!("--{name} {value}: {what} is expected");
+    let mishap = match name {
+        "reload" => Mishap::Reload,
+        "kill" => Mishap::Kill,
+        "hang" => Mishap::Hang,
+        "wake" => {
+            setup.wake = match value {
+                "any" => Wake::Any,
+                "warm" => Wake::Warm,
+                _ => return Err(bad("any or warm")),
+            };
+            return Ok(());
+        }
+        "slow" => {
+            let pair = value.split_once(',').ok_or_else(|| bad("a share and a time"))?;
+            let share = pair.0.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+            let time = Think::parse(pair.1).map_err(|error| format!("--{name} {error}"))?;
+            setup.slow = Some((share.ok_or_else(|| bad("a share from 0 to 1"))?, time));
+            return Ok(());
+        }
+        "herd" => {
+            let pair = value
+                .split_once(',')
+                .and_then(|(count, time)| Some((count.parse().ok()?, parse_time(time)?)));
+            (setup.accept.herd, setup.accept.wake_s) = pair.ok_or_else(|| bad("N,TIME"))?;
+            return Ok(());
+        }
         _ => return Err(format!("invalid option '--{name}'")),
+    };
+    for time in value.split(',') {
+        setup.mishaps.push((parse_time(time).ok_or_else(|| bad("times such as 20s,25s"))?, mishap));
     }
     Ok(())
 }
@@ -241,6 +292,12 @@ mod tests {
         let held = prefork.setup.directives;
         assert_eq!((held.limits.threads, held.limits.children, held.limits.slots), (1, 100, 100));
         assert!(parsed("--html page.html").unwrap().html.is_some());
+        let told =
+            parsed("--kill 2s,3s --hang 5s --slow 0.1,60s --wake warm --herd 8,5us").unwrap();
+        let mishaps = [(2.0, Mishap::Kill), (3.0, Mishap::Kill), (5.0, Mishap::Hang)];
+        assert_eq!(told.setup.mishaps, mishaps);
+        assert_eq!(told.setup.slow, Some((0.1, Think::Fixed(60.0))));
+        assert_eq!((told.setup.wake, told.setup.accept.herd), (Wake::Warm, 8));
         let more = parsed("--config good --law evenkeel,fixed --cores 0.5 --for 1m").unwrap();
         assert_eq!(more.setup.directives.start_servers, 3);
         assert_eq!((more.laws.len(), more.setup.cores, more.setup.seconds), (2, 0.5, 60.0));
@@ -259,6 +316,10 @@ mod tests {
             ("--for ever", "a time such as"),
             ("--config bad", "bad.conf:3: no"),
             ("--what 3", "invalid option '--what'"),
+            ("--kill never", "times such as 20s,25s"),
+            ("--slow 2,1s", "a share from 0 to 1"),
+            ("--wake all", "any or warm"),
+            ("--herd 3", "N,TIME"),
             ("stray", "stray"),
         ] {
             let error = parsed(line).unwrap_err();

@@ -44,6 +44,10 @@ pub struct Outcome {
     pub answered: u64,
     /// Connection attempts that found the queue full and were made again a second or more later.
     pub overflows: u64,
+    /// Requests that were cut off by a child's death, or that a child has which stands still.
+    pub lost: u64,
+    /// The share of all connections that the busiest child took.
+    pub busiest_share: f64,
     /// Clients that were there for the last ten seconds and never had an answer.
     pub never_served: usize,
     /// Nanoseconds from asking to the answer's end.
@@ -67,6 +71,8 @@ impl Outcome {
             full_s: None,
             answered: 0,
             overflows: 0,
+            lost: 0,
+            busiest_share: 0.0,
             never_served: 0,
             response: histogram(),
             waited: histogram(),

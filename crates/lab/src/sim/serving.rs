@@ -1,6 +1,7 @@
 //! What happens to a connection in the simulated world: it is made, waits in an accept queue, is
 //! taken by a child with a free worker, served, and kept or closed.
 
+use super::setup::Wake;
 use super::world::{Event, Job, World, ns};
 use evenkeel_pool::Stage;
 use rand::Rng as _;
@@ -24,7 +25,7 @@ impl World<'_> {
         client.kept = false;
         let holder = client.child.filter(|id| kept && self.kids.contains_key(id));
         let Some(id) = holder else {
-            self.wait_begins();
+            self.wait_begins(index);
             self.connect(index, 0);
             return;
         };
@@ -32,7 +33,7 @@ impl World<'_> {
             self.serve(index);
             return;
         }
-        self.wait_begins();
+        self.wait_begins(index);
         let threads = self.setup.directives.limits.threads;
         let Some(kid) = self.kids.get_mut(&id) else { return };
         kid.kept = kid.kept.saturating_sub(1);
@@ -63,7 +64,25 @@ impl World<'_> {
         if let Some(client) = self.clients.get_mut(index) {
             client.bucket = bucket;
         }
+        self.wake_herd(bucket);
         self.serve_queue(bucket);
+    }
+
+    /// Idle children wake for a connection that one of them will take.
+    fn wake_herd(&mut self, bucket: usize) {
+        let herd = self.setup.accept.herd;
+        if herd == 0 {
+            return;
+        }
+        let threads = self.setup.directives.limits.threads;
+        let idle = self.kids.values().filter(|kid| {
+            kid.bucket == bucket && kid.stage == Stage::Serving && kid.working < threads
+        });
+        // One of them takes it.
+        let woken = idle.take(herd + 1).count().saturating_sub(1);
+        for _ in 0..woken {
+            self.begin_work(ns(self.setup.accept.wake_s), Job::Wake);
+        }
     }
 
     /// Children take connections from a queue as long as one can and one is there.
@@ -82,16 +101,20 @@ impl World<'_> {
         }
     }
 
-    /// One of the children that take connections: any, since all of them wake.
+    /// One of the children that take connections: any, as where all of them wake, or the one that
+    /// worked last.
     fn taker(&mut self, bucket: usize) -> Option<u64> {
         let threads = self.setup.directives.limits.threads;
         let gates = self.setup.law.gates();
         let takers = || {
             self.kids.iter().filter(move |(_, kid)| {
                 let room = kid.working < threads || (!gates && kid.line.len() < threads);
-                kid.bucket == bucket && kid.stage == Stage::Serving && room
+                kid.bucket == bucket && kid.stage == Stage::Serving && room && !kid.hung
             })
         };
+        if self.setup.wake == Wake::Warm {
+            return takers().max_by_key(|(_, kid)| kid.used).map(|(id, _)| *id);
+        }
         let count = takers().count();
         if count == 0 {
             return None;
@@ -109,39 +132,86 @@ impl World<'_> {
         let most = self.setup.directives.most_connections;
         let Some(kid) = self.kids.get_mut(&id) else { return };
         kid.accepted += 1;
+        kid.used = now;
+        self.all_accepted += 1;
         if most.is_some_and(|most| kid.accepted >= most) {
             (kid.stage, kid.since) = (Stage::Draining, now);
             self.outcome.worn_out += 1;
         }
         if kid.working < threads {
             kid.working += 1;
-            self.taken(index);
+            self.wait_for_lock(index);
         } else {
             kid.line.push_back(index);
         }
     }
 
+    /// Accepts of one queue follow each other where its socket's lock costs anything.
+    fn wait_for_lock(&mut self, index: usize) {
+        let Some(client) = self.clients.get(index) else { return };
+        let (turn, bucket) = (client.turn, client.bucket);
+        let cost = &self.setup.accept;
+        let sharing = (self.setup.cores / self.buckets.len().max(1) as f64 - 1.0).max(0.0);
+        let toll = ns(cost.line_cpu_s * sharing);
+        let held = ns(cost.lock_s + cost.mutex_s + cost.line_s * sharing);
+        if let Some(client) = self.clients.get_mut(index) {
+            client.toll = toll;
+        }
+        let Some(place) = self.buckets.get_mut(bucket).filter(|_| held > 0) else {
+            return self.taken(index);
+        };
+        place.locked_until = place.locked_until.max(self.now) + held;
+        let when = place.locked_until;
+        self.at(when, Event::Accepted(index, turn));
+    }
+
     /// A worker has taken a request that waited.
-    fn taken(&mut self, index: usize) {
-        self.wait_ends();
+    pub(super) fn taken(&mut self, index: usize) {
+        self.wait_ends(index);
         self.serve(index);
     }
 
     fn serve(&mut self, index: usize) {
-        let asked = self.clients.get(index).map_or(self.now, |client| client.asked);
+        let Some(client) = self.clients.get_mut(index) else { return };
+        let (asked, turn, toll) = (client.asked, client.turn, std::mem::take(&mut client.toll));
         self.outcome.waited.saturating_record((self.now - asked).max(1));
         let work = self.setup.cpu.draw_ns(&mut self.random);
-        self.begin_work(work, Job::Request(index));
+        self.begin_work(work + toll, Job::Request(index, turn));
+    }
+
+    /// A request's answer is made: it goes out at once, or as slowly as its client reads.
+    pub(super) fn made(&mut self, index: usize, turn: u32) {
+        if !self.is_turn(index, turn) {
+            return;
+        }
+        let Some((share, time)) = self.setup.slow else { return self.answered(index) };
+        if self.random.random::<f64>() >= share {
+            return self.answered(index);
+        }
+        let long = time.draw_ns(&mut self.random);
+        self.at(self.now + long, Event::Read(index, turn));
+        let Some(client) = self.clients.get_mut(index) else { return };
+        client.reads = true;
+        // In event nobody's worker waits for a client.
+        if let Some(id) = client.child.filter(|_| !self.idle_holds_worker()) {
+            self.release(id);
+        }
     }
 
     /// A request's answer has gone out.
     pub(super) fn answered(&mut self, index: usize) {
-        let now = self.now;
+        let (now, holds_always) = (self.now, self.idle_holds_worker());
         let Some(client) = self.clients.get_mut(index) else { return };
+        if client.child.is_some_and(|id| self.kids.get(&id).is_some_and(|kid| kid.hung)) {
+            return;
+        }
         client.asking = false;
         client.served += 1;
+        client.visit = client.visit.saturating_sub(1);
+        let holds = !std::mem::take(&mut client.reads) || holds_always;
         let (asked, accepted, bucket) = (client.asked, client.accepted, client.bucket);
-        let (child, stays) = (client.child, client.wanted && !self.setup.load.open);
+        let stays = if self.setup.load.open { client.visit > 0 } else { client.wanted };
+        let child = client.child;
         self.outcome.answered += 1;
         self.outcome.response.saturating_record((now - asked).max(1));
         let Some(id) = child else { return };
@@ -152,7 +222,9 @@ impl World<'_> {
         };
         if keep {
             self.keep(index, id, bucket);
-        } else {
+        }
+        // Where idle connections hold workers, a kept one holds its own.
+        if holds && !(keep && holds_always) {
             self.release(id);
         }
         if stays {
@@ -175,11 +247,8 @@ impl World<'_> {
             if let Some(place) = self.buckets.get_mut(bucket) {
                 place.resting.push_back((index, rests));
             }
-        } else {
-            if let Some(kid) = self.kids.get_mut(&id) {
-                kid.kept += 1;
-            }
-            self.release(id);
+        } else if let Some(kid) = self.kids.get_mut(&id) {
+            kid.kept += 1;
         }
         if !self.setup.think.is_none() {
             self.at(now + idle, Event::Idle(index, rests));
@@ -220,7 +289,7 @@ impl World<'_> {
     }
 
     /// A worker is free: what waits in its child comes first, then the queue.
-    fn release(&mut self, id: u64) {
+    pub(super) fn release(&mut self, id: u64) {
         let Some(kid) = self.kids.get_mut(&id) else { return };
         let bucket = kid.bucket;
         if let Some(next) = kid.line.pop_front() {

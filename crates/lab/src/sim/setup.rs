@@ -68,6 +68,49 @@ impl Default for Directives {
     }
 }
 
+/// What is done to the server while it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mishap {
+    /// A graceful reload.
+    Reload,
+    /// A child is killed: its requests are lost.
+    Kill,
+    /// A child stands still: it answers nothing that it has, and takes nothing more.
+    Hang,
+}
+
+/// Which of the children that could takes a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wake {
+    /// Any of them, as where all wake and one is first.
+    #[default]
+    Any,
+    /// The one that worked last, whose caches are warm.
+    Warm,
+}
+
+/// What accepting costs where many cores share a queue. All of it is nothing if nothing is said;
+/// the values that reproduce a report are fitted to it, not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Accept {
+    /// Seconds that each accept holds the lock of its queue's socket: accepts of one queue follow
+    /// each other, and who waits for the lock uses no CPU time.
+    pub lock_s: f64,
+    /// Seconds by which that is longer for each further core that shares the queue, whose caches
+    /// have the socket's lines.
+    pub line_s: f64,
+    /// Seconds of CPU time that an accepted request takes more for each of these cores, whose
+    /// lines it misses.
+    pub line_cpu_s: f64,
+    /// Seconds by which it is longer where a mutex is handed from child to child around poll and
+    /// accept: with more than one Listen line, as Apache does it.
+    pub mutex_s: f64,
+    /// How many idle children wake for a connection beside the one that takes it.
+    pub herd: usize,
+    /// Seconds of CPU time that each of these takes to find nothing.
+    pub wake_s: f64,
+}
+
 /// A whole simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -89,6 +132,14 @@ pub struct Setup {
     pub cores: f64,
     /// Accept queues that share the port.
     pub buckets: usize,
+    /// What is done to the server, and when, in seconds.
+    pub mishaps: Vec<(f64, Mishap)>,
+    /// Who takes a connection.
+    pub wake: Wake,
+    /// What accepting costs.
+    pub accept: Accept,
+    /// The share of answers that are read slowly, and for how many seconds each.
+    pub slow: Option<(f64, Think)>,
     /// Seconds until a child that was forked is ready, not counting the CPU time.
     pub start_s: f64,
     /// Seconds of CPU time that a child's start takes.
@@ -111,6 +162,10 @@ impl Default for Setup {
             wait: Think::Fixed(0.4),
             cores: 2.0,
             buckets: 1,
+            mishaps: Vec::new(),
+            wake: Wake::Any,
+            accept: Accept::default(),
+            slow: None,
             start_s: 0.5,
             start_cpu_s: 0.01,
             seconds: 60.0,

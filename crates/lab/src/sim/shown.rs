@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A law's outcome beside its setup.
 pub type Run = (Setup, Outcome);
 
-const HEADING: [&str; 11] = [
+const HEADING: [&str; 13] = [
     "law",
     "full after",
     "forks",
@@ -21,6 +21,8 @@ const HEADING: [&str; 11] = [
     "median",
     "99 %",
     "most",
+    "deviation",
+    "lost",
     "never served",
 ];
 
@@ -38,6 +40,8 @@ fn rows(runs: &[Run]) -> Vec<Vec<String>> {
             response(0.5),
             response(0.99),
             numbers::time(seen.response.max() as f64),
+            numbers::time(seen.response.stdev()),
+            numbers::count(seen.lost),
             numbers::count(seen.never_served as u64),
         ]
     };
@@ -111,9 +115,10 @@ pub fn as_json(runs: &[Run]) -> String {
             "called_back": seen.called_back, "worn_out": seen.worn_out,
             "most_children": seen.most_children, "answered": seen.answered,
             "overflows": seen.overflows, "never_served": seen.never_served,
-            "cpu_share": seen.utilisation,
+            "cpu_share": seen.utilisation, "lost": seen.lost,
+            "busiest_child_share": seen.busiest_share,
             "response_ns": {
-                "mean": seen.response.mean(), "p50": response(0.5), "p90": response(0.9),
+                "mean": seen.response.mean(), "deviation": seen.response.stdev(), "p50": response(0.5), "p90": response(0.9),
                 "p99": response(0.99), "p99.9": response(0.999), "most": seen.response.max(),
             },
             "waited_ns": { "mean": seen.waited.mean(), "most": seen.waited.max() },

@@ -5,9 +5,9 @@
 use super::cpu::Cpu;
 use super::parent::Parent;
 use super::record::{Outcome, Sample};
-use super::setup::{Model, Setup};
+use super::setup::{Mishap, Model, Setup};
 use evenkeel_pool::{Census, Child, Decision, Limits, Stage, divide};
-use rand::SeedableRng as _;
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, Exp};
 use std::cmp::Reverse;
@@ -39,8 +39,16 @@ pub(super) enum Event {
     Again(usize, u32),
     /// Some job on the cores may be done; others began since if the number is not the last.
     Cpu(u64),
-    /// What a request waited for is there.
-    Waited(usize),
+    /// What a request waited for is there; of another request where the turn is not the client's.
+    Waited(usize, u32),
+    /// A client has read its answer, slowly.
+    Read(usize, u32),
+    /// A connection has been accepted: its child had to wait for the queue's lock.
+    Accepted(usize, u32),
+    /// Something is done to the server.
+    Mishap(Mishap),
+    /// A child has stood still for too long.
+    Still(u64),
     /// The time that a child's start takes is over.
     Ready(u64),
     /// The parent's; an older one where the number is not the last.
@@ -54,8 +62,10 @@ pub(super) enum Event {
 /// Work on the cores.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Job {
-    /// A client's request.
-    Request(usize),
+    /// A client's request, with the client's turn.
+    Request(usize, u32),
+    /// A child that woke for a connection which another took.
+    Wake,
     /// A child's start.
     Start(u64),
 }
@@ -71,6 +81,16 @@ pub(super) struct Client {
     pub(super) child: Option<u64>,
     /// When its connection was accepted.
     pub(super) accepted: u64,
+    /// Counts what was cut off, so that what was going to happen to it does not.
+    pub(super) turn: u32,
+    /// Requests that are left of its visit, where clients come at a rate.
+    pub(super) visit: u64,
+    /// CPU time that its being accepted costs its request.
+    pub(super) toll: u64,
+    /// Whether it waits for a worker.
+    pub(super) waits: bool,
+    /// Whether it reads its answer slowly.
+    pub(super) reads: bool,
     /// Whether it waits for an answer.
     pub(super) asking: bool,
     /// Whether its connection rests in a child.
@@ -94,6 +114,12 @@ pub(super) struct Kid {
     /// Idle kept connections that hold no worker.
     pub(super) kept: usize,
     pub(super) accepted: u64,
+    /// The configuration that it serves.
+    pub(super) generation: u64,
+    /// Whether it stands still.
+    pub(super) hung: bool,
+    /// When it last took a connection.
+    pub(super) used: u64,
 }
 
 /// An accept queue with the parent's part for it.
@@ -101,7 +127,9 @@ pub(super) struct Bucket {
     pub(super) queue: VecDeque<usize>,
     /// Kept connections that rest and hold a worker each, the oldest first.
     pub(super) resting: VecDeque<(usize, u64)>,
-    parent: Parent,
+    /// When the lock of the queue's socket is free.
+    pub(super) locked_until: u64,
+    pub(super) parent: Parent,
 }
 
 /// The world.
@@ -117,6 +145,12 @@ pub(super) struct World<'a> {
     free: Vec<usize>,
     pub(super) kids: BTreeMap<u64, Kid>,
     next_kid: u64,
+    pub(super) generation: u64,
+    /// How many children of a new configuration are to be ready before the old ones go.
+    pub(super) reloading: Option<usize>,
+    /// The most connections that a child took which is gone.
+    pub(super) most_accepted: u64,
+    pub(super) all_accepted: u64,
     pub(super) buckets: Vec<Bucket>,
     tick_turn: u64,
     last_tick: u64,
@@ -140,6 +174,7 @@ impl<'a> World<'a> {
         let buckets = (0..setup.buckets.max(1)).map(|_| Bucket {
             queue: VecDeque::new(),
             resting: VecDeque::new(),
+            locked_until: 0,
             parent: Parent::new(setup.law),
         });
         let mut world = Self {
@@ -154,6 +189,10 @@ impl<'a> World<'a> {
             free: Vec::new(),
             kids: BTreeMap::new(),
             next_kid: 0,
+            generation: 0,
+            reloading: None,
+            most_accepted: 0,
+            all_accepted: 0,
             buckets: buckets.collect(),
             tick_turn: 0,
             last_tick: 0,
@@ -180,6 +219,9 @@ impl<'a> World<'a> {
         self.at(0, Event::Level);
         self.at(self.sample_ns(), Event::Sample);
         self.wake_parent(0);
+        for (second, mishap) in &self.setup.mishaps {
+            self.at(ns(*second), Event::Mishap(*mishap));
+        }
         let end = ns(self.setup.seconds);
         while let Some(Reverse((when, _, event))) = self.events.pop() {
             if when > end {
@@ -209,7 +251,12 @@ impl<'a> World<'a> {
             Event::Ask(client) => self.ask(client),
             Event::Again(client, attempt) => self.connect(client, attempt),
             Event::Cpu(turn) => self.cpu_done(turn),
-            Event::Waited(client) => self.answered(client),
+            Event::Waited(client, turn) => self.made(client, turn),
+            Event::Read(client, turn) if self.is_turn(client, turn) => self.answered(client),
+            Event::Accepted(client, turn) if self.is_turn(client, turn) => self.taken(client),
+            Event::Read(..) | Event::Accepted(..) => {}
+            Event::Mishap(mishap) => self.befall(mishap),
+            Event::Still(kid) => self.kill(kid),
             Event::Ready(kid) => {
                 let work = ns(self.setup.start_cpu_s);
                 self.begin_work(work, Job::Start(kid));
@@ -268,9 +315,19 @@ impl<'a> World<'a> {
             self.clients.len() - 1
         });
         if let Some(client) = self.clients.get_mut(index) {
-            *client = Client { alive: true, since: self.now, ..Client::default() };
+            let (turn, since) = (client.turn + 1, self.now);
+            *client = Client { alive: true, since, turn, visit: 1, ..Client::default() };
+            let leaves = 1.0 / self.setup.load.visit;
+            while self.setup.load.visit > 1.0 && self.random.random::<f64>() > leaves {
+                client.visit += 1;
+            }
         }
         self.ask(index);
+    }
+
+    /// Whether what was going to happen to a client still is.
+    pub(super) fn is_turn(&self, index: usize, turn: u32) -> bool {
+        self.clients.get(index).is_some_and(|client| client.turn == turn)
     }
 
     /// A client that is no longer wanted goes; one of an open load always does.
@@ -305,12 +362,13 @@ impl<'a> World<'a> {
         }
         for job in done {
             match job {
-                Job::Request(client) => {
+                Job::Wake => {}
+                Job::Request(client, turn) => {
                     let wait = self.setup.wait.draw_ns(&mut self.random);
                     if wait == 0 {
-                        self.answered(client);
+                        self.made(client, turn);
                     } else {
-                        self.at(self.now + wait, Event::Waited(client));
+                        self.at(self.now + wait, Event::Waited(client, turn));
                     }
                 }
                 Job::Start(id) => {
@@ -318,6 +376,7 @@ impl<'a> World<'a> {
                     if kid.stage == Stage::Starting {
                         (kid.stage, kid.since) = (Stage::Serving, self.now);
                         let bucket = kid.bucket;
+                        self.hand_over();
                         self.serve_queue(bucket);
                     }
                 }
@@ -326,7 +385,7 @@ impl<'a> World<'a> {
         self.watch_cpu();
     }
 
-    fn fork(&mut self, bucket: usize) -> u64 {
+    pub(super) fn fork(&mut self, bucket: usize) -> u64 {
         let id = self.next_kid;
         self.next_kid += 1;
         let kid = Kid {
@@ -337,6 +396,9 @@ impl<'a> World<'a> {
             line: VecDeque::new(),
             kept: 0,
             accepted: 0,
+            generation: self.generation,
+            hung: false,
+            used: 0,
         };
         let _new = self.kids.insert(id, kid);
         self.outcome.most_children = self.outcome.most_children.max(self.kids.len());
@@ -355,7 +417,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn wake_parent(&mut self, when: u64) {
+    pub(super) fn wake_parent(&mut self, when: u64) {
         self.tick_turn += 1;
         self.next_tick = when;
         self.at(when, Event::Tick(self.tick_turn));
@@ -390,7 +452,7 @@ impl<'a> World<'a> {
         let children: Vec<Child> = kids
             .map(|(&id, kid)| Child {
                 id,
-                generation: 0,
+                generation: kid.generation,
                 stage: kid.stage,
                 since: Duration::from_nanos(kid.since),
                 working: kid.working + kid.line.len(),
@@ -398,9 +460,12 @@ impl<'a> World<'a> {
             })
             .collect();
         let Some(bucket) = self.buckets.get_mut(index) else { return Decision::default() };
+        if self.reloading.is_some() {
+            return Decision::default();
+        }
         let census = Census {
             now: Duration::from_nanos(self.now),
-            generation: 0,
+            generation: self.generation,
             children: &children,
             queue: bucket.queue.len(),
         };
@@ -441,7 +506,8 @@ impl<'a> World<'a> {
             kid.stage == Stage::Draining && kid.working == 0 && kid.line.is_empty()
         });
         if done {
-            let _ended = self.kids.remove(&id);
+            let ended = self.kids.remove(&id);
+            self.bury(ended.as_ref());
         }
     }
 
@@ -471,7 +537,10 @@ impl<'a> World<'a> {
     }
 
     /// Somebody begins to wait for a worker.
-    pub(super) fn wait_begins(&mut self) {
+    pub(super) fn wait_begins(&mut self, index: usize) {
+        if let Some(client) = self.clients.get_mut(index) {
+            client.waits = true;
+        }
         if self.waiting == 0 {
             self.line_since = self.now;
         }
@@ -480,7 +549,10 @@ impl<'a> World<'a> {
 
     /// Somebody has a worker. The pool is full at the first moment after the load's rise when
     /// nobody waits, if for a second after it nobody waits for long.
-    pub(super) fn wait_ends(&mut self) {
+    pub(super) fn wait_ends(&mut self, index: usize) {
+        if let Some(client) = self.clients.get_mut(index) {
+            client.waits = false;
+        }
         self.waiting -= 1;
         if self.waiting > 0 || self.now < self.rise {
             return;
@@ -494,6 +566,14 @@ impl<'a> World<'a> {
     }
 
     fn finish(&mut self) {
+        let hung = |client: &&Client| {
+            let kid = client.child.and_then(|id| self.kids.get(&id));
+            client.asking && kid.is_some_and(|kid| kid.hung)
+        };
+        self.outcome.lost += self.clients.iter().filter(hung).count() as u64;
+        let most = self.kids.values().map(|kid| kid.accepted).max().unwrap_or(0);
+        let most = most.max(self.most_accepted);
+        self.outcome.busiest_share = most as f64 / self.all_accepted.max(1) as f64;
         let long_there = |client: &&Client| client.alive && self.now - client.since >= ns(10.0);
         let never = self.clients.iter().filter(long_there).filter(|client| client.served == 0);
         self.outcome.never_served = never.count();
