@@ -88,9 +88,9 @@ fn report(ground: &Ground, options: &Options, workers: usize, by_php: bool, rows
     let behind = if by_php { "php-fpm" } else { "an application of the lab (no php-fpm here)" };
     paper.paragraph(&format!(
         "{} A page burns {} of CPU time or waits {}. Evenkeel does that itself (lab-burn, \
-         lab-wait), in event with room for {OUR_WORKERS} requests at a time; Apache and nginx have {behind} \
-         do it, with {workers} children. Cores of the servers: {}. So {} pages a second is all \
-         that can be burned, and {} all that {workers} workers can wait for.",
+         lab-wait), in event with room for {OUR_WORKERS} requests at a time; Apache and nginx have \
+         {behind} do it, with {workers} children. Cores of the servers: {}. So {} pages a second \
+         is all that can be burned, and {} all that {workers} workers can wait for.",
         ground.who(),
         numbers::time(options.burn.as_nanos() as f64),
         numbers::time(options.wait.as_nanos() as f64),

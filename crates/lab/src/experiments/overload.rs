@@ -196,7 +196,9 @@ fn report(
         numbers::time(options.burn.as_nanos() as f64),
         ground.server_cores(),
     ));
-    paper.list(notes);
+    if !notes.is_empty() {
+        paper.list(notes);
+    }
     for work in [Work::Wait, Work::Burn] {
         let own: Vec<&Point> = points.iter().filter(|point| point.work == work).collect();
         let what = if work == Work::Wait { "Requests that wait" } else { "Requests that burn" };
