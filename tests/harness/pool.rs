@@ -2,9 +2,10 @@
 //! lose while these change (nothing). Requests are counted, sent and answered.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, wait_for};
+use evenkeel_tests::house::{House, send, wait_for};
 use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
-use evenkeel_tests::server::free_port;
+use evenkeel_tests::server::{command, free_port};
+use rustix::process::Signal;
 use std::net::{SocketAddr, TcpStream};
 
 /// Room for eight children, so that four buckets have two each.
@@ -47,6 +48,48 @@ fn reloads_that_change_the_number_of_buckets_lose_nothing() {
         assert_eq!(tally.refused, 0);
     }
     assert!(!house.error_log().contains("buckets of listening sockets need"));
+}
+
+/// Ends the server that the pid file names, which is no child of this process.
+struct Successor<'a>(&'a House);
+
+impl Drop for Successor<'_> {
+    fn drop(&mut self) {
+        let pid = self.0.named_parent();
+        if pid != 0 && pid != self.0.parent() {
+            send(pid, Signal::TERM);
+            let _late = wait_for("its end", || self.0.named_parent() == 0);
+        }
+    }
+}
+
+#[test]
+fn changes_of_the_program_under_load_lose_nothing() {
+    let house = settled(EIGHT);
+    let successor = Successor(&house);
+    let kept = Load::start(house.address, 8, true);
+    let short = Load::start(house.address, 4, false);
+    for buckets in [2, 1, 4, 4, 1] {
+        house.configure(&format!("ListenBuckets {buckets}\n")).unwrap();
+        let old = house.named_parent();
+        let file = house.path("httpd.conf").to_string_lossy().into_owned();
+        let words = ["-f", &file, "-k", "upgrade"];
+        let asked = command(&house.path("apache2"), &words).output().unwrap();
+        assert!(asked.status.success(), "{asked:?}");
+        wait_for("the new program", || ![0, old].contains(&house.named_parent())).unwrap();
+        wait_for("the old one's end", || {
+            house.error_log().contains(&format!("process {} serves now", house.named_parent()))
+        })
+        .unwrap();
+        wait_for_answers(&kept, 50);
+        wait_for_answers(&short, 20);
+    }
+    for tally in [kept.stop(), short.stop()] {
+        assert!(tally.lost.is_empty(), "lost: {:?}", tally.lost);
+        assert_eq!(tally.refused, 0);
+    }
+    drop(successor);
+    assert!(connect(house.address).is_err(), "the last one has ended");
 }
 
 #[test]

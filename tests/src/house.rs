@@ -107,6 +107,12 @@ impl House {
         self.server.as_ref().map_or(0, Server::pid)
     }
 
+    /// The process id in the pid file; 0 while there is none.
+    pub fn named_parent(&self) -> u32 {
+        let text = fs::read_to_string(self.path("logs/httpd.pid")).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    }
+
     /// The processes that serve.
     pub fn children(&self) -> Vec<u32> {
         let parent = self.parent();

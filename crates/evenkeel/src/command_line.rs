@@ -58,6 +58,11 @@ const WITH_ARGUMENT: &str = "DCcdfEek";
 /// option and its argument are two words, however they were written, and `-k` is left out
 /// (mpm_common.c: ap_mpm_rewrite_args).
 pub fn shown(words: &[String]) -> String {
+    rewritten(words).join(" ")
+}
+
+/// The same word by word.
+pub fn rewritten(words: &[String]) -> Vec<&str> {
     let mut shown: Vec<&str> = Vec::new();
     let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
@@ -72,7 +77,7 @@ pub fn shown(words: &[String]) -> String {
             shown.extend(argument);
         }
     }
-    shown.join(" ")
+    shown
 }
 
 impl CommandLine {
@@ -138,7 +143,7 @@ impl CommandLine {
                 self.start_level = Some(level);
             }
             _ => match argument.as_str() {
-                "start" | "stop" | "restart" | "graceful" | "graceful-stop" => {
+                "start" | "stop" | "restart" | "graceful" | "graceful-stop" | "upgrade" => {
                     self.signal = Some(argument);
                 }
                 _ => return Err(format!("invalid -k argument: {argument}")),

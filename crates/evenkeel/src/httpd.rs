@@ -111,8 +111,11 @@ pub fn serve(
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let command_line = crate::command_line::shown(&words);
+    let again = crate::command_line::rewritten(&words);
+    let again = again.into_iter().skip(1).map(str::to_owned).collect();
     let mut server = Evenkeel::new(choice, program, mode, greeting);
-    evenkeel_mpm::run(&mut server, &Start { mode, command_line, program: program.to_owned() })
+    let program = program.to_owned();
+    evenkeel_mpm::run(&mut server, &Start { mode, command_line, program, again })
 }
 
 /// The status of a process that has served, or could not.
@@ -220,7 +223,7 @@ fn usage(program: &str) -> String {
     format!(
         "Usage: {program} [-D name] [-d directory] [-f file]\n       \
          [-C \"directive\"] [-c \"directive\"]\n       \
-         [-k start|restart|graceful|graceful-stop|stop]\n       \
+         [-k start|restart|graceful|graceful-stop|stop|upgrade]\n       \
          [-v] [-V] [-h] [-l] [-L] [-t] [-T] [-S] [-X]\n\
          Options:\n  \
          -D name            : define a name for use in <IfDefine name> directives\n  \

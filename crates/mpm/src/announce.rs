@@ -32,6 +32,10 @@ pub(crate) enum Event<'a> {
     UserIgnored,
     Refused,
     Unchanged,
+    /// A new program is started beside this one.
+    Upgrading,
+    Upgraded(Pid),
+    NotUpgraded,
     Root(&'a str),
 }
 
@@ -136,6 +140,20 @@ impl Event<'_> {
                  old one"
                     .into(),
             ),
+            Self::Upgrading => own(
+                Level::Notice,
+                "SIGUSR2 received.  Starting the program anew beside this one".into(),
+            ),
+            Self::Upgraded(pid) => own(
+                Level::Notice,
+                format!(
+                    "process {} serves now, this one ends with its last connection",
+                    number(pid)
+                ),
+            ),
+            Self::NotUpgraded => {
+                own(Level::Error, "the new program did not come to serve, this one goes on".into())
+            }
             Self::Root(what) => own(Level::Crit, what.to_owned()),
         })
     }

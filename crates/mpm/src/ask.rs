@@ -23,6 +23,8 @@ pub enum Wish {
     Restart,
     /// Read the configuration again, keeping open connections.
     Graceful,
+    /// Start the program anew, which may be another by now, keeping open connections. Ours.
+    Upgrade,
 }
 
 /// What is left to do for the caller.
@@ -46,6 +48,7 @@ impl Wish {
             "graceful-stop" => Self::GracefulStop,
             "restart" => Self::Restart,
             "graceful" => Self::Graceful,
+            "upgrade" => Self::Upgrade,
             _ => return None,
         })
     }
@@ -57,6 +60,7 @@ impl Wish {
             Self::GracefulStop => Some(Signal::WindowChange),
             Self::Restart => Some(Signal::Hangup),
             Self::Graceful => Some(Signal::User1),
+            Self::Upgrade => Some(Signal::User2),
         }
     }
 }
@@ -86,7 +90,7 @@ pub fn ask(pid_file: &Path, wish: Wish) -> Answer {
             }
         },
         (_, None) => Answer::StartHere(None),
-        (_, Some(Signal::Hangup | Signal::User1)) => {
+        (_, Some(Signal::Hangup | Signal::User1 | Signal::User2)) => {
             Answer::StartHere(Some("httpd not running, trying to start".into()))
         }
         (Running::Stale(pid), Some(_)) => {
@@ -110,6 +114,7 @@ mod tests {
         let starting = Answer::StartHere(Some("httpd not running, trying to start".into()));
         assert_eq!(ask(&file, Wish::Stop), done("httpd (no pid file) not running"));
         assert_eq!(ask(&file, Wish::Restart), starting);
+        assert_eq!(ask(&file, Wish::Upgrade), starting);
         assert_eq!(ask(&file, Wish::Start), Answer::StartHere(None));
         std::fs::write(&file, "2147483\n").unwrap();
         assert_eq!(ask(&file, Wish::GracefulStop), done("httpd (pid 2147483?) not running"));
@@ -121,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_wish_of_apaches_is_known() {
-        for word in ["start", "stop", "graceful-stop", "restart", "graceful"] {
+        for word in ["start", "stop", "graceful-stop", "restart", "graceful", "upgrade"] {
             assert!(Wish::parse(word).is_some());
         }
         assert_eq!(Wish::parse("reload"), None);

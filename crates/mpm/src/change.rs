@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_sys::process::{End, Pid};
+use evenkeel_sys::signal::Signal;
 use evenkeel_sys::{clock, listen, process};
 
 use crate::announce::Event;
@@ -19,8 +20,9 @@ use crate::listeners::Listeners;
 use crate::parent::Parent;
 use crate::pidfile::PidFile;
 use crate::probe::{Probe, TRIAL_US};
-use crate::settings::{Generation, Loaded, Server};
+use crate::settings::{Generation, Loaded, Mode, Server};
 use crate::spawn::CHILD_FATAL;
+use crate::upgrade::Upgrade;
 
 /// How many of them may fail to start before the change is given up.
 const MOST_FAILURES: u32 = 3;
@@ -34,6 +36,8 @@ pub(crate) const STOP_US: u64 = 8_000_000;
 pub(crate) enum Restart {
     Graceful,
     Hard,
+    /// The program is started anew, which reads the configuration too.
+    Upgrade,
 }
 
 /// What the parent is about.
@@ -44,6 +48,8 @@ pub(crate) enum State<Site> {
     Checking(Restart, Probe),
     /// Children of a new configuration start, while those of the old one serve.
     Changing(Change<Site>),
+    /// The program starts anew, while the children serve.
+    Upgrading(Upgrade),
     /// All children are told to end.
     Stopping { status: i32 },
 }
@@ -126,6 +132,7 @@ impl<Site> State<Site> {
                 let late_us = change.since_us.saturating_add(START_US);
                 Some(change.look_us.map_or(late_us, |look_us| look_us.min(late_us)))
             }
+            Self::Upgrading(upgrade) => Some(upgrade.late_us()),
             Self::Serving | Self::Stopping { .. } => None,
         }
     }
@@ -165,6 +172,7 @@ impl<S: Server> Parent<'_, S> {
                     self.give_up();
                 }
             }
+            State::Upgrading(_) => self.watch_upgrade(now_us),
             State::Serving | State::Stopping { .. } => {}
         }
     }
@@ -178,9 +186,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// HUP and USR1. One reload at a time; those that come meanwhile become one.
-    pub(crate) fn ask_restart(&mut self, is_graceful: bool) {
-        let asked = if is_graceful { Restart::Graceful } else { Restart::Hard };
+    /// HUP, USR1 and USR2. One reload at a time; those that come meanwhile become one.
+    pub(crate) fn ask_restart(&mut self, asked: Restart) {
         match &mut self.state {
             State::Serving => self.check(asked),
             // The file may have changed after the copy read it: read it again.
@@ -190,6 +197,7 @@ impl<S: Server> Parent<'_, S> {
                 self.check(asked);
             }
             State::Changing(change) => change.next = change.next.max(Some(asked)),
+            State::Upgrading(upgrade) => upgrade.next = upgrade.next.max(Some(asked)),
             State::Stopping { .. } => {}
         }
     }
@@ -233,16 +241,19 @@ impl<S: Server> Parent<'_, S> {
     }
 
     /// Begins a reload: has a copy of the parent read the configuration.
-    fn check(&mut self, restart: Restart) {
+    pub(crate) fn check(&mut self, restart: Restart) {
+        self.supervisor.reloading();
         self.tell(&match restart {
             Restart::Graceful => Event::RestartingGracefully,
             Restart::Hard => Event::Restarting,
+            Restart::Upgrade => return self.begin_upgrade(),
         });
-        let Self { server, children, state, signals, listeners, .. } = self;
+        let Self { server, children, state, signals, listeners, predecessor, .. } = self;
         let started = Probe::start(*server, clock::monotonic_us(), || {
             children.forget();
             state.forget();
             *signals = None;
+            *predecessor = None;
             *listeners = Listeners::none();
         });
         match started {
@@ -258,6 +269,7 @@ impl<S: Server> Parent<'_, S> {
     fn refuse(&mut self, text: &str) {
         self.tell_lines(text);
         self.tell(&Event::Refused);
+        self.supervisor.ready(self.current.number);
         self.state = State::Serving;
     }
 
@@ -307,9 +319,11 @@ impl<S: Server> Parent<'_, S> {
         let is_old = |entry: &Entry<S::Site>| entry.generation.number != number;
         let bound_us = self.bound_us(now_us);
         match change.restart {
-            Restart::Graceful => self.children.retire(Command::Drain, bound_us, |entry| {
-                is_old(entry) && !entry.phase.is_stopping()
-            }),
+            Restart::Graceful | Restart::Upgrade => {
+                self.children.retire(Command::Drain, bound_us, |entry| {
+                    is_old(entry) && !entry.phase.is_stopping()
+                });
+            }
             Restart::Hard => {
                 let end_by_us = bound_us.unwrap_or(now_us.saturating_add(STOP_US));
                 self.children.retire(Command::Exit, Some(end_by_us), is_old);
@@ -325,6 +339,14 @@ impl<S: Server> Parent<'_, S> {
             && let Err(error) = outcome.serves()
         {
             self.tell_lines(&format!("could not let go of the terminal: {error}"));
+        }
+        self.supervisor.ready(number);
+        if let Some(predecessor) = self.predecessor.take() {
+            if self.start.mode == Mode::Detached {
+                // The program that was detached left it; no other folder is held for ever.
+                let _ = std::env::set_current_dir("/");
+            }
+            predecessor.relieve();
         }
         if let Some(next) = change.next {
             self.check(next);
@@ -356,6 +378,7 @@ impl<S: Server> Parent<'_, S> {
             self.tell_lines(&text);
         }
         self.tell(&Event::Unchanged);
+        self.supervisor.ready(self.current.number);
         if self.listeners.adopt(&tried) {
             self.begin_again();
         } else if let Some(next) = change.next {
@@ -395,9 +418,12 @@ impl<S: Server> Parent<'_, S> {
 
     /// No more connections, no more children.
     fn begin_stop(&mut self, status: i32) {
-        if let State::Checking(_, probe) = &mut self.state {
-            probe.kill();
+        match &mut self.state {
+            State::Checking(_, probe) => probe.kill(),
+            State::Upgrading(upgrade) => upgrade.end(Signal::Terminate),
+            _ => {}
         }
+        self.supervisor.stopping();
         self.listeners = Listeners::none();
         self.state = State::Stopping { status };
     }

@@ -25,6 +25,8 @@ mod settings;
 pub mod setup;
 mod sizing;
 mod spawn;
+mod supervisor;
+mod upgrade;
 pub mod worker;
 
 pub use ask::{Answer, Wish, ask};

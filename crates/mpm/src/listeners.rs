@@ -4,10 +4,11 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use evenkeel_sys::activation;
 use evenkeel_sys::listen::{self, Options};
 
 use crate::child::Listener;
@@ -50,11 +51,7 @@ impl Listeners {
         patience: Duration,
     ) -> Result<Self, String> {
         let mut all = Self { open: Vec::new(), buckets: buckets.max(1) };
-        let any = if listen::has_ipv6() {
-            IpAddr::from(Ipv6Addr::UNSPECIFIED)
-        } else {
-            IpAddr::from(Ipv4Addr::UNSPECIFIED)
-        };
+        let any = any_address();
         for one in in_binding_order(&settings.listen, any) {
             let asked = SocketAddr::new(one.address.unwrap_or(any), one.port);
             let is_covered = asked.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED)
@@ -71,6 +68,59 @@ impl Listeners {
             return Err("no listening sockets available, shutting down".into());
         }
         Ok(all)
+    }
+
+    /// Takes the sockets that were passed to this process, each for the Listen line that names its
+    /// address, or else its port where one of them means all addresses. A predecessor may have had
+    /// addresses that are no longer configured; from anybody else, each socket must have its line
+    /// and each line its socket. The error is what to tell the administrator.
+    pub(crate) fn passed(
+        sockets: Vec<(OwnedFd, String)>,
+        lines: &[Listen],
+        by_predecessor: bool,
+    ) -> Result<Self, String> {
+        let mut all = Self::none();
+        if sockets.is_empty() {
+            return Ok(all);
+        }
+        let any = any_address();
+        for (socket, name) in sockets {
+            let address = listen::local_address(&socket).ok();
+            let address = address.filter(|_| activation::is_listening(&socket));
+            let line = address.and_then(|address| line_of(address, lines, any));
+            let (Some(address), Some(line)) = (address, line) else {
+                if by_predecessor {
+                    continue;
+                }
+                let what = address.map_or_else(|| "no TCP address".into(), |it| it.to_string());
+                return Err(format!(
+                    "Socket activation is used, and no Listen line is for the passed socket \
+                     \"{name}\" ({what})"
+                ));
+            };
+            let asked = SocketAddr::new(line.address.unwrap_or(any), line.port);
+            let bucket = all.open.iter().filter(|open| open.asked == asked).count();
+            let (socket, protocol) = (Arc::new(socket), Arc::clone(&line.protocol));
+            // Sockets of a starter that knows no buckets are made to have neighbours.
+            listen::share(&socket).map_err(|error| as_apr(&error))?;
+            all.open.push(Open { asked, bucket, socket, address, protocol, defer: line.defer });
+        }
+        let has_none = |line: &&Listen| all.open.iter().all(|open| open.asked.port() != line.port);
+        match lines.iter().find(has_none).filter(|_| !by_predecessor) {
+            // Apache: server/listen.c, set_systemd_listener.
+            Some(line) => Err(format!(
+                "Systemd socket activation is used, but this port is not configured in systemd: {}",
+                line.port
+            )),
+            None => Ok(all),
+        }
+    }
+
+    /// All of the sockets, those of one address in the order of their buckets.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let mut all: Vec<&Open> = self.open.iter().collect();
+        all.sort_by_key(|open| open.bucket);
+        all.into_iter().map(|open| open.socket.as_fd())
     }
 
     /// Opens an address in each bucket.
@@ -185,6 +235,22 @@ impl Listeners {
 fn queued<'a>(open: impl Iterator<Item = &'a Open>) -> usize {
     let lengths = open.filter_map(|open| listen::queue(&open.socket).ok());
     lengths.fold(0, |sum, length| sum.saturating_add(length as usize))
+}
+
+/// What a Listen line without an address means.
+fn any_address() -> IpAddr {
+    if listen::has_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+}
+
+/// The line that a socket was passed for.
+fn line_of(address: SocketAddr, lines: &[Listen], any: IpAddr) -> Option<&Listen> {
+    let is_named =
+        |line: &&Listen| SocketAddr::new(line.address.unwrap_or(any), line.port) == address;
+    let is_meant = |line: &&Listen| {
+        let means_all = line.address.is_none_or(|ip| ip.is_unspecified());
+        line.port == address.port() && (means_all || address.ip().is_unspecified())
+    };
+    lines.iter().find(is_named).or_else(|| lines.iter().find(is_meant))
 }
 
 /// Every address before the IPv4 one of the same port, which it makes superfluous.

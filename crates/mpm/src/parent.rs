@@ -3,20 +3,21 @@
 //! for a child, or panics; what happens while it starts a child is in `spawn`, what a signal
 //! changes in `change`.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Layout, MOST_SLOTS, Scoreboard};
+use evenkeel_sys::activation::Passed;
 use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::signal::{Signal, Signals};
 use evenkeel_sys::{clock, identity, listen, process};
 
 use crate::announce::Event;
 use crate::books::Books;
-use crate::change::{Change, STOP_US, State};
+use crate::change::{Change, Restart, STOP_US, State};
 use crate::child::Command;
 use crate::children::{Children, Entry};
 use crate::detach::{self, Detached, Outcome};
@@ -27,13 +28,16 @@ use crate::pulse::TICK_US;
 use crate::settings::{Generation, Mode, Server, Settings, Start};
 use crate::sizing::Sizing;
 use crate::spawn::{self, BackOff};
+use crate::supervisor::Supervisor;
+use crate::upgrade::{self, Invocation, Predecessor};
 
 /// The signals that the parent acts on.
-const SIGNALS: [Signal; 6] = [
+const SIGNALS: [Signal; 7] = [
     Signal::Terminate,
     Signal::Interrupt,
     Signal::Hangup,
     Signal::User1,
+    Signal::User2,
     Signal::WindowChange,
     Signal::Child,
 ];
@@ -47,12 +51,19 @@ const ORPHANS_LEAVE: Duration = Duration::from_millis(900);
 /// Runs the server until it ends. The status is the process's exit status; the error is one or
 /// more lines for standard error, and status 1.
 pub fn run<S: Server>(server: &mut S, start: &Start) -> Result<i32, String> {
+    let inherited = Inherited::take();
     match start.mode {
-        Mode::Foreground => Parent::begin(server, start, None)?.live(),
-        Mode::OneProcess => spawn::serve_alone(server, start),
+        Mode::Foreground => Parent::begin(server, start, None, inherited)?.live(),
+        // The program that this one takes over from has left the terminal, and its caller.
+        Mode::Detached if inherited.predecessor.is_some() => {
+            Parent::begin(server, start, None, inherited)?.live()
+        }
+        Mode::OneProcess => spawn::serve_alone(server, start, inherited.sockets),
         Mode::Detached => match detach::detach() {
             Ok(Detached::Caller(status)) => Ok(status),
-            Ok(Detached::Server(outcome)) => Parent::begin(server, start, Some(outcome))?.live(),
+            Ok(Detached::Server(outcome)) => {
+                Parent::begin(server, start, Some(outcome), inherited)?.live()
+            }
             Err(error) => Err(format!("could not detach from the terminal: {error}")),
         },
     }
@@ -76,6 +87,29 @@ pub(crate) struct Parent<'a, S: Server> {
     last_tick_us: u64,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) outcome: Option<Outcome>,
+    pub(crate) invocation: Invocation,
+    pub(crate) supervisor: Supervisor,
+    /// The parent that goes once this one serves.
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
+/// What the process that started this one has passed to it.
+struct Inherited {
+    sockets: Vec<(OwnedFd, String)>,
+    supervisor: Supervisor,
+    predecessor: Option<Predecessor>,
+}
+
+impl Inherited {
+    /// Takes it, once, before anything else is opened.
+    fn take() -> Self {
+        let Passed { sockets, notifier, watchdog } = Passed::take();
+        let supervisor = Supervisor::new(notifier, watchdog);
+        let is_channel = |(_, name): &(OwnedFd, String)| name == upgrade::NAME;
+        let (channel, sockets): (Vec<_>, Vec<_>) = sockets.into_iter().partition(is_channel);
+        let predecessor = channel.into_iter().next().map(|(socket, _)| Predecessor::new(socket));
+        Self { sockets, supervisor, predecessor }
+    }
 }
 
 /// Everything that a start makes before the first child: the same for a parent and for a server
@@ -84,12 +118,16 @@ pub(crate) struct Prepared<Site> {
     pub(crate) generation: Generation<Site>,
     pub(crate) listeners: Listeners,
     pub(crate) board: Scoreboard,
-    pub(crate) pid_file: PidFile,
+    /// None where a predecessor's is taken over once the children serve.
+    pub(crate) pid_file: Option<PidFile>,
 }
 
+/// `sockets` were passed to this process, by a predecessor where it `succeeds` one.
 pub(crate) fn prepare<S: Server>(
     server: &mut S,
     program: &str,
+    sockets: Vec<(OwnedFd, String)>,
+    succeeds: bool,
 ) -> Result<Prepared<S::Site>, String> {
     let loaded = server.load()?;
     let settings = loaded.settings;
@@ -97,9 +135,11 @@ pub(crate) fn prepare<S: Server>(
     let (limits, notices) =
         limits::check(&settings.configured, Moment::Start, cores, listen::somaxconn());
     notices.iter().for_each(|notice| server.log(notice));
-    let stale = look_for_other_server(&settings, program)?;
+    let stale = !succeeds && look_for_other_server(&settings, program)?;
     let patience = if stale { ORPHANS_LEAVE } else { Duration::ZERO };
-    let listeners = Listeners::open(&settings, limits.buckets, &Listeners::none(), patience)?;
+    let passed = Listeners::passed(sockets, &settings.listen, succeeds)?;
+    let listeners = Listeners::open(&settings, limits.buckets, &passed, patience)?;
+    drop(passed);
     // More descriptors can only help; what cannot be raised is noticed where it runs out.
     let _ = process::raise_descriptor_limit();
     let board = Scoreboard::new(layout(&limits))
@@ -115,7 +155,7 @@ pub(crate) fn prepare<S: Server>(
     if settings.identity.is_some() && !identity::is_root() {
         tell(Event::UserIgnored);
     }
-    let pid_file = PidFile::write(&settings.pid_file)?;
+    let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
     let generation = Generation { number: 0, site, settings: Arc::new(settings), limits };
     Ok(Prepared { generation, listeners, board, pid_file })
 }
@@ -152,11 +192,16 @@ impl<'a, S: Server> Parent<'a, S> {
         server: &'a mut S,
         start: &'a Start,
         outcome: Option<Outcome>,
+        mut inherited: Inherited,
     ) -> Result<Self, String> {
         // Before anything can be waited for: a signal during the start is acted on after it.
         let signals = Signals::catch(&SIGNALS)
             .map_err(|error| format!("could not take charge of the signals: {error}"))?;
-        let prepared = prepare(server, &start.program)?;
+        let invocation = Invocation::take();
+        let supervisor = std::mem::take(&mut inherited.supervisor);
+        let predecessor = inherited.predecessor.take();
+        let succeeds = predecessor.is_some();
+        let prepared = prepare(server, &start.program, inherited.sockets, succeeds)?;
         let now_us = clock::monotonic_us();
         let wanted = prepared.generation.limits.start_servers;
         let table = prepared.generation.limits.table();
@@ -174,8 +219,11 @@ impl<'a, S: Server> Parent<'a, S> {
             sizing: Sizing::default(),
             books: Books::default(),
             last_tick_us: now_us,
-            pid_file: Some(prepared.pid_file),
+            pid_file: prepared.pid_file,
             outcome,
+            invocation,
+            supervisor,
+            predecessor,
         })
     }
 
@@ -198,6 +246,7 @@ impl<'a, S: Server> Parent<'a, S> {
                 return Ok(status);
             }
             self.server.turn();
+            self.supervisor.keep_alive(clock::monotonic_us());
             self.sleep();
         }
     }
@@ -245,8 +294,9 @@ impl<'a, S: Server> Parent<'a, S> {
         let Some(caught) = self.signals.as_ref().and_then(Signals::next) else { return };
         match caught.signal {
             Signal::Terminate | Signal::Interrupt => self.stop(),
-            Signal::Hangup => self.ask_restart(false),
-            Signal::User1 => self.ask_restart(true),
+            Signal::Hangup => self.ask_restart(Restart::Hard),
+            Signal::User1 => self.ask_restart(Restart::Graceful),
+            Signal::User2 => self.ask_restart(Restart::Upgrade),
             Signal::WindowChange if caught.by_process => self.stop_gracefully(),
             Signal::WindowChange | Signal::Child | Signal::Kill => {}
         }
@@ -259,13 +309,19 @@ impl<'a, S: Server> Parent<'a, S> {
             self.back_off.until_us(),
             self.state.next_us(),
             self.next_sizing_us(),
+            self.supervisor.next_us(),
             self.books.next_us(),
         ];
         let next = next.into_iter().flatten().min();
         let until_next = next.map(|at| Duration::from_micros(at.saturating_sub(now_us)));
         let timeout = until_next.map_or(REST, |wait| wait.min(REST));
         let signals = self.signals.iter().map(AsFd::as_fd);
-        let descriptors: Vec<_> = signals.chain(self.children.descriptors()).collect();
+        let upgrade = match &self.state {
+            State::Upgrading(upgrade) => Some(upgrade.descriptor()),
+            _ => None,
+        };
+        let descriptors: Vec<_> =
+            signals.chain(upgrade).chain(self.children.descriptors()).collect();
         if wait_readable(&descriptors, Some(timeout)).is_err() {
             // Without memory for a poll the loop must still not spin.
             std::thread::sleep(Duration::from_millis(10));

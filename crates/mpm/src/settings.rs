@@ -117,6 +117,9 @@ pub struct Start {
     pub command_line: String,
     /// The program's name in messages.
     pub program: String,
+    /// The words behind the program's name with which a new program takes over: those of the
+    /// command line, without what would ask a running server.
+    pub again: Vec<String>,
 }
 
 /// In which relation the server stands to the process that started it.

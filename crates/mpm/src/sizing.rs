@@ -179,7 +179,8 @@ impl<S: Server> Parent<'_, S> {
     /// The law rules while nothing changes; while a new generation starts, it has a number of
     /// children to reach.
     fn is_sized(&self) -> bool {
-        let settled = matches!(self.state, State::Serving | State::Checking(..));
+        let settled =
+            matches!(self.state, State::Serving | State::Checking(..) | State::Upgrading(_));
         settled && !self.current.limits.fixed
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use crate::children::{Entry, Place};
 use crate::listeners::Listeners;
 use crate::parent::{Parent, Prepared, prepare};
 use crate::settings::{Generation, Server, Settings, Start};
+use crate::supervisor::Supervisor;
 
 /// The exit status of a child that says: it would be no use to start another
 /// (include/ap_mpm.h, APEXIT_CHILDFATAL).
@@ -159,8 +160,11 @@ impl<S: Server> Parent<'_, S> {
         self.state.forget();
         self.signals = None;
         self.outcome = None;
+        self.predecessor = None;
+        self.supervisor = Supervisor::default();
         let listeners = std::mem::replace(&mut self.listeners, Listeners::none());
-        let ignored = [Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::WindowChange];
+        let ignored =
+            [Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::User2, Signal::WindowChange];
         let wake = Report::EndAsked.byte();
         let prepared = signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
             .and_then(|()| {
@@ -219,8 +223,13 @@ impl<S: Server> Parent<'_, S> {
 }
 
 /// Serves in the calling process: no parent, no children, a signal is a command.
-pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i32, String> {
-    let Prepared { mut generation, listeners, board, pid_file } = prepare(server, &start.program)?;
+pub(crate) fn serve_alone<S: Server>(
+    server: &mut S,
+    start: &Start,
+    sockets: Vec<(OwnedFd, String)>,
+) -> Result<i32, String> {
+    let Prepared { mut generation, listeners, board, pid_file } =
+        prepare(server, &start.program, sockets, false)?;
     (generation.limits.start_servers, generation.limits.fixed) = (1, true);
     let failed = |error: io::Error| format!("cannot serve in one process: {error}");
     let settings = Arc::clone(&generation.settings);
@@ -228,7 +237,7 @@ pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i3
     let buffers = buffers.map_err(failed)?;
     let (channel, other_end) = Channel::pair().map_err(failed)?;
     let ended_by = [Signal::Terminate, Signal::Interrupt, Signal::Hangup];
-    let ignored = [Signal::User1, Signal::WindowChange];
+    let ignored = [Signal::User1, Signal::User2, Signal::WindowChange];
     signal::serve_signals(&ignored, &ended_by, other_end.as_fd(), Command::Exit.byte())
         .map_err(failed)?;
     let credits = generation.limits.credits(0);
@@ -259,7 +268,9 @@ pub(crate) fn serve_alone<S: Server>(server: &mut S, start: &Start) -> Result<i3
             server.salvage(&generation.site, buffer, &lines);
         }
     }
-    pid_file.remove();
+    if let Some(file) = pid_file {
+        file.remove();
+    }
     Ok(status)
 }
 

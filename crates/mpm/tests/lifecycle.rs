@@ -21,6 +21,8 @@ mod reload;
 mod runner;
 #[path = "lifecycle/start_stop.rs"]
 mod start_stop;
+#[path = "lifecycle/upgrade.rs"]
+mod upgrade;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -28,7 +30,8 @@ fn main() {
         std::process::exit(echo::main(&arguments[at + 1], &arguments[at + 2]));
     }
     let filter = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    let tests: Vec<(&str, fn())> = [start_stop::TESTS, reload::TESTS, buckets::TESTS].concat();
+    let tests: Vec<(&str, fn())> =
+        [start_stop::TESTS, reload::TESTS, buckets::TESTS, upgrade::TESTS].concat();
     let mut failed = Vec::new();
     let mut passed = 0;
     for (name, test) in tests {

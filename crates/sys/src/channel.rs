@@ -76,6 +76,13 @@ impl Channel {
     }
 }
 
+impl From<OwnedFd> for Channel {
+    /// Takes an end that was made in another process.
+    fn from(socket: OwnedFd) -> Self {
+        Self { socket }
+    }
+}
+
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -6,6 +6,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("Evenkeel runs on Linux only");
 
+pub mod activation;
 pub mod bell;
 pub mod bounds;
 pub mod channel;

@@ -18,6 +18,8 @@ pub enum Signal {
     Hangup,
     /// SIGUSR1: graceful restart.
     User1,
+    /// SIGUSR2: change of the program.
+    User2,
     /// SIGWINCH: graceful stop, where a process sent it.
     WindowChange,
     /// SIGCHLD: a child has ended.
@@ -35,6 +37,7 @@ impl Signal {
             Self::Interrupt => libc::SIGINT,
             Self::Hangup => libc::SIGHUP,
             Self::User1 => libc::SIGUSR1,
+            Self::User2 => libc::SIGUSR2,
             Self::WindowChange => libc::SIGWINCH,
             Self::Child => libc::SIGCHLD,
             Self::Kill => libc::SIGKILL,
@@ -42,11 +45,12 @@ impl Signal {
     }
 
     fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Signal; 6] = [
+        const ALL: [Signal; 7] = [
             Signal::Terminate,
             Signal::Interrupt,
             Signal::Hangup,
             Signal::User1,
+            Signal::User2,
             Signal::WindowChange,
             Signal::Child,
         ];

@@ -40,7 +40,7 @@ fn all_served() {
 
 /// A client that asks on a connection after another until it is told to stop, and how many answers
 /// it had.
-fn load(address: SocketAddr, over: &Arc<AtomicBool>) -> JoinHandle<u32> {
+pub fn load(address: SocketAddr, over: &Arc<AtomicBool>) -> JoinHandle<u32> {
     let over = Arc::clone(over);
     std::thread::spawn(move || {
         let mut answered = 0;

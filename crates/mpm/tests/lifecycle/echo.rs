@@ -33,7 +33,8 @@ pub fn main(configuration: &str, mode: &str) -> i32 {
         "alone" => Mode::OneProcess,
         _ => Mode::Foreground,
     };
-    let start = Start { mode, command_line: "echo -x".into(), program: "echo".into() };
+    let again = std::env::args().skip(1).collect();
+    let start = Start { mode, command_line: "echo -x".into(), program: "echo".into(), again };
     match evenkeel_mpm::run(&mut echo, &start) {
         Ok(status) => status,
         Err(text) => {
@@ -108,6 +109,8 @@ impl Server for Echo {
     }
 
     fn serve(&self, site: &Site, child: Child) -> i32 {
+        let passed = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"];
+        assert!(passed.iter().all(|name| std::env::var_os(name).is_none()), "the parent's alone");
         if site.says("fatal") {
             return 15;
         }

@@ -84,9 +84,14 @@ impl Running {
     }
 
     fn run(mut command: Command, folder: &Folder, mode: &str) -> Self {
+        command.stdin(Stdio::null());
+        Self::start_as_is(command, folder, mode)
+    }
+
+    /// As `start`, by a command of the caller's.
+    pub fn start_as_is(mut command: Command, folder: &Folder, mode: &str) -> Self {
         let mut process = command
             .args(["--echo", folder.configuration().to_str().unwrap(), mode])
-            .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
