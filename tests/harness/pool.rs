@@ -93,6 +93,27 @@ fn changes_of_the_program_under_load_lose_nothing() {
 }
 
 #[test]
+fn in_every_model_a_killed_parents_children_leave_the_port_to_the_next_server() {
+    for model in ["event", "worker", "prefork"] {
+        let module =
+            format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
+        let mut house = settled(&module);
+        let mut kept = connect(house.address).unwrap();
+        exchange(&mut kept, REQUEST).unwrap();
+        drop(kept);
+        let children = house.children();
+        assert!(!children.is_empty(), "{model}");
+        house.signal(Signal::KILL);
+        house.server = None;
+        let alive = |pid: &u32| std::fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+        wait_for("the children's end", || !children.iter().any(alive)).unwrap();
+        house.start(&[]).unwrap();
+        probe(house.address).unwrap();
+        house.stop().unwrap();
+    }
+}
+
+#[test]
 fn a_bucket_for_each_core_serves_every_client() {
     let house = settled("ListenCoresBucketsRatio 1\n");
     for _ in 0..64 {

@@ -290,6 +290,13 @@ impl<S: Server> Parent<'_, S> {
     /// Puts a new configuration in force, all of it or nothing.
     fn take_over(&mut self, loaded: Loaded<S::Site>) -> Result<Before<S::Site>, String> {
         let Loaded { site, settings } = loaded;
+        if settings.configured.model != self.current.limits.model {
+            // Apache ends with these words (core.c); a new program may have another model.
+            return Err(format!(
+                "AH00534: {}: Configuration error: The MPM cannot be changed during restart.",
+                self.start.program
+            ));
+        }
         let moment = Moment::Restart(&self.current.limits);
         let cores = process::usable_cores();
         let (mut limits, notices) =

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_message::Notice;
-use evenkeel_mpm::{Child, Command, Configured, Listen, Loaded, Mode, Server, Settings, Start};
+use evenkeel_mpm::{
+    Child, Command, Configured, Listen, Loaded, Mode, Model, Server, Settings, Start,
+};
 use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::identity;
 use evenkeel_sys::process::{End, Pid};
@@ -80,6 +82,7 @@ impl Server for Echo {
             listen: vec![listen],
             pid_file: self.configuration.with_extension("pid"),
             configured: Configured {
+                model: if site.says("worker") { Model::Worker } else { Model::Event },
                 start_servers: Some(children),
                 // No more than that, however many the law of the pool would like.
                 max_request_workers: Some(children * 25),

@@ -19,6 +19,8 @@ pub const TESTS: &[(&str, fn())] = &[
     ("what_a_given_up_configuration_serves_already_is_finished", finishes_given_up),
     ("reloads_that_come_at_once_become_few", merges),
     ("the_number_of_children_follows_the_configuration", follows_number),
+    ("another_process_model_is_refused", other_model),
+    ("a_drain_after_a_reload_ends_with_its_bound", drain_is_bounded),
     ("a_reload_gets_all_that_the_limits_of_the_start_allow", gets_all),
     ("children_that_retire_take_no_place_from_those_that_serve", retiring_apart),
 ];
@@ -207,6 +209,31 @@ fn follows_number() {
         assert_eq!(server.await_serving().generation, 1);
     }
     server.await_line("AH00489");
+    server.stop();
+}
+
+fn other_model() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    folder.configure("children=1 worker");
+    server.signal(Signal::User1);
+    server.await_line("AH00534: echo: Configuration error: The MPM cannot be changed");
+    server.await_line("refused");
+    assert_eq!(Client::connect(first.address).ask(), (first.pid, 0));
+    server.stop();
+}
+
+fn drain_is_bounded() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1 bound=1");
+    let mut working = Client::connect(first.address);
+    working.say("wait");
+    assert_eq!(working.hear(), "waiting");
+    server.signal(Signal::User1);
+    server.await_line("AH00489");
+    server.await_line(&format!("child pid {} did not end in the time it had", first.pid));
+    assert_eq!(working.hear(), "");
+    Client::connect(first.address).ask();
     server.stop();
 }
 

@@ -13,6 +13,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("term_lets_a_request_in_progress_finish", term_finishes),
     ("term_ends_what_takes_longer_than_its_bound", term_is_bounded),
     ("winch_from_a_process_stops_gracefully", winch_stops),
+    ("a_graceful_stop_ends_with_its_bound", winch_is_bounded),
     ("a_killed_child_is_replaced_and_costs_its_own_connections_only", killed_child),
     ("a_child_that_crashes_is_told_of_and_replaced", crashed_child),
     ("term_to_a_child_drains_it_and_another_takes_its_place", term_to_child),
@@ -79,6 +80,16 @@ fn winch_stops() {
     server.signal(Signal::WindowChange);
     server.await_line("[notice] AH00492: caught SIGWINCH, shutting down gracefully");
     idle.ask_until_closed(pid);
+    assert!(server.await_end().success());
+}
+
+fn winch_is_bounded() {
+    let folder = Folder::new();
+    let (mut server, serving) = Running::serving(&folder, "bound=1");
+    let mut idle = Client::connect(serving.address);
+    let (pid, _) = idle.ask();
+    server.signal(Signal::WindowChange);
+    server.await_line(&format!("child pid {pid} did not end in the time it had"));
     assert!(server.await_end().success());
 }
 

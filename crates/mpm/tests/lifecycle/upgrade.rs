@@ -97,8 +97,11 @@ fn merges() {
     let new = server.await_line("serves now, this one ends");
     let new: i32 =
         new.split_once("process ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
-    // The reload is the new program's by now, or it was done before the change.
-    while Client::connect(first.address).ask().1 == 0 {}
+    // The reload is the new program's.
+    server.await_line("SIGUSR1 received.");
+    assert_eq!(server.await_serving().generation, 1);
+    server.await_line("AH00094");
+    Client::connect(first.address).ask();
     send(new, Signal::Terminate);
     assert!(server.await_end().success());
 }
