@@ -168,11 +168,18 @@ impl PoolSeen {
         self.pages.rows.iter().map(|row| row.idle).max().unwrap_or(0)
     }
 
-    /// By how much the workers were at most more than the greatest demand until then.
+    /// By how much the workers were at most more than the greatest demand until then: a page that
+    /// comes late, because no worker was free for it, does not know of the queue that stood
+    /// meanwhile, but the looks do.
     pub fn most_beyond_demand(&self) -> i64 {
-        let (mut demand, mut most) = (0, 0);
+        let mut looks = self.looks.rows.iter().peekable();
+        let (mut busy, mut demand, mut most) = (0, 0, 0);
         for row in &self.pages.rows {
-            demand = demand.max(row.busy as i64 + row.queue as i64);
+            while let Some((_, _, queue)) = looks.next_if(|(at_s, ..)| *at_s <= row.at_s) {
+                demand = demand.max(busy + *queue as i64);
+            }
+            busy = row.busy as i64;
+            demand = demand.max(busy + row.queue as i64);
             most = most.max((row.busy + row.idle) as i64 - demand);
         }
         most
@@ -217,5 +224,9 @@ mod tests {
         assert_eq!((seen.most_queued(), seen.most_idle()), (7, 20));
         // 21 workers against a demand of 7.
         assert_eq!(seen.most_beyond_demand(), 14);
+        // A page that had to wait for a worker, and the queue that stood until then.
+        let late = Pages { rows: vec![PageRow { at_s: 2.0, ..page(5, 59, 0) }], missing: 0 };
+        let looks = Looks { rows: vec![(0.5, 1, 60)], ..Looks::default() };
+        assert_eq!(PoolSeen { looks, pages: late }.most_beyond_demand(), 4);
     }
 }

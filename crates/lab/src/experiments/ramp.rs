@@ -287,7 +287,8 @@ fn table(paper: &mut Paper, rows: &[Row]) {
             row.pool.most_idle().to_string(),
             format!("{} (bound {})", row.pool.most_beyond_demand(), bound(row.peer)),
             numbers::count(row.pool.most_queued()),
-            format!("{} of {}", row.downloads.heard, row.downloads.made),
+            format!("{} of {}", row.downloads.heard, row.downloads.made - row.downloads.ended),
+            row.downloads.ended.to_string(),
         ]
     };
     let heading = [
@@ -307,6 +308,7 @@ fn table(paper: &mut Paper, rows: &[Row]) {
         "beyond demand",
         "queue at most",
         "downloads begun",
+        "and ended",
     ];
     paper.table(&heading, rows.iter().map(cells).collect());
 }
