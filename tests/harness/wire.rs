@@ -1,7 +1,8 @@
 //! Plays every script of `tests/wire` to Debian's apache2 and to Evenkeel and prints what differs,
 //! then one result line in the form of Rust's own test programs. With `--oracle` it plays them
 //! to apache2 alone and, when scripts are chosen, shows its answers. Arguments choose
-//! scripts by a part of their name.
+//! scripts by a part of their name, and `event`, `worker` or `prefork` the process model; without
+//! any, all scripts are played under event and the basic ones under the others too.
 #![expect(clippy::print_stdout, reason = "a test program's output is its result")]
 
 use evenkeel_tests::play::{Cast, Verdict, play, whole};
@@ -12,15 +13,25 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The process models, the one that serves where none is named first.
+const MODELS: [&str; 3] = ["event", "worker", "prefork"];
+
+/// Scripts whose names begin so are about the protocol and the connection, which the process model
+/// bears on.
+const BASIC: [&str; 2] = ["a", "b"];
+
 /// How many scripts are played at once: the servers wait for the runner most of the time.
 const AT_ONCE: usize = 4;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let oracle = arguments.iter().any(|argument| argument == "--oracle");
-    let chosen: Vec<&String> = arguments.iter().filter(|it| !it.starts_with('-')).collect();
+    let named: Vec<&str> =
+        MODELS.into_iter().filter(|model| arguments.iter().any(|it| it == model)).collect();
+    let is_choice = |it: &&String| !it.starts_with('-') && !MODELS.contains(&it.as_str());
+    let chosen: Vec<&String> = arguments.iter().filter(is_choice).collect();
     let cast = if oracle { Cast::Oracle } else { Cast::Both(Kind::Evenkeel, "") };
-    let scripts = match read(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+    let scripts = match read(Path::new(env!("CARGO_MANIFEST_DIR")), &named) {
         Ok(scripts) => scripts,
         Err(reason) => {
             println!("{reason}\ntest result: FAILED. 0 passed; 1 failed");
@@ -39,8 +50,8 @@ fn main() -> ExitCode {
     if totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The scripts in the order of their names.
-fn read(package: &Path) -> Result<Vec<Script>, String> {
+/// The scripts in the order of their names, each with the models under which it is played.
+fn read(package: &Path, named: &[&str]) -> Result<Vec<Script>, String> {
     let folder = package.join("wire");
     let entries = std::fs::read_dir(&folder).map_err(|it| format!("{}: {it}", folder.display()))?;
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -51,7 +62,16 @@ fn read(package: &Path) -> Result<Vec<Script>, String> {
         let text =
             std::fs::read_to_string(&path).map_err(|it| format!("{}: {it}", path.display()))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        scripts.push(parse(&name, &text)?);
+        let is_basic = BASIC.iter().any(|letter| name.starts_with(letter));
+        for model in MODELS {
+            let is_wanted = match named {
+                [] => model == "event" || is_basic,
+                _ => named.contains(&model),
+            };
+            if is_wanted {
+                scripts.push(Script { model, ..parse(&name, &text)? });
+            }
+        }
     }
     Ok(scripts)
 }
@@ -93,7 +113,7 @@ fn report(
         Err(reason) => {
             // Nothing of the script could be judged: each of its exchanges has failed.
             totals.failed += script.exchanges.len().max(1);
-            println!("FAILED {}: {reason}", script.name);
+            println!("FAILED {} ({}): {reason}", script.name, script.model);
             return;
         }
     };
@@ -113,7 +133,7 @@ fn report(
             println!("--- {}\n{}", verdict.title, whole(&verdict.oracle));
         }
         if !verdict.differences.is_empty() {
-            println!("FAILED {}", verdict.title);
+            println!("FAILED {} ({})", verdict.title, script.model);
         }
         for difference in &verdict.differences {
             println!("  {}", difference.replace('\n', "\n  "));

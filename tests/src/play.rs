@@ -41,8 +41,7 @@ struct Run {
 }
 
 /// Modules that every script has, as their identifiers without `_module`.
-const MODULES: [&str; 12] = [
-    "mpm_event",
+const MODULES: [&str; 11] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -63,10 +62,16 @@ PidFile \"@ROOT@/logs/httpd.pid\"
 Listen 127.0.0.1:@PORT@
 ServerName localhost
 StartServers 1
+MaxRequestWorkers 16
+<IfModule mpm_prefork_module>
+MinSpareServers 1
+MaxSpareServers 4
+</IfModule>
+<IfModule !mpm_prefork_module>
 ThreadsPerChild 8
 MinSpareThreads 4
 MaxSpareThreads 16
-MaxRequestWorkers 16
+</IfModule>
 ErrorLog \"@ROOT@/logs/error.log\"
 DocumentRoot \"@ROOT@/htdocs\"
 TypesConfig \"@ROOT@/mime.types\"
@@ -259,7 +264,8 @@ fn read_folder(path: &Path) -> Result<Vec<std::path::PathBuf>, String> {
 fn configuration(script: &Script, more: &str, root: &Path, port: u16) -> String {
     let mut text = String::new();
     let own = script.modules.iter().map(String::as_str);
-    for name in MODULES.into_iter().chain(own) {
+    let model = format!("mpm_{}", script.model);
+    for name in std::iter::once(&*model).chain(MODULES).chain(own) {
         text.push_str(&format!(
             "LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
         ));

@@ -48,6 +48,8 @@ pub struct Script {
     pub name: String,
     /// What the script shows, in a sentence.
     pub what: String,
+    /// The process model that both servers have.
+    pub model: &'static str,
     /// Modules beyond those of every script, as in `alias` for alias_module.
     pub modules: Vec<String>,
     /// Names of headers that are not compared.
@@ -170,7 +172,7 @@ const USUAL_TIME_SECONDS: u64 = 1_577_836_800;
 
 /// Reads a script; the error names the line.
 pub fn parse(name: &str, text: &str) -> Result<Script, String> {
-    let mut script = Script { name: name.to_owned(), ..Script::default() };
+    let mut script = Script { name: name.to_owned(), model: "event", ..Script::default() };
     let mut lines = text.lines().enumerate().peekable();
     while let Some((index, line)) = lines.next() {
         let number = index + 1;

@@ -54,6 +54,7 @@ fn main() -> std::io::Result<()> {
         descriptors: 1 << 20,
         blocking_threads: 1,
         most_children: 1,
+        async_factor: None,
         slots: None,
         line,
         shedding: None,

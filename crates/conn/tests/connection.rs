@@ -73,6 +73,7 @@ impl Running {
             descriptors: 20_000,
             blocking_threads: 1,
             most_children: 1,
+            async_factor: None,
             slots: None,
             line,
             shedding: None,

@@ -6,27 +6,28 @@ use crate::httpd;
 use crate::terminal::{complain, say};
 use evenkeel_config::Main;
 use evenkeel_message::Level;
-use evenkeel_mpm::Mode;
+use evenkeel_mpm::{Mode, Model};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const USAGE: &str = "\
-Usage: evenkeel serve [DIR] [--listen ADDRESS:PORT]
+Usage: evenkeel serve [DIR] [--listen ADDRESS:PORT] [--mpm MODEL]
   DIR                    the folder to serve; this one if none is given
   --listen ADDRESS:PORT  where to listen; 127.0.0.1:8080 if none is given
+  --mpm MODEL            the process model: event, worker or prefork; event if none is given
 ";
 
 /// What the words ask for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Usage,
-    Folder { folder: String, listen: String },
+    Folder { folder: String, listen: String, model: Model },
 }
 
 /// Serves a folder.
 pub fn run(words: &[String]) -> i32 {
-    let (folder, listen) = match parse(words) {
-        Ok(Asked::Folder { folder, listen }) => (folder, listen),
+    let (folder, listen, model) = match parse(words) {
+        Ok(Asked::Folder { folder, listen, model }) => (folder, listen, model),
         Ok(Asked::Usage) => {
             say(USAGE);
             return 0;
@@ -53,7 +54,7 @@ pub fn run(words: &[String]) -> i32 {
         complain("evenkeel serve: the folder's path must not hold \", \\, $ or a line feed");
         return 1;
     }
-    let text = configuration(&shown, &listen, std::process::id());
+    let text = configuration(&shown, &listen, model, std::process::id());
     let main = Main::Text { name: "evenkeel serve".to_owned(), text: text.into_bytes() };
     let choice = Choice {
         server_root: "/".to_owned(),
@@ -75,11 +76,16 @@ pub fn run(words: &[String]) -> i32 {
 
 fn parse(words: &[String]) -> Result<Asked, String> {
     let (mut folder, mut listen) = (None, "127.0.0.1:8080".to_owned());
+    let mut model = Model::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--listen" => listen = words.next().ok_or("--listen takes an address")?.clone(),
+            "--mpm" => model = model_named(words.next().ok_or("--mpm takes a process model")?)?,
             "-h" | "--help" => return Ok(Asked::Usage),
+            word if word.starts_with("--mpm=") => {
+                model = model_named(word.trim_start_matches("--mpm="))?;
+            }
             word if word.starts_with("--listen=") => {
                 listen = word.trim_start_matches("--listen=").to_owned();
             }
@@ -91,7 +97,13 @@ fn parse(words: &[String]) -> Result<Asked, String> {
     if !is_address(&listen) {
         return Err(format!("--listen takes ADDRESS:PORT, not {listen}"));
     }
-    Ok(Asked::Folder { folder: folder.unwrap_or_else(|| ".".to_owned()), listen })
+    Ok(Asked::Folder { folder: folder.unwrap_or_else(|| ".".to_owned()), listen, model })
+}
+
+fn model_named(name: &str) -> Result<Model, String> {
+    let all = [Model::Event, Model::Worker, Model::Prefork];
+    let found = all.into_iter().find(|model| model.name() == name);
+    found.ok_or_else(|| format!("--mpm takes event, worker or prefork, not {name}"))
 }
 
 /// Whether it has the form of an address with a port; whether there is such an address shows when
@@ -133,7 +145,7 @@ fn is_open_to_all(folder: &Path) -> bool {
 }
 
 /// The settings of a folder that is served without a configuration of its own.
-fn configuration(folder: &str, listen: &str, pid: u32) -> String {
+fn configuration(folder: &str, listen: &str, model: Model, pid: u32) -> String {
     let user = if evenkeel_sys::identity::is_root() {
         // Root's own rights are never needed to serve. A folder that is root's alone is not
         // served; the greeting says so.
@@ -141,8 +153,10 @@ fn configuration(folder: &str, listen: &str, pid: u32) -> String {
     } else {
         ""
     };
+    let module = model.module();
     format!(
-        "ServerName localhost\n\
+        "LoadModule {module}_module modules/mod_{module}.so\n\
+         ServerName localhost\n\
          Listen {listen}\n\
          {user}\
          PidFile /tmp/evenkeel-{pid}.pid\n\
@@ -163,6 +177,7 @@ fn configuration(folder: &str, listen: &str, pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Asked, parse};
+    use evenkeel_mpm::Model;
 
     fn words(text: &str) -> Result<Asked, String> {
         parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -171,13 +186,27 @@ mod tests {
     #[test]
     fn a_folder_and_an_address_may_be_left_out() {
         let asked = |folder: &str, listen: &str| {
-            Ok(Asked::Folder { folder: folder.into(), listen: listen.into() })
+            let model = Model::Event;
+            Ok(Asked::Folder { folder: folder.into(), listen: listen.into(), model })
         };
         assert_eq!(words(""), asked(".", "127.0.0.1:8080"));
         assert_eq!(words("x --listen [::1]:1"), asked("x", "[::1]:1"));
         assert_eq!(words("--listen=localhost:80 x"), asked("x", "localhost:80"));
         assert_eq!(words("x --help"), Ok(Asked::Usage));
         assert!(words("a b").is_err() && words("--lisen x").is_err() && words("--listen").is_err());
+    }
+
+    #[test]
+    fn a_process_model_is_one_of_three() {
+        for (text, model) in [
+            ("--mpm prefork", Model::Prefork),
+            ("--mpm=worker x", Model::Worker),
+            ("--mpm event", Model::Event),
+        ] {
+            let asked = words(text);
+            assert!(matches!(asked, Ok(Asked::Folder { model: own, .. }) if own == model));
+        }
+        assert!(words("--mpm threads").is_err() && words("--mpm").is_err());
     }
 
     #[test]

@@ -209,6 +209,13 @@ impl<Site> Children<Site> {
         }
     }
 
+    /// Tells the children of these numbers to hurry. One that does not read is not told again.
+    pub(crate) fn hurry(&self, numbers: &[u64]) {
+        for entry in self.entries.iter().filter(|entry| numbers.contains(&entry.number)) {
+            let _ = entry.channel.send(Command::Hurry.byte());
+        }
+    }
+
     /// Ends children at once: those that `which` names.
     pub(crate) fn kill(&mut self, which: impl Fn(&Entry<Site>) -> bool) {
         for entry in self.entries.iter_mut().filter(|entry| which(entry)) {

@@ -37,6 +37,8 @@ struct Shared {
     connections: AtomicU32,
     accepted: AtomicU64,
     most_connections: u64,
+    credits: u32,
+    async_factor: Option<f64>,
     line: ChildLine,
     gate: Arc<Gate>,
     shelf: Shelf,
@@ -116,6 +118,17 @@ impl Shared {
         self.most_connections > 0 && self.accepted.load(Relaxed) >= self.most_connections
     }
 
+    /// Whether the child has as many connections as it may have at once, those not counted that
+    /// wait for their client's end. A fraction of the factor counts, which in Apache is cut off.
+    fn is_full(&self) -> bool {
+        let Some(factor) = self.async_factor else { return false };
+        let busy = self.line.read(Counter::Busy).min(u64::from(self.credits));
+        let free = u64::from(self.credits) - busy;
+        let closing = self.line.read(Counter::Closing);
+        let open = u64::from(self.connections.load(Relaxed)).saturating_sub(closing);
+        open as f64 >= f64::from(self.credits) + factor * free as f64
+    }
+
     fn count_closed(&self) {
         self.line.subtract(Counter::Connections, 1);
         let last = self.connections.fetch_sub(1, SeqCst) == 1;
@@ -165,6 +178,8 @@ where
         connections: AtomicU32::new(0),
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
+        credits: setup.credits,
+        async_factor: setup.async_factor,
         line: setup.line,
         gate: Gate::new(setup.credits, setup.line),
         shelf: Shelf::new(setup.descriptors),

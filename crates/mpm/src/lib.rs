@@ -18,6 +18,7 @@ mod muster;
 mod parent;
 mod pidfile;
 pub mod prefork;
+mod press;
 mod probe;
 mod pulse;
 pub mod service;

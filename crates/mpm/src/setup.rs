@@ -116,6 +116,9 @@ pub struct Setup {
     pub control: Box<dyn Control + Send>,
     /// How many requests may be in progress at once (event).
     pub credits: u32,
+    /// How many connections there may be beyond one for each credit, for each free credit; none
+    /// bounds them by descriptors and memory alone (event's AsyncRequestWorkerFactor).
+    pub async_factor: Option<f64>,
     /// How many serving threads there are: worker's each have one connection, event's any number.
     pub threads: usize,
     /// How many connections are accepted before the child ends by itself; 0 for no bound
@@ -152,6 +155,7 @@ impl Setup {
             ports: child.listeners.into_iter().map(|listener| Arc::new(listener.socket)).collect(),
             control: Box::new(child.control),
             credits: u32::try_from(child.credits).unwrap_or(u32::MAX),
+            async_factor: child.limits.async_request_worker_factor,
             threads,
             most_connections: child.limits.max_connections_per_child.unwrap_or(0),
             most_children: child.limits.most_children(),
@@ -164,7 +168,7 @@ impl Setup {
         }
     }
 
-    /// The threads of the child for work that blocks or burns, which add up their times in its line.
+    /// The threads of the child for work that blocks or burns; they add up their times in its line.
     pub(crate) fn crew(&self) -> Arc<Crew> {
         let tally = Tally {
             line_us: self.line.cell(Counter::LineUs),

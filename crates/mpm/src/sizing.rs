@@ -12,6 +12,7 @@ use crate::change::State;
 use crate::child::Command;
 use crate::children::Entry;
 use crate::parent::Parent;
+use crate::press::Pressure;
 use crate::settings::Server;
 
 /// How often the law is asked.
@@ -46,6 +47,7 @@ struct Bucket {
     law: Law,
     /// The demand that it last saw, in workers.
     demand: usize,
+    pressure: Pressure,
 }
 
 impl Sizing {
@@ -117,8 +119,20 @@ impl<S: Server> Parent<'_, S> {
             waits |= queue > 0;
             changes |= acts(&decision) || needs.get(number) != Some(&decision.reading.demand);
             self.follow(number, &decision, now_us);
+            changes |= self.press_bucket(number, queue, now_us);
         }
         self.sizing.note(now_us, waits, changes);
+    }
+
+    /// Has children of a bucket hurry; whether its queue must be watched.
+    fn press_bucket(&mut self, number: usize, queue: usize, now_us: u64) -> bool {
+        let of = |bucket: &mut Bucket| std::mem::take(&mut bucket.pressure);
+        let mut pressure = self.sizing.buckets.get_mut(number).map(of).unwrap_or_default();
+        let watched = self.press(number, queue, &mut pressure, now_us);
+        if let Some(bucket) = self.sizing.buckets.get_mut(number) {
+            bucket.pressure = pressure;
+        }
+        watched
     }
 
     /// What the law says of a bucket.

@@ -115,6 +115,7 @@ fn make_room(count: usize, greet: impl Fn(&mut TcpStream)) {
         descriptors: 60,
         blocking_threads: 1,
         most_children: 1,
+        async_factor: None,
         slots: None,
         line,
         shedding: None,

@@ -192,6 +192,7 @@ fn parts(credits: u32, threads: usize, most_connections: u64) -> (Setup, SocketA
         descriptors: 20_000,
         blocking_threads: 1,
         most_children: 1,
+        async_factor: None,
         line,
         slots: None,
         shedding: None,
@@ -283,6 +284,31 @@ fn nothing_begins_while_the_service_holds_it_back() {
     assert_eq!(hear(&mut client), "1 held\n");
     assert_eq!(hear(&mut late), "0 late\n");
     drop((client, late));
+    running.command(b'd');
+    running.end();
+}
+
+#[test]
+fn connections_are_bounded_where_a_factor_says_so_and_a_fraction_counts() {
+    let (mut setup, address, wire) = parts(2, 2, 0);
+    // Two credits, both of them free: 2 + 0.5 x 2.
+    setup.async_factor = Some(0.5);
+    let port = Arc::clone(&setup.ports[0]);
+    let running = Running::of((setup, address, wire), 60_000);
+    let mut clients: Vec<_> = (0..3).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    let mut late = running.connect();
+    late.write_all(b"late\n").unwrap();
+    for client in &mut clients {
+        assert_eq!(ask(client, "hi\n"), "1 hi\n");
+    }
+    let queue = || evenkeel_sys::socket::accept_queue(&*port).unwrap().length;
+    assert_eq!((queue(), running.line.read(Counter::Connections)), (1, 3));
+    drop(clients.pop());
+    assert_eq!(hear(&mut late), "0 late\n");
+    drop((clients, late));
     running.command(b'd');
     running.end();
 }

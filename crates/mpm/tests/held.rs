@@ -190,6 +190,7 @@ impl Running {
             threads,
             most_connections,
             most_children: 1,
+            async_factor: None,
             descriptors: 20_000,
             blocking_threads: 1,
             line,

@@ -275,6 +275,8 @@ mod tests {
             connections: 0.into(),
             accepted: 0.into(),
             most_connections: 0,
+            credits: 1,
+            async_factor: None,
             line,
             gate: Gate::new(1, line),
             shelf: Shelf::new(1024),

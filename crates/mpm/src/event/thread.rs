@@ -279,7 +279,12 @@ impl<S: Service> Thread<S> {
                 break;
             }
             let before = served;
-            let port = self.ports.ready(context);
+            let mut port = self.ports.ready(context);
+            if port.is_some() && self.bench.shared.is_full() {
+                // Other children are asked meanwhile.
+                self.ports.pause();
+                port = None;
+            }
             if let Some(port) = port.filter(|_| self.ports_turn) {
                 if !self.take_hand(context) {
                     stuck = true;

@@ -184,14 +184,13 @@ impl<'a> Listener<'a> {
         let (staff, line) = (&self.shared.staff, &self.shared.line);
         while let Some(number) = staff.call() {
             line.add(Counter::Reserved, 1);
-            let accepted = self.doors.ports.accept();
+            let accepted = self.shared.accept();
             if matches!(accepted, Accepted::Connection(_)) {
                 line.add(Counter::Busy, 1);
             }
             line.subtract(Counter::Reserved, 1);
             match accepted {
                 Accepted::Connection(connection) => {
-                    self.shared.count_accepted();
                     staff.give(number, connection);
                     if self.shared.stance.mode() != Mode::Run {
                         return;

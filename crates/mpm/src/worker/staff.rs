@@ -230,17 +230,27 @@ impl Shared {
             return None;
         }
         // Where the system denies it, the listener finds that out and bears it.
-        let Accepted::Connection(connection) = self.ports.accept() else { return None };
-        self.count_accepted();
-        Some(connection)
+        match self.accept() {
+            Accepted::Connection(connection) => Some(connection),
+            Accepted::Nothing | Accepted::Denied(_) => None,
+        }
     }
 
-    /// Counts a connection; after the last that the child may have, it drains.
-    pub(super) fn count_accepted(&self) {
-        let count = self.accepted.fetch_add(1, Relaxed) + 1;
-        if count == self.most_connections && self.stance.heed(Mode::Drain) {
+    /// Accepts a connection, if the child may have another; after the last it drains. The share is
+    /// claimed before, so that threads which accept at once take no more than there is.
+    pub(super) fn accept(&self) -> Accepted {
+        let most = if self.most_connections > 0 { self.most_connections } else { u64::MAX };
+        let claim = |count: u64| (count < most).then_some(count + 1);
+        let Ok(before) = self.accepted.fetch_update(Relaxed, Relaxed, claim) else {
+            return Accepted::Nothing;
+        };
+        let accepted = self.ports.accept();
+        if !matches!(accepted, Accepted::Connection(_)) {
+            self.accepted.fetch_sub(1, Relaxed);
+        } else if before + 1 == most && self.stance.heed(Mode::Drain) {
             self.bell.ring();
         }
+        accepted
     }
 
     /// Whether the child has accepted as many connections as it may.

@@ -1,0 +1,157 @@
+//! Whom the parent tells to hurry while connections wait, where a connection holds a worker. Who
+//! is idle takes one; where nobody is, prefork's children make room, while the listeners of worker
+//! see to their own threads. What children claim comes in as numbers, commands go out.
+
+use evenkeel_scoreboard::{Counter, Phase, Vigil, Wait};
+
+use crate::held::{STALL_US, TURN_US};
+use crate::limits::Model;
+use crate::parent::Parent;
+use crate::settings::Server;
+
+/// How often those are told again whose connections are neither idle nor stalled: they end them
+/// with their next response.
+const AGAIN_US: u64 = 100_000;
+
+/// What is remembered of a bucket's queue.
+#[derive(Default)]
+pub(crate) struct Pressure {
+    had_queue: bool,
+    told_us: u64,
+}
+
+/// A child as it is seen here.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    number: u64,
+    is_idle: bool,
+    /// What its client keeps it waiting for, and since when (prefork).
+    waits: Option<(Wait, u64)>,
+}
+
+/// Who is told, by number.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Chosen {
+    /// Who can act on it at once.
+    now: Vec<u64>,
+    /// Who acts with its next response.
+    then: Vec<u64>,
+}
+
+/// Chooses for so many connections: idle children, or where there are none those whose clients have
+/// kept them waiting for longest, idle connections first, and then any others in turn.
+fn choose(queue: usize, seen: &[Seen], now_us: u64) -> Chosen {
+    let idle: Vec<u64> = seen.iter().filter(|one| one.is_idle).map(|one| one.number).collect();
+    if !idle.is_empty() {
+        return Chosen { now: idle.into_iter().take(queue).collect(), then: Vec::new() };
+    }
+    let has_waited = |one: &Seen| {
+        one.waits.filter(|(wait, since_us)| {
+            let patience_us = if *wait == Wait::Idle { TURN_US } else { STALL_US };
+            now_us.saturating_sub(*since_us) >= patience_us
+        })
+    };
+    let (mut waiting, mut others) = (Vec::new(), Vec::new());
+    for one in seen {
+        match has_waited(one) {
+            Some(wait) => waiting.push((wait, one.number)),
+            None => others.push(one.number),
+        }
+    }
+    waiting.sort_unstable();
+    let now: Vec<u64> = waiting.into_iter().map(|(_, number)| number).take(queue).collect();
+    let turn = usize::try_from(now_us / AGAIN_US).unwrap_or(0) % others.len().max(1);
+    others.rotate_left(turn);
+    others.truncate(queue - now.len());
+    Chosen { now, then: others }
+}
+
+impl<S: Server> Parent<'_, S> {
+    /// Tells children of a bucket to hurry, where connections have waited since the last look.
+    /// Whether all of its workers are taken, so that the queue must be watched.
+    pub(crate) fn press(
+        &mut self,
+        bucket: usize,
+        queue: usize,
+        pressure: &mut Pressure,
+        now_us: u64,
+    ) -> bool {
+        let model = self.current.limits.model;
+        if model == Model::Event {
+            return false;
+        }
+        let stands = std::mem::replace(&mut pressure.had_queue, queue > 0) && queue > 0;
+        let seen = self.seen(bucket, model == Model::Prefork);
+        if stands {
+            let Chosen { now, then } = choose(queue, &seen, now_us);
+            self.children.hurry(&now);
+            if now_us.saturating_sub(pressure.told_us) >= AGAIN_US && !then.is_empty() {
+                pressure.told_us = now_us;
+                self.children.hurry(&then);
+            }
+        }
+        model == Model::Prefork && seen.iter().all(|one| !one.is_idle)
+    }
+
+    /// The children that serve a bucket; where they see to their own threads, the idle alone.
+    fn seen(&self, bucket: usize, all: bool) -> Vec<Seen> {
+        let count = self.listeners.buckets();
+        let own = self.children.all().filter(|entry| entry.bucket % count == bucket);
+        let serving = own.filter(|entry| entry.phase == Phase::Running);
+        let seen = serving.filter_map(|entry| {
+            let line = self.board.child_line(entry.index)?;
+            let working = line.read(Counter::Busy).saturating_add(line.read(Counter::Reserved));
+            let threads = entry.generation.limits.threads_per_child as u64;
+            let is_idle = working < threads;
+            let waits = Vigil::parse(line.read(Counter::Vigil));
+            (all || is_idle).then_some(Seen { number: entry.number, is_idle, waits })
+        });
+        seen.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_US: u64 = 10_000_000;
+
+    fn seen(number: u64, waits: Option<(Wait, u64)>) -> Seen {
+        let waits = waits.map(|(wait, ago_us)| (wait, NOW_US - ago_us));
+        Seen { number, is_idle: false, waits }
+    }
+
+    #[test]
+    fn idle_children_come_before_any_that_would_have_to_make_room() {
+        let idle = |number| Seen { is_idle: true, ..seen(number, None) };
+        let all = [seen(1, Some((Wait::Idle, 900_000))), idle(2), idle(3)];
+        assert_eq!(choose(1, &all, NOW_US), Chosen { now: vec![2], then: vec![] });
+        assert_eq!(choose(9, &all, NOW_US), Chosen { now: vec![2, 3], then: vec![] });
+    }
+
+    #[test]
+    fn room_is_made_by_the_longest_waits_and_idle_connections_first() {
+        let all = [
+            seen(1, Some((Wait::Slow, 5_000_000))),
+            seen(2, Some((Wait::Idle, 200_000))),
+            seen(3, Some((Wait::Idle, 300_000))),
+            seen(4, Some((Wait::Idle, 50_000))),
+            seen(5, Some((Wait::Slow, 900_000))),
+            seen(6, None),
+        ];
+        assert_eq!(choose(2, &all, NOW_US), Chosen { now: vec![3, 2], then: vec![] });
+        let four = choose(4, &all, NOW_US);
+        assert_eq!((four.now, four.then.len()), (vec![3, 2, 1], 1));
+        let mut everybody = choose(99, &all, NOW_US);
+        everybody.then.sort_unstable();
+        assert_eq!(everybody, Chosen { now: vec![3, 2, 1], then: vec![4, 5, 6] });
+        let in_turn = |now_us| choose(4, &all, now_us).then;
+        assert_ne!(in_turn(NOW_US), in_turn(NOW_US + AGAIN_US));
+    }
+
+    #[test]
+    fn nobody_is_told_for_nothing() {
+        assert_eq!(choose(0, &[seen(1, None)], NOW_US), Chosen::default());
+        assert_eq!(choose(3, &[], NOW_US), Chosen::default());
+    }
+}

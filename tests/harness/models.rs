@@ -1,0 +1,255 @@
+//! Prefork and worker, whose workers are held by connections: who is woken, what the status page
+//! shows, and that neither greedy nor slow clients keep others out. Faults that event bears too are
+//! borne by both. Nothing is timed but that an answer comes at all.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::house::{House, send, wait_for};
+use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe, text};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use std::collections::HashSet;
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const PREFORK: &str = "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so\n";
+const WORKER: &str = "LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so\n";
+
+/// Four workers, whichever the model.
+const FOUR: [(&str, &str); 2] = [
+    (PREFORK, "StartServers 4\nMinSpareServers 1\nMaxSpareServers 8\nMaxRequestWorkers 4\n"),
+    (
+        WORKER,
+        "StartServers 1\nThreadsPerChild 4\nMinSpareThreads 1\nMaxSpareThreads 8\n\
+         MaxRequestWorkers 4\n",
+    ),
+];
+
+/// What the status page needs, and what names the process that answers.
+const STATUS: &str = "\
+LoadModule status_module /usr/lib/apache2/modules/mod_status.so
+LoadModule headers_module /usr/lib/apache2/modules/mod_headers.so
+<Location /server-status>
+SetHandler server-status
+Require all granted
+</Location>
+LogFormat \"%P %U\" pid
+CustomLog \"@ROOT@/logs/pids.log\" pid
+";
+
+fn open(model: &str, more: &str) -> House {
+    House::open(&format!("{model}{more}"), &[]).unwrap()
+}
+
+/// How often a process has gone to sleep of its own accord.
+fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+fn scoreboard(house: &House) -> String {
+    let page = text(house.address, "/server-status?auto").unwrap();
+    page.lines().find_map(|line| line.strip_prefix("Scoreboard: ")).unwrap_or("").to_owned()
+}
+
+#[test]
+fn a_connection_wakes_one_idle_process_and_always_the_same() {
+    let house = open(
+        PREFORK,
+        &format!(
+            "StartServers 24\nMinSpareServers 1\nMaxSpareServers 40\nMaxRequestWorkers 32\n{STATUS}"
+        ),
+    );
+    wait_for("the children", || house.children().len() == 24).unwrap();
+    // Those that have not come to the doors yet would count as woken.
+    wait_for("rest", || scoreboard(&house).matches('_').count() == 23).unwrap();
+    for _ in 0..30 {
+        probe(house.address).unwrap();
+    }
+    let before: Vec<(u32, u64)> =
+        house.children().into_iter().map(|pid| (pid, sleeps(pid))).collect();
+    for _ in 0..100 {
+        probe(house.address).unwrap();
+    }
+    let woken = before.iter().filter(|(pid, count)| sleeps(*pid) > count + 8).count();
+    // A client may come back before the first has closed: then the second is awake too.
+    assert!((1..=3).contains(&woken), "{woken} of 24 processes were woken");
+}
+
+#[test]
+fn letters_tell_of_idle_and_kept_alive_workers() {
+    for (model, four) in FOUR {
+        let house = open(model, &format!("{four}{STATUS}"));
+        wait_for("four workers", || scoreboard(&house).matches(['_', 'W']).count() == 4).unwrap();
+        let mut kept = connect(house.address).unwrap();
+        exchange(&mut kept, REQUEST).unwrap();
+        let shows = |letters: &str| {
+            let count = |letter| letters.matches(letter).count();
+            let shown = scoreboard(&house);
+            ['K', 'R', 'W', '_']
+                .iter()
+                .all(|letter| shown.matches(*letter).count() == count(*letter))
+        };
+        wait_for("a kept connection", || shows("KW__")).unwrap();
+        let mut slow = connect(house.address).unwrap();
+        slow.write_all(b"GET /small.txt HTTP/1.1\r\n").unwrap();
+        wait_for("a reader", || shows("KRW_")).unwrap();
+        drop((kept, slow));
+        wait_for("rest", || shows("W___")).unwrap();
+    }
+}
+
+/// A client that keeps its connection as long as it may and asks without a pause; one that finds
+/// it closed before its answer begins asks again on a new one, as browsers do.
+fn ask_greedily(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut stream) = connect(address) else { continue };
+        while !stop.load(Ordering::Relaxed) {
+            match exchange(&mut stream, REQUEST) {
+                Ok(ends) => {
+                    answered.fetch_add(1, Ordering::Relaxed);
+                    if ends {
+                        break;
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+#[test]
+fn greedy_clients_share_the_workers_with_all_others() {
+    for (model, four) in FOUR {
+        let house = open(model, four);
+        let (stop, address) = (AtomicBool::new(false), house.address);
+        let answered: Vec<AtomicUsize> = (0..12).map(|_| AtomicUsize::new(0)).collect();
+        std::thread::scope(|scope| {
+            for own in &answered {
+                let stop = &stop;
+                scope.spawn(move || ask_greedily(address, stop, own));
+            }
+            let all = || answered.iter().all(|own| own.load(Ordering::Relaxed) >= 50);
+            let served = wait_for("an answer for each", all);
+            stop.store(true, Ordering::Relaxed);
+            served.unwrap();
+        });
+    }
+}
+
+#[test]
+fn idle_connections_make_room_for_others() {
+    for (model, four) in FOUR {
+        let house = open(model, four);
+        let mut kept: Vec<TcpStream> = Vec::new();
+        for _ in 0..4 {
+            let mut stream = connect(house.address).unwrap();
+            exchange(&mut stream, REQUEST).unwrap();
+            kept.push(stream);
+        }
+        // KeepAliveTimeout is 60 s here, and patience 20.
+        for _ in 0..4 {
+            probe(house.address).unwrap();
+        }
+    }
+}
+
+/// Slow clients that have sent `first`, more of them than there are workers.
+fn slow_clients(house: &House, first: &[u8]) -> Vec<TcpStream> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let client = |_| {
+        let mut stream = connect(house.address).unwrap();
+        stream.write_all(first).unwrap();
+        stream
+    };
+    (0..1_000).map(client).collect()
+}
+
+#[test]
+fn a_thousand_slow_clients_keep_nobody_out_with_the_directives_defaults() {
+    let head: &[u8] = b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\n";
+    let body: &[u8] =
+        b"POST /small.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nsome";
+    let reader: &[u8] = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for model in [PREFORK, WORKER] {
+        for first in [head, body, reader] {
+            let house = open(model, "");
+            let slow = slow_clients(&house, first);
+            for _ in 0..3 {
+                probe(house.address).unwrap();
+            }
+            drop(slow);
+        }
+    }
+}
+
+#[test]
+fn children_end_after_their_share_of_connections_and_are_replaced() {
+    for (model, four) in FOUR {
+        let house = open(model, &format!("{four}MaxConnectionsPerChild 5\n{STATUS}"));
+        for _ in 0..60 {
+            probe(house.address).unwrap();
+        }
+        let log = || fs::read_to_string(house.path("logs/pids.log")).unwrap_or_default();
+        wait_for("the log", || log().lines().count() >= 60).unwrap();
+        let text = log();
+        let pids: HashSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        for pid in &pids {
+            let own = text.lines().filter(|line| line.split(' ').next() == Some(pid)).count();
+            assert!(own <= 5, "{pid} has served {own} connections");
+        }
+        assert!(pids.len() >= 12, "{pids:?}");
+    }
+}
+
+#[test]
+fn a_reload_and_a_killed_child_are_borne_as_in_event() {
+    for (model, four) in FOUR {
+        let house = open(model, four);
+        let short = Load::start(house.address, 4, false);
+        for _ in 0..5 {
+            let before = short.answered();
+            wait_for("answers", || short.answered() > before + 50).unwrap();
+            house.reload().unwrap();
+        }
+        let tally = short.stop();
+        assert!(tally.lost.is_empty(), "lost: {:?}", tally.lost);
+        assert_eq!(tally.refused, 0);
+        wait_for("children", || !house.children().is_empty()).unwrap();
+        for child in house.children() {
+            send(child, Signal::KILL);
+        }
+        for _ in 0..8 {
+            probe(house.address).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_killed_parent_leaves_the_port_to_the_next_server() {
+    for (model, four) in FOUR {
+        let mut house = open(model, four);
+        probe(house.address).unwrap();
+        let children = house.children();
+        house.signal(Signal::KILL);
+        house.server = None;
+        let alive = |pid: &u32| fs::exists(format!("/proc/{pid}")).unwrap_or(true);
+        wait_for("the children's end", || !children.iter().any(alive)).unwrap();
+        house.start(&[]).unwrap();
+        probe(house.address).unwrap();
+    }
+}
+
+#[test]
+fn one_process_serves_alone_under_each_model() {
+    for model in [PREFORK, WORKER, ""] {
+        let mut house = House::lay_out(&format!("{model}{STATUS}")).unwrap();
+        house.start_as(&[], "-X").unwrap();
+        for _ in 0..3 {
+            probe(house.address).unwrap();
+        }
+        house.stop().unwrap();
+    }
+}
