@@ -134,6 +134,8 @@ fn reloads_and_deaths_are_counted() {
             assert!(markdown.contains(&format!("| {peer} | {changes} | ")), "{words}: {markdown}");
         }
     }
+    let upgrade = lab("reload --upgrade --mpm event --reloads 2").unwrap();
+    assert!(read(upgrade.path(), "README.md").contains("| evenkeel | 2 | "));
     let words = "reload --slow --against nginx --mpm event --seconds 300ms --clients 20";
     let markdown = read(lab(words).unwrap().path(), "README.md");
     for row in ["| evenkeel | heads | ", "| evenkeel | bodies | ", "| nginx | reading | "] {

@@ -16,12 +16,14 @@ mod reload;
 mod slow_peers;
 mod starvation;
 mod syscalls;
+mod upgrade;
 
 use crate::peers::{self, Peer};
 use crate::sim::Model;
 use ground::Ground;
 use options::{Experiment, HELP, Options, parse};
 use paper::Paper;
+use reload::Part;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
@@ -126,6 +128,10 @@ fn who(options: &Options) -> String {
             let models = options.models_or(&[Model::Event]);
             let usual = names([Peer::ApachePrefork, Peer::Nginx].into_iter());
             format!("{},{}", names(models.into_iter().map(Peer::ours)), others(usual))
+        }
+        Experiment::Reload if options.part == Part::Upgrade => {
+            let models = options.models_or(&MODELS);
+            format!("{},{}", names(models.into_iter().map(Peer::ours)), others(String::new()))
         }
         Experiment::Overload | Experiment::Starvation | Experiment::Reload => {
             let models = options.models_or(&MODELS);

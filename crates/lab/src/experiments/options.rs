@@ -22,7 +22,8 @@ Experiments on this machine, with whichever of the servers are installed:
              --step: 512 clients at once on a pool of one child
   starvation greedy clients on kept connections, more than there are workers
   reload     reloads under 32 busy connections, and what they lose; --buckets: while the number of
-             listen queues changes; --kill: children are killed; --slow: 1,000 slow clients
+             listen queues changes; --kill: children are killed; --upgrade: the program is
+             changed; --slow: 1,000 slow clients
   buckets    one accept queue against several: on this machine, and simulated to 128 cores
   cpu-wait   pages that burn CPU time and pages that wait, from 1 to 10,000 clients, beside php-fpm
              behind Apache and nginx
@@ -45,7 +46,8 @@ Experiments on this machine, with whichever of the servers are installed:
   --workers N      MaxRequestWorkers (overload 128; starvation, cpu-wait's peers 256)
   --wait TIME      how long a request waits (200ms)
   --burn TIME      how much CPU time a request burns (20ms)
-  --reloads N      reload: how often (1000, peers at most 50; buckets 18, kills 10)
+  --reloads N      reload: how often (1000, peers at most 50; buckets 18, kills 10,
+                   upgrades 20)
   -o, --out DIR    a new folder for the report and its results (lab-EXPERIMENT)
   -h, --help       this text
 
@@ -235,6 +237,7 @@ impl Options {
             "step" => self.step = true,
             "buckets" => self.part = Part::Buckets,
             "kill" => self.part = Part::Kill,
+            "upgrade" => self.part = Part::Upgrade,
             "slow" => self.part = Part::Slow,
             "start-delay" => self.start_delay = parse_delay(&value()?)?,
             "clients" => {

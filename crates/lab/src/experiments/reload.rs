@@ -1,10 +1,12 @@
 //! The experiment `reload`: a server is reloaded again and again while 32 clients ask on
 //! connections that they keep. A request that was sent and got no answer, because its connection
 //! was closed before any byte of it or broke off in it, is lost. With `--buckets` the number of
-//! listen queues changes at each reload, with `--kill` children die; `--slow` is in `slow_peers`.
+//! listen queues changes at each reload, with `--kill` children die, with `--upgrade` the program
+//! is changed; `--slow` is in `slow_peers`.
 
 use super::ground::{Asked, Ground, source};
 use super::paper::Paper;
+use super::upgrade::{self, Upgrades};
 use super::{Fault, Options, slow_peers};
 use crate::load::{Bounds, Figures, Think};
 use crate::numbers;
@@ -20,6 +22,8 @@ const RELOADS_OF_PEERS: usize = 50;
 /// Reloads while the number of queues changes, and children that are killed.
 const RELOADS_OF_BUCKETS: usize = 18;
 const KILLS: usize = 10;
+/// Changes of the program.
+const UPGRADES: usize = 20;
 /// Clients.
 const CLIENTS: u32 = 32;
 /// How often the processes are looked at, in seconds.
@@ -38,6 +42,8 @@ pub enum Part {
     Buckets,
     /// Children are killed.
     Kill,
+    /// The program is changed.
+    Upgrade,
     /// Slow clients; no reload.
     Slow,
 }
@@ -62,6 +68,10 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     }
     let mut rows = Vec::new();
     for peer in ground.peers.clone() {
+        if options.part == Part::Upgrade && !peer.is_own() {
+            let name = peer.name();
+            return Err(format!("{name}: --upgrade changes Evenkeel's program alone").into());
+        }
         if signal(peer).is_none() {
             let name = peer.name();
             return Err(format!("{name}: no signal is known by which it reloads").into());
@@ -97,6 +107,7 @@ fn pool(part: Part, peer: Peer, number: usize) -> Option<Pool> {
 fn changes(options: &Options, peer: Peer) -> usize {
     match options.part {
         Part::Kill => options.reloads.unwrap_or(KILLS),
+        Part::Upgrade => options.reloads.unwrap_or(UPGRADES),
         Part::Buckets => options.reloads.unwrap_or(RELOADS_OF_BUCKETS),
         _ if peer.is_own() => options.reloads.unwrap_or(RELOADS),
         _ => options.reloads.unwrap_or(RELOADS_OF_PEERS).min(RELOADS_OF_PEERS),
@@ -118,12 +129,14 @@ fn change_under_load(
         conditional: false,
     };
     // Each change has a bound of its own, so that this one is never met.
-    let long = Duration::from_secs_f64((PATIENCE_S + 1.0) * 2.0 * (changes + 1) as f64);
+    let patience_s = if options.part == Part::Upgrade { upgrade::PATIENCE_S } else { PATIENCE_S };
+    let long = Duration::from_secs_f64((patience_s + 1.0) * 2.0 * (changes + 1) as f64);
     let bounds = Bounds { time: Some(long), ..Bounds::default() };
     let plan = ground.plan(server, &asked, bounds);
     let part = match options.part {
         Part::Buckets => "buckets",
         Part::Kill => "kill",
+        Part::Upgrade => "upgrade",
         _ => "reload",
     };
     let mut saving = ground.save(&format!("{part}/{}", peer.name()), server, part)?;
@@ -131,6 +144,15 @@ fn change_under_load(
     let mut steps = Steps { changes, all: options.part != Part::Kill, ..Steps::default() };
     let (root, port) = (ground.site.path().to_owned(), server.address.port());
     let mut setup = ground.setup.clone();
+    if options.part == Part::Upgrade {
+        let mut upgrades = Upgrades::new(&root, server, changes);
+        let mut look = |at_s| upgrades.look(at_s);
+        let figures = ground.drive(plan, &mut source, Some(&mut saving), &mut look)?;
+        saving.finish(&figures)?;
+        let took_s = std::mem::take(&mut upgrades.took_s);
+        upgrades.stop();
+        return Ok(Row { peer, figures, changes: took_s.len(), took_s });
+    }
     let figures = ground.drive(plan, &mut source, Some(&mut saving), &mut |at_s| {
         steps.look(at_s, server, &mut |number| match options.part {
             Part::Kill => kill_one(server),
@@ -211,6 +233,10 @@ fn report(ground: &Ground, options: &Options, rows: &[Row]) -> Paper {
             "Reloads that change the number of listen queues",
             "ListenCoresBucketsRatio goes from none to 1 and 2 and back; nginx has 1, 2 and 4 \
              workers with a queue each (reuseport). A connection is for one request.",
+        ),
+        Part::Upgrade => (
+            "Changes of the program",
+            "The program is started anew beside itself (USR2) and takes over the sockets.",
         ),
         Part::Kill => ("Children that are killed", "A child is killed (SIGKILL) at a time."),
         _ => (

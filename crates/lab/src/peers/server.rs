@@ -69,13 +69,18 @@ impl Server {
 }
 
 impl Server {
+    /// Its first process.
+    #[must_use]
+    pub fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
     /// Sends a signal to its first process.
     ///
     /// # Errors
     /// The system's: it has ended.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| format!("{}: has no process", self.name))?;
+        let pid = self.pid().ok_or_else(|| format!("{}: has no process", self.name))?;
         process::kill(pid, signal).map_err(|error| format!("{}: {error}", self.name))
     }
 }
@@ -97,8 +102,7 @@ fn spawn_on(cores: &[usize], command: &mut Command) -> io::Result<Child> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let Some(pid) = pid else { return };
+        let Some(pid) = self.pid() else { return };
         // One that has ended already is waited for below.
         let _ended = process::kill(pid, Signal::Terminate);
         let begun = Instant::now();
