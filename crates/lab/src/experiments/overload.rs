@@ -77,14 +77,20 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     }
     let workers = options.workers.unwrap_or(WORKERS);
     let _application = ground.start_backend()?;
-    let most_clients = evenkeel_sys::process::raise_descriptor_limit() - OTHER_DESCRIPTORS;
+    let allowed = evenkeel_sys::process::raise_descriptor_limit();
+    let allowed = allowed.saturating_sub(OTHER_DESCRIPTORS);
     let mut points: Vec<Point> = Vec::new();
     let mut notes = Vec::new();
     for peer in ground.peers.clone() {
         ground.setup.pool = Some(fixed(peer, workers));
+        // Who has no bound of workers forwards everything at once: the application, which is here
+        // too, then has as many connections as the clients.
+        let most_clients = if peer.model().is_some() { allowed } else { allowed / 2 };
         for (work, level, clients) in loads(ground, options, workers) {
             if u64::from(clients) > most_clients {
-                let note = format!("{clients} clients are more than open files (ulimit -n).");
+                let name = peer.name();
+                let note =
+                    format!("{name}: {clients} clients need too many open files (ulimit -n).");
                 notes.extend(Some(note).filter(|note| !notes.contains(note)));
                 continue;
             }
