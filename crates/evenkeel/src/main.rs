@@ -8,6 +8,7 @@ compile_error!("Evenkeel runs on Linux only: it is built on epoll, inotify and S
 mod command_line;
 mod configuration;
 mod dump;
+mod explain;
 mod httpd;
 mod logs;
 mod serve;
@@ -39,6 +40,7 @@ fn main() {
         (_, Some("bench")) => evenkeel_lab::bench::run(words.get(1..).unwrap_or_default()),
         (_, Some("top")) => evenkeel_lab::top::run(words.get(1..).unwrap_or_default()),
         (_, Some("sim")) => simulation::run(words.get(1..).unwrap_or_default()),
+        (_, Some("explain")) => explain::run(words.get(1..).unwrap_or_default()),
         (_, Some("replay")) => evenkeel_lab::replay::run(words.get(1..).unwrap_or_default()),
         (_, Some("--version")) => {
             terminal::say(&format!("evenkeel {}", env!("CARGO_PKG_VERSION")));
@@ -62,6 +64,7 @@ Usage:
   evenkeel surge make DIR | run URL      the SURGE workload; surge --help
   evenkeel replay [OPTIONS] URL LOG      ask again what access logs say; replay --help
   evenkeel [httpd's options]             serve an Apache configuration; -h lists them
+  evenkeel explain [URL | PID]           what limits a server now; explain --help
   evenkeel lab EXPERIMENT [options]      measure installed servers beside each other
   evenkeel sim [OPTIONS]                 what a pool of workers does under a load; sim --help
   evenkeel top [OPTIONS]                 what this machine and a server do; top --help

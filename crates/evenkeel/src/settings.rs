@@ -149,6 +149,7 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
             Some(MaxRequestWorkers::Number(number)) => Some(number),
             Some(MaxRequestWorkers::Auto) | None => None,
         },
+        auto: matches!(mpm.max_request_workers, Some(MaxRequestWorkers::Auto)),
         max_clients_spelling: mpm.max_clients_spelling,
         async_request_worker_factor: mpm.async_request_worker_factor,
         max_connections_per_child: mpm.max_connections_per_child,

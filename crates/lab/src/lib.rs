@@ -7,6 +7,7 @@ pub mod backend;
 pub mod bench;
 pub mod calls;
 pub mod experiments;
+pub mod explain;
 pub mod family;
 mod histogram;
 pub mod load;

@@ -71,6 +71,7 @@ fn child(record: &ChildRecord, extended: bool) -> Child {
             closing: counter(Counter::Closing),
         },
         workers: record.workers.iter().map(|record| worker(record, extended)).collect(),
+        unused: record.credits.saturating_sub(record.workers.len()),
     }
 }
 

@@ -90,6 +90,8 @@ pub struct Child {
     pub connections: Connections,
     /// Its workers.
     pub workers: Vec<Worker>,
+    /// Idle workers beyond these, which were never used.
+    pub unused: usize,
 }
 
 /// The connections of a child.
@@ -162,6 +164,9 @@ impl Child {
                 state if state.is_busy() => counts.busy += 1,
                 _ => {}
             }
+        }
+        if !self.stopping {
+            counts.idle += self.unused;
         }
         counts
     }
@@ -279,6 +284,7 @@ pub(crate) mod tests {
                         closing: 1,
                     },
                     workers: vec![serving, done, worker(SlotState::Ready)],
+                    unused: 0,
                 },
                 Child {
                     slot: 1,
@@ -288,6 +294,7 @@ pub(crate) mod tests {
                     accepting: false,
                     connections: Connections { total: 1, ..Connections::default() },
                     workers: vec![worker(SlotState::Reading), worker(SlotState::Ready)],
+                    unused: 0,
                 },
             ],
             pool: None,

@@ -152,6 +152,7 @@ impl<S: Server> Parent<'_, S> {
         let work = all.fold(0, |sum: u64, entry| sum.saturating_add(working(entry, self.board)));
         let queue = self.listeners.queue() as u64;
         let descriptors = process::raise_descriptor_limit().saturating_mul(active.max(1));
+        let workers = self.budget.most().unwrap_or(limits.max_request_workers);
         let crew = (limits.model == Model::Event)
             .then(|| active.saturating_mul(process::usable_cores() as u64));
         account
@@ -159,12 +160,12 @@ impl<S: Server> Parent<'_, S> {
             .with(Figure::Demand, work.saturating_add(queue))
             .with(Figure::Active, active)
             .with(Figure::Parked, count(&[Phase::Parked]))
-            .with(Figure::Workers, limits.max_request_workers as u64)
+            .with(Figure::Workers, workers as u64)
             .with(Figure::Connections, total(Counter::Connections, self.board, self.children.all()))
             .with(Figure::Backlog, self.listeners.queue_bound() as u64)
             .with(Figure::Descriptors, descriptors)
             .with(Figure::CrewThreads, crew)
-            .with(Figure::Refused, 0)
+            .with(Figure::Refused, u64::from(self.budget.is_refused()))
     }
 }
 

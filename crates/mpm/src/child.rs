@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use evenkeel_scoreboard::{ChildLine, Counter, LineBuffers, Scoreboard, Slots};
+use evenkeel_scoreboard::{ChildLine, Counter, LineBuffers, ParentLine, Scoreboard, Slots};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::clock;
 
@@ -91,6 +91,8 @@ pub struct Control {
     channel: Arc<Channel>,
     poker: Option<Poker>,
     line: ChildLine,
+    /// What the parent writes about this child; none where nobody does.
+    about: Option<ParentLine>,
     orphaned: AtomicBool,
     // In one-process mode there is no parent; the handler of signals writes commands here.
     _other_end: Option<Channel>,
@@ -167,7 +169,8 @@ impl Control {
     pub(crate) fn new(channel: Channel, line: ChildLine, other_end: Option<Channel>) -> Self {
         let channel = Arc::new(channel);
         let poker = Some(Poker::new(Arc::clone(&channel), clock::monotonic_coarse_us));
-        Self { channel, poker, line, orphaned: AtomicBool::new(false), _other_end: other_end }
+        let orphaned = AtomicBool::new(false);
+        Self { channel, poker, line, about: None, orphaned, _other_end: other_end }
     }
 
     /// The same for a child whose siblings have a fixed number: nobody waits for its pokes.
@@ -193,6 +196,17 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// The same, which also tells of the budget that the parent gives this child.
+    pub(crate) fn with_budget(self, about: Option<ParentLine>) -> Self {
+        Self { about, ..self }
+    }
+
+    /// How many requests the child may work on at once, by the parent's last word.
+    #[must_use]
+    pub fn budget(&self) -> Option<usize> {
+        self.about.map(|about| about.credits())
     }
 
     /// Tells the parent that this child serves. To be called once, when its threads accept: a

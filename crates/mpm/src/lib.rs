@@ -5,6 +5,7 @@
 mod announce;
 mod ask;
 mod books;
+mod budget;
 mod change;
 mod child;
 mod children;

@@ -88,6 +88,8 @@ pub struct Configured {
     pub server_limit: Option<i64>,
     /// MaxRequestWorkers, or MaxClients.
     pub max_request_workers: Option<i64>,
+    /// Whether it is `auto`.
+    pub auto: bool,
     /// Whether it was spelled MaxClients.
     pub max_clients_spelling: bool,
     /// AsyncRequestWorkerFactor (event).
@@ -113,6 +115,9 @@ pub struct Limits {
     pub start_servers: usize,
     /// Whether the number of children stays what it is: event without a directive on its size.
     pub fixed: bool,
+    /// Whether the number of requests in progress moves by itself: MaxRequestWorkers auto, and event
+    /// without a directive on its size. The bound below is then the most that it comes to.
+    pub auto: bool,
     /// The least number of idle workers: processes for prefork, else threads.
     pub min_spare: usize,
     /// The most idle workers.
@@ -159,20 +164,44 @@ pub fn check(
         let offset = if configured.model == Model::Prefork { 13 } else { 24 };
         check.say(Level::Info, offset, text.into());
     }
+    let configured = &configured.with_room();
     let mut limits = match configured.model {
         Model::Prefork => check.prefork(configured),
         Model::Event | Model::Worker => check.threaded(configured),
     };
-    if configured.model == Model::Event && configured.names_no_limit() {
+    limits.auto = configured.auto;
+    if configured.model == Model::Event && (configured.names_no_limit() || configured.auto) {
+        limits.max_request_workers = AUTO_MOST;
         limits.start_servers = cores.max(2).min(limits.max_request_workers);
-        limits.fixed = true;
+        (limits.fixed, limits.auto) = (true, true);
     }
     check.buckets(configured, cores, &mut limits);
     check.backlog(configured.listen_backlog, somaxconn);
     (limits, check.notices)
 }
 
+/// The most requests in progress that event comes to by itself. One that waits costs little more
+/// than its memory, and work that burns or blocks has threads of its own, so that this many may begin.
+const AUTO_MOST: usize = 16_384;
+
+/// So many times its default ServerLimit is the room of prefork and worker, where it is not
+/// configured and the number of requests in progress is left to them.
+const AUTO_ROOM: i64 = 4;
+
 impl Configured {
+    /// The same with the room that `auto` has in prefork and worker: as many requests as ServerLimit
+    /// allows.
+    fn with_room(&self) -> Self {
+        if !self.auto || self.model == Model::Event {
+            return *self;
+        }
+        let limit = self.server_limit.unwrap_or(self.model.default_servers() * AUTO_ROOM);
+        let threads =
+            if self.model == Model::Prefork { 1 } else { self.threads_per_child.unwrap_or(25) };
+        let workers = limit.max(1).saturating_mul(threads.max(1));
+        Self { server_limit: Some(limit), max_request_workers: Some(workers), ..*self }
+    }
+
     /// Whether nothing about the pool's size was configured, so that it is ours to choose.
     fn names_no_limit(&self) -> bool {
         let named = [
@@ -189,6 +218,17 @@ impl Configured {
 }
 
 impl Limits {
+    /// How many requests may be in progress at first, where that number moves by itself.
+    #[must_use]
+    pub fn first_budget(&self) -> usize {
+        let usual = match self.model {
+            Model::Event => AUTO_MOST,
+            Model::Worker => 400,
+            Model::Prefork => 256,
+        };
+        usual.min(self.max_request_workers)
+    }
+
     /// The most children that serve at once.
     #[must_use]
     pub fn most_children(&self) -> usize {
@@ -301,6 +341,7 @@ impl Check<'_> {
             model: self.model,
             start_servers: start.min(workers),
             fixed: false,
+            auto: false,
             min_spare: min,
             max_spare: max,
             threads_per_child: threads,

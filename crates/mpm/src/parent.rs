@@ -17,6 +17,7 @@ use evenkeel_sys::{clock, identity, listen, process};
 
 use crate::announce::Event;
 use crate::books::Books;
+use crate::budget::Budget;
 use crate::change::{Change, Restart, STOP_US, State};
 use crate::child::Command;
 use crate::children::{Children, Entry};
@@ -84,6 +85,7 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) back_off: BackOff,
     pub(crate) sizing: Sizing,
     pub(crate) books: Books,
+    pub(crate) budget: Budget,
     last_tick_us: u64,
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) outcome: Option<Outcome>,
@@ -218,6 +220,7 @@ impl<'a, S: Server> Parent<'a, S> {
             back_off: BackOff::default(),
             sizing: Sizing::default(),
             books: Books::default(),
+            budget: Budget::default(),
             last_tick_us: now_us,
             pid_file: prepared.pid_file,
             outcome,
@@ -236,7 +239,9 @@ impl<'a, S: Server> Parent<'a, S> {
             self.feel_pulses();
             self.keep_count();
             self.size_pool();
-            let _account = self.keep_books();
+            if let Some(account) = self.keep_books() {
+                self.move_budget(&account);
+            }
             if let State::Stopping { status } = self.state
                 && self.children.is_empty()
             {

@@ -80,6 +80,11 @@ pub trait Control: AsFd {
     /// Tells the parent that the child accepts.
     fn ready(&self);
 
+    /// How many requests may be in progress at once, where the parent changes that.
+    fn budget(&self) -> Option<usize> {
+        None
+    }
+
     /// Tells the parent that the child ends by itself, so that another takes its place while it
     /// finishes what it has.
     fn leaving(&self) {}
@@ -97,6 +102,10 @@ impl Control for crate::Control {
 
     fn ready(&self) {
         crate::Control::ready(self);
+    }
+
+    fn budget(&self) -> Option<usize> {
+        crate::Control::budget(self)
     }
 
     fn leaving(&self) {

@@ -177,7 +177,9 @@ impl<S: Server> Parent<'_, S> {
     fn bounds(&self) -> Limits {
         let lines = self.children.table();
         let limits = self.current.limits.pool();
-        Limits { children: limits.children.min(lines), slots: limits.slots.min(lines), ..limits }
+        let budget = self.budget.most().unwrap_or(usize::MAX) / limits.threads.max(1);
+        let children = limits.children.min(budget.max(1)).min(lines);
+        Limits { children, slots: limits.slots.min(lines), ..limits }
     }
 
     /// When the law is asked next; `None` while it is not.

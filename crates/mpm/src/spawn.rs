@@ -285,6 +285,7 @@ fn make_child<Site>(
 ) -> io::Result<Child> {
     let control = if generation.limits.fixed { control.without_poker() } else { control };
     let index = place.index;
+    let control = control.with_budget(board.parent_line(index));
     Ok(Child {
         index,
         generation: generation.number,

@@ -6,6 +6,7 @@
 //! Times are counted from one moment that the caller chooses, such as the server's start.
 
 mod account;
+mod auto;
 mod census;
 mod law;
 mod limit;
@@ -15,6 +16,7 @@ mod queue;
 mod shedding;
 
 pub use account::{Account, Figure};
+pub use auto::{Auto, Room};
 pub use census::{Census, Child, Stage};
 pub use law::{Decision, Law, Reading};
 pub use limit::{Cost, Limit, Verdict, cores_left, verdict};

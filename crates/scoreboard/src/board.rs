@@ -283,6 +283,11 @@ impl ParentLine {
         self.set(Field::Phase, phase as u64);
     }
 
+    /// Notes how many requests the child may work on at once from now on. Parent only.
+    pub fn set_credits(&self, credits: usize) {
+        self.set(Field::Credits, credits as u64);
+    }
+
     /// The child's pid; 0 where the line is empty.
     #[must_use]
     pub fn pid(&self) -> i32 {

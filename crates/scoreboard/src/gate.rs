@@ -18,6 +18,10 @@ use std::sync::{Mutex, MutexGuard, atomic::AtomicU32, atomic::AtomicUsize};
 /// The credits of one child, shared by its serving threads.
 pub struct Gate {
     free: AtomicU32,
+    /// Credits by which the budget has shrunk while they were in use: the next that come back go.
+    debt: AtomicU32,
+    /// The budget; its lock lets one change it at a time.
+    budget: Mutex<u32>,
     /// How many stand in line, so that giving back need not look into the line.
     waiting: AtomicUsize,
     line: Mutex<Line>,
@@ -67,6 +71,8 @@ impl Gate {
     fn made(credits: u32, published: Option<ChildLine>) -> Arc<Self> {
         Arc::new(Self {
             free: AtomicU32::new(credits),
+            debt: AtomicU32::new(0),
+            budget: Mutex::new(credits),
             waiting: AtomicUsize::new(0),
             line: Mutex::new(Line::default()),
             published,
@@ -102,6 +108,43 @@ impl Gate {
         self.waiting.load(SeqCst)
     }
 
+    /// Changes the number of credits, at least one. Those beyond it that are in use go when they
+    /// come back; nobody who has one loses it.
+    pub fn resize(&self, credits: u32) {
+        let mut budget = lock(&self.budget);
+        let credits = credits.max(1);
+        if let Some(fewer) = budget.checked_sub(credits) {
+            self.debt.fetch_add(fewer, SeqCst);
+            in_total_order();
+            self.pay();
+        } else {
+            self.free.fetch_add(credits - *budget, SeqCst);
+            in_total_order();
+            // What was still owed is paid with what has just come.
+            self.pay();
+            if self.waiting.load(SeqCst) > 0 {
+                self.hand_out();
+            }
+        }
+        *budget = credits;
+    }
+
+    /// Pays what is owed with free credits. Who takes on a debt looks for free credits afterwards,
+    /// and who frees one looks for debts afterwards, so that at least one of the two sees both.
+    fn pay(&self) {
+        while take_one(&self.debt) {
+            if take_one(&self.free) {
+                continue;
+            }
+            self.debt.fetch_add(1, SeqCst);
+            in_total_order();
+            // One that came back meanwhile may have seen no debt.
+            if self.free.load(SeqCst) == 0 {
+                return;
+            }
+        }
+    }
+
     fn grab(self: &Arc<Self>) -> Option<Credit> {
         if let Some(line) = self.published {
             self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).ok()?;
@@ -118,6 +161,9 @@ impl Gate {
         line.subtract(Counter::Busy, 1);
         self.free.fetch_add(1, SeqCst);
         in_total_order();
+        if self.debt.load(SeqCst) > 0 {
+            self.pay();
+        }
         if self.waiting.load(SeqCst) > 0 {
             self.hand_out();
         }
@@ -247,6 +293,11 @@ impl Drop for Waiting {
             drop(Credit(Arc::clone(&self.gate)));
         }
     }
+}
+
+/// Takes one off a number, unless it is zero.
+fn take_one(number: &AtomicU32) -> bool {
+    number.fetch_update(SeqCst, SeqCst, |number| number.checked_sub(1)).is_ok()
 }
 
 /// Stands between two steps whose order all threads must see alike. `SeqCst` alone says so;
@@ -379,6 +430,29 @@ mod tests {
     }
 
     #[test]
+    fn the_budget_grows_for_those_in_line_and_shrinks_as_credits_come_back() {
+        let gate = gate(2);
+        let mut held: Vec<_> = (0..2).map(|_| gate.take().unwrap()).collect();
+        let woken = Arc::new(Woken(Count::new(0)));
+        let mut first = gate.wait();
+        assert!(poll(&mut first, &woken).is_pending());
+        gate.resize(3);
+        let Poll::Ready(one) = poll(&mut first, &woken) else { panic!("there is one more") };
+        held.push(one);
+        gate.resize(1);
+        drop(held.pop());
+        drop(held.pop());
+        assert!(gate.take().is_none(), "what came back was beyond the budget");
+        drop(held);
+        assert_eq!(std::iter::from_fn(|| gate.take()).take(9).map(std::mem::forget).count(), 1);
+        // What is owed is forgiven where the budget grows again before it is paid.
+        gate.resize(4);
+        gate.resize(1);
+        gate.resize(2);
+        assert_eq!(std::iter::from_fn(|| gate.take()).take(9).map(std::mem::forget).count(), 1);
+    }
+
+    #[test]
     fn threads_never_lose_a_credit() {
         let gate = gate(3);
         std::thread::scope(|scope| {
@@ -449,8 +523,10 @@ mod orders {
             act(&gate);
             assert_eq!((gate.waiting(), line.read(Counter::Busy)), (0, 0));
             assert!(lock(&gate.line).places.is_empty());
+            assert_eq!(gate.debt.load(SeqCst), 0);
+            let budget = *lock(&gate.budget);
             let all: Vec<_> = std::iter::from_fn(|| gate.take()).collect();
-            assert_eq!(all.len(), credits as usize);
+            assert_eq!(all.len(), budget as usize);
         });
     }
 
@@ -481,6 +557,32 @@ mod orders {
             drop(held);
             leaver.join().unwrap();
             stayer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_budget_that_shrinks_while_credits_come_back_is_kept() {
+        try_all(2, |gate| {
+            let held = [gate.take().unwrap(), gate.take().unwrap()];
+            let (smaller, waits) = (Arc::clone(gate), Arc::clone(gate));
+            let smaller = thread::spawn(move || smaller.resize(1));
+            let waits = thread::spawn(move || drop(await_credit(&mut waits.wait())));
+            drop(held);
+            smaller.join().unwrap();
+            waits.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_budget_that_grows_is_seen_in_line() {
+        try_all(1, |gate| {
+            let held = gate.take().unwrap();
+            let (larger, waits) = (Arc::clone(gate), Arc::clone(gate));
+            let larger = thread::spawn(move || larger.resize(2));
+            let waits = thread::spawn(move || drop(await_credit(&mut waits.wait())));
+            waits.join().unwrap();
+            larger.join().unwrap();
+            drop(held);
         });
     }
 

@@ -5,6 +5,10 @@ use crate::board::{Scoreboard, Totals};
 use crate::child::Counter;
 use crate::state::{Phase, SlotState};
 
+/// Of a child with more credits than this only the slots that were used are read, and a few more.
+const SHOWN: usize = 1024;
+const LEAST_SHOWN: usize = 128;
+
 /// The scoreboard at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -42,7 +46,7 @@ pub struct ChildRecord {
     /// How many requests it may work on at once.
     pub credits: usize,
     counters: [u64; Counter::ALL.len()],
-    /// Its worker slots, as many as it has credits.
+    /// Its worker slots, as many as it has credits; of very many only those that were ever used.
     pub workers: Vec<WorkerRecord>,
 }
 
@@ -106,7 +110,7 @@ impl Scoreboard {
         let mut totals = self.totals();
         for child in &mut children {
             let slots = child.credits.min(self.layout().slots_per_child);
-            child.workers = (0..slots).map(|slot| self.read_worker(child.index, slot)).collect();
+            child.workers = self.read_workers(child.index, slots);
             for worker in &child.workers {
                 totals.accesses = totals.accesses.wrapping_add(worker.accesses);
                 totals.bytes = totals.bytes.wrapping_add(worker.bytes);
@@ -138,6 +142,19 @@ impl Scoreboard {
             counters: Counter::ALL.map(|counter| own.read(counter)),
             workers: Vec::new(),
         })
+    }
+
+    /// The lowest free slot is always taken first, so that the unused ones stand behind the others.
+    fn read_workers(&self, child: usize, slots: usize) -> Vec<WorkerRecord> {
+        let mut workers = Vec::with_capacity(slots.min(SHOWN));
+        for slot in 0..slots {
+            let worker = self.read_worker(child, slot);
+            if slots > SHOWN && slot >= LEAST_SHOWN && slot % 64 == 0 && worker.start_us == 0 {
+                break;
+            }
+            workers.push(worker);
+        }
+        workers
     }
 
     fn read_worker(&self, child: usize, slot: usize) -> WorkerRecord {
@@ -192,6 +209,20 @@ mod tests {
         assert_eq!(letters, "R__");
         assert_eq!(child.workers[0].line, b"GET /a HTTP/1.1");
         assert_eq!(child.workers[0].last_duration_us, 20);
+    }
+
+    #[test]
+    fn of_very_many_slots_the_used_ones_are_read() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4096 }).unwrap();
+        board.assign(0, 0, 0, 4096, 1);
+        let slots = Slots::new(board, 0, 4096);
+        assert_eq!(board.snapshot().children[0].workers.len(), LEAST_SHOWN);
+        let take = || slots.take(SlotState::Writing, &Request::default(), 9).unwrap();
+        let held: Vec<_> = (0..200).map(|_| take()).collect();
+        let workers = board.snapshot().children[0].workers.clone();
+        assert_eq!(workers.len(), 256);
+        assert!(workers[199].state == SlotState::Writing && workers[200].start_us == 0);
+        drop(held);
     }
 
     #[test]

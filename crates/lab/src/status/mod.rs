@@ -62,13 +62,23 @@ impl Status {
         self
     }
 
+    /// The same with this query, whatever the URL has.
+    pub(crate) fn with_query(mut self, query: &str) -> Self {
+        self.target.path = format!("{}?{query}", self.path());
+        self
+    }
+
     /// Whether the URL says which form is wanted.
     fn has_form(&self) -> bool {
         let (_, query) = self.target.path.split_once('?').unwrap_or_default();
         query.split('&').any(|word| word == "json" || word.contains("auto"))
     }
 
-    fn body(&self) -> Result<Vec<u8>, String> {
+    /// The page as it came.
+    ///
+    /// # Errors
+    /// Why there is none, beginning with the URL.
+    pub(crate) fn body(&self) -> Result<Vec<u8>, String> {
         let fetched = fetch(&self.target, &self.remotes, self.trust.as_ref(), self.most)?;
         let hint = match fetched.status {
             200 => return Ok(fetched.body),

@@ -216,9 +216,18 @@ impl<S: Service> Thread<S> {
             if ahead_ms(self.last_tick_ms, now) >= SWEEP_MS.cast_signed() - 10 {
                 self.last_tick_ms = now;
                 self.bench.shared.beat(self.bench.number, clock::monotonic_coarse_us());
+                self.take_budget();
                 self.service.tick();
             }
             self.find_overdue();
+        }
+    }
+
+    /// Takes up the number of credits that the parent gives the child.
+    fn take_budget(&self) {
+        let budget = self.control.as_ref().and_then(|(_, control)| control.budget());
+        if let Some(budget) = budget {
+            self.bench.shared.gate.resize(u32::try_from(budget).unwrap_or(u32::MAX));
         }
     }
 

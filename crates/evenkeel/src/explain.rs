@@ -1,0 +1,240 @@
+//! `evenkeel explain`: what limits a server now, in words. The URL of its status page, the number of
+//! its process or its configuration comes in; for the latter two the page is found by what the
+//! configuration says of addresses and `SetHandler server-status`. Nothing is changed, and nothing
+//! but the page is asked: a process without one cannot be explained, and is said so.
+
+use crate::command_line::CommandLine;
+use crate::configuration::Configuration;
+use crate::httpd::choice;
+use crate::server::refusal;
+use crate::settings;
+use crate::terminal::{complain, say};
+use evenkeel_config::Node;
+use evenkeel_mpm::{Listen, Running, running};
+use std::net::IpAddr;
+
+const PROGRAM: &str = "evenkeel";
+
+const USAGE: &str = "\
+Usage: evenkeel explain [URL | PID | -f FILE] [--insecure]
+  URL         the server's status page (/server-status where only a host is given)
+  PID         the process of a server that runs here: its page is found by its configuration
+  -f FILE     the configuration of a server that runs here; apache2.conf where nothing is given
+  --insecure  take any certificate
+It prints what limits the server now, how many requests a second that leaves, the limit behind it
+and what would move it. The status is 0 where it was told, 1 where it is not to be had, 2 where the
+words make no sense.
+";
+
+/// Whom it is about.
+#[derive(Debug, PartialEq, Eq)]
+enum Whom {
+    Usage,
+    Page(String),
+    Process(i32),
+    File(Option<String>),
+}
+
+/// Runs the subcommand and gives its exit status.
+pub fn run(words: &[String]) -> i32 {
+    let (whom, verify) = match parse(words) {
+        Ok(parsed) => parsed,
+        Err(text) => {
+            complain(&format!("evenkeel explain: {text}\n{USAGE}"));
+            return 2;
+        }
+    };
+    let url = match whom {
+        Whom::Usage => {
+            say(USAGE);
+            return 0;
+        }
+        Whom::Page(url) => Ok(url),
+        Whom::Process(pid) => of_process(pid),
+        Whom::File(file) => of_file(CommandLine { file, ..CommandLine::default() }),
+    };
+    match url.and_then(|url| evenkeel_lab::explain::words(&url, verify)) {
+        Ok(lines) => {
+            say(&lines.join("\n"));
+            0
+        }
+        Err(text) => {
+            complain(&format!("evenkeel explain: {text}"));
+            1
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Result<(Whom, bool), String> {
+    let (mut whom, mut verify) = (None, true);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let next = match word.as_str() {
+            "-h" | "--help" => return Ok((Whom::Usage, verify)),
+            "--insecure" => {
+                verify = false;
+                continue;
+            }
+            "-f" => Whom::File(Some(words.next().ok_or("-f takes a file")?.clone())),
+            word if word.starts_with('-') => return Err(format!("unknown option {word}")),
+            word => match word.parse() {
+                Ok(pid) if pid > 0 => Whom::Process(pid),
+                _ if word.contains("://") => Whom::Page(word.to_owned()),
+                _ => return Err(format!("{word} is neither a URL nor the number of a process")),
+            },
+        };
+        if whom.replace(next).is_some() {
+            return Err("one server at a time is explained".to_owned());
+        }
+    }
+    Ok((whom.unwrap_or(Whom::File(None)), verify))
+}
+
+/// The page of a process that runs here, by the words that it was started with.
+fn of_process(pid: i32) -> Result<String, String> {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline"))
+        .map_err(|error| format!("process {pid}: {error}"))?;
+    let words: Vec<String> = words
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let rest = words.get(1..).unwrap_or_default();
+    if rest.first().is_some_and(|word| word == "serve") {
+        return Ok(of_serve(rest));
+    }
+    let line = CommandLine::parse(rest).map_err(|text| {
+        format!("process {pid} was not started as a server of Evenkeel's: {text}")
+    })?;
+    page_of(&read(&line)?).map_err(|text| format!("process {pid}: {text}"))
+}
+
+/// `evenkeel serve` has its page where its greeting says.
+fn of_serve(words: &[String]) -> String {
+    let mut listen = "127.0.0.1:8080";
+    for pair in words.windows(2) {
+        if let [name, value] = pair
+            && name == "--listen"
+        {
+            listen = value;
+        }
+    }
+    let joined = words.iter().find_map(|word| word.strip_prefix("--listen="));
+    let listen = joined.unwrap_or(listen);
+    let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "8080"));
+    let host = if matches!(host, "*" | "0.0.0.0" | "[::]") { "localhost" } else { host };
+    format!("http://{host}:{port}/server-status")
+}
+
+/// The page of the server whose pid file a configuration names.
+fn of_file(line: CommandLine) -> Result<String, String> {
+    let configuration = read(&line)?;
+    let runtime_dir = configuration.tree.runtime_dir.as_deref();
+    let parent = settings::of_parent(&configuration.site, &configuration.modules, runtime_dir)?;
+    let file = parent.pid_file.display();
+    match running(&parent.pid_file) {
+        Ok(Running::Yes(_)) => page_of(&configuration),
+        Ok(Running::No) => Err(format!("no server runs: there is no pid file {file}")),
+        Ok(Running::Stale(pid)) => {
+            Err(format!("no server runs: the process {} of {file} is gone", pid.as_raw_nonzero()))
+        }
+        Err(error) => Err(format!("{file}: {error}")),
+    }
+}
+
+fn read(line: &CommandLine) -> Result<Configuration, String> {
+    choice(PROGRAM, line).read().map_err(|refused| refusal(&refused, PROGRAM))
+}
+
+/// Where a configuration has the status page.
+fn page_of(configuration: &Configuration) -> Result<String, String> {
+    let path = location(&configuration.tree.nodes).ok_or(
+        "its configuration has no status page, and nothing else tells what limits it: add\n\
+         <Location \"/server-status\">\n    SetHandler server-status\n    Require local\n</Location>",
+    )?;
+    let runtime_dir = configuration.tree.runtime_dir.as_deref();
+    let parent = settings::of_parent(&configuration.site, &configuration.modules, runtime_dir)?;
+    let listen = parent.listen.first().ok_or("its configuration listens nowhere")?;
+    Ok(url(listen, path))
+}
+
+/// The path of the first `Location` that has the handler, in or out of virtual hosts.
+fn location(nodes: &[Node]) -> Option<&str> {
+    nodes.iter().find_map(|node| {
+        let inside = node.section.as_deref()?;
+        let is_place = node.name.eq_ignore_ascii_case("<Location");
+        let shows = inside.iter().any(|inner| {
+            inner.name.eq_ignore_ascii_case("SetHandler")
+                && inner.arguments.trim().trim_matches('"') == "server-status"
+        });
+        if is_place && shows {
+            let path = node.arguments.trim().trim_end_matches('>').trim().trim_matches('"');
+            return path.starts_with('/').then_some(path);
+        }
+        location(inside)
+    })
+}
+
+fn url(listen: &Listen, path: &str) -> String {
+    let host = match listen.address {
+        None => "localhost".to_owned(),
+        Some(address) if address.is_unspecified() => "localhost".to_owned(),
+        Some(IpAddr::V6(address)) => format!("[{address}]"),
+        Some(IpAddr::V4(address)) => address.to_string(),
+    };
+    format!("http://{host}:{}{path}", listen.port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<(Whom, bool), String> {
+        parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_server_is_named_by_its_page_its_process_or_its_file() {
+        assert_eq!(parsed(""), Ok((Whom::File(None), true)));
+        assert_eq!(parsed("4711"), Ok((Whom::Process(4711), true)));
+        assert_eq!(parsed("-f x.conf"), Ok((Whom::File(Some("x.conf".into())), true)));
+        let page = Whom::Page("https://a/".into());
+        assert_eq!(parsed("https://a/ --insecure"), Ok((page, false)));
+        assert_eq!(parsed("--help"), Ok((Whom::Usage, true)));
+        for wrong in ["a", "-1", "0", "-f", "1 2", "--what"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn serve_has_its_page_where_it_listens() {
+        let at =
+            |text: &str| of_serve(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(at("serve x"), "http://127.0.0.1:8080/server-status");
+        assert_eq!(at("serve --listen *:81 x"), "http://localhost:81/server-status");
+        assert_eq!(at("serve --listen=[::1]:82"), "http://[::1]:82/server-status");
+    }
+
+    #[test]
+    fn the_page_is_found_in_the_configuration() {
+        let folder = std::env::temp_dir().join(format!("evenkeel-explain-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("a.conf");
+        let found = |text: &str| {
+            let text = format!("ServerName a\nPidFile {}/pid\n{text}", folder.display());
+            std::fs::write(&file, text).unwrap();
+            let file = Some(file.to_string_lossy().into_owned());
+            page_of(&read(&CommandLine { file, ..CommandLine::default() }).unwrap())
+        };
+        let page = "<Location \"/st\">\nSetHandler server-status\n</Location>\n";
+        assert_eq!(found(&format!("Listen 8081\n{page}")), Ok("http://localhost:8081/st".into()));
+        let inside =
+            format!("Listen [::1]:82\n<VirtualHost *:82>\nServerName b\n{page}</VirtualHost>");
+        assert_eq!(found(&inside), Ok("http://[::1]:82/st".into()));
+        assert!(found("Listen 80\n").unwrap_err().contains("no status page"));
+        let file = Some(file.to_string_lossy().into_owned());
+        let told = of_file(CommandLine { file, ..CommandLine::default() }).unwrap_err();
+        assert!(told.starts_with("no server runs: there is no pid file"), "{told}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

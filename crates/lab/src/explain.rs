@@ -1,0 +1,45 @@
+//! What limits a server, in words: the URL of Evenkeel's status page comes in, the sentences that it
+//! tells go out. They are the server's own; control characters are taken out before they reach a
+//! terminal.
+
+use crate::status::Status;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// How long a page may take: a server that needs explaining may be slow.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+struct Page {
+    pool_words: Vec<String>,
+}
+
+/// Asks the page at `url`, whose certificate is checked if `verify`.
+///
+/// # Errors
+/// What is wrong with the URL, why there is no page, or that it is not one of Evenkeel's; each
+/// begins with the URL.
+pub fn words(url: &str, verify: bool) -> Result<Vec<String>, String> {
+    let page = Status::open(url, verify, PATIENCE)?.with_query("json&last=1");
+    parse(&page.body()?).ok_or_else(|| {
+        format!("{}: not a status page of Evenkeel, which alone tells its limits", page.url())
+    })
+}
+
+fn parse(body: &[u8]) -> Option<Vec<String>> {
+    let page: Page = serde_json::from_slice(body).ok()?;
+    let plain = |line: &String| line.chars().filter(|c| !c.is_control()).collect();
+    Some(page.pool_words.iter().map(plain).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentences_are_read_and_cleaned() {
+        let body = br#"{"pool_words": ["Limit: cpu: \u001b[31mred", "Now: 3"], "more": 1}"#;
+        assert_eq!(parse(body).unwrap(), ["Limit: cpu: [31mred", "Now: 3"]);
+        assert!(parse(b"Total Accesses: 3").is_none() && parse(b"{}").is_none());
+    }
+}

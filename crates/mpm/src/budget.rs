@@ -1,0 +1,176 @@
+//! `MaxRequestWorkers auto`: the budget of requests in progress, moved once a second by the law of
+//! the pool room. In event it goes to the children as credits; in prefork and worker it bounds how
+//! many children there are, and what is beyond it is parked.
+
+use evenkeel_pool::{Account, Auto, Figure, Room};
+use evenkeel_scoreboard::{Counter, Phase};
+use evenkeel_sys::clock;
+
+use crate::limits::{Limits, Model};
+use crate::parent::Parent;
+use crate::settings::Server;
+
+/// What is reckoned for the memory of a request in progress, in bytes: more than one of this
+/// server's takes, so that memory is not what runs out first.
+const fn bytes_each(model: Model) -> u64 {
+    match model {
+        Model::Event => 64 << 10,
+        Model::Worker => 1 << 20,
+        Model::Prefork => 8 << 20,
+    }
+}
+
+/// This part of the memory that is left may be taken.
+const OF_MEMORY: f64 = 0.8;
+
+/// A request has its connection, and what it reads from.
+const DESCRIPTORS_EACH: u64 = 2;
+
+/// The budget, where it moves.
+#[derive(Default)]
+pub(crate) struct Budget(Option<Auto>);
+
+impl Budget {
+    /// The most requests in progress; none where a directive says it.
+    pub(crate) fn most(&self) -> Option<usize> {
+        self.0.as_ref().map(Auto::budget)
+    }
+
+    /// Whether more were tried in vain.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.as_ref().is_some_and(Auto::is_refused)
+    }
+}
+
+/// What memory and descriptors leave, and what the directives say.
+fn room(limits: &Limits, account: &Account) -> Room {
+    let busy = account.of(Figure::BusyMilli).unwrap_or(0) / 1000;
+    let beside = account
+        .of(Figure::MemoryFree)
+        .map(|free| (free as f64 * OF_MEMORY) as u64 / bytes_each(limits.model));
+    let by_memory = beside.map_or(u64::MAX, |beside| busy.saturating_add(beside));
+    let by_descriptors = match limits.model {
+        // A process or a thread has no more connections than requests.
+        Model::Prefork | Model::Worker => u64::MAX,
+        Model::Event => account.of(Figure::Descriptors).unwrap_or(u64::MAX) / DESCRIPTORS_EACH,
+    };
+    let most = usize::try_from(by_memory.min(by_descriptors)).unwrap_or(usize::MAX);
+    let least = match limits.model {
+        // Work that burns has as many threads as there are cores, whatever the budget.
+        Model::Event => limits.first_budget() / 8 * 5,
+        Model::Worker | Model::Prefork => {
+            limits.min_spare.saturating_add(limits.threads_per_child.saturating_mul(2))
+        }
+    };
+    Room { least, most: most.min(limits.max_request_workers) }
+}
+
+/// What the law is told. In event as many threads serve however large the budget is: that they wait
+/// for a core is the doing of others, and no smaller budget would change it.
+fn told(model: Model, account: &Account) -> Account {
+    match model {
+        Model::Event => account.with(Figure::RunQueueUs, 0),
+        Model::Worker | Model::Prefork => *account,
+    }
+}
+
+impl<S: Server> Parent<'_, S> {
+    /// Asks the law, and tells the children.
+    pub(crate) fn move_budget(&mut self, account: &Account) {
+        let limits = self.current.limits;
+        if !limits.auto {
+            self.budget = Budget::default();
+            return;
+        }
+        let auto = self.budget.0.get_or_insert_with(|| Auto::new(limits.first_budget()));
+        let most = auto.decide(&told(limits.model, account), &room(&limits, account));
+        match limits.model {
+            Model::Event => self.hand_out_credits(most),
+            Model::Worker | Model::Prefork => self.park_beyond(most),
+        }
+    }
+
+    fn hand_out_credits(&self, most: usize) {
+        let limits = Limits { max_request_workers: most, ..self.current.limits };
+        for entry in self.children.active(self.current.number) {
+            if let Some(line) = self.board.parent_line(entry.index) {
+                line.set_credits(limits.credits(entry.seat));
+            }
+        }
+    }
+
+    /// Parks the children beyond the budget that have least to do; the law starts none beyond it.
+    fn park_beyond(&mut self, most: usize) {
+        let threads = self.current.limits.threads_per_child.max(1);
+        let running = self.children.active(self.current.number);
+        let mut running: Vec<(u64, u64)> = running
+            .filter(|entry| entry.phase == Phase::Running)
+            .map(|entry| {
+                let line = self.board.child_line(entry.index);
+                (line.map_or(0, |line| line.read(Counter::Busy)), entry.number)
+            })
+            .collect();
+        let beyond = running.len().saturating_sub((most / threads).max(1));
+        running.sort_unstable();
+        let now_us = clock::monotonic_us();
+        for (_, number) in running.into_iter().take(beyond) {
+            self.children.park(number, true, now_us);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{Configured, Moment, check};
+
+    fn limits(model: Model) -> Limits {
+        let configured = Configured { model, auto: true, ..Configured::default() };
+        check(&configured, Moment::Start, 4, 4096).0
+    }
+
+    #[test]
+    fn memory_and_descriptors_bound_the_budget() {
+        let account = Account::default()
+            .with(Figure::BusyMilli, 100_000)
+            .with(Figure::MemoryFree, 80 << 20)
+            .with(Figure::Descriptors, 1_000);
+        let event = room(&limits(Model::Event), &account);
+        assert_eq!(event.most, 500);
+        // 64 MiB more, at 8 MiB for a process.
+        assert_eq!(room(&limits(Model::Prefork), &account).most, 108);
+        assert_eq!(room(&limits(Model::Worker), &account).most, 164);
+        let unknown = room(&limits(Model::Event), &Account::default());
+        assert_eq!(unknown.most, limits(Model::Event).max_request_workers);
+    }
+
+    #[test]
+    fn others_on_the_cores_are_no_reason_for_a_smaller_budget_in_event() {
+        let crowded = Account::default()
+            .with(Figure::SpanUs, 1_000_000)
+            .with(Figure::CpuUs, 300_000)
+            .with(Figure::RunQueueUs, 900_000)
+            .with(Figure::BusyMilli, 1_000)
+            .with(Figure::CoresMilli, 1_000);
+        let after = |model| {
+            let (limits, mut auto) = (limits(model), Auto::new(12_000));
+            (0..30).for_each(|_| {
+                let _ = auto.decide(&told(model, &crowded), &room(&limits, &crowded));
+            });
+            auto.budget()
+        };
+        assert_eq!(after(Model::Event), 12_000);
+        assert!(after(Model::Worker) < 1_000);
+    }
+
+    #[test]
+    fn every_model_has_a_budget_to_begin_with_and_room_to_grow() {
+        for model in [Model::Event, Model::Worker, Model::Prefork] {
+            let limits = limits(model);
+            assert!(limits.auto && limits.first_budget() <= limits.max_request_workers);
+            assert!(limits.max_request_workers >= 1_000, "{limits:?}");
+        }
+        // What waits 200 ms in ten thousand requests at a time is no more than event begins with.
+        assert!(limits(Model::Event).first_budget() > 10_000);
+    }
+}
