@@ -137,9 +137,16 @@ fn more_buckets_than_pairs_of_children_are_told_and_lowered() {
 
 #[test]
 fn an_address_that_is_no_longer_configured_is_closed_beside_an_open_connection() {
+    for model in ["event", "worker", "prefork"] {
+        let module =
+            format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
+        address_gone(&settled(&module));
+    }
+}
+
+fn address_gone(house: &House) {
     let port = free_port().unwrap();
     let more = format!("Listen 127.0.0.1:{port}\n");
-    let house = settled(EIGHT);
     house.configure(&more).unwrap();
     house.reload().unwrap();
     let other = SocketAddr::from(([127, 0, 0, 1], port));

@@ -136,3 +136,55 @@ fn the_blocks_of_the_reports_serve_under_their_models() {
         house.stop().unwrap();
     }
 }
+
+/// Numbers of a pool that cannot be, by model.
+const NONSENSE: [(&str, &[&str]); 3] = [
+    (
+        "prefork",
+        &[
+            "ServerLimit 300000",
+            "ServerLimit 0",
+            "MaxRequestWorkers 500",
+            "MaxRequestWorkers -5",
+            "StartServers 0",
+            "MinSpareServers -2",
+            "ServerLimit 0\nMaxRequestWorkers 0\nStartServers 0\nMinSpareServers 0",
+            "ThreadsPerChild 5",
+        ],
+    ),
+    ("worker", &["ThreadLimit 30000", "AsyncRequestWorkerFactor 2"]),
+    ("event", &["ThreadLimit 200000", "ListenCoresBucketsRatio 0", "AsyncRequestWorkerFactor -1"]),
+];
+
+/// The same for both models with threads.
+const NONSENSE_OF_THREADS: [&str; 12] = [
+    "ServerLimit 30000",
+    "ServerLimit -3",
+    "ThreadLimit 0",
+    "ThreadsPerChild 100",
+    "ThreadsPerChild -1",
+    "MaxRequestWorkers 10",
+    "MaxRequestWorkers 0",
+    "MaxRequestWorkers 401",
+    "MaxRequestWorkers 1000",
+    "StartServers -1",
+    "ThreadsPerChild 64\nMaxRequestWorkers 63\nServerLimit 1",
+    "ServerLimit 1\nThreadLimit 1\nThreadsPerChild 50\nMaxRequestWorkers 500\nMinSpareThreads 0",
+];
+
+#[test]
+fn numbers_of_a_pool_that_cannot_be_are_told_as_apache_tells_them() {
+    for (model, own) in NONSENSE {
+        let module =
+            format!("LoadModule mpm_{model}_module /usr/lib/apache2/modules/mod_mpm_{model}.so\n");
+        let house = House::lay_out(&module).unwrap();
+        let threaded = if model == "prefork" { &[][..] } else { &NONSENSE_OF_THREADS };
+        for lines in own.iter().chain(threaded) {
+            house.configure(&format!("{lines}\n")).unwrap();
+            let [theirs, ours] =
+                [Kind::Apache, Kind::Evenkeel].map(|kind| said(kind, &house, &["-t"]));
+            assert_eq!(ours, theirs, "{model}: {lines}");
+            assert_ne!(theirs.1, "Syntax OK\n", "{model}: nothing is said of {lines}");
+        }
+    }
+}

@@ -39,8 +39,13 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
     let seat = Seat { thread: 0, gate: Gate::open(), crew, held: Some(held.clone()) };
     let poker = setup.control.poker();
     setup.control.ready();
-    let hearing =
-        Hearing { control: Some(setup.control), mode: Mode::Run, hurried: false, pressed: false };
+    let hearing = Hearing {
+        control: Some(setup.control),
+        ports: Arc::clone(&doors.ports),
+        mode: Mode::Run,
+        hurried: false,
+        pressed: false,
+    };
     let holder = Holder::new(make(seat), hearing, setup.line, held);
     let (line, most_connections) = (setup.line, setup.most_connections);
     Prefork { holder, doors, poker, line, most_connections, accepted: 0 }.live()
@@ -50,6 +55,8 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
 struct Hearing {
     /// None once the parent is dead.
     control: Option<Box<dyn Control + Send>>,
+    /// Closed once the child leaves them for good, be it in the middle of a connection.
+    ports: Arc<Ports>,
     mode: Mode,
     /// Whether it was told to hurry, and nothing was done about it at the doors.
     hurried: bool,
@@ -69,6 +76,9 @@ impl Orders for Hearing {
             }
             let mode = Mode::of(command).and_then(|mode| self.mode.heed(mode));
             self.mode = mode.unwrap_or(self.mode);
+            if mode.is_some_and(|mode| mode >= Mode::Drain) {
+                self.ports.let_go();
+            }
             if command == Command::Orphaned {
                 self.control = None;
             }

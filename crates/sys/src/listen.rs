@@ -63,6 +63,20 @@ pub fn listen(socket: impl AsFd, backlog: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Closes a listening socket in this process while others of its threads still have its
+/// descriptor, which is a socket that does not listen from then on: accepting fails, and nothing
+/// waits there. A set that watches it is to be left before. Errors are the kernel's, and nothing is
+/// changed then.
+pub fn let_go(socket: &OwnedFd) -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let idle = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    // SAFETY: both descriptors are open, and the second stays its owner's under the same number.
+    match unsafe { libc::dup3(idle.as_raw_fd(), socket.as_raw_fd(), libc::O_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Has connections wait in the kernel until they have sent something, for `wait` at most, which
 /// the kernel rounds up to its retransmission steps (TCP_DEFER_ACCEPT; zero turns it off).
 pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
@@ -149,6 +163,17 @@ mod tests {
         assert_eq!(queue(&socket).unwrap(), 2);
         let _accepted = rustix::net::accept(&socket).unwrap();
         assert_eq!(queue(&socket).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_socket_that_was_let_go_leaves_its_address() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
+        listen(&socket, 8).unwrap();
+        let address = local_address(&socket).unwrap();
+        let_go(&socket).unwrap();
+        assert!(TcpStream::connect(address).is_err());
+        assert_eq!(queue(&socket).unwrap(), 0);
+        assert!(rustix::net::accept(&socket).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use evenkeel_message::{Level, Notice};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
+use evenkeel_sys::listen;
 use evenkeel_sys::socket::{self, Socket};
 use std::io;
 use std::net::SocketAddr;
@@ -46,6 +47,15 @@ impl Ports {
     /// How many connections wait to be accepted.
     pub(crate) fn queue(&self) -> usize {
         self.sockets.iter().map(length).fold(0, |sum, one| sum.saturating_add(one as usize))
+    }
+
+    /// Closes them, for a child that leaves them for good: an address that is no longer configured
+    /// must not be listened on for as long as a connection lasts.
+    pub(crate) fn let_go(&self) {
+        for socket in &self.sockets {
+            // One that stays open closes with the process.
+            let _ = listen::let_go(socket);
+        }
     }
 
     /// Takes the next connection that waits, at each of the ports in turn.

@@ -132,6 +132,10 @@ impl<'a> Listener<'a> {
         if let Some(control) = self.control.as_ref().filter(|_| self.shared.is_worn_out()) {
             control.leaving();
         }
+        // The set must let go of the sockets before they are others.
+        if mode >= Mode::Drain && self.doors.stand(false).is_ok() {
+            self.doors.ports.let_go();
+        }
         if mode == Mode::Exit {
             self.shared.staff.posts().iter().for_each(|post| post.rouse());
         }
