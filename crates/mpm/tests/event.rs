@@ -570,41 +570,6 @@ fn a_child_ends_after_its_most_connections() {
     running.end();
 }
 
-#[test]
-fn kept_and_new_connections_take_turns_at_a_scarce_credit() {
-    let running = Running::start(1, 1, 60_000, 0);
-    let mut kept: Vec<_> = (0..3).map(|_| running.connect()).collect();
-    for client in &mut kept {
-        assert_eq!(ask(client, "hi\n"), "0 hi\n");
-    }
-    let mut holder = running.connect();
-    holder.write_all(b"block\n").unwrap();
-    running
-        .blocks
-        .recv()
-        .map(|free| {
-            // Whoever comes to its turn holds the only credit until the test lets it go.
-            for client in &mut kept {
-                client.write_all(b"block\n").unwrap();
-            }
-            let mut fresh: Vec<_> = (0..3).map(|_| running.connect()).collect();
-            for client in &mut fresh {
-                client.write_all(b"block\n").unwrap();
-            }
-            free.send(()).unwrap();
-            let mut order = String::new();
-            for _ in 0..6 {
-                running.blocks.recv().unwrap().send(()).unwrap();
-                order.push(answered(&mut kept, &mut fresh));
-            }
-            assert!(!order.contains("kkk") && !order.contains("nnn"), "{order}");
-        })
-        .unwrap();
-    drop((kept, holder));
-    running.command(b'x');
-    running.end();
-}
-
 /// Which kind of client has an answer now: a kept or a new one, which is taken out.
 fn answered(kept: &mut Vec<TcpStream>, fresh: &mut Vec<TcpStream>) -> char {
     loop {
@@ -618,6 +583,49 @@ fn answered(kept: &mut Vec<TcpStream>, fresh: &mut Vec<TcpStream>) -> char {
             }
         }
     }
+}
+
+/// In which order kept connections (`k`) and new ones (`n`) get the only credit, where three of the
+/// first sort have asked a while before three of the other.
+fn order_at_a_scarce_credit(first: char) -> String {
+    let running = Running::start(1, 1, 60_000, 0);
+    let mut kept: Vec<_> = (0..3).map(|_| running.connect()).collect();
+    for client in &mut kept {
+        assert_eq!(ask(client, "hi\n"), "0 hi\n");
+    }
+    let mut holder = running.connect();
+    holder.write_all(b"block\n").unwrap();
+    let free = running.blocks.recv().unwrap();
+    // Whoever comes to its turn holds the only credit until the test lets it go.
+    let mut fresh = Vec::new();
+    for sort in [first, if first == 'k' { 'n' } else { 'k' }] {
+        if sort == 'n' {
+            fresh.extend((0..3).map(|_| running.connect()));
+        }
+        for client in if sort == 'k' { &mut kept } else { &mut fresh } {
+            client.write_all(b"block\n").unwrap();
+        }
+        // Nothing happens but that they wait: the clock is some 4 ms coarse.
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    free.send(()).unwrap();
+    let mut order = String::new();
+    for _ in 0..6 {
+        running.blocks.recv().unwrap().send(()).unwrap();
+        order.push(answered(&mut kept, &mut fresh));
+    }
+    drop((kept, fresh, holder));
+    running.command(b'x');
+    running.end();
+    order
+}
+
+#[test]
+fn who_came_first_has_the_scarce_credit_first() {
+    // The age of those who wait in the kernel is known from the first that was accepted on.
+    let (old, new) = (order_at_a_scarce_credit('k'), order_at_a_scarce_credit('n'));
+    assert!(["kkknnn", "nkkknn"].contains(&&*old), "{old}");
+    assert!(["nnnkkk", "knnnkk"].contains(&&*new), "{new}");
 }
 
 #[test]

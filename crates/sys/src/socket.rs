@@ -235,15 +235,30 @@ pub struct AcceptQueue {
 /// Reads the queue of a listening socket: TCP_INFO says its length in `tcpi_unacked` and its
 /// bound in `tcpi_sacked`. A deferred connection counts once its data has come.
 pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
-    // The fields up to tcpi_sacked: eight bytes of states, then 32-bit counters of which
-    // unacked is the fifth and sacked the sixth (linux/tcp.h). The kernel copies no more than
-    // it is asked for.
-    let mut words = [0_u32; 8];
-    let mut size = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the buffer is live and its size is given; every bit pattern is a valid u32.
+    let [_, _, _, _, length, bound] = tcp_info(listener.as_fd())?;
+    Ok(AcceptQueue { length, bound })
+}
+
+/// For how many milliseconds the last bytes have been there that came on a connection
+/// (`tcpi_last_data_recv` of TCP_INFO): where they were its first and nobody has read them, how
+/// long its client has waited.
+pub fn data_age_ms(connection: impl AsFd) -> io::Result<u32> {
+    let [.., age_ms] = tcp_info::<12>(connection.as_fd())?;
+    Ok(age_ms)
+}
+
+/// The first of TCP_INFO's counters of 32 bits (linux/tcp.h): `rto`, `ato`, two segment sizes,
+/// `unacked`, `sacked`, `lost`, `retrans`, `fackets`, and when data and acknowledgements were last
+/// sent and data received. Eight bytes of states stand before them. The kernel copies no more
+/// than it is asked for.
+fn tcp_info<const COUNT: usize>(socket: BorrowedFd<'_>) -> io::Result<[u32; COUNT]> {
+    let mut words = [0_u32; 2 + 12];
+    let mut size = ((2 + COUNT.min(12)) * size_of::<u32>()) as libc::socklen_t;
+    // SAFETY: the buffer is live and no smaller than the size that is given; every bit pattern is
+    // a valid u32.
     let result = unsafe {
         libc::getsockopt(
-            listener.as_fd().as_raw_fd(),
+            socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             words.as_mut_ptr().cast(),
@@ -253,8 +268,7 @@ pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let [_, _, _, _, _, _, length, bound] = words;
-    Ok(AcceptQueue { length, bound })
+    Ok(std::array::from_fn(|at| words.get(at + 2).copied().unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -269,6 +283,23 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         (listener.into(), address)
+    }
+
+    #[test]
+    fn the_age_of_data_tells_how_long_its_client_has_waited() {
+        let (listener, address) = listener();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(b"x").unwrap();
+        let (server, _) = accept(&listener).unwrap();
+        let first = data_age_ms(&server).unwrap();
+        // The clock of the kernel goes on, and nothing else has come.
+        while data_age_ms(&server).unwrap() < first + 20 {
+            std::thread::yield_now();
+        }
+        client.write_all(b"y").unwrap();
+        while data_age_ms(&server).unwrap() >= first + 20 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

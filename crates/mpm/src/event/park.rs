@@ -156,12 +156,15 @@ impl Bench {
         next.inspect(|_| self.shared.line.subtract(Counter::Runnable, 1))
     }
 
-    /// How long the one has waited who has waited longest, in milliseconds; zero where nobody
-    /// stands in line.
+    /// Since when the one has waited who has waited longest, in milliseconds of [`now_ms`].
+    pub(super) fn oldest_since_ms(&self) -> Option<u32> {
+        self.runnable.borrow().front().map(|waiter| waiter.since_ms)
+    }
+
+    /// How long that is, in milliseconds; zero where nobody stands in line.
     pub(super) fn longest_wait_ms(&self) -> u64 {
-        let since_ms = self.runnable.borrow().front().map(|waiter| waiter.since_ms);
-        since_ms
-            .map_or(0, |since_ms| u64::try_from(ahead_ms(since_ms, now_ms())).unwrap_or(0).max(1))
+        let wait_ms = |since_ms| u64::try_from(ahead_ms(since_ms, now_ms())).unwrap_or(0).max(1);
+        self.oldest_since_ms().map_or(0, wait_ms)
     }
 
     /// How many stand in line.

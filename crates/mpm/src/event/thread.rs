@@ -13,7 +13,7 @@ use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Events;
 use evenkeel_sys::shelf::Taken;
-use evenkeel_sys::socket::Socket;
+use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::turn::{Class, Turn};
 use evenkeel_sys::watch::Watch;
 use std::collections::BinaryHeap;
@@ -70,6 +70,9 @@ pub(super) struct Thread<S> {
     /// Whether a connection that waits to be accepted comes before one that can be read. Where
     /// credits come one at a time, the two take turns.
     ports_turn: bool,
+    /// Since when the connection had waited that was accepted last while others stood in line, in
+    /// milliseconds of [`now_ms`].
+    newcomer_since_ms: Option<u32>,
     alarm: Pin<Box<Sleep>>,
     alarm_ms: u32,
     last_tick_ms: u32,
@@ -111,6 +114,7 @@ impl<S: Service> Thread<S> {
             allowance: REQUESTS,
             waiting: None,
             ports_turn: true,
+            newcomer_since_ms: None,
             alarm: Box::pin(tokio::time::sleep(Duration::from_millis(u64::from(SWEEP_MS)))),
             alarm_ms: now.wrapping_add(SWEEP_MS),
             last_tick_ms: now,
@@ -294,7 +298,7 @@ impl<S: Service> Thread<S> {
                 self.ports.pause();
                 port = None;
             }
-            if let Some(port) = port.filter(|_| self.ports_turn) {
+            if let Some(port) = port.filter(|_| self.is_newcomers_turn()) {
                 if !self.take_hand(context) {
                     stuck = true;
                     break;
@@ -340,6 +344,16 @@ impl<S: Service> Thread<S> {
             self.waiting = None;
         }
         more
+    }
+
+    /// Whether a connection that waits to be accepted comes before one that can be read. Where both
+    /// have to wait, who came first: the kernel's queue is in order too, and the next in it came
+    /// soon after the last. Else they take turns.
+    fn is_newcomers_turn(&self) -> bool {
+        match (self.newcomer_since_ms, self.bench.oldest_since_ms()) {
+            (Some(newcomer), Some(oldest)) => ahead_ms(newcomer, oldest) >= 0,
+            _ => self.ports_turn,
+        }
     }
 
     /// Gives back the credits that there is nothing to do with at once, and after a turn also
@@ -477,6 +491,10 @@ impl<S: Service> Thread<S> {
 
     fn serve_new(&mut self, socket: Socket, client: SocketAddr, port: usize) {
         self.bench.shared.count_accepted();
+        if self.bench.in_line() > 0 {
+            let age_ms = socket::data_age_ms(&socket).unwrap_or(0);
+            self.newcomer_since_ms = Some(now_ms().wrapping_sub(age_ms));
+        }
         let turn = Turn::Accepted { client, port };
         let outcome = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
         self.bench.settle(outcome, Counted::default());
