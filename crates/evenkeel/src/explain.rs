@@ -1,5 +1,5 @@
-//! `evenkeel explain`: what limits a server now, in words. The URL of its status page, the number of
-//! its process or its configuration comes in; for the latter two the page is found by what the
+//! `evenkeel explain`: what limits a server now, in words. The URL of its status page, the number
+//! of its process or its configuration comes in; for the latter two the page is found by what the
 //! configuration says of addresses and `SetHandler server-status`. Nothing is changed, and nothing
 //! but the page is asked: a process without one cannot be explained, and is said so.
 
@@ -150,7 +150,8 @@ fn read(line: &CommandLine) -> Result<Configuration, String> {
 fn page_of(configuration: &Configuration) -> Result<String, String> {
     let path = location(&configuration.tree.nodes).ok_or(
         "its configuration has no status page, and nothing else tells what limits it: add\n\
-         <Location \"/server-status\">\n    SetHandler server-status\n    Require local\n</Location>",
+         <Location \"/server-status\">\n    SetHandler server-status\n    Require local\n\
+         </Location>",
     )?;
     let runtime_dir = configuration.tree.runtime_dir.as_deref();
     let parent = settings::of_parent(&configuration.site, &configuration.modules, runtime_dir)?;

@@ -120,8 +120,8 @@ fn caching(model: Model, limits: &evenkeel_mpm::Limits) -> (usize, Policy) {
 /// Smaller caches than with so many of them would be no use for a site of a few hundred files.
 const MOST_CACHES: usize = 64;
 
-/// The most bodies that a child compresses at a time, each with some 300 KiB: a budget of credits that
-/// moves by itself may be far larger.
+/// The most bodies that a child compresses at a time, each with some 300 KiB: a budget of credits
+/// that moves by itself may be far larger.
 const MOST_PRESSES: usize = 256;
 
 /// The state of the server as the status page shows it.

@@ -1,5 +1,5 @@
-//! What limits a server, in words: the URL of Evenkeel's status page comes in, the sentences that it
-//! tells go out. They are the server's own; control characters are taken out before they reach a
+//! What limits a server, in words: the URL of Evenkeel's status page comes in, the sentences that
+//! it tells go out. They are the server's own; control characters are taken out before they reach a
 //! terminal.
 
 use crate::status::Status;

@@ -115,8 +115,8 @@ pub struct Limits {
     pub start_servers: usize,
     /// Whether the number of children stays what it is: event without a directive on its size.
     pub fixed: bool,
-    /// Whether the number of requests in progress moves by itself: MaxRequestWorkers auto, and event
-    /// without a directive on its size. The bound below is then the most that it comes to.
+    /// Whether the number of requests in progress moves by itself: MaxRequestWorkers auto, and
+    /// event without a directive on its size. The bound below is then the most that it comes to.
     pub auto: bool,
     /// The least number of idle workers: processes for prefork, else threads.
     pub min_spare: usize,
@@ -181,7 +181,7 @@ pub fn check(
 }
 
 /// The most requests in progress that event comes to by itself. One that waits costs little more
-/// than its memory, and work that burns or blocks has threads of its own, so that this many may begin.
+/// than its memory, and work that burns or blocks has threads of its own, so that so many may be.
 const AUTO_MOST: usize = 16_384;
 
 /// So many times its default ServerLimit is the room of prefork and worker, where it is not
@@ -189,8 +189,8 @@ const AUTO_MOST: usize = 16_384;
 const AUTO_ROOM: i64 = 4;
 
 impl Configured {
-    /// The same with the room that `auto` has in prefork and worker: as many requests as ServerLimit
-    /// allows.
+    /// The same with the room that `auto` has in prefork and worker: as many requests as
+    /// ServerLimit allows.
     fn with_room(&self) -> Self {
         if !self.auto || self.model == Model::Event {
             return *self;

@@ -1,5 +1,5 @@
-//! The budget against a server of a few equations: closed-loop clients, requests that use a core and
-//! wait, an application that bears so many requests a second.
+//! The budget against a server of a few equations: closed-loop clients, requests that use a core
+//! and wait, an application that bears so many requests a second.
 
 use super::*;
 use proptest::prelude::*;
