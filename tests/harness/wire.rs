@@ -2,7 +2,7 @@
 //! then one result line in the form of Rust's own test programs. With `--oracle` it plays them
 //! to apache2 alone and, when scripts are chosen, shows its answers. Arguments choose
 //! scripts by a part of their name, and `event`, `worker` or `prefork` the process model; without
-//! any, all scripts are played under event and the basic ones under the others too.
+//! any, scripts are played under all three.
 #![expect(clippy::print_stdout, reason = "a test program's output is its result")]
 
 use evenkeel_tests::play::{Cast, Verdict, play, whole};
@@ -15,10 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The process models, the one that serves where none is named first.
 const MODELS: [&str; 3] = ["event", "worker", "prefork"];
-
-/// Scripts whose names begin so are about the protocol and the connection, which the process model
-/// bears on.
-const BASIC: [&str; 2] = ["a", "b"];
 
 /// How many scripts are played at once: the servers wait for the runner most of the time.
 const AT_ONCE: usize = 4;
@@ -62,13 +58,8 @@ fn read(package: &Path, named: &[&str]) -> Result<Vec<Script>, String> {
         let text =
             std::fs::read_to_string(&path).map_err(|it| format!("{}: {it}", path.display()))?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let is_basic = BASIC.iter().any(|letter| name.starts_with(letter));
         for model in MODELS {
-            let is_wanted = match named {
-                [] => model == "event" || is_basic,
-                _ => named.contains(&model),
-            };
-            if is_wanted {
+            if named.is_empty() || named.contains(&model) {
                 scripts.push(Script { model, ..parse(&name, &text)? });
             }
         }

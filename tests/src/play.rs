@@ -205,7 +205,7 @@ fn judge_ends(script: &Script, oracle: &Run, other: Option<&Run>) -> Vec<Verdict
             differences.push("oracle: the file is empty".to_owned());
         }
         if let (Some(a), Some(b)) = (a, b) {
-            differences.extend(compare_lines(a, b));
+            differences.extend(compare_lines(a, b, script.model == "event"));
         }
         verdicts.push(verdict(format!("{} {path}", script.name), differences));
     }
@@ -217,9 +217,15 @@ fn judge_ends(script: &Script, oracle: &Run, other: Option<&Run>) -> Vec<Verdict
     verdicts
 }
 
-fn compare_lines(oracle: &[u8], other: &[u8]) -> Vec<String> {
+/// Compares two logs. Where several workers write them, lines of different connections come in any
+/// order.
+fn compare_lines(oracle: &[u8], other: &[u8], in_order: bool) -> Vec<String> {
     let (a, b) = (without_ids(oracle), without_ids(other));
-    let (a, b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+    let (mut a, mut b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+    if !in_order {
+        a.sort_unstable();
+        b.sort_unstable();
+    }
     let mut differences = Vec::new();
     for (a, b) in a.iter().zip(&b).filter(|(a, b)| a != b) {
         differences.push(format!("a line differs:\n  expected {a}\n  came     {b}"));

@@ -5,6 +5,7 @@
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -103,7 +104,9 @@ impl Server {
         let mut words = over.to_vec();
         words.extend([&*name, "-f", &configuration, how]);
         let (first, rest) = words.split_first().ok_or("no program")?;
+        // apache2's prefork ends all of its process group, which must not be ours.
         let child = command(Path::new(first), rest)
+            .process_group(0)
             .stdout(out)
             .stderr(err)
             .spawn()
