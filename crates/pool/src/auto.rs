@@ -1,7 +1,7 @@
 //! `MaxRequestWorkers auto`: how many requests may be in progress at once. An account of each
-//! second and the room that memory and descriptors leave come in, the budget goes out. It grows while
-//! requests wait for a worker and cores have time, keeps what made more answers and gives back what
-//! did not; it shrinks while requests mostly wait for a core. Pure: no clock, no I/O.
+//! second and the room that memory and descriptors leave come in, the budget goes out. It grows
+//! while requests wait for a worker and cores have time, keeps what made more answers and gives
+//! back what did not; it shrinks while requests mostly wait for a core. Pure: no clock, no I/O.
 
 use crate::account::{Account, Figure};
 use crate::limit::{Cost, cores_left};
