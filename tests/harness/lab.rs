@@ -143,7 +143,7 @@ fn talk(stream: &mut TcpStream, head: &str, body: &str) -> Response {
     let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
     loop {
         let count = stream.read(&mut part).unwrap();
-        bytes.extend_from_slice(&part[..count]);
+        bytes.extend_from_slice(part.get(..count).unwrap_or_default());
         if let Parsed::Whole(response, _) = parse(&bytes, false, count == 0) {
             return response;
         }

@@ -363,7 +363,8 @@ mod tests {
         // last is seen once its thread takes other work.
         wait(crew.begin(|| ())).unwrap();
         assert!(LINE_US.load(Relaxed) >= 5_000);
-        assert!(HELD_US.load(Relaxed) >= 5_000);
+        // Less what it used of a core.
+        assert!(HELD_US.load(Relaxed) >= 2_500);
     }
 
     #[test]
