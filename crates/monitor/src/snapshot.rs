@@ -166,7 +166,7 @@ impl Child {
             }
         }
         if !self.stopping {
-            counts.idle += self.unused;
+            counts.idle = counts.idle.saturating_add(self.unused);
         }
         counts
     }
@@ -190,7 +190,7 @@ impl Snapshot {
         self.children.iter().map(Child::counts).fold(Counts::default(), |sum, next| Counts {
             busy: sum.busy + next.busy,
             graceful: sum.graceful + next.graceful,
-            idle: sum.idle + next.idle,
+            idle: sum.idle.saturating_add(next.idle),
         })
     }
 
@@ -299,6 +299,13 @@ pub(crate) mod tests {
             ],
             pool: None,
         }
+    }
+
+    #[test]
+    fn credits_that_a_child_forged_are_shown_and_summed() {
+        let child = Child { unused: usize::MAX, ..sample().children.remove(0) };
+        let snapshot = Snapshot { children: vec![child.clone(), child], ..Snapshot::default() };
+        assert_eq!(snapshot.counts().idle, usize::MAX);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use evenkeel_pool::{Account, Figure, verdict};
-use evenkeel_scoreboard::{Counter, Moment, Phase, READING_WORDS, Scoreboard};
+use evenkeel_scoreboard::{ChildLine, Counter, Moment, Phase, READING_WORDS, Scoreboard};
 use evenkeel_sys::bounds::{self, Groups};
 use evenkeel_sys::{clock, process};
 
@@ -15,6 +15,7 @@ use crate::children::Entry;
 use crate::limits::Model;
 use crate::parent::Parent;
 use crate::settings::Server;
+use crate::sizing::claimed;
 
 /// How often an account is made.
 const SECOND_US: u64 = 1_000_000;
@@ -89,7 +90,8 @@ impl Books {
     pub(crate) fn next_us(&self) -> Option<u64> {
         let account_us = self.last_us.saturating_add(SECOND_US);
         let sample_us = self.samples.last_us.saturating_add(SAMPLE_US);
-        let at_work = self.samples.queue + self.samples.busy + self.samples.writing > 0;
+        let Samples { queue, busy, writing, .. } = self.samples;
+        let at_work = [queue, busy, writing].iter().any(|sum| *sum > 0);
         (self.last_us > 0).then(|| if at_work { sample_us.min(account_us) } else { account_us })
     }
 }
@@ -101,7 +103,9 @@ impl<S: Server> Parent<'_, S> {
         let now_us = clock::monotonic_us();
         if now_us.saturating_sub(self.books.samples.last_us) >= SAMPLE_US / 2 {
             let queue = self.listeners.queue() as u64;
-            self.books.samples.take(now_us, queue, self.board, self.children.all());
+            let lines = self.children.all();
+            let lines = lines.filter_map(|entry| self.board.child_line(entry.index));
+            self.books.samples.take(now_us, queue, lines);
         }
         let span_us = now_us.saturating_sub(self.books.last_us);
         if span_us < SECOND_US {
@@ -174,7 +178,7 @@ fn working<Site>(entry: &Entry<Site>, board: Scoreboard) -> u64 {
     let Some(line) = board.child_line(entry.index) else { return 0 };
     [Counter::Busy, Counter::Reserved, Counter::Runnable]
         .into_iter()
-        .fold(0, |sum: u64, counter| sum.saturating_add(line.read(counter)))
+        .fold(0, |sum: u64, counter| sum.saturating_add(claimed(line, counter)))
 }
 
 fn total<'a, Site: 'a>(
@@ -183,7 +187,7 @@ fn total<'a, Site: 'a>(
     children: impl Iterator<Item = &'a Entry<Site>>,
 ) -> u64 {
     let lines = children.filter_map(|entry| board.child_line(entry.index));
-    lines.fold(0, |sum: u64, line| sum.saturating_add(line.read(counter)))
+    lines.fold(0, |sum: u64, line| sum.saturating_add(claimed(line, counter)))
 }
 
 impl Books {
@@ -233,18 +237,12 @@ fn added(sum: Option<u64>, now: Option<u64>, before: Option<u64>) -> Option<u64>
 }
 
 impl Samples {
-    fn take<'a, Site: 'a>(
-        &mut self,
-        now_us: u64,
-        queue: u64,
-        board: Scoreboard,
-        children: impl Iterator<Item = &'a Entry<Site>>,
-    ) {
+    fn take(&mut self, now_us: u64, queue: u64, lines: impl Iterator<Item = ChildLine>) {
         self.last_us = now_us;
         self.count += 1;
         self.queue = self.queue.saturating_add(queue);
-        for line in children.filter_map(|entry| board.child_line(entry.index)) {
-            let add = |sum: &mut u64, counter| *sum = sum.saturating_add(line.read(counter));
+        for line in lines {
+            let add = |sum: &mut u64, counter| *sum = sum.saturating_add(claimed(line, counter));
             add(&mut self.busy, Counter::Busy);
             add(&mut self.runnable, Counter::Runnable);
             add(&mut self.writing, Counter::Writing);
@@ -311,6 +309,21 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_scoreboard::Layout;
+
+    #[test]
+    fn whatever_children_claim_the_parent_goes_on() {
+        let board = Scoreboard::new(Layout { children: 2, slots_per_child: 1 }).unwrap();
+        let lines = || (0..2).map(|index| board.child_line(index).unwrap());
+        for counter in [Counter::Busy, Counter::Runnable, Counter::Writing] {
+            lines().for_each(|line| line.set(counter, u64::MAX));
+        }
+        let mut books = Books { last_us: 5_000_000, ..Books::default() };
+        books.samples.take(5_000_000, 1, lines());
+        assert_eq!(books.next_us(), Some(5_000_000 + SAMPLE_US));
+        let account = books.samples.tell(Account::default());
+        assert!(account.of(Figure::BusyMilli).is_some_and(|busy| busy < u64::from(u32::MAX)));
+    }
 
     #[test]
     fn sums_of_clocks_are_unknown_once_a_part_is() {

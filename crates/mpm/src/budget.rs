@@ -9,6 +9,7 @@ use evenkeel_sys::clock;
 use crate::limits::{Limits, Model};
 use crate::parent::Parent;
 use crate::settings::Server;
+use crate::sizing::claimed;
 
 /// What is reckoned for the memory of a request in progress, in bytes: more than one of this
 /// server's takes, so that memory is not what runs out first.
@@ -107,7 +108,7 @@ impl<S: Server> Parent<'_, S> {
             .filter(|entry| entry.phase == Phase::Running)
             .map(|entry| {
                 let line = self.board.child_line(entry.index);
-                (line.map_or(0, |line| line.read(Counter::Busy)), entry.number)
+                (line.map_or(0, |line| claimed(line, Counter::Busy)), entry.number)
             })
             .collect();
         let beyond = running.len().saturating_sub((most / threads).max(1));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use evenkeel_pool::{Census, Child, Decision, Law, Limits, Stage, divide};
-use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
+use evenkeel_scoreboard::{ChildLine, Counter, Phase, Scoreboard};
 use evenkeel_sys::clock;
 
 use crate::change::State;
@@ -213,13 +213,17 @@ impl<S: Server> Parent<'_, S> {
     }
 }
 
+/// What a child claims of something that stands and falls: never so much that sums of the claims of
+/// all children could overflow.
+pub(crate) fn claimed(line: ChildLine, counter: Counter) -> u64 {
+    line.read(counter).min(MOST_CLAIMED)
+}
+
 /// A child as the law counts it.
 fn counted<Site>(entry: &Entry<Site>, board: Scoreboard) -> Child {
     let line = board.child_line(entry.index);
-    let claim = |counter| {
-        let claimed = line.map_or(0, |line| line.read(counter)).min(MOST_CLAIMED);
-        usize::try_from(claimed).unwrap_or(0)
-    };
+    let claim =
+        |counter| usize::try_from(line.map_or(0, |line| claimed(line, counter))).unwrap_or(0);
     Child {
         id: entry.number,
         generation: u64::from(entry.generation.number),

@@ -50,7 +50,7 @@ impl Scoreboard {
         });
         let newest = numbers.max().unwrap_or(0);
         let most = most.min(READINGS) as u64;
-        let first = newest.saturating_sub(most) + 1;
+        let first = newest.saturating_sub(most).saturating_add(1);
         (first..=newest).filter_map(|number| self.reading(number)).collect()
     }
 
