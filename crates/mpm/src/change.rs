@@ -387,15 +387,16 @@ impl<S: Server> Parent<'_, S> {
         self.tell(&Event::Unchanged);
         self.supervisor.ready(self.current.number);
         if self.listeners.adopt(&tried) {
-            self.begin_again();
+            self.begin_again(change.next);
         } else if let Some(next) = change.next {
             self.check(next);
         }
     }
 
     /// Starts children of the present configuration anew in place of those that serve: the kernel
-    /// queues connections on sockets by now that only new children can have.
-    fn begin_again(&mut self) {
+    /// queues connections on sockets by now that only new children can have. What was asked for
+    /// meanwhile is `next`.
+    fn begin_again(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
         let Generation { site, settings, limits, .. } = &*self.current;
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
@@ -404,7 +405,8 @@ impl<S: Server> Parent<'_, S> {
         let before = Before { generation, listeners: self.listeners.clone() };
         let wanted = self.wanted_at_first();
         let now_us = clock::monotonic_us();
-        self.state = State::Changing(Change::new(Restart::Graceful, now_us, wanted, Some(before)));
+        let change = Change::new(Restart::Graceful, now_us, wanted, Some(before));
+        self.state = State::Changing(Change { next, ..change });
     }
 
     /// Writes the pid file anew where the configuration has another place for it.

@@ -8,12 +8,13 @@ use std::thread::JoinHandle;
 
 use evenkeel_sys::signal::Signal;
 
-use crate::runner::{Client, Folder, Running};
+use crate::runner::{Client, Folder, Running, send};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("every_bucket_is_served_and_by_children_of_its_own", all_served),
     ("no_client_loses_anything_while_the_number_of_buckets_changes", loses_nothing),
     ("buckets_of_a_configuration_that_is_given_up_are_served", given_up),
+    ("a_reload_asked_for_while_one_fails_is_done_after_it", asked_meanwhile),
     ("an_address_that_is_no_longer_configured_is_closed", address_gone),
 ];
 
@@ -82,6 +83,28 @@ fn given_up() {
     server.await_line("AH00489");
     // The old children may be still about to hear that they are old.
     while Client::connect(first.address).ask().1 != 2 {}
+    server.stop();
+}
+
+fn asked_meanwhile() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=2");
+    let pipe = folder.pipe();
+    folder.configure(&format!("children=8 buckets=4 one-serves-until={}", pipe.display()));
+    server.signal(Signal::User1);
+    assert_eq!(server.await_serving().generation, 1);
+    folder.configure("broken");
+    server.signal(Signal::User1);
+    // The parent reads the signals in the order of their numbers: once it has noted the end of an
+    // old child, it notes the reload that was asked for before.
+    send(first.pid, Signal::Kill);
+    server.await_line(&format!("child pid {} exit signal Kill", first.pid));
+    let _dying = std::fs::File::options().write(true).open(pipe).unwrap();
+    server.await_line("no child of the new configuration came to serve");
+    // First the buckets of the failed one get children, then the second is looked at.
+    server.await_line("AH00489");
+    server.await_line("[error] broken");
+    assert_eq!(Client::connect(first.address).ask().1, 2);
     server.stop();
 }
 

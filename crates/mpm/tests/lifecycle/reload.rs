@@ -167,9 +167,7 @@ fn gives_up() {
 fn finishes_given_up() {
     let folder = Folder::new();
     let (mut server, first) = Running::serving(&folder, "children=1");
-    let pipe = folder.configuration().with_extension("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
-    assert!(made.success());
+    let pipe = folder.pipe();
     // An address of its own, so that the old children do not take the client.
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();

@@ -39,6 +39,13 @@ impl Folder {
         self.path.join("echo.pid")
     }
 
+    /// A named pipe, whose readers wait until somebody opens it to write.
+    pub fn pipe(&self) -> PathBuf {
+        let pipe = self.path.join("echo.pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        pipe
+    }
+
     /// Writes the configuration as a whole.
     pub fn configure(&self, words: &str) {
         let fresh = self.path.join("fresh");
