@@ -66,6 +66,8 @@ struct Seen {
 #[derive(Default)]
 struct Samples {
     last_us: u64,
+    /// Whether the last look saw work: it outlives the account that the look went into.
+    is_at_work: bool,
     count: u64,
     queue: u64,
     busy: u64,
@@ -90,9 +92,8 @@ impl Books {
     pub(crate) fn next_us(&self) -> Option<u64> {
         let account_us = self.last_us.saturating_add(SECOND_US);
         let sample_us = self.samples.last_us.saturating_add(SAMPLE_US);
-        let Samples { queue, busy, writing, .. } = self.samples;
-        let at_work = [queue, busy, writing].iter().any(|sum| *sum > 0);
-        (self.last_us > 0).then(|| if at_work { sample_us.min(account_us) } else { account_us })
+        let is_at_work = self.samples.is_at_work;
+        (self.last_us > 0).then(|| if is_at_work { sample_us.min(account_us) } else { account_us })
     }
 }
 
@@ -241,8 +242,13 @@ impl Samples {
         self.last_us = now_us;
         self.count += 1;
         self.queue = self.queue.saturating_add(queue);
+        self.is_at_work = queue > 0;
         for line in lines {
-            let add = |sum: &mut u64, counter| *sum = sum.saturating_add(claimed(line, counter));
+            let mut add = |sum: &mut u64, counter| {
+                let claim = claimed(line, counter);
+                *sum = sum.saturating_add(claim);
+                self.is_at_work |= claim > 0;
+            };
             add(&mut self.busy, Counter::Busy);
             add(&mut self.runnable, Counter::Runnable);
             add(&mut self.writing, Counter::Writing);
@@ -258,7 +264,7 @@ impl Samples {
             .with(Figure::BusyMilli, milli(self.busy))
             .with(Figure::RunnableMilli, milli(self.runnable))
             .with(Figure::WritingMilli, milli(self.writing));
-        *self = Self { last_us: self.last_us, ..Self::default() };
+        *self = Self { last_us: self.last_us, is_at_work: self.is_at_work, ..Self::default() };
         told
     }
 }
@@ -323,6 +329,26 @@ mod tests {
         assert_eq!(books.next_us(), Some(5_000_000 + SAMPLE_US));
         let account = books.samples.tell(Account::default());
         assert!(account.of(Figure::BusyMilli).is_some_and(|busy| busy < u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn while_there_is_work_there_are_ten_looks_between_accounts() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let lines = || std::iter::once(board.child_line(0).unwrap());
+        let mut books = Books { last_us: 5_000_000, ..Books::default() };
+        let look = |books: &mut Books, now_us, busy| {
+            board.child_line(0).unwrap().set(Counter::Busy, busy);
+            books.samples.take(now_us, 0, lines());
+        };
+        look(&mut books, 5_000_000, 0);
+        assert_eq!(books.next_us(), Some(6_000_000));
+        look(&mut books, 6_000_000, 1);
+        // The account takes what was seen, and the next look is a tenth of a second later.
+        let _account = books.samples.tell(Account::default());
+        books.last_us = 6_000_000;
+        assert_eq!(books.next_us(), Some(6_100_000));
+        look(&mut books, 6_100_000, 0);
+        assert_eq!(books.next_us(), Some(7_000_000));
     }
 
     #[test]
