@@ -58,10 +58,10 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             number(account.value(Figure::Descriptors))
         ),
         Limit::Backlog => format!(
-            "{} connections wait to be accepted and the kernel's queue holds {}: it refuses more, \
-             whose clients try again a second later.",
+            "{} connections wait to be accepted and a queue of the kernel's is {} full: it refuses \
+             more, whose clients try again a second later.",
             number(account.value(Figure::Queue)),
-            number(account.value(Figure::Backlog))
+            percent(account.value(Figure::FullestMilli).map(|milli| milli / 1000.0))
         ),
     };
     format!("{}: {text}", limit.name())

@@ -73,6 +73,19 @@ struct Samples {
     busy: u64,
     runnable: u64,
     writing: u64,
+    fullest_milli: u64,
+    /// Where connections hold workers.
+    resting: Option<u64>,
+}
+
+/// What a look sees besides the lines of the children.
+#[derive(Default)]
+struct Look {
+    now_us: u64,
+    queue: u64,
+    fullest_milli: u64,
+    /// Whether each connection holds a worker.
+    holds_workers: bool,
 }
 
 /// What was last read of the machine.
@@ -103,10 +116,15 @@ impl<S: Server> Parent<'_, S> {
     pub(crate) fn keep_books(&mut self) -> Option<Account> {
         let now_us = clock::monotonic_us();
         if now_us.saturating_sub(self.books.samples.last_us) >= SAMPLE_US / 2 {
-            let queue = self.listeners.queue() as u64;
+            let look = Look {
+                now_us,
+                queue: self.listeners.queue() as u64,
+                fullest_milli: self.listeners.fullest_milli(),
+                holds_workers: self.current.limits.model != Model::Event,
+            };
             let lines = self.children.all();
             let lines = lines.filter_map(|entry| self.board.child_line(entry.index));
-            self.books.samples.take(now_us, queue, lines);
+            self.books.samples.take(&look, lines);
         }
         let span_us = now_us.saturating_sub(self.books.last_us);
         if span_us < SECOND_US {
@@ -238,11 +256,13 @@ fn added(sum: Option<u64>, now: Option<u64>, before: Option<u64>) -> Option<u64>
 }
 
 impl Samples {
-    fn take(&mut self, now_us: u64, queue: u64, lines: impl Iterator<Item = ChildLine>) {
-        self.last_us = now_us;
+    fn take(&mut self, look: &Look, lines: impl Iterator<Item = ChildLine>) {
+        self.last_us = look.now_us;
         self.count += 1;
-        self.queue = self.queue.saturating_add(queue);
-        self.is_at_work = queue > 0;
+        self.queue = self.queue.saturating_add(look.queue);
+        self.fullest_milli = self.fullest_milli.saturating_add(look.fullest_milli);
+        self.is_at_work = look.queue > 0;
+        let mut resting = 0_u64;
         for line in lines {
             let mut add = |sum: &mut u64, counter| {
                 let claim = claimed(line, counter);
@@ -252,7 +272,12 @@ impl Samples {
             add(&mut self.busy, Counter::Busy);
             add(&mut self.runnable, Counter::Runnable);
             add(&mut self.writing, Counter::Writing);
+            for counter in [Counter::KeepAlive, Counter::Waiting, Counter::Closing] {
+                resting = resting.saturating_add(claimed(line, counter));
+            }
         }
+        self.resting =
+            look.holds_workers.then(|| self.resting.unwrap_or(0).saturating_add(resting));
     }
 
     /// The averages; the next begin anew.
@@ -263,7 +288,9 @@ impl Samples {
             .with(Figure::Queue, self.queue / count)
             .with(Figure::BusyMilli, milli(self.busy))
             .with(Figure::RunnableMilli, milli(self.runnable))
-            .with(Figure::WritingMilli, milli(self.writing));
+            .with(Figure::WritingMilli, milli(self.writing))
+            .with(Figure::RestingMilli, self.resting.map(milli))
+            .with(Figure::FullestMilli, self.fullest_milli / count);
         *self = Self { last_us: self.last_us, is_at_work: self.is_at_work, ..Self::default() };
         told
     }
@@ -325,7 +352,7 @@ mod tests {
             lines().for_each(|line| line.set(counter, u64::MAX));
         }
         let mut books = Books { last_us: 5_000_000, ..Books::default() };
-        books.samples.take(5_000_000, 1, lines());
+        books.samples.take(&Look { now_us: 5_000_000, queue: 1, ..Look::default() }, lines());
         assert_eq!(books.next_us(), Some(5_000_000 + SAMPLE_US));
         let account = books.samples.tell(Account::default());
         assert!(account.of(Figure::BusyMilli).is_some_and(|busy| busy < u64::from(u32::MAX)));
@@ -338,7 +365,7 @@ mod tests {
         let mut books = Books { last_us: 5_000_000, ..Books::default() };
         let look = |books: &mut Books, now_us, busy| {
             board.child_line(0).unwrap().set(Counter::Busy, busy);
-            books.samples.take(now_us, 0, lines());
+            books.samples.take(&Look { now_us, ..Look::default() }, lines());
         };
         look(&mut books, 5_000_000, 0);
         assert_eq!(books.next_us(), Some(6_000_000));
@@ -349,6 +376,29 @@ mod tests {
         assert_eq!(books.next_us(), Some(6_100_000));
         look(&mut books, 6_100_000, 0);
         assert_eq!(books.next_us(), Some(7_000_000));
+    }
+
+    #[test]
+    fn connections_that_hold_a_worker_and_rest_are_told_from_work() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        let all = [
+            (Counter::Busy, 9),
+            (Counter::KeepAlive, 4),
+            (Counter::Waiting, 2),
+            (Counter::Closing, 1),
+        ];
+        all.iter().for_each(|(counter, value)| line.set(*counter, *value));
+        let told = |holds_workers| {
+            let mut samples = Samples::default();
+            let look = Look { fullest_milli: 500, holds_workers, ..Look::default() };
+            samples.take(&look, std::iter::once(line));
+            samples.take(&Look { holds_workers, ..Look::default() }, std::iter::once(line));
+            samples.tell(Account::default())
+        };
+        assert_eq!(told(true).of(Figure::RestingMilli), Some(7_000));
+        assert_eq!(told(false).of(Figure::RestingMilli), None);
+        assert_eq!(told(true).of(Figure::FullestMilli), Some(250));
     }
 
     #[test]

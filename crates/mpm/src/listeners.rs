@@ -193,6 +193,15 @@ impl Listeners {
         bounds.fold(0, |sum, bound| sum.saturating_add(bound as usize))
     }
 
+    /// How much of what it may hold the fullest of their queues holds, in thousandths.
+    pub(crate) fn fullest_milli(&self) -> u64 {
+        let share = |open: &Open| {
+            let bound = listen::queue_bound(&open.socket).ok().filter(|bound| *bound > 0)?;
+            Some(u64::from(listen::queue(&open.socket).ok()?) * 1000 / u64::from(bound))
+        };
+        self.open.iter().filter_map(share).max().unwrap_or(0)
+    }
+
     /// How many connections wait on addresses that `after` has no more.
     pub(crate) fn queue_of_leaving(&self, after: &Self) -> usize {
         queued(self.open.iter().filter(|open| !after.has(open)))
@@ -404,6 +413,16 @@ mod tests {
         let more = Listeners::open(&both, 3, &after, Duration::ZERO).unwrap();
         assert!(after.adopt(&more));
         assert_eq!((after.open.len(), after.adopt(&more)), (3, false));
+    }
+
+    #[test]
+    fn a_short_queue_that_fills_is_seen_beside_a_long_one() {
+        let two = settings(&[(LOCAL, 0), (Ipv6Addr::LOCALHOST.into(), 0)]);
+        let two = Listeners::open(&two, 1, &Listeners::none(), Duration::ZERO).unwrap();
+        listen::listen(&two.open[0].socket, 2).unwrap();
+        assert_eq!(two.fullest_milli(), 0);
+        let _waiting = std::net::TcpStream::connect(two.open[0].address).unwrap();
+        assert_eq!(two.fullest_milli(), 500);
     }
 
     #[test]

@@ -62,6 +62,12 @@ pub enum Figure {
     NetworkMilli,
     /// Descriptors that the children may have, in sum.
     Descriptors,
+    /// Thousandths of workers, on the average, that a connection holds on which nothing is to be
+    /// done: it is kept alive, its request is not whole or it is being closed. Unknown where
+    /// connections hold no workers.
+    RestingMilli,
+    /// How much of what it may hold the fullest accept queue holds, in thousandths.
+    FullestMilli,
     /// 1 where more workers were tried and answered no more requests.
     Refused,
     /// The limit that bound, as [`crate::Limit::number`].
@@ -82,14 +88,14 @@ const UNKNOWN: u64 = u64::MAX;
 impl Figure {
     /// All figures, in the order of the words.
     #[rustfmt::skip]
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::SpanUs, Self::Supply, Self::Demand, Self::Queue, Self::Active, Self::Parked,
         Self::Workers, Self::BusyMilli, Self::RunnableMilli, Self::Connections,
         Self::WritingMilli, Self::Completions, Self::Bytes, Self::DurationUs, Self::CpuUs,
         Self::RunQueueUs, Self::LineUs, Self::HeldUs, Self::CrewThreads, Self::CoresMilli,
         Self::OthersUs, Self::ThrottledUs, Self::MemoryLimit, Self::MemoryFree,
         Self::MemoryPressure, Self::Backlog, Self::NetworkMilli, Self::Descriptors,
-        Self::Refused, Self::Limit,
+        Self::RestingMilli, Self::FullestMilli, Self::Refused, Self::Limit,
     ];
 
     /// Its name in JSON.
@@ -124,6 +130,8 @@ impl Figure {
             Self::Backlog => "backlog",
             Self::NetworkMilli => "network_milli",
             Self::Descriptors => "descriptors",
+            Self::RestingMilli => "resting_milli",
+            Self::FullestMilli => "fullest_milli",
             Self::Refused => "refused",
             Self::Limit => "limit",
         }
@@ -141,7 +149,12 @@ impl Figure {
             | Self::HeldUs
             | Self::OthersUs
             | Self::ThrottledUs => Kind::Sum,
-            Self::Queue | Self::BusyMilli | Self::RunnableMilli | Self::WritingMilli => Kind::Mean,
+            Self::Queue
+            | Self::BusyMilli
+            | Self::RunnableMilli
+            | Self::WritingMilli
+            | Self::RestingMilli
+            | Self::FullestMilli => Kind::Mean,
             _ => Kind::Last,
         }
     }

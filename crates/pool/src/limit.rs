@@ -128,7 +128,8 @@ impl Cost {
         let cpu = account.each(Figure::CpuUs).filter(|cpu| *cpu > 0.0)?;
         let queued = account.each(Figure::RunQueueUs).unwrap_or(0.0)
             + account.each(Figure::LineUs).unwrap_or(0.0);
-        let busy = account.value(Figure::BusyMilli)? / 1000.0;
+        let resting = account.value(Figure::RestingMilli).unwrap_or(0.0);
+        let busy = (account.value(Figure::BusyMilli)? - resting).max(0.0) / 1000.0;
         let held = busy * account.value(Figure::SpanUs)? / requests as f64;
         Some(Self { cpu, queued, wait: (held - cpu - queued).max(0.0) })
     }
@@ -211,11 +212,17 @@ fn binding(account: &Account) -> Limit {
     if is_crew_held(account) {
         return Limit::Disk;
     }
+    // Where connections hold workers, a response that waits for its client keeps others waiting.
+    let holds_workers = account.of(Figure::RestingMilli).is_some();
+    if holds_workers && writing >= 1.0 && writing > 0.5 * busy {
+        return Limit::Clients;
+    }
     if busy >= FULL * workers && standing >= 1.0 {
         let refused = account.of(Figure::Refused) == Some(1);
         return if refused { Limit::Application } else { Limit::Workers };
     }
-    if queue >= 1.0 && at_least(account, Figure::Queue, Figure::Backlog, FULL) {
+    let fullest = account.value(Figure::FullestMilli).unwrap_or(0.0) / 1000.0;
+    if queue >= 1.0 && fullest >= FULL {
         return Limit::Backlog;
     }
     if writing >= 1.0 && writing > busy {

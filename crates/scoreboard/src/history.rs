@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, fence};
 pub const READINGS: usize = 3600;
 
 /// How many words a reading may have.
-pub const READING_WORDS: usize = 30;
+pub const READING_WORDS: usize = 32;
 
 /// A reading with its number, its time and what it says.
 const ENTRY_WORDS: usize = 2 + READING_WORDS;

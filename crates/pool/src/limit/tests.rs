@@ -102,12 +102,34 @@ fn disks_clients_and_the_network_are_told_apart() {
 }
 
 #[test]
+fn slow_readers_that_hold_workers_are_no_lack_of_workers() {
+    // Prefork: a worker that sends is busy too, so that it can never send more than are busy.
+    let full = staged(1000, 50, 400).with(Figure::Queue, 100);
+    let slow = full.with(Figure::WritingMilli, 300_000);
+    assert_eq!(verdict(&slow.with(Figure::RestingMilli, 0)).limit, Limit::Clients);
+    assert_eq!(verdict(&slow).limit, Limit::Workers);
+    let few = full.with(Figure::WritingMilli, 100_000);
+    assert_eq!(verdict(&few.with(Figure::RestingMilli, 0)).limit, Limit::Workers);
+}
+
+#[test]
+fn workers_that_a_kept_connection_holds_wait_for_nothing_of_a_request() {
+    let kept = staged(100, 500, 100);
+    let cost = Cost::of(&kept.with(Figure::RestingMilli, 99_000)).unwrap();
+    assert!((cost.wait - 9_500.0).abs() < 1.0, "{cost:?}");
+    assert_eq!(verdict(&kept).limit, Limit::Wait);
+    assert_eq!(verdict(&kept.with(Figure::RestingMilli, 99_990)).limit, Limit::None);
+}
+
+#[test]
 fn what_runs_out_is_named() {
     let light = staged(100, 100, 0);
     assert_eq!(verdict(&light.with(Figure::Connections, 19_500)).limit, Limit::Descriptors);
     assert_eq!(verdict(&light.with(Figure::MemoryPressure, 1500)).limit, Limit::Memory);
     assert_eq!(verdict(&light.with(Figure::MemoryFree, 100 << 20)).limit, Limit::Memory);
-    assert_eq!(verdict(&light.with(Figure::Queue, 4096)).limit, Limit::Backlog);
+    let waiting = light.with(Figure::Queue, 511);
+    assert_eq!(verdict(&waiting.with(Figure::FullestMilli, 1000)).limit, Limit::Backlog);
+    assert_eq!(verdict(&waiting.with(Figure::FullestMilli, 500)).limit, Limit::None);
     // What nobody knows is no limit.
     let unknown = light.with(Figure::Descriptors, None).with(Figure::MemoryPressure, None);
     assert_eq!(verdict(&unknown).limit, Limit::None);
