@@ -7,6 +7,7 @@ mod body;
 mod connection;
 mod link;
 mod output;
+mod pace;
 mod reply;
 mod shown;
 mod site;

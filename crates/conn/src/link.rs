@@ -2,10 +2,11 @@
 //! request: what has come and was not used, waiting for more, and the credit with which the
 //! request runs. Waiting for the client holds no credit.
 
+use crate::pace::Pace;
 use crate::thread::Thread;
-use evenkeel_scoreboard::{Credit, Gate, Wait, Waiting};
+use evenkeel_scoreboard::{Credit, Gate, Vigil, Wait, Waiting};
 use evenkeel_sys::clock;
-use evenkeel_sys::socket::Socket;
+use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,6 +20,8 @@ use std::task::{Context, Poll, ready};
 pub(crate) struct Link {
     thread: Rc<Thread>,
     wire: RefCell<Wire>,
+    /// How the client takes what it is sent.
+    pace: RefCell<Pace>,
     /// What has come and was not used yet.
     pub(crate) inbox: RefCell<Inbox>,
     /// Whether the last read may have left something behind.
@@ -86,6 +89,7 @@ impl Link {
     ) -> Rc<Self> {
         Rc::new(Self {
             wire: RefCell::new(Wire::Plain(socket)),
+            pace: RefCell::default(),
             inbox: RefCell::new(inbox),
             more: Cell::new(more),
             lease: Lease::new(Arc::clone(&thread.place.gate), credit),
@@ -97,7 +101,7 @@ impl Link {
     /// the worker that this client keeps waiting.
     pub(crate) fn poll_fill(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.poll_read(context);
-        self.keep_vigil(read)
+        self.keep_vigil(read, Side::Read)
     }
 
     fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -129,21 +133,41 @@ impl Link {
         send: impl FnMut(&Socket) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         let sent = self.poll_io(context, Side::Write, send);
-        self.keep_vigil(sent)
+        self.keep_vigil(sent, Side::Write)
     }
 
     /// Notes whether the client keeps a worker waiting that is held by its connection.
-    fn keep_vigil<R>(&self, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+    fn keep_vigil<R>(&self, polled: Poll<io::Result<R>>, side: Side) -> Poll<io::Result<R>> {
         let Some(vigil) = &self.thread.place.vigil else { return polled };
         if polled.is_ready() {
             vigil.end();
             return polled;
         }
-        vigil.begin(Wait::Slow, clock::monotonic_us());
+        match side {
+            Side::Read => vigil.begin(Wait::Slow, clock::monotonic_us()),
+            Side::Write => self.watch_taking(vigil),
+        }
         if vigil.is_off() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         polled
+    }
+
+    /// Waits for a client that takes a response: for as long as it keeps pace, it keeps nobody
+    /// waiting. The kernel is asked, for what is written here comes in large and rare pieces.
+    fn watch_taking(&self, vigil: &Vigil) {
+        let now_us = clock::monotonic_us();
+        let taken = match &*self.wire.borrow() {
+            Wire::Plain(socket) => socket::bytes_taken(socket),
+            Wire::Watched(watched) => socket::bytes_taken(watched.socket()),
+            Wire::Gone => Ok(0),
+        };
+        // Of a socket that is not TCP nothing is known but that it waits.
+        let taken = taken.unwrap_or(0);
+        let begins = vigil.waiting().is_none();
+        let since_us = self.pace.borrow_mut().behind_since_us(taken, begins, now_us);
+        vigil.begin(Wait::Slow, since_us);
+        vigil.put_off(since_us);
     }
 
     /// Does it now on a socket that is not watched yet, and watches it where that would block.

@@ -19,7 +19,9 @@ pub enum Wait {
 pub struct Vigil {
     /// Twice the time when it began, and one more for [`Wait::Slow`]; 0 while there is none.
     word: AtomicU64,
-    over: AtomicBool,
+    /// Who was waited for at this time already is to be waited for no longer; 0 is nobody.
+    over_us: AtomicU64,
+    off: AtomicBool,
     published: Option<ChildLine>,
 }
 
@@ -27,14 +29,33 @@ impl Vigil {
     /// A vigil that has not begun; it is published in the child's line where one is given.
     #[must_use]
     pub fn new(published: Option<ChildLine>) -> Self {
-        Self { word: AtomicU64::new(0), over: AtomicBool::new(false), published }
+        Self {
+            word: AtomicU64::new(0),
+            over_us: AtomicU64::new(0),
+            off: AtomicBool::new(false),
+            published,
+        }
     }
 
     /// The worker waits from now on (microseconds of the monotonic clock), unless it did already.
     pub fn begin(&self, wait: Wait, now_us: u64) {
         if self.word.load(Relaxed) == 0 {
-            self.store(now_us.max(1) << 1 | u64::from(wait == Wait::Slow));
+            self.store(Self::word(wait, now_us));
         }
+    }
+
+    /// The client has moved, and keeps the worker waiting only since then, which may be a time to
+    /// come (microseconds of the monotonic clock). Nothing while the worker does not wait.
+    pub fn put_off(&self, since_us: u64) {
+        if let Some((wait, before_us)) = self.waiting()
+            && since_us > before_us
+        {
+            self.store(Self::word(wait, since_us));
+        }
+    }
+
+    fn word(wait: Wait, since_us: u64) -> u64 {
+        since_us.max(1) << 1 | u64::from(wait == Wait::Slow)
     }
 
     /// The client has stirred.
@@ -57,21 +78,29 @@ impl Vigil {
         (word != 0).then_some((wait, word >> 1))
     }
 
-    /// Who waits for this client is to wait no longer.
-    pub fn call_off(&self) {
-        self.over.store(true, Relaxed);
+    /// Who waits for this client is to wait no longer, if it did by that time already (microseconds
+    /// of the monotonic clock): one that moves before that is noticed is waited for.
+    pub fn call_off(&self, since_us: u64) {
+        self.over_us.store(since_us, Relaxed);
     }
 
-    /// Whether it was called off.
+    /// Whether it was called off. Once this was said, it stays so for this client.
     #[must_use]
     pub fn is_off(&self) -> bool {
-        self.over.load(Relaxed)
+        let over_us = self.over_us.load(Relaxed);
+        let is_over =
+            over_us > 0 && self.waiting().is_some_and(|(_, since_us)| since_us <= over_us);
+        if is_over {
+            self.off.store(true, Relaxed);
+        }
+        is_over || self.off.load(Relaxed)
     }
 
     /// Forgets the client.
     pub fn reset(&self) {
         self.end();
-        self.over.store(false, Relaxed);
+        self.over_us.store(0, Relaxed);
+        self.off.store(false, Relaxed);
     }
 
     fn store(&self, word: u64) {
@@ -101,9 +130,29 @@ mod tests {
         vigil.end();
         assert_eq!(published(), None);
         vigil.begin(Wait::Idle, 9);
-        vigil.call_off();
+        vigil.call_off(9);
         assert_eq!((published(), vigil.is_off()), (Some((Wait::Idle, 9)), true));
         vigil.reset();
         assert!(vigil.waiting().is_none() && !vigil.is_off());
+    }
+
+    #[test]
+    fn a_client_that_has_moved_is_waited_for_and_one_that_was_given_up_is_not() {
+        let vigil = Vigil::new(None);
+        vigil.put_off(3);
+        assert_eq!(vigil.waiting(), None);
+        vigil.begin(Wait::Slow, 5);
+        vigil.call_off(7);
+        vigil.put_off(8);
+        vigil.put_off(6);
+        assert_eq!((vigil.waiting(), vigil.is_off()), (Some((Wait::Slow, 8)), false));
+        vigil.call_off(7);
+        vigil.end();
+        vigil.begin(Wait::Slow, 9);
+        assert!(!vigil.is_off(), "what was said of an earlier wait holds no more");
+        vigil.call_off(9);
+        assert!(vigil.is_off());
+        vigil.end();
+        assert!(vigil.is_off(), "it was told so");
     }
 }

@@ -247,13 +247,26 @@ pub fn data_age_ms(connection: impl AsFd) -> io::Result<u32> {
     Ok(age_ms)
 }
 
+/// How many bytes the peer's system has taken of what was sent on a connection since its beginning
+/// (`tcpi_bytes_acked` of TCP_INFO, behind 24 counters of 32 bits and two of 64).
+pub fn bytes_taken(connection: impl AsFd) -> io::Result<u64> {
+    let [.., low, high] = tcp_info::<MOST_WORDS>(connection.as_fd())?.map(u32::to_ne_bytes);
+    Ok(u64::from_ne_bytes(std::array::from_fn(|at| {
+        let half = if at < 4 { low } else { high };
+        half.get(at % 4).copied().unwrap_or(0)
+    })))
+}
+
+/// So many words of TCP_INFO are read at most.
+const MOST_WORDS: usize = 30;
+
 /// The first of TCP_INFO's counters of 32 bits (linux/tcp.h): `rto`, `ato`, two segment sizes,
 /// `unacked`, `sacked`, `lost`, `retrans`, `fackets`, and when data and acknowledgements were last
 /// sent and data received. Eight bytes of states stand before them. The kernel copies no more
 /// than it is asked for.
 fn tcp_info<const COUNT: usize>(socket: BorrowedFd<'_>) -> io::Result<[u32; COUNT]> {
-    let mut words = [0_u32; 2 + 12];
-    let mut size = ((2 + COUNT.min(12)) * size_of::<u32>()) as libc::socklen_t;
+    let mut words = [0_u32; 2 + MOST_WORDS];
+    let mut size = ((2 + COUNT.min(MOST_WORDS)) * size_of::<u32>()) as libc::socklen_t;
     // SAFETY: the buffer is live and no smaller than the size that is given; every bit pattern is
     // a valid u32.
     let result = unsafe {
@@ -298,6 +311,26 @@ mod tests {
         }
         client.write_all(b"y").unwrap();
         while data_age_ms(&server).unwrap() >= first + 20 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_the_peers_system_has_taken_is_told_apart_from_what_was_sent() {
+        let (listener, address) = listener();
+        let mut client = TcpStream::connect(address).unwrap();
+        let (server, _) = accept(&listener).unwrap();
+        assert_eq!(bytes_taken(&server).unwrap(), 0);
+        let piece = vec![0; 64 << 10];
+        let mut sent = 0;
+        while let Ok(count) = server.send(&[IoSlice::new(&piece)], false) {
+            sent += count as u64;
+        }
+        let before = bytes_taken(&server).unwrap();
+        assert!(before > 0 && before < sent, "{before} of {sent}");
+        server.shutdown_write().unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+        while bytes_taken(&server).unwrap() < sent {
             std::thread::yield_now();
         }
     }

@@ -331,7 +331,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.pressed |= pressed;
         let is_slow = self.vigil.waiting().is_some_and(|(wait, _)| wait == Wait::Slow);
         if pressed && is_slow && self.has_waited(STALL_US) {
-            self.vigil.call_off();
+            self.vigil.call_off(clock::monotonic_us().saturating_sub(STALL_US));
         }
     }
 
