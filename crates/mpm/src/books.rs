@@ -49,6 +49,8 @@ pub(crate) struct Books {
     /// When the last one was; 0 before the first.
     last_us: u64,
     children: BTreeMap<u64, Seen>,
+    /// What children did last that have ended since.
+    ended: Ended,
     samples: Samples,
     window: VecDeque<Account>,
     machine: Machine,
@@ -60,6 +62,13 @@ struct Seen {
     counted: [u64; COUNTED.len()],
     cpu_us: Option<u64>,
     run_queue_us: Option<u64>,
+}
+
+/// Work of children that have ended, which the next account tells.
+#[derive(Clone, Copy, Default)]
+struct Ended {
+    counted: [u64; COUNTED.len()],
+    cpu_us: u64,
 }
 
 /// What stands and falls, added up between two accounts.
@@ -210,8 +219,17 @@ fn total<'a, Site: 'a>(
 }
 
 impl Books {
+    /// Keeps what a child did since the last account, before its line is another's. `used_us` is
+    /// the CPU time of its whole life.
+    pub(crate) fn bury(&mut self, number: u64, line: Option<ChildLine>, used_us: u64) {
+        let before = self.children.remove(&number).unwrap_or_default();
+        let cpu_us = used_us.saturating_sub(before.cpu_us.unwrap_or(0));
+        self.ended.cpu_us = self.ended.cpu_us.saturating_add(cpu_us);
+        add_growth(&mut self.ended.counted, &counted(line), &before.counted);
+    }
+
     /// What the children did since the last account. A child that has just come is counted from
-    /// its beginning, and what one did last before it ended is lost.
+    /// its beginning, and one that has ended to its end, but for what it waited for a core last.
     fn count<'a, Site: 'a>(
         &mut self,
         account: Account,
@@ -219,24 +237,22 @@ impl Books {
         children: impl Iterator<Item = &'a Entry<Site>>,
     ) -> Account {
         let mut now = BTreeMap::new();
-        let mut grown = [0_u64; COUNTED.len()];
-        let (mut cpu_us, mut run_queue_us) = (Some(0_u64), Some(0_u64));
+        let Ended { counted: mut grown, cpu_us } = std::mem::take(&mut self.ended);
+        let (mut cpu_us, mut run_queue_us) = (Some(cpu_us), Some(0_u64));
         for entry in children {
             let before = self.children.get(&entry.number).copied().unwrap_or_default();
-            let line = board.child_line(entry.index);
             let pid = entry.pid.as_raw_nonzero().get();
-            let used_us = clock::cpu_us_of(pid);
+            // One that is dead and not buried yet has no clock any more.
+            let used_us = clock::cpu_us_of(pid).or(before.cpu_us);
             // A child that used no core since waited for none.
             let rested = used_us.is_some() && used_us == before.cpu_us;
             let waited_us = if rested { before.run_queue_us } else { bounds::run_queue_us(pid) };
             let seen = Seen {
-                counted: COUNTED.map(|(counter, _)| line.map_or(0, |line| line.read(counter))),
+                counted: counted(board.child_line(entry.index)),
                 cpu_us: used_us,
                 run_queue_us: waited_us,
             };
-            for ((sum, new), old) in grown.iter_mut().zip(seen.counted).zip(before.counted) {
-                *sum = sum.saturating_add(new.saturating_sub(old));
-            }
+            add_growth(&mut grown, &seen.counted, &before.counted);
             cpu_us = added(cpu_us, seen.cpu_us, before.cpu_us);
             run_queue_us = added(run_queue_us, seen.run_queue_us, before.run_queue_us);
             now.insert(entry.number, seen);
@@ -247,6 +263,22 @@ impl Books {
             .iter()
             .zip(grown)
             .fold(account, |account, ((_, figure), value)| account.with(*figure, value))
+    }
+}
+
+/// The counters of a child whose growth is told.
+fn counted(line: Option<ChildLine>) -> [u64; COUNTED.len()] {
+    COUNTED.map(|(counter, _)| line.map_or(0, |line| line.read(counter)))
+}
+
+/// Adds by how much each counter has grown.
+fn add_growth(
+    sums: &mut [u64; COUNTED.len()],
+    now: &[u64; COUNTED.len()],
+    before: &[u64; COUNTED.len()],
+) {
+    for ((sum, new), old) in sums.iter_mut().zip(now).zip(before) {
+        *sum = sum.saturating_add(new.saturating_sub(*old));
     }
 }
 
@@ -399,6 +431,29 @@ mod tests {
         assert_eq!(told(true).of(Figure::RestingMilli), Some(7_000));
         assert_eq!(told(false).of(Figure::RestingMilli), None);
         assert_eq!(told(true).of(Figure::FullestMilli), Some(250));
+    }
+
+    #[test]
+    fn what_a_child_did_last_is_told_after_its_end() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0);
+        let mut books = Books::default();
+        let seen = Seen { counted: [7, 100, 0, 0, 0], cpu_us: Some(300), run_queue_us: None };
+        books.children.insert(4, seen);
+        line.unwrap().set(Counter::Completions, 10);
+        line.unwrap().set(Counter::Bytes, 150);
+        books.bury(4, line, 1_000);
+        board.release(0);
+        // One that nobody has seen yet did all of it since the last account.
+        line.unwrap().set(Counter::Completions, 5);
+        books.bury(5, line, 20);
+        let nobody = || std::iter::empty::<&Entry<()>>();
+        let told = books.count(Account::default(), board, nobody());
+        let of = |figure| told.of(figure);
+        assert_eq!((of(Figure::Completions), of(Figure::Bytes)), (Some(8), Some(50)));
+        assert_eq!(of(Figure::CpuUs), Some(720));
+        let next = books.count(Account::default(), board, nobody());
+        assert_eq!((next.of(Figure::Completions), next.of(Figure::CpuUs)), (Some(0), Some(0)));
     }
 
     #[test]

@@ -257,9 +257,16 @@ impl<'a, S: Server> Parent<'a, S> {
     }
 
     fn reap(&mut self) {
+        let reaped_us = || {
+            let (user_us, system_us) = clock::reaped_children_cpu_us();
+            user_us.saturating_add(system_us)
+        };
+        let mut before_us = reaped_us();
         while let Some((pid, end)) = process::reap() {
+            let now_us = reaped_us();
+            let used_us = now_us.saturating_sub(std::mem::replace(&mut before_us, now_us));
             if let Some(entry) = self.children.remove(pid) {
-                self.bury(entry, end);
+                self.bury(entry, end, used_us);
             } else if !self.state.note_probe_end(pid, end) {
                 self.server.reaped(pid, end);
             }

@@ -187,8 +187,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// What is done when a child has ended.
-    pub(crate) fn bury(&mut self, entry: Entry<S::Site>, end: End) {
+    /// What is done when a child has ended, which used `used_us` of CPU time.
+    pub(crate) fn bury(&mut self, entry: Entry<S::Site>, end: End, used_us: u64) {
         let now_us = clock::monotonic_us();
         for buffer in 0..entry.buffers.count() {
             let lines = entry.buffers.leftover(buffer);
@@ -196,6 +196,7 @@ impl<S: Server> Parent<'_, S> {
                 self.server.salvage(&entry.generation.site, buffer, &lines);
             }
         }
+        self.books.bury(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();
         self.board.note_reaped_cpu(user_us, system_us);
