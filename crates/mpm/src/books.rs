@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evenkeel_pool::{Account, Figure, verdict};
 use evenkeel_scoreboard::{ChildLine, Counter, Moment, Phase, READING_WORDS, Scoreboard};
-use evenkeel_sys::bounds::{self, Groups};
+use evenkeel_sys::bounds::{self, Groups, Interface, Periods};
 use evenkeel_sys::{clock, process};
 
 use crate::children::Entry;
@@ -105,7 +105,7 @@ struct Machine {
     cores_milli: u64,
     read_us: u64,
     busy_us: Option<u64>,
-    throttled_us: Option<u64>,
+    periods: Vec<Periods>,
     sent: BTreeMap<String, u64>,
 }
 
@@ -343,29 +343,43 @@ impl Machine {
         }
         let busy_us = bounds::cores_busy_us(&self.cores);
         let all_us = busy_us.zip(self.busy_us).map(|(now, before)| now.saturating_sub(before));
-        let own_us = account.of(Figure::CpuUs);
-        let throttled_us = self.groups.throttled_us();
-        let held_us = throttled_us.zip(self.throttled_us);
-        (self.busy_us, self.throttled_us) = (busy_us, throttled_us);
+        let (span_us, own_us) = (account.of(Figure::SpanUs), account.of(Figure::CpuUs));
+        self.busy_us = busy_us;
         let memory = self.groups.memory();
         account
             .with(Figure::CoresMilli, self.cores_milli)
             .with(Figure::OthersUs, all_us.zip(own_us).map(|(all, own)| all.saturating_sub(own)))
-            .with(Figure::ThrottledUs, held_us.map(|(now, before)| now.saturating_sub(before)))
+            .with(Figure::ThrottledUs, self.throttled_us(span_us))
             .with(Figure::MemoryLimit, memory.map(|memory| memory.limit))
             .with(Figure::MemoryFree, memory.map(|memory| memory.free))
             .with(Figure::MemoryPressure, bounds::memory_pressure())
-            .with(Figure::NetworkMilli, self.network_milli(account.of(Figure::SpanUs)))
+            .with(Figure::NetworkMilli, self.network_milli(span_us, bounds::interfaces()))
+    }
+
+    /// For how much of the time a quota held the server back, by the periods in which it did.
+    fn throttled_us(&mut self, span_us: Option<u64>) -> Option<u64> {
+        let now = self.groups.periods();
+        let before = std::mem::replace(&mut self.periods, now);
+        if self.periods.is_empty() || before.len() != self.periods.len() {
+            return None;
+        }
+        let shares = self.periods.iter().zip(before).filter_map(|(now, old)| now.share_since(old));
+        let most = shares.fold(0.0, f64::max);
+        Some((span_us? as f64 * most) as u64)
     }
 
     /// How much of its speed the interface uses that uses most of it.
-    fn network_milli(&mut self, span_us: Option<u64>) -> Option<u64> {
+    /// Those that have just come are compared from the next account on.
+    fn network_milli(&mut self, span_us: Option<u64>, now: Vec<Interface>) -> Option<u64> {
         let span = Duration::from_micros(span_us?).as_secs_f64();
+        let before = std::mem::take(&mut self.sent);
         let mut most = None;
-        for (name, sent, bits) in bounds::interfaces() {
-            let before = self.sent.insert(name, sent)?;
-            let share = sent.saturating_sub(before) as f64 * 8.0 / span / bits as f64;
-            most = most.max(Some((share * 1000.0) as u64));
+        for Interface { name, sent, bits } in now {
+            if let Some(before) = before.get(&name) {
+                let share = sent.saturating_sub(*before) as f64 * 8.0 / span / bits as f64;
+                most = most.max(Some((share * 1000.0) as u64));
+            }
+            self.sent.insert(name, sent);
         }
         most
     }
@@ -475,6 +489,28 @@ mod tests {
         );
         let next = samples.tell(Account::default());
         assert_eq!((next.of(Figure::Queue), next.of(Figure::WritingMilli)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn interfaces_come_and_go_and_the_others_are_told_all_the_same() {
+        let one = |name: &str, sent| Interface { name: name.into(), sent, bits: 8_000_000 };
+        let mut machine = Machine::default();
+        let mut tell = |now| machine.network_milli(Some(1_000_000), now);
+        assert_eq!(tell(vec![one("a", 0), one("b", 0)]), None);
+        assert_eq!(tell(vec![one("c", 0), one("b", 100_000), one("a", 500_000)]), Some(500));
+        assert_eq!(tell(vec![one("c", 900_000)]), Some(900));
+        // It was away, and has sent since.
+        assert_eq!(tell(vec![one("a", 900_000)]), None);
+    }
+
+    #[test]
+    fn a_quota_is_told_by_its_periods() {
+        let mut machine = Machine::default();
+        assert_eq!(machine.throttled_us(Some(1_000_000)), None);
+        machine.periods = vec![Periods::default()];
+        // The group is gone: nothing is compared with nothing.
+        assert_eq!(machine.throttled_us(Some(1_000_000)), None);
+        assert!(machine.periods.is_empty());
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub enum Figure {
     CoresMilli,
     /// CPU time that others had on these cores, in microseconds.
     OthersUs,
-    /// Microseconds for which the quota held the server back.
+    /// Microseconds for which the quota held the server back: that part of the span in which it did
+    /// of its periods.
     ThrottledUs,
     /// Bytes of memory that the server may have, by its cgroup or the machine.
     MemoryLimit,

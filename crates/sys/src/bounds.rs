@@ -22,6 +22,29 @@ pub struct Memory {
     pub free: u64,
 }
 
+/// Periods of a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Periods {
+    /// Those that had work in them.
+    pub all: u64,
+    /// Those of them in which it was held back.
+    pub held_back: u64,
+}
+
+impl Periods {
+    /// `cpu.stat`, which names these alike in both versions.
+    fn parse(text: &str) -> Option<Self> {
+        Some(Self { all: field(text, "nr_periods")?, held_back: field(text, "nr_throttled")? })
+    }
+
+    /// In which part of the periods since `before` it was held back; none where there was none.
+    #[must_use]
+    pub fn share_since(self, before: Self) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        Some(self.held_back.saturating_sub(before.held_back).min(all) as f64 / all as f64)
+    }
+}
+
 impl Groups {
     /// Finds the groups of the calling process; none where nothing is mounted.
     #[must_use]
@@ -51,11 +74,12 @@ impl Groups {
         quotas.min_by(f64::total_cmp)
     }
 
-    /// For how long the groups were held back by their quota since they were made, in
-    /// microseconds; none where the kernel does not count it.
+    /// For each of the groups that counts them, in how many of its quota's periods it has had work
+    /// since it was made, and in how many of these it was held back. The times that the kernel
+    /// counts beside them are sums over all cores, which no part of the time follows from.
     #[must_use]
-    pub fn throttled_us(&self) -> Option<u64> {
-        self.cpu.iter().filter_map(|folder| throttled_us(&read(folder, "cpu.stat"))).max()
+    pub fn periods(&self) -> Vec<Periods> {
+        self.cpu.iter().filter_map(|folder| Periods::parse(&read(folder, "cpu.stat"))).collect()
     }
 
     /// The memory that is left: the tightest of the groups, or the machine's; none where the
@@ -97,10 +121,20 @@ pub fn cores_busy_us(cores: &[usize]) -> Option<u64> {
     busy_us(&fs::read_to_string("/proc/stat").ok()?, cores)
 }
 
-/// The name, the bytes sent since the system's start and the speed in bits a second of each
-/// network interface that says how fast it is.
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Bytes sent since it came up.
+    pub sent: u64,
+    /// Its speed in bits a second.
+    pub bits: u64,
+}
+
+/// Each network interface that says how fast it is.
 #[must_use]
-pub fn interfaces() -> Vec<(String, u64, u64)> {
+pub fn interfaces() -> Vec<Interface> {
     let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
     let told = entries.flatten().filter_map(|entry| {
         let folder = entry.path();
@@ -108,7 +142,7 @@ pub fn interfaces() -> Vec<(String, u64, u64)> {
             read(&folder, "speed").trim().parse().ok().filter(|&speed| speed > 0)?;
         let sent = read(&folder.join("statistics"), "tx_bytes").trim().parse().ok()?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        Some((name, sent, megabits.saturating_mul(1_000_000)))
+        Some(Interface { name, sent, bits: megabits.saturating_mul(1_000_000) })
     });
     told.collect()
 }
@@ -177,12 +211,6 @@ fn quota_v1(quota: &str, period: &str) -> Option<f64> {
     let quota: f64 = quota.trim().parse().ok().filter(|quota| *quota > 0.0)?;
     let period: f64 = period.trim().parse().ok().filter(|period| *period > 0.0)?;
     Some(quota / period)
-}
-
-/// `cpu.stat`: `throttled_usec` in version 2, `throttled_time` in nanoseconds in version 1.
-fn throttled_us(text: &str) -> Option<u64> {
-    let value = |name| field(text, name);
-    value("throttled_usec").or_else(|| Some(value("throttled_time")? / 1000))
 }
 
 /// A line `NAME NUMBER` of a text.
@@ -272,10 +300,13 @@ mod tests {
         assert_eq!(quota_v2("max 100000\n"), None);
         assert_eq!(quota_v1("50000\n", "100000\n"), Some(0.5));
         assert_eq!((quota_v1("-1\n", "100000\n"), quota_v1("", "")), (None, None));
-        let second = "usage_usec 5\nnr_throttled 2\nthrottled_usec 7100\n";
-        assert_eq!(throttled_us(second), Some(7_100));
-        assert_eq!(throttled_us("nr_periods 3\nthrottled_time 9000000\n"), Some(9_000));
-        assert_eq!(throttled_us("usage_usec 5\n"), None);
+        let text = "usage_usec 5\nnr_periods 30\nnr_throttled 20\nthrottled_usec 7100\n";
+        let periods = Periods { all: 30, held_back: 20 };
+        assert_eq!(Periods::parse(text), Some(periods));
+        assert_eq!(Periods::parse("usage_usec 5\n"), None);
+        let before = Periods { all: 20, held_back: 19 };
+        assert_eq!(periods.share_since(before), Some(0.1));
+        assert_eq!((periods.share_since(periods), before.share_since(periods)), (None, None));
     }
 
     #[test]
