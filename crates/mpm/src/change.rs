@@ -62,6 +62,8 @@ pub(crate) struct Change<Site> {
     failures: u32,
     // What to return to if the new children do not come to serve; nothing at the first start.
     before: Option<Before<Site>>,
+    // What a predecessor has passed, at the first start: it goes as old children go.
+    passed: Option<Listeners>,
     // A reload asked for meanwhile, to be done next.
     next: Option<Restart>,
     // When the new children came to serve, and when to look again whether the old may go.
@@ -86,20 +88,21 @@ impl<Site> Clone for Before<Site> {
 }
 
 impl<Site> Change<Site> {
-    /// The first start.
-    pub(crate) fn first(now_us: u64, wanted: usize) -> Self {
-        Self::new(Restart::Graceful, now_us, wanted, None)
+    /// The first start, with the sockets that a predecessor has `passed`.
+    pub(crate) fn first(now_us: u64, wanted: usize, passed: Option<Listeners>) -> Self {
+        Self { passed, ..Self::new(Restart::Graceful, now_us, wanted, None) }
     }
 
     fn new(restart: Restart, since_us: u64, wanted: usize, before: Option<Before<Site>>) -> Self {
-        let (next, served_us, look_us) = (None, None, None);
-        Self { restart, since_us, wanted, failures: 0, before, next, served_us, look_us }
+        let (passed, next, served_us, look_us) = (None, None, None, None);
+        Self { restart, since_us, wanted, failures: 0, before, passed, next, served_us, look_us }
     }
 
     /// Whether the old children must serve on although the new ones do: nobody else accepts what
     /// waits on an address that is no longer configured.
     fn must_wait(&mut self, after: &Listeners, now_us: u64) -> bool {
-        let waits = self.before.as_ref().map_or(0, |old| old.listeners.queue_of_leaving(after));
+        let old = self.before.as_ref().map(|before| &before.listeners).or(self.passed.as_ref());
+        let waits = old.map_or(0, |old| old.queue_of_leaving(after));
         let served_us = *self.served_us.get_or_insert(now_us);
         self.look_us = Some(now_us.saturating_add(LOOK_US));
         waits > 0 && now_us.saturating_sub(served_us) < LEAVE_US
@@ -307,6 +310,12 @@ impl<S: Server> Parent<'_, S> {
             Listeners::open(&settings, limits.buckets, &self.listeners, Duration::ZERO)?;
         let site = Rc::new(site);
         self.server.activate(&site)?;
+        // Last of all: what waits on the sockets of a configuration that is refused is reset.
+        if let Err(text) = listeners.listen(&settings) {
+            let site = Rc::clone(&self.current.site);
+            self.server.activate(&site)?;
+            return Err(text);
+        }
         self.last_number = self.last_number.wrapping_add(1);
         let number = self.last_number;
         let settings = Arc::new(settings);

@@ -35,15 +35,24 @@ struct Open {
     defer: Option<Duration>,
 }
 
+impl Open {
+    /// A socket of an address that is no longer configured.
+    fn leaving(socket: OwnedFd, address: SocketAddr) -> Self {
+        let (socket, protocol) = (Arc::new(socket), "".into());
+        Self { asked: address, bucket: 0, socket, address, protocol, defer: None }
+    }
+}
+
 impl Listeners {
     pub(crate) fn none() -> Self {
         Self { open: Vec::new(), buckets: 1 }
     }
 
     /// Opens what the settings ask for in so many buckets, taking over the sockets of `before`
-    /// whose addresses are still asked for; nothing of `before` changes but backlog and filter. An
-    /// address in use is tried again for as long as `patience`, for the orphans of a parent that
-    /// was killed need a moment to leave theirs. The error is the text that Apache prints.
+    /// whose addresses are still asked for; nothing of `before` changes, and the kernel queues
+    /// nothing on further sockets of its addresses before these [`Listeners::listen`]. An address
+    /// in use is tried again for as long as `patience`, for the orphans of a parent that was killed
+    /// need a moment to leave theirs. The error is the text that Apache prints.
     pub(crate) fn open(
         settings: &Settings,
         buckets: usize,
@@ -70,10 +79,32 @@ impl Listeners {
         Ok(all)
     }
 
+    /// Has all of them listen as the settings say, further sockets of an address last: who gives
+    /// up a configuration before this has kept no connection from those that serve. The error is
+    /// the text that Apache prints.
+    pub(crate) fn listen(&self, settings: &Settings) -> Result<(), String> {
+        let wanted = settings.backlog.unwrap_or_else(listen::somaxconn);
+        let (listening, bound): (Vec<&Open>, Vec<&Open>) =
+            self.open.iter().partition(|open| activation::is_listening(&open.socket));
+        for open in listening.into_iter().chain(bound) {
+            listen::listen(&open.socket, wanted).map_err(|error| {
+                format!(
+                    "{}: AH00073: make_sock: unable to listen for connections on address {}",
+                    as_apr(&error),
+                    open.asked
+                )
+            })?;
+            // A kernel without the option hands connections over at once: slower, not wrong.
+            let _ = listen::defer_accept(&open.socket, open.defer.unwrap_or(Duration::ZERO));
+        }
+        Ok(())
+    }
+
     /// Takes the sockets that were passed to this process, each for the Listen line that names its
     /// address, or else its port where one of them means all addresses. A predecessor may have had
-    /// addresses that are no longer configured; from anybody else, each socket must have its line
-    /// and each line its socket. The error is what to tell the administrator.
+    /// addresses that are no longer configured, which are among the answer; from anybody else, each
+    /// socket must have its line and each line its socket. The error is what to tell the
+    /// administrator.
     pub(crate) fn passed(
         sockets: Vec<(OwnedFd, String)>,
         lines: &[Listen],
@@ -90,6 +121,7 @@ impl Listeners {
             let line = address.and_then(|address| line_of(address, lines, any));
             let (Some(address), Some(line)) = (address, line) else {
                 if by_predecessor {
+                    all.open.extend(address.map(|address| Open::leaving(socket, address)));
                     continue;
                 }
                 let what = address.map_or_else(|| "no TCP address".into(), |it| it.to_string());
@@ -138,30 +170,21 @@ impl Listeners {
                 Some(kept) => Arc::clone(&kept.socket),
                 None => Arc::new(bind_patiently(asked, shared, settings, patience)?),
             };
-            self.add(asked, bucket, socket, one, settings)?;
+            self.add(asked, bucket, socket, one);
             shared = self.open.last().map(|open| open.address);
         }
         let is_surplus = |kept: &&Open| kept.asked == asked && kept.bucket >= self.buckets;
         let surplus: Vec<Open> = before.open.iter().filter(is_surplus).cloned().collect();
         for kept in surplus.into_iter().filter(|kept| !self.has(kept)).collect::<Vec<_>>() {
-            self.add(asked, kept.bucket, kept.socket, one, settings)?;
+            self.add(asked, kept.bucket, kept.socket, one);
         }
         Ok(())
     }
 
-    fn add(
-        &mut self,
-        asked: SocketAddr,
-        bucket: usize,
-        socket: Arc<OwnedFd>,
-        one: &Listen,
-        settings: &Settings,
-    ) -> Result<(), String> {
-        listen_on(&socket, one, settings, asked)?;
+    fn add(&mut self, asked: SocketAddr, bucket: usize, socket: Arc<OwnedFd>, one: &Listen) {
         let address = listen::local_address(&socket).unwrap_or(asked);
         let protocol = Arc::clone(&one.protocol);
         self.open.push(Open { asked, bucket, socket, address, protocol, defer: one.defer });
-        Ok(())
     }
 
     fn kept(&self, asked: SocketAddr, bucket: usize) -> Option<&Open> {
@@ -288,11 +311,13 @@ fn bind_patiently(
     let mut waited = Duration::ZERO;
     loop {
         match listen::bind(shared.unwrap_or(asked), options).and_then(|socket| {
-            // The address is ours only once we listen: two sockets with SO_REUSEADDR can be
-            // bound to it before either does.
-            listen::listen(&socket, 1)?;
-            // Later configurations may have more buckets.
-            listen::share(&socket)?;
+            if shared.is_none() {
+                // The address is ours only once we listen: two sockets with SO_REUSEADDR can be
+                // bound to it before either does.
+                listen::listen(&socket, 1)?;
+                // Later configurations may have more buckets.
+                listen::share(&socket)?;
+            }
             Ok(socket)
         }) {
             Ok(socket) => return Ok(socket),
@@ -310,24 +335,6 @@ fn bind_patiently(
             }
         }
     }
-}
-
-fn listen_on(
-    socket: &OwnedFd,
-    one: &Listen,
-    settings: &Settings,
-    asked: SocketAddr,
-) -> Result<(), String> {
-    let wanted = settings.backlog.unwrap_or_else(listen::somaxconn);
-    listen::listen(socket, wanted).map_err(|error| {
-        format!(
-            "{}: AH00073: make_sock: unable to listen for connections on address {asked}",
-            as_apr(&error)
-        )
-    })?;
-    // A kernel without the option hands connections over at once, which is slower, not wrong.
-    let _ = listen::defer_accept(socket, one.defer.unwrap_or(Duration::ZERO));
-    Ok(())
 }
 
 /// An error of the system in the form that Apache's log has it: `(98)Address already in use`.
@@ -376,12 +383,17 @@ mod tests {
             Listeners::open(&settings, buckets, before, Duration::ZERO).unwrap()
         };
         let one = with(1, &Listeners::none());
+        one.listen(&settings).unwrap();
         let three = with(3, &one);
         assert!(Arc::ptr_eq(&one.open[0].socket, &three.open[0].socket));
         let addresses: Vec<SocketAddr> = three.open.iter().map(|open| open.address).collect();
         assert_eq!(addresses, [one.open[0].address; 3]);
-        let clients: Vec<_> =
-            (0..96).map(|_| std::net::TcpStream::connect(addresses[0]).unwrap()).collect();
+        let connect = || std::net::TcpStream::connect(addresses[0]).unwrap();
+        // Until all listen, the kernel queues nothing where a configuration may yet be refused.
+        let early: Vec<_> = (0..96).map(|_| connect()).collect();
+        assert_eq!(one.queue(), early.len());
+        three.listen(&settings).unwrap();
+        let clients: Vec<_> = early.into_iter().chain((0..96).map(|_| connect())).collect();
         assert!((0..3).all(|bucket| three.queue_of(bucket) > 0));
         // What waits in a bucket that is no more is left to the others.
         let two = with(2, &three);
@@ -402,6 +414,7 @@ mod tests {
     fn an_address_that_goes_has_a_queue_until_it_is_accepted() {
         let both = settings(&[(LOCAL, 0), (Ipv6Addr::LOCALHOST.into(), 0)]);
         let before = Listeners::open(&both, 2, &Listeners::none(), Duration::ZERO).unwrap();
+        before.listen(&both).unwrap();
         let one = settings(&[(LOCAL, 0)]);
         let mut after = Listeners::open(&one, 1, &before, Duration::ZERO).unwrap();
         assert_eq!(before.queue_of_leaving(&after), 0);

@@ -119,6 +119,8 @@ impl Inherited {
 pub(crate) struct Prepared<Site> {
     pub(crate) generation: Generation<Site>,
     pub(crate) listeners: Listeners,
+    /// All that a predecessor has passed, be it configured no more.
+    pub(crate) passed: Option<Listeners>,
     pub(crate) board: Scoreboard,
     /// None where a predecessor's is taken over once the children serve.
     pub(crate) pid_file: Option<PidFile>,
@@ -141,7 +143,8 @@ pub(crate) fn prepare<S: Server>(
     let patience = if stale { ORPHANS_LEAVE } else { Duration::ZERO };
     let passed = Listeners::passed(sockets, &settings.listen, succeeds)?;
     let listeners = Listeners::open(&settings, limits.buckets, &passed, patience)?;
-    drop(passed);
+    listeners.listen(&settings)?;
+    let passed = succeeds.then_some(passed);
     // More descriptors can only help; what cannot be raised is noticed where it runs out.
     let _ = process::raise_descriptor_limit();
     let board = Scoreboard::new(layout(&limits))
@@ -159,7 +162,7 @@ pub(crate) fn prepare<S: Server>(
     }
     let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
     let generation = Generation { number: 0, site, settings: Arc::new(settings), limits };
-    Ok(Prepared { generation, listeners, board, pid_file })
+    Ok(Prepared { generation, listeners, passed, board, pid_file })
 }
 
 /// Refuses to start where the pid file's server lives; true where it has died untidily.
@@ -216,7 +219,7 @@ impl<'a, S: Server> Parent<'a, S> {
             current: Rc::new(prepared.generation),
             last_number: 0,
             children: Children::new(prepared.board, table),
-            state: State::Changing(Change::first(now_us, wanted)),
+            state: State::Changing(Change::first(now_us, wanted, prepared.passed)),
             back_off: BackOff::default(),
             sizing: Sizing::default(),
             books: Books::default(),

@@ -229,7 +229,7 @@ pub(crate) fn serve_alone<S: Server>(
     start: &Start,
     sockets: Vec<(OwnedFd, String)>,
 ) -> Result<i32, String> {
-    let Prepared { mut generation, listeners, board, pid_file } =
+    let Prepared { mut generation, listeners, board, pid_file, .. } =
         prepare(server, &start.program, sockets, false)?;
     (generation.limits.start_servers, generation.limits.fixed) = (1, true);
     let failed = |error: io::Error| format!("cannot serve in one process: {error}");

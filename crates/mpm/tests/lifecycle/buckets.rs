@@ -14,6 +14,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("every_bucket_is_served_and_by_children_of_its_own", all_served),
     ("no_client_loses_anything_while_the_number_of_buckets_changes", loses_nothing),
     ("buckets_of_a_configuration_that_is_given_up_are_served", given_up),
+    ("what_waits_while_more_buckets_are_refused_is_served", refused_buckets),
     ("a_reload_asked_for_while_one_fails_is_done_after_it", asked_meanwhile),
     ("an_address_that_is_no_longer_configured_is_closed", address_gone),
 ];
@@ -83,6 +84,22 @@ fn given_up() {
     server.await_line("AH00489");
     // The old children may be still about to hear that they are old.
     while Client::connect(first.address).ask().1 != 2 {}
+    server.stop();
+}
+
+fn refused_buckets() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=2");
+    let pipe = folder.pipe();
+    let words = format!("children=8 buckets=4 unopenable unopenable-after={}", pipe.display());
+    folder.configure(&words);
+    server.signal(Signal::User1);
+    // Opened once the parent reads, which then waits in the middle of the change.
+    let held = std::fs::File::options().write(true).open(pipe).unwrap();
+    let mut clients: Vec<Client> = (0..64).map(|_| Client::connect(first.address)).collect();
+    drop(held);
+    server.await_line("refused");
+    assert!(clients.iter_mut().all(|client| client.ask().1 == 0));
     server.stop();
 }
 

@@ -104,6 +104,10 @@ impl Server for Echo {
     }
 
     fn activate(&mut self, site: &Rc<Site>) -> Result<(), String> {
+        if let Some(pipe) = site.value("unopenable-after") {
+            // Until whoever writes to that pipe closes it.
+            let _ = fs::read(pipe);
+        }
         if site.says("unopenable") {
             Err("AH00091: could not open error log".into())
         } else {
@@ -127,7 +131,7 @@ impl Server for Echo {
             let _ = fs::File::open(pipe);
             return 3;
         }
-        serve(child)
+        serve(child, site.says("hasty"))
     }
 
     fn log(&self, notice: &Notice) {
@@ -155,7 +159,8 @@ struct Shared {
     changed: OwnedFd,
 }
 
-fn serve(child: Child) -> i32 {
+/// A hasty one accepts nothing more once it is told to drain.
+fn serve(child: Child, hasty: bool) -> i32 {
     let Child { mut listeners, control, buffers, generation, .. } = child;
     let pid = std::process::id();
     let address = listeners[0].address;
@@ -193,7 +198,9 @@ fn serve(child: Child) -> i32 {
             exiting |= command == Command::Exit;
             orphaned |= command == Command::Orphaned;
             if matches!(command, Command::Drain | Command::Exit | Command::Orphaned) {
-                accept_all(&listeners, &shared);
+                if !hasty {
+                    accept_all(&listeners, &shared);
+                }
                 listeners.clear();
                 shared.last_answer.store(true, Ordering::SeqCst);
             }

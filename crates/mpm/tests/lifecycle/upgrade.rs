@@ -17,6 +17,7 @@ use crate::runner::{Client, Folder, Running, send};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("five_changes_of_the_program_lose_nothing", five),
+    ("what_waits_where_the_new_program_does_not_listen_is_served", leaves),
     ("a_program_that_fails_leaves_the_old_one_serving", fails),
     ("what_is_asked_during_a_change_of_the_program_is_done_after_it", merges),
     ("a_stop_during_a_change_of_the_program_ends_both", stops),
@@ -64,6 +65,36 @@ fn five() {
     send(pid, Signal::Terminate);
     assert!(server.await_end().success());
     assert!(!folder.pid_file().exists());
+}
+
+/// Has a process stand still, or go on.
+fn suspend(pid: i32, how: &str) {
+    assert!(Command::new("kill").args([how, &pid.to_string()]).status().unwrap().success());
+}
+
+fn leaves() {
+    let folder = Folder::new();
+    let (mut server, first) =
+        Running::serving(&folder, &format!("hasty children=1 port={}", free_port()));
+    suspend(first.pid, "-STOP");
+    let mut waiting = Client::connect(first.address);
+    folder.configure(&format!("children=1 port={}", free_port()));
+    server.signal(Signal::User2);
+    let second = server.await_serving();
+    // The new program serves, and time enough goes by to relieve the old one too early.
+    for _ in 0..200 {
+        Client::connect(second.address).ask();
+    }
+    suspend(first.pid, "-CONT");
+    assert_eq!(waiting.ask(), (first.pid, 0));
+    drop(waiting);
+    let line = server.await_line("serves now, this one ends");
+    let new = line.split_once("process ").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+    while let Ok(late) = std::net::TcpStream::connect(first.address) {
+        drop(late);
+    }
+    send(new, Signal::Terminate);
+    assert!(server.await_end().success());
 }
 
 fn fails() {
