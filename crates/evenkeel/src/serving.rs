@@ -11,7 +11,7 @@ use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::status::Source;
-use evenkeel_monitor::{Facts, Snapshot};
+use evenkeel_monitor::{Facts, Snapshot, View};
 use evenkeel_mpm::service::{Seat, Service};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
 use evenkeel_pipeline::{Pipeline, Server, Site};
@@ -131,8 +131,8 @@ struct State {
 }
 
 impl Source for State {
-    fn snapshot(&self) -> Snapshot {
-        evenkeel_monitor::collect(&self.board, &self.facts, clock::realtime_us())
+    fn snapshot(&self, view: View) -> Snapshot {
+        evenkeel_monitor::collect(&self.board, &self.facts, view, clock::realtime_us())
     }
 }
 

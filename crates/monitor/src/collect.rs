@@ -4,19 +4,21 @@
 use crate::pool::Pool;
 use crate::process::{ProcessStat, load_averages};
 use crate::snapshot::{Child, Connections, Cpu, Facts, Snapshot, Worker};
-use evenkeel_scoreboard::{ChildRecord, Counter, Phase, READINGS, Scoreboard, WorkerRecord};
+use crate::view::View;
+use evenkeel_scoreboard::{ChildRecord, Counter, MOST_SLOTS, Phase, Scoreboard, WorkerRecord};
 use std::fs;
 
-/// Takes a snapshot of the server at `now_us` (microseconds since 1970).
+/// Takes a snapshot of the server at `now_us` (microseconds since 1970), as much as `view` shows.
 #[must_use]
-pub fn collect(board: &Scoreboard, facts: &Facts, now_us: u64) -> Snapshot {
+pub fn collect(board: &Scoreboard, facts: &Facts, view: View, now_us: u64) -> Snapshot {
     let records = board.snapshot();
     let pids = records.children.iter().map(|child| child.pid).chain([records.parent_pid]);
+    let pids = pids.filter(|_| !view.pool_alone);
     let living = pids.filter_map(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
     let cpu = living.filter_map(|text| Some(ProcessStat::parse(&text)?.cpu_s()));
     let cpu = cpu.fold((0.0, 0.0), add);
     let load = load_averages(&fs::read_to_string("/proc/loadavg").unwrap_or_default());
-    let pool = Pool::new(&board.readings(READINGS), now_us);
+    let pool = Pool::new(&board.readings(view.readings()), now_us);
     Snapshot { pool: Some(pool), ..from_records(&records, facts, now_us, cpu, load) }
 }
 
@@ -71,7 +73,8 @@ fn child(record: &ChildRecord, extended: bool) -> Child {
             closing: counter(Counter::Closing),
         },
         workers: record.workers.iter().map(|record| worker(record, extended)).collect(),
-        unused: record.credits.saturating_sub(record.workers.len()),
+        // No child has more, whatever stands in the memory that it can write to.
+        unused: record.credits.min(MOST_SLOTS).saturating_sub(record.workers.len()),
     }
 }
 
@@ -122,7 +125,7 @@ mod tests {
         let _draining = Slots::new(board, 1, 4);
 
         let facts = Facts { extended: true, ..Facts::default() };
-        let snapshot = collect(&board, &facts, 4_000_000);
+        let snapshot = collect(&board, &facts, View::default(), 4_000_000);
         assert_eq!((snapshot.accesses, snapshot.bytes, snapshot.duration_ms), (1, 2_048, 5));
         assert_eq!((snapshot.uptime_s(), snapshot.config_generation), (3, 3));
         // One active child of three; the draining one's idle slots are gone.
@@ -131,9 +134,26 @@ mod tests {
         assert_eq!((first.connections.total, first.accepting), (7, true));
         assert_eq!(first.workers[0].request, "GET /\u{e4} HTTP/1.1");
         assert_eq!(first.workers[0].accesses, [1, 1, 1]);
-        let plain = collect(&board, &Facts::default(), 4_000_000);
+        let plain = collect(&board, &Facts::default(), View::default(), 4_000_000);
         assert_eq!(plain.children[0].workers[0].request, "");
         // The parent is this process, which has used some time by now or will show none.
         assert!(snapshot.cpu.total() >= 0.0);
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_view_shows() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        board.note_start(1_000_000, 0, std::process::id().cast_signed(), 1);
+        for number in 1..=60 {
+            board.note_reading(number, &crate::pool::tests::second(number));
+        }
+        let pool = |query: &str| {
+            let view = View::parse(Some(query.as_bytes()));
+            collect(&board, &Facts::default(), view, 60_000_000).pool.unwrap()
+        };
+        assert_eq!(pool("").history.len(), 60);
+        let last = pool("json&pool&last=5");
+        // The present is told of as many readings as ever.
+        assert_eq!((last.history.len(), last.limit), (10, pool("").limit));
     }
 }

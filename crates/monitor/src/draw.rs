@@ -236,7 +236,8 @@ mod tests {
     fn the_script_asks_nobody_else() {
         let page = drawn(true);
         let script = page.split("<script>").nth(1).unwrap().split("</script>").next().unwrap();
-        assert!(script.contains("location.pathname"));
+        assert!(script.contains("location.pathname + \"?json&pool&last=\""));
+        assert!(script.contains("if (document.hidden)"));
         assert!(!script.contains("//") && script.is_ascii());
         for elsewhere in ["src=", "@import", "url(", "https:"] {
             assert!(!page.contains(elsewhere), "{elsewhere}");

@@ -7,7 +7,7 @@
   var CURVES = ["supply", "demand", "queue"];
   var SVG = "http:\u002f/www.w3.org/2000/svg";
   var kept = { when_us: [], supply: [], demand: [], queue: [] };
-  var last = "3600";
+  var last = "3600", sleeps = false;
   function byId(name) { return document.getElementById("ek-" + name); }
 
   function keep(history) {
@@ -106,15 +106,20 @@
     if (letters) { letters.textContent = page.scoreboard.replace(/.{64}/g, "$&\n"); }
     cells(page.scoreboard);
     keep(page.pool.history);
-    plot(page.snapshot.now_us);
+    plot(page.now_us);
   }
 
   function ask() {
-    fetch(location.pathname + "?json&last=" + last, { cache: "no-store", credentials: "same-origin" })
+    /* Nobody sees it: it asks for all that was missed once somebody does. */
+    if (document.hidden) { last = "3600"; sleeps = true; return; }
+    sleeps = false;
+    fetch(location.pathname + "?json&pool&last=" + last,
+      { cache: "no-store", credentials: "same-origin" })
       .then(function (answer) { return answer.json(); })
       .then(function (page) { show(page); last = "5"; })
       .catch(function () { last = "3600"; })
       .then(function () { setTimeout(ask, 1000); });
   }
+  document.addEventListener("visibilitychange", function () { if (sleeps) { ask(); } });
   ask();
 }());

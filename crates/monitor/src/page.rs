@@ -21,17 +21,18 @@ pub fn render(snapshot: &Snapshot, view: View, letterhead: &Letterhead<'_>) -> S
     match view.form {
         Form::Table | Form::Paragraphs => html::render(snapshot, letterhead, view),
         Form::Auto => auto::render(snapshot, letterhead),
-        Form::Json => json(snapshot, letterhead, view.last_s),
+        Form::Json => json(snapshot, letterhead, view),
     }
 }
 
-/// Everything of the snapshot, with the sums that the other forms show.
-fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, last_s: Option<usize>) -> String {
+/// Everything of the snapshot, with the sums that the other forms show; or the sums and the pool.
+fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String {
     let pool = snapshot.pool.clone().unwrap_or_default();
-    let pool = pool.with_last(last_s.unwrap_or(usize::MAX));
-    let page = serde_json::json!({
+    let pool = pool.with_last(view.last_s.unwrap_or(usize::MAX));
+    let mut page = serde_json::json!({
         "server": letterhead.name,
         "via": letterhead.via,
+        "now_us": snapshot.now_us,
         "uptime_s": snapshot.uptime_s(),
         "workers": snapshot.counts(),
         "processes": snapshot.children.len(),
@@ -40,8 +41,12 @@ fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, last_s: Option<usize>)
         "scoreboard": snapshot.letters(),
         "pool_words": words::lines(&pool),
         "pool": pool,
-        "snapshot": snapshot,
     });
+    if !view.pool_alone
+        && let Some(page) = page.as_object_mut()
+    {
+        let _none = page.insert("snapshot".to_owned(), serde_json::json!(snapshot));
+    }
     let mut text = page.to_string();
     text.push('\n');
     text
@@ -63,6 +68,11 @@ mod tests {
         assert_eq!(page["snapshot"]["children"][0]["workers"][0]["state"], "W");
         assert_eq!(page["snapshot"]["facts"]["mpm"], "event");
         assert_eq!(page["scoreboard"], "W__G....");
+        let view = View::parse(Some(b"json&pool"));
+        let pool: serde_json::Value =
+            serde_json::from_str(&render(&sample(), view, &letterhead)).unwrap();
+        assert_eq!((&pool["scoreboard"], &pool["now_us"]), (&page["scoreboard"], &page["now_us"]));
+        assert_eq!((pool.get("snapshot"), pool["pool"].is_object()), (None, true));
         // Of what nobody measured the page says so.
         assert_eq!((&page["pool"]["limit"], &page["pool"]["rps"]), (&"unknown".into(), &().into()));
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 /// Over how many of the last readings the present is told.
-const WINDOW: usize = 10;
+pub(crate) const WINDOW: usize = 10;
 
 /// A history whose last reading is older than this tells nothing of the present.
 const STALE_US: u64 = 10_000_000;

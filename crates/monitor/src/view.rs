@@ -1,6 +1,9 @@
 //! What a reader wants to see: the query string of a status request comes in, the form of the
 //! page goes out. Nothing in a query string is an error.
 
+use crate::pool::WINDOW;
+use evenkeel_scoreboard::READINGS;
+
 /// The form of a status page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
@@ -10,6 +13,8 @@ pub struct View {
     pub refresh_s: Option<u64>,
     /// Of the history only so many of its last seconds (`last=N`, in JSON).
     pub last_s: Option<usize>,
+    /// What the pool did alone, without the workers and the processes (`pool`, in JSON).
+    pub pool_alone: bool,
 }
 
 /// The forms.
@@ -47,7 +52,25 @@ impl View {
             () => Form::Table,
         };
         let last_s = query.split('&').find_map(|word| word.strip_prefix("last=")?.parse().ok());
-        View { form, refresh_s, last_s }
+        let pool_alone = form == Form::Json && query.split('&').any(|word| word == "pool");
+        View { form, refresh_s, last_s, pool_alone }
+    }
+
+    /// What it takes to count workers: no history and no processes.
+    #[must_use]
+    pub const fn counts() -> View {
+        View { form: Form::Json, refresh_s: None, last_s: Some(0), pool_alone: true }
+    }
+
+    /// How many of the last readings of the history it shows or tells the present from.
+    #[must_use]
+    pub fn readings(self) -> usize {
+        let shown = match self.form {
+            Form::Table | Form::Paragraphs => READINGS,
+            Form::Auto => 0,
+            Form::Json => self.last_s.unwrap_or(READINGS),
+        };
+        shown.max(WINDOW)
     }
 
     /// The page's media type.
@@ -71,13 +94,19 @@ mod tests {
         assert_eq!(View::parse(None), View::default());
         assert_eq!(
             view("auto&refresh=0"),
-            View { form: Form::Auto, refresh_s: Some(10), last_s: None }
+            View { form: Form::Auto, refresh_s: Some(10), ..View::default() }
         );
         assert_eq!(view("autorefresh=3").refresh_s, Some(3));
         assert_eq!(view("refresh=abc").refresh_s, Some(10));
-        let told = View { form: Form::Paragraphs, refresh_s: Some(5), last_s: None };
+        let told = View { form: Form::Paragraphs, refresh_s: Some(5), ..View::default() };
         assert_eq!(view("refresh=5&notable"), told);
         assert_eq!((view("json&last=5").last_s, view("json&last=x").last_s), (Some(5), None));
+        assert!(
+            view("json&pool").pool_alone && !view("json").pool_alone && !view("pool").pool_alone
+        );
+        let readings = ["", "auto", "json", "json&last=2", "json&pool&last=60"];
+        let readings = readings.map(|query| view(query).readings());
+        assert_eq!(readings, [READINGS, WINDOW, READINGS, WINDOW, 60]);
         assert_eq!(view("json").media_type(), "application/json");
         assert_eq!(view("jsonp").form, Form::Table);
     }

@@ -3,6 +3,7 @@
 
 use crate::{RequestContext, Scope};
 use evenkeel_expr::{EvaluationError, Text};
+use evenkeel_monitor::View;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A compiled value.
@@ -124,7 +125,7 @@ impl Part {
 /// ap_get_sload).
 fn share_of_workers(context: &RequestContext<'_>, idle: bool) -> i64 {
     let Some(source) = context.source else { return -1 };
-    let counts = source.snapshot().counts();
+    let counts = source.snapshot(View::counts()).counts();
     let (idle_count, busy) = (counts.idle as u64, counts.busy as u64);
     let part = if idle { idle_count } else { busy };
     (part * 100).checked_div(idle_count + busy).map_or(-1, u64::cast_signed)

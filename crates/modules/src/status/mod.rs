@@ -9,8 +9,8 @@ use evenkeel_monitor::{Letterhead, Snapshot, View, render};
 
 /// What can say how the server is: the binary, which knows the scoreboard.
 pub trait Source: Send + Sync {
-    /// The server at this moment.
-    fn snapshot(&self) -> Snapshot;
+    /// The server at this moment, as much of it as the view shows.
+    fn snapshot(&self, view: View) -> Snapshot;
 }
 
 /// The handler's other name, in the form of a media type. A type of that name does not select it.
@@ -37,7 +37,7 @@ pub fn is_wanted(request: &Request) -> bool {
 pub fn page(request: &Request, source: &dyn Source, name: &str, signature: &str) -> Response {
     let view = View::parse(request.query.as_deref());
     let via = request.peer.local.ip().to_string();
-    let text = render(&source.snapshot(), view, &Letterhead { name, via: &via, signature });
+    let text = render(&source.snapshot(view), view, &Letterhead { name, via: &via, signature });
     let mut response = Response::new(request.status);
     response.fields.set("Content-Type", view.media_type());
     if let Some(seconds) = view.refresh_s {
@@ -55,7 +55,7 @@ mod tests {
     struct Fixed;
 
     impl Source for Fixed {
-        fn snapshot(&self) -> Snapshot {
+        fn snapshot(&self, _: View) -> Snapshot {
             Snapshot { accesses: 7, ..Snapshot::default() }
         }
     }
