@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use evenkeel_pool::{Census, Child, Decision, Law, Limits, Stage, divide};
+use evenkeel_pool::{Census, Child, Decision, Law, Limits, Stage};
 use evenkeel_scoreboard::{ChildLine, Counter, Phase, Scoreboard};
 use evenkeel_sys::clock;
 
@@ -81,22 +81,6 @@ fn acts(decision: &Decision) -> bool {
     *fork > 0 || [unpark, park, drain].iter().any(|children| !children.is_empty())
 }
 
-/// What a bucket has of the bounds: its share, and so much that two children stand ready. The
-/// remainder goes to those that need most.
-fn share(limits: &Limits, needs: &[usize], bucket: usize) -> Limits {
-    if needs.len() < 2 {
-        return *limits;
-    }
-    let of = |total| divide(total, needs).get(bucket).copied().unwrap_or(0);
-    Limits {
-        threads: limits.threads,
-        min_spare: of(limits.min_spare).max(limits.threads.saturating_add(1)),
-        max_spare: of(limits.max_spare),
-        children: of(limits.children).max(2),
-        slots: of(limits.slots).max(2),
-    }
-}
-
 impl<S: Server> Parent<'_, S> {
     /// Asks the law, when its time has come, and does what it says.
     pub(crate) fn size_pool(&mut self) {
@@ -111,8 +95,7 @@ impl<S: Server> Parent<'_, S> {
         let (mut waits, mut changes) = (false, false);
         for number in 0..count {
             let queue = self.listeners.queue_of(number);
-            let Some(decision) =
-                self.ask_law(number, queue, &share(&bounds, &needs, number), now_us)
+            let Some(decision) = self.ask_law(number, queue, &bounds.share(&needs, number), now_us)
             else {
                 continue;
             };
@@ -268,19 +251,5 @@ mod tests {
         let now_us = sizing.next_us;
         sizing.note(now_us, false, false);
         assert_eq!(sizing.next_us, now_us + TICK_US);
-    }
-
-    #[test]
-    fn buckets_share_the_bounds_and_have_two_children_each() {
-        let all = Limits { threads: 25, min_spare: 75, max_spare: 250, children: 17, slots: 18 };
-        assert_eq!(share(&all, &[5], 0), all);
-        let needs = [0, 9, 3, 0];
-        let shares: Vec<Limits> = (0..4).map(|bucket| share(&all, &needs, bucket)).collect();
-        assert_eq!(shares.iter().map(|limits| limits.children).collect::<Vec<_>>(), [4, 5, 4, 4]);
-        assert_eq!(shares.iter().map(|limits| limits.slots).collect::<Vec<_>>(), [4, 5, 5, 4]);
-        assert!(shares.iter().all(|limits| limits.min_spare == 26));
-        let few = Limits { threads: 1, min_spare: 1, max_spare: 2, children: 8, slots: 8 };
-        let share = share(&few, &needs, 0);
-        assert_eq!((share.min_spare, share.children, share.high()), (2, 2, 4));
     }
 }

@@ -20,5 +20,5 @@ pub use auto::{Auto, Room};
 pub use census::{Census, Child, Stage};
 pub use law::{Decision, Law, Reading};
 pub use limit::{Cost, Limit, Verdict, cores_left, verdict};
-pub use limits::{Limits, divide};
+pub use limits::Limits;
 pub use shedding::Shedding;

@@ -23,12 +23,29 @@ impl Limits {
     pub fn high(&self) -> usize {
         self.max_spare.max(self.min_spare.saturating_add(self.threads.saturating_mul(2)))
     }
+
+    /// What a bucket has of the bounds, where the listeners are split into as many as there are
+    /// `needs`, each the demand that was last seen there: its share, and so much that two children
+    /// stand ready. The remainder goes to those that need most.
+    #[must_use]
+    pub fn share(&self, needs: &[usize], bucket: usize) -> Self {
+        if needs.len() < 2 {
+            return *self;
+        }
+        let of = |total| divide(total, needs).get(bucket).copied().unwrap_or(0);
+        Self {
+            threads: self.threads,
+            min_spare: of(self.min_spare).max(self.threads.saturating_add(1)),
+            max_spare: of(self.max_spare),
+            children: of(self.children).max(2),
+            slots: of(self.slots).max(2),
+        }
+    }
 }
 
 /// Divides a number among buckets: each has its even share, and what remains goes one by one to the
 /// neediest, the first of equals.
-#[must_use]
-pub fn divide(total: usize, needs: &[usize]) -> Vec<usize> {
+fn divide(total: usize, needs: &[usize]) -> Vec<usize> {
     let buckets = needs.len().max(1);
     let mut shares = vec![total / buckets; needs.len()];
     let mut order: Vec<usize> = (0..needs.len()).collect();
@@ -51,6 +68,20 @@ mod tests {
         assert_eq!(divide(9, &[0, 5, 3, 5]), [2, 3, 2, 2]);
         assert_eq!(divide(2, &[1, 2, 3]), [0, 1, 1]);
         assert_eq!(divide(7, &[]), [0; 0]);
+    }
+
+    #[test]
+    fn buckets_share_the_bounds_and_have_two_children_each() {
+        let all = Limits { threads: 25, min_spare: 75, max_spare: 250, children: 17, slots: 18 };
+        assert_eq!(all.share(&[5], 0), all);
+        let needs = [0, 9, 3, 0];
+        let shares: Vec<Limits> = (0..4).map(|bucket| all.share(&needs, bucket)).collect();
+        assert_eq!(shares.iter().map(|limits| limits.children).collect::<Vec<_>>(), [4, 5, 4, 4]);
+        assert_eq!(shares.iter().map(|limits| limits.slots).collect::<Vec<_>>(), [4, 5, 5, 4]);
+        assert!(shares.iter().all(|limits| limits.min_spare == 26));
+        let few = Limits { threads: 1, min_spare: 1, max_spare: 2, children: 8, slots: 8 };
+        let share = few.share(&needs, 0);
+        assert_eq!((share.min_spare, share.children, share.high()), (2, 2, 4));
     }
 
     #[test]

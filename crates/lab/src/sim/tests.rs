@@ -119,3 +119,18 @@ fn our_law_serves_everybody_as_soon_as_children_can_be_ready() {
         assert!(ours.full_s.unwrap() < start_s + 0.5, "{:?}", ours.full_s);
     }
 }
+
+/// As the server's own parent: a bucket with a child of its own alone would stand still with it.
+#[test]
+fn every_bucket_may_have_two_children() {
+    let limits = Limits { threads: 5, min_spare: 5, max_spare: 100, children: 4, slots: 4 };
+    let setup = Setup {
+        buckets: 4,
+        directives: Directives { start_servers: 4, limits, ..Directives::default() },
+        load: Load::parse("200").unwrap(),
+        wait: Think::Fixed(1.0),
+        seconds: 20.0,
+        ..Setup::default()
+    };
+    assert_eq!(simulate(&setup).forks, 4);
+}

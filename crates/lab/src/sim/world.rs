@@ -6,7 +6,7 @@ use super::cpu::Cpu;
 use super::parent::Parent;
 use super::record::{Outcome, Sample};
 use super::setup::{Mishap, Model, Setup};
-use evenkeel_pool::{Census, Child, Decision, Limits, Stage, divide};
+use evenkeel_pool::{Census, Child, Decision, Limits, Stage};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, Exp};
@@ -129,6 +129,8 @@ pub(super) struct Bucket {
     pub(super) resting: VecDeque<(usize, u64)>,
     /// When the lock of the queue's socket is free.
     pub(super) locked_until: u64,
+    /// The demand that its parent last saw, in workers.
+    demand: usize,
     pub(super) parent: Parent,
 }
 
@@ -175,6 +177,7 @@ impl<'a> World<'a> {
             queue: VecDeque::new(),
             resting: VecDeque::new(),
             locked_until: 0,
+            demand: 0,
             parent: Parent::new(setup.law),
         });
         let mut world = Self {
@@ -424,20 +427,9 @@ impl<'a> World<'a> {
     }
 
     fn tick(&mut self) {
-        let needs: Vec<usize> = self.buckets.iter().map(|bucket| bucket.queue.len()).collect();
-        let all = self.setup.directives.limits;
-        let share = |total| divide(total, &needs);
-        let (least, most) = (share(all.min_spare), share(all.max_spare));
-        let (children, slots) = (share(all.children), share(all.slots));
-        let of = |shares: &[usize], bucket| shares.get(bucket).copied().unwrap_or(0);
+        let needs: Vec<usize> = self.buckets.iter().map(|bucket| bucket.demand).collect();
         for bucket in 0..self.buckets.len() {
-            let limits = Limits {
-                threads: all.threads,
-                min_spare: of(&least, bucket),
-                max_spare: of(&most, bucket),
-                children: of(&children, bucket),
-                slots: of(&slots, bucket),
-            };
+            let limits = self.setup.directives.limits.share(&needs, bucket);
             let decision = self.decide(bucket, &limits);
             self.act(bucket, &decision);
         }
@@ -469,7 +461,9 @@ impl<'a> World<'a> {
             children: &children,
             queue: bucket.queue.len(),
         };
-        bucket.parent.decide(&census, limits, &mut self.random)
+        let decision = bucket.parent.decide(&census, limits, &mut self.random);
+        bucket.demand = decision.reading.demand;
+        decision
     }
 
     fn act(&mut self, bucket: usize, decision: &Decision) {
