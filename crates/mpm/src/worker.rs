@@ -27,6 +27,8 @@ struct Shared {
     ports: Arc<Ports>,
     accepted: AtomicU64,
     most_connections: u64,
+    /// Whether the last connection that the child may have was accepted.
+    is_worn_out: AtomicBool,
     line: ChildLine,
     slots: Option<Slots>,
     crew: Arc<Crew>,
@@ -70,6 +72,7 @@ where
         ports,
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
+        is_worn_out: AtomicBool::new(false),
         line: setup.line,
         slots: setup.slots,
         crew,

@@ -129,7 +129,9 @@ impl<'a> Listener<'a> {
             return;
         }
         self.mode = mode;
-        if let Some(control) = self.control.as_ref().filter(|_| self.shared.is_worn_out()) {
+        if let Some(control) =
+            self.control.as_ref().filter(|_| self.shared.is_worn_out.load(SeqCst))
+        {
             control.leaving();
         }
         // The set must let go of the sockets before they are others.

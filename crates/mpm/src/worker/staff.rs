@@ -247,15 +247,14 @@ impl Shared {
         let accepted = self.ports.accept();
         if !matches!(accepted, Accepted::Connection(_)) {
             self.accepted.fetch_sub(1, Relaxed);
-        } else if before + 1 == most && self.stance.heed(Mode::Drain) {
-            self.bell.ring();
+        } else if before + 1 == most {
+            // Another may still give back a share that it claimed in vain.
+            self.is_worn_out.store(true, SeqCst);
+            if self.stance.heed(Mode::Drain) {
+                self.bell.ring();
+            }
         }
         accepted
-    }
-
-    /// Whether the child has accepted as many connections as it may.
-    pub(super) fn is_worn_out(&self) -> bool {
-        self.most_connections > 0 && self.accepted.load(Relaxed) >= self.most_connections
     }
 }
 
