@@ -109,6 +109,8 @@ impl<S: Service, O: Orders> Holder<S, O> {
         let Connection { socket, client, port } = connection;
         self.line.add(Counter::Connections, 1);
         self.vigil.reset();
+        // What was said of the connection before is not said of this one.
+        self.orders.is_pressed();
         (self.pressed, self.kept) = (false, false);
         self.since_us = clock::monotonic_us();
         self.wait_until_it_may_begin();
