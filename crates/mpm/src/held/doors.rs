@@ -7,7 +7,7 @@ use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
 use evenkeel_sys::listen;
 use evenkeel_sys::socket::{self, Socket};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -81,9 +81,10 @@ impl Ports {
     }
 }
 
-/// The length of a port's queue: an accept that fails costs ten times as much.
+/// The length of a port's queue: an accept that fails costs ten times as much. Where the system
+/// does not say, it is tried.
 fn length(socket: &Arc<OwnedFd>) -> u32 {
-    socket::accept_queue(socket.as_fd()).map_or(0, |queue| queue.length)
+    socket::accept_queue(socket.as_fd()).map_or(1, |queue| queue.length)
 }
 
 /// The one who waits at the ports, in one process or thread.
@@ -133,10 +134,15 @@ impl Doors {
             return Ok(());
         }
         for (token, socket) in (0..).zip(&self.ports.sockets) {
-            if inside {
-                self.set.add_shared(socket, token)?;
-            } else {
-                self.set.remove(socket)?;
+            let (done, known) = match inside {
+                true => (self.set.add_shared(socket, token), ErrorKind::AlreadyExists),
+                false => (self.set.remove(socket), ErrorKind::NotFound),
+            };
+            // Where it broke off before, the first of them are where they should be.
+            if let Err(error) = done
+                && error.kind() != known
+            {
+                return Err(error);
             }
         }
         self.is_inside = inside;
@@ -165,5 +171,38 @@ impl Doors {
         self.denied_us = Some(now_us);
         let text = "apr_socket_accept: (client socket)";
         Some(Notice::new("core", Level::Error, 2176, text).because(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn who_broke_off_on_the_way_to_the_doors_arrives_at_the_second_try() {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        listeners.iter().for_each(|listener| listener.set_nonblocking(true).unwrap());
+        let addresses = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+        let sockets = listeners.map(|listener| Arc::new(OwnedFd::from(listener)));
+        let mut doors = Doors::new(Arc::new(Ports::new(sockets.to_vec()))).unwrap();
+        doors.set.add_shared(&sockets[0], 0).unwrap();
+        doors.stand(true).unwrap();
+        let _clients = addresses.map(|address| TcpStream::connect(address).unwrap());
+        for _ in 0..2 {
+            assert!(doors.wait(None).unwrap().at_port);
+            assert!(matches!(doors.ports.accept(), Accepted::Connection(_)));
+        }
+        doors.set.remove(&sockets[0]).unwrap();
+        doors.stand(false).unwrap();
+        assert!(!doors.is_inside);
+    }
+
+    #[test]
+    fn a_queue_of_unknown_length_is_tried() {
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ports = Ports::new(vec![Arc::new(OwnedFd::from(socket))]);
+        assert_eq!(ports.queue(), 1);
+        assert!(matches!(ports.accept(), Accepted::Nothing));
     }
 }
