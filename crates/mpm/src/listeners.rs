@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use evenkeel_sys::activation;
 use evenkeel_sys::listen::{self, Options};
+use evenkeel_sys::socket::accept_queue;
 
 use crate::child::Listener;
 use crate::listen::Listen;
@@ -212,15 +213,15 @@ impl Listeners {
 
     /// How many connections may wait there at most, on all of them.
     pub(crate) fn queue_bound(&self) -> usize {
-        let bounds = self.open.iter().filter_map(|open| listen::queue_bound(&open.socket).ok());
-        bounds.fold(0, |sum, bound| sum.saturating_add(bound as usize))
+        let queues = self.open.iter().filter_map(|open| accept_queue(&open.socket).ok());
+        queues.fold(0, |sum, queue| sum.saturating_add(queue.bound as usize))
     }
 
     /// How much of what it may hold the fullest of their queues holds, in thousandths.
     pub(crate) fn fullest_milli(&self) -> u64 {
         let share = |open: &Open| {
-            let bound = listen::queue_bound(&open.socket).ok().filter(|bound| *bound > 0)?;
-            Some(u64::from(listen::queue(&open.socket).ok()?) * 1000 / u64::from(bound))
+            let queue = accept_queue(&open.socket).ok()?;
+            (u64::from(queue.length) * 1000).checked_div(u64::from(queue.bound))
         };
         self.open.iter().filter_map(share).max().unwrap_or(0)
     }
@@ -265,8 +266,8 @@ impl Listeners {
 }
 
 fn queued<'a>(open: impl Iterator<Item = &'a Open>) -> usize {
-    let lengths = open.filter_map(|open| listen::queue(&open.socket).ok());
-    lengths.fold(0, |sum, length| sum.saturating_add(length as usize))
+    let queues = open.filter_map(|open| accept_queue(&open.socket).ok());
+    queues.fold(0, |sum, queue| sum.saturating_add(queue.length as usize))
 }
 
 /// What a Listen line without an address means.

@@ -84,35 +84,6 @@ pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
     crate::socket::set_number(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// How many connections wait in a listening socket's accept queue: `tcpi_unacked` of TCP_INFO,
-/// which counts that for a socket that listens (tcp(7); net/ipv4/tcp.c, tcp_get_info). Those that
-/// TCP_DEFER_ACCEPT holds back are not among them.
-pub fn queue(socket: impl AsFd) -> io::Result<u32> {
-    Ok(info(socket)?.tcpi_unacked)
-}
-
-/// How many connections may wait there at most: `tcpi_sacked` of the same.
-pub fn queue_bound(socket: impl AsFd) -> io::Result<u32> {
-    Ok(info(socket)?.tcpi_sacked)
-}
-
-fn info(socket: impl AsFd) -> io::Result<libc::tcp_info> {
-    // SAFETY: all of tcp_info's fields are numbers, for which zeros are values.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut size = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).unwrap_or(0);
-    // SAFETY: the kernel writes no more than `size` bytes, which is the size of `info`.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut size,
-        )
-    };
-    if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
-}
-
 /// The address that a socket is bound to, with the port that the kernel chose for port 0.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     let address = rustix::net::getsockname(socket)?;
@@ -139,6 +110,7 @@ pub fn has_ipv6() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::accept_queue;
     use std::net::TcpStream;
 
     #[test]
@@ -156,13 +128,13 @@ mod tests {
     fn the_accept_queue_is_seen() {
         let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
         listen(&socket, 8).unwrap();
-        assert_eq!(queue(&socket).unwrap(), 0);
-        assert!(queue_bound(&socket).unwrap() > 0);
+        assert_eq!(accept_queue(&socket).unwrap().length, 0);
+        assert!(accept_queue(&socket).unwrap().bound > 0);
         let address = local_address(&socket).unwrap();
         let _clients = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
-        assert_eq!(queue(&socket).unwrap(), 2);
+        assert_eq!(accept_queue(&socket).unwrap().length, 2);
         let _accepted = rustix::net::accept(&socket).unwrap();
-        assert_eq!(queue(&socket).unwrap(), 1);
+        assert_eq!(accept_queue(&socket).unwrap().length, 1);
     }
 
     #[test]
@@ -172,7 +144,7 @@ mod tests {
         let address = local_address(&socket).unwrap();
         let_go(&socket).unwrap();
         assert!(TcpStream::connect(address).is_err());
-        assert_eq!(queue(&socket).unwrap(), 0);
+        assert_eq!(accept_queue(&socket).unwrap().length, 0);
         assert!(rustix::net::accept(&socket).is_err());
     }
 
@@ -200,7 +172,8 @@ mod tests {
             listen(&second, 128).unwrap();
             let local = SocketAddr::from(([127, 0, 0, 1], address.port()));
             let clients: Vec<_> = (0..128).map(|_| TcpStream::connect(local).unwrap()).collect();
-            let queues = [queue(&first).unwrap(), queue(&second).unwrap()];
+            let length = |socket| accept_queue(socket).unwrap().length;
+            let queues = [length(&first), length(&second)];
             assert_eq!(queues.iter().sum::<u32>() as usize, clients.len());
             assert!(queues.iter().all(|length| *length > 0), "{queues:?}");
         }

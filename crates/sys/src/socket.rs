@@ -232,8 +232,9 @@ pub struct AcceptQueue {
     pub bound: u32,
 }
 
-/// Reads the queue of a listening socket: TCP_INFO says its length in `tcpi_unacked` and its
-/// bound in `tcpi_sacked`. A deferred connection counts once its data has come.
+/// Reads the queue of a listening socket: of one that listens TCP_INFO says its length in
+/// `tcpi_unacked` and its bound in `tcpi_sacked` (net/ipv4/tcp.c, tcp_get_info). A connection that
+/// TCP_DEFER_ACCEPT holds back counts once its data has come.
 pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     let [_, _, _, _, length, bound] = tcp_info(listener.as_fd())?;
     Ok(AcceptQueue { length, bound })
