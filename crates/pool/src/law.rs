@@ -147,7 +147,8 @@ impl Law {
         let count = |stage| census.children.iter().filter(|child| child.stage == stage).count();
         let active = count(Stage::Starting) + count(Stage::Serving);
         let missing = (wanted - decision.reading.supply).div_ceil(limits.threads.max(1));
-        let room = limits.children.saturating_sub(active).min(active.max(BATCH)).min(missing);
+        let taken = active + finishing(census, limits.threads);
+        let room = limits.children.saturating_sub(taken).min(active.max(BATCH)).min(missing);
         let mut parked: Vec<&Child> = census
             .children
             .iter()
@@ -182,6 +183,18 @@ impl Law {
             self.window_since = now;
         }
     }
+}
+
+/// How many whole children the work makes up that ending children of this generation still have:
+/// it counts to what the pool may have at once, or MaxConnectionsPerChild would undo
+/// MaxRequestWorkers. Less than a child's worth keeps no successor waiting: a pool of one child with
+/// many threads goes on beside its last requests.
+fn finishing(census: &Census<'_>, threads: usize) -> usize {
+    let ending = census
+        .children
+        .iter()
+        .filter(|child| child.stage == Stage::Draining && child.generation == census.generation);
+    ending.map(|child| child.working.min(threads)).sum::<usize>() / threads.max(1)
 }
 
 /// Whether a child is starting and will be ready in a moment.

@@ -291,3 +291,47 @@ fn a_death_is_no_regret() {
     assert_eq!(pool.count(Stage::Starting), 1);
     assert_eq!(pool.regrets, 0);
 }
+
+proptest! {
+    #![proptest_config(config(10))]
+
+    /// Children that come to their MaxConnectionsPerChild: what they still have is no more beside
+    /// the others than MaxRequestWorkers allows, but for less than one child.
+    #[test]
+    fn children_that_end_with_work_take_the_place_of_others(
+        limits in limits(),
+        busy in prop::collection::vec(0..100_usize, 0..40),
+        queue in 0..2000_usize,
+    ) {
+        let mut pool = Pool::new(limits, 0, Duration::ZERO);
+        pool.fork(busy.len().min(limits.children));
+        for (child, working) in pool.children.iter_mut().zip(&busy) {
+            (child.stage, child.working) = (Stage::Draining, *working.min(&limits.threads));
+        }
+        let left: usize = pool.children.iter().map(|child| child.working).sum();
+        let mut forked = 0;
+        for tick in 1..20 {
+            let now = TICK * tick;
+            let census = Census { now, generation: 0, children: &pool.children, queue };
+            let fork = pool.law.decide(&census, &limits).fork;
+            pool.fork(fork);
+            forked += fork;
+        }
+        prop_assert!(left + forked * limits.threads < (limits.children + 1) * limits.threads);
+        let old = Census { now: TICK * 20, generation: 1, children: &pool.children, queue };
+        prop_assert_eq!(finishing(&old, limits.threads), 0);
+    }
+}
+
+/// A child with many threads has its successor beside its last requests, a full one has none where
+/// the pool may have no more.
+#[test]
+fn the_only_child_has_a_successor_unless_it_ends_with_all_its_workers_taken() {
+    let limits = Limits { threads: 4, min_spare: 1, max_spare: 4, children: 1, slots: 2 };
+    for (working, forks) in [(0, 1), (3, 1), (4, 0), (1 << 20, 0)] {
+        let mut pool = Pool::new(limits, 1, Duration::ZERO);
+        (pool.children[0].stage, pool.children[0].working) = (Stage::Draining, working);
+        let census = Census { now: TICK, generation: 0, children: &pool.children, queue: 5 };
+        assert_eq!(pool.law.decide(&census, &limits).fork, forks, "{working}");
+    }
+}
