@@ -187,8 +187,8 @@ impl Law {
 
 /// How many whole children the work makes up that ending children of this generation still have:
 /// it counts to what the pool may have at once, or MaxConnectionsPerChild would undo
-/// MaxRequestWorkers. Less than a child's worth keeps no successor waiting: a pool of one child with
-/// many threads goes on beside its last requests.
+/// MaxRequestWorkers. Less than a child's worth keeps no successor waiting: a pool of one child
+/// with many threads goes on beside its last requests.
 fn finishing(census: &Census<'_>, threads: usize) -> usize {
     let ending = census
         .children
