@@ -120,13 +120,15 @@ impl Shared {
 
     /// Whether the child has as many connections as it may have at once, those not counted that
     /// wait for their client's end. A fraction of the factor counts, which in Apache is cut off.
+    /// Up to the credits it has room in any case: the next connection waits for one of them.
     fn is_full(&self) -> bool {
         let Some(factor) = self.async_factor else { return false };
         let busy = self.line.read(Counter::Busy).min(u64::from(self.credits));
         let free = u64::from(self.credits) - busy;
         let closing = self.line.read(Counter::Closing);
         let open = u64::from(self.connections.load(Relaxed)).saturating_sub(closing);
-        open as f64 >= f64::from(self.credits) + factor * free as f64
+        let most = f64::from(self.credits) + factor * free as f64;
+        open > u64::from(self.credits) && open as f64 >= most
     }
 
     fn count_closed(&self) {
@@ -134,6 +136,9 @@ impl Shared {
         let last = self.connections.fetch_sub(1, SeqCst) == 1;
         if last && self.mode() >= Mode::Drain {
             self.wake_all();
+        }
+        if self.async_factor.is_some() {
+            self.gate.tell();
         }
     }
 

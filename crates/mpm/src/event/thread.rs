@@ -67,6 +67,8 @@ pub(super) struct Thread<S> {
     /// How many requests may still be answered in this turn.
     allowance: u32,
     waiting: Option<Waiting>,
+    /// Whether accepting pauses because the child is full.
+    awaits_room: bool,
     /// Whether a connection that waits to be accepted comes before one that can be read. Where
     /// credits come one at a time, the two take turns.
     ports_turn: bool,
@@ -113,6 +115,7 @@ impl<S: Service> Thread<S> {
             hand: None,
             allowance: REQUESTS,
             waiting: None,
+            awaits_room: false,
             ports_turn: true,
             newcomer_since_ms: None,
             alarm: Box::pin(tokio::time::sleep(Duration::from_millis(u64::from(SWEEP_MS)))),
@@ -292,12 +295,7 @@ impl<S: Service> Thread<S> {
                 break;
             }
             let before = served;
-            let mut port = self.ports.ready(context);
-            if port.is_some() && self.bench.shared.is_full() {
-                // Other children are asked meanwhile.
-                self.ports.pause();
-                port = None;
-            }
+            let port = self.next_port(context);
             if let Some(port) = port.filter(|_| self.is_newcomers_turn()) {
                 if !self.take_hand(context) {
                     stuck = true;
@@ -344,6 +342,31 @@ impl<S: Service> Thread<S> {
             self.waiting = None;
         }
         more
+    }
+
+    /// The next port at which a connection waits, unless the child is full: then other children are
+    /// asked, until it has room.
+    fn next_port(&mut self, context: &mut Context<'_>) -> Option<usize> {
+        let shared = &self.bench.shared;
+        if self.awaits_room {
+            // Asked for before the look, so that no room comes unheard.
+            shared.gate.watch(context.waker());
+            self.awaits_room = shared.is_full();
+            if !self.awaits_room {
+                self.ports.resume();
+            }
+        }
+        let port = self.ports.ready(context)?;
+        if !shared.is_full() {
+            return Some(port);
+        }
+        shared.gate.watch(context.waker());
+        self.awaits_room = shared.is_full();
+        if !self.awaits_room {
+            return Some(port);
+        }
+        self.ports.pause();
+        None
     }
 
     /// Whether a connection that waits to be accepted comes before one that can be read. Where both
