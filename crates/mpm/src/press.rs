@@ -2,6 +2,8 @@
 //! is idle takes one; where nobody is, prefork's children make room, while the listeners of worker
 //! see to their own threads. What children claim comes in as numbers, commands go out.
 
+use std::collections::BTreeSet;
+
 use evenkeel_scoreboard::{Counter, Phase, Vigil, Wait};
 
 use crate::held::{STALL_US, TURN_US};
@@ -18,6 +20,9 @@ const AGAIN_US: u64 = 100_000;
 pub(crate) struct Pressure {
     had_queue: bool,
     told_us: u64,
+    /// Who was told as idle since this queue stands. One that still is does not take any, whatever
+    /// the reason.
+    told: BTreeSet<u64>,
 }
 
 /// A child as it is seen here.
@@ -39,9 +44,12 @@ struct Chosen {
 }
 
 /// Chooses for so many connections: idle children, or where there are none those whose clients have
-/// kept them waiting for longest, idle connections first, and then any others in turn.
-fn choose(queue: usize, seen: &[Seen], now_us: u64) -> Chosen {
-    let idle: Vec<u64> = seen.iter().filter(|one| one.is_idle).map(|one| one.number).collect();
+/// kept them waiting for longest, idle connections first, and then any others in turn. Idle ones
+/// that were `told` before and took nothing are told again, and not relied on.
+fn choose(queue: usize, seen: &[Seen], told: &BTreeSet<u64>, now_us: u64) -> Chosen {
+    let (idle, busy): (Vec<&Seen>, Vec<&Seen>) = seen.iter().partition(|one| one.is_idle);
+    let idle = idle.into_iter().map(|one| one.number);
+    let (still, idle): (Vec<u64>, Vec<u64>) = idle.partition(|number| told.contains(number));
     if !idle.is_empty() {
         return Chosen { now: idle.into_iter().take(queue).collect(), then: Vec::new() };
     }
@@ -52,17 +60,18 @@ fn choose(queue: usize, seen: &[Seen], now_us: u64) -> Chosen {
         })
     };
     let (mut waiting, mut others) = (Vec::new(), Vec::new());
-    for one in seen {
+    for one in busy {
         match has_waited(one) {
             Some(wait) => waiting.push((wait, one.number)),
             None => others.push(one.number),
         }
     }
     waiting.sort_unstable();
-    let now: Vec<u64> = waiting.into_iter().map(|(_, number)| number).take(queue).collect();
+    let mut now: Vec<u64> = waiting.into_iter().map(|(_, number)| number).take(queue).collect();
     let turn = usize::try_from(now_us / AGAIN_US).unwrap_or(0) % others.len().max(1);
     others.rotate_left(turn);
     others.truncate(queue - now.len());
+    now.extend(still.into_iter().take(queue));
     Chosen { now, then: others }
 }
 
@@ -83,12 +92,18 @@ impl<S: Server> Parent<'_, S> {
         let stands = std::mem::replace(&mut pressure.had_queue, queue > 0) && queue > 0;
         let seen = self.seen(bucket, model == Model::Prefork);
         if stands {
-            let Chosen { now, then } = choose(queue, &seen, now_us);
+            let Chosen { now, then } = choose(queue, &seen, &pressure.told, now_us);
             self.children.hurry(&now);
+            let is_told = |one: &&Seen| one.is_idle && now.contains(&one.number);
+            pressure.told.extend(seen.iter().filter(is_told).map(|one| one.number));
+            let busy = seen.iter().filter(|one| !one.is_idle);
+            busy.for_each(|one| _ = pressure.told.remove(&one.number));
             if now_us.saturating_sub(pressure.told_us) >= AGAIN_US && !then.is_empty() {
                 pressure.told_us = now_us;
                 self.children.hurry(&then);
             }
+        } else {
+            pressure.told.clear();
         }
         model == Model::Prefork && seen.iter().all(|one| !one.is_idle)
     }
@@ -125,8 +140,14 @@ mod tests {
     fn idle_children_come_before_any_that_would_have_to_make_room() {
         let idle = |number| Seen { is_idle: true, ..seen(number, None) };
         let all = [seen(1, Some((Wait::Idle, 900_000))), idle(2), idle(3)];
-        assert_eq!(choose(1, &all, NOW_US), Chosen { now: vec![2], then: vec![] });
-        assert_eq!(choose(9, &all, NOW_US), Chosen { now: vec![2, 3], then: vec![] });
+        assert_eq!(
+            choose(1, &all, &BTreeSet::new(), NOW_US),
+            Chosen { now: vec![2], then: vec![] }
+        );
+        assert_eq!(
+            choose(9, &all, &BTreeSet::new(), NOW_US),
+            Chosen { now: vec![2, 3], then: vec![] }
+        );
     }
 
     #[test]
@@ -139,19 +160,35 @@ mod tests {
             seen(5, Some((Wait::Slow, 900_000))),
             seen(6, None),
         ];
-        assert_eq!(choose(2, &all, NOW_US), Chosen { now: vec![3, 2], then: vec![] });
-        let four = choose(4, &all, NOW_US);
+        assert_eq!(
+            choose(2, &all, &BTreeSet::new(), NOW_US),
+            Chosen { now: vec![3, 2], then: vec![] }
+        );
+        let four = choose(4, &all, &BTreeSet::new(), NOW_US);
         assert_eq!((four.now, four.then.len()), (vec![3, 2, 1], 1));
-        let mut everybody = choose(99, &all, NOW_US);
+        let mut everybody = choose(99, &all, &BTreeSet::new(), NOW_US);
         everybody.then.sort_unstable();
         assert_eq!(everybody, Chosen { now: vec![3, 2, 1], then: vec![4, 5, 6] });
-        let in_turn = |now_us| choose(4, &all, now_us).then;
+        let in_turn = |now_us| choose(4, &all, &BTreeSet::new(), now_us).then;
         assert_ne!(in_turn(NOW_US), in_turn(NOW_US + AGAIN_US));
     }
 
     #[test]
+    fn an_idle_child_that_takes_nothing_does_not_keep_others_from_making_room() {
+        let idle = |number| Seen { is_idle: true, ..seen(number, None) };
+        let all = [idle(1), seen(2, Some((Wait::Idle, 200_000))), seen(3, None), idle(4)];
+        let told = |numbers: &[u64]| numbers.iter().copied().collect::<BTreeSet<u64>>();
+        let chosen = |told| choose(1, &all, &told, NOW_US);
+        assert_eq!(chosen(told(&[])), Chosen { now: vec![1], then: vec![] });
+        assert_eq!(chosen(told(&[1])), Chosen { now: vec![4], then: vec![] });
+        assert_eq!(chosen(told(&[1, 4])), Chosen { now: vec![2, 1], then: vec![] });
+        let both = choose(2, &all, &told(&[1, 4]), NOW_US);
+        assert_eq!(both, Chosen { now: vec![2, 1, 4], then: vec![3] });
+    }
+
+    #[test]
     fn nobody_is_told_for_nothing() {
-        assert_eq!(choose(0, &[seen(1, None)], NOW_US), Chosen::default());
-        assert_eq!(choose(3, &[], NOW_US), Chosen::default());
+        assert_eq!(choose(0, &[seen(1, None)], &BTreeSet::new(), NOW_US), Chosen::default());
+        assert_eq!(choose(3, &[], &BTreeSet::new(), NOW_US), Chosen::default());
     }
 }

@@ -11,6 +11,7 @@ use evenkeel_sys::clock;
 use crate::change::State;
 use crate::child::Command;
 use crate::children::Entry;
+use crate::limits::Model;
 use crate::parent::Parent;
 use crate::press::Pressure;
 use crate::settings::Server;
@@ -82,12 +83,14 @@ fn acts(decision: &Decision) -> bool {
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Asks the law, when its time has come, and does what it says.
+    /// Asks the law, when its time has come, and does what it says. While a new generation starts
+    /// it is not asked, but whoever serves is told of connections that wait.
     pub(crate) fn size_pool(&mut self) {
         let now_us = clock::monotonic_us();
-        if !self.is_sized() || now_us < self.sizing.next_us {
+        if !self.is_watched() || now_us < self.sizing.next_us {
             return;
         }
+        let is_sized = self.is_sized();
         let count = self.listeners.buckets();
         self.sizing.buckets.resize_with(count, Bucket::default);
         let needs: Vec<usize> = self.sizing.buckets.iter().map(|bucket| bucket.demand).collect();
@@ -95,13 +98,12 @@ impl<S: Server> Parent<'_, S> {
         let (mut waits, mut changes) = (false, false);
         for number in 0..count {
             let queue = self.listeners.queue_of(number);
-            let Some(decision) = self.ask_law(number, queue, &bounds.share(&needs, number), now_us)
-            else {
-                continue;
-            };
             waits |= queue > 0;
-            changes |= acts(&decision) || needs.get(number) != Some(&decision.reading.demand);
-            self.follow(number, &decision, now_us);
+            let limits = bounds.share(&needs, number);
+            if is_sized && let Some(decision) = self.ask_law(number, queue, &limits, now_us) {
+                changes |= acts(&decision) || needs.get(number) != Some(&decision.reading.demand);
+                self.follow(number, &decision, now_us);
+            }
             changes |= self.press_bucket(number, queue, now_us);
         }
         self.sizing.note(now_us, waits, changes);
@@ -165,9 +167,16 @@ impl<S: Server> Parent<'_, S> {
         Limits { children, slots: limits.slots.min(lines), ..limits }
     }
 
-    /// When the law is asked next; `None` while it is not.
+    /// When the pool is looked at next; `None` while it is not.
     pub(crate) fn next_sizing_us(&self) -> Option<u64> {
-        self.is_sized().then_some(self.sizing.next_us)
+        self.is_watched().then_some(self.sizing.next_us)
+    }
+
+    /// Whether queues are looked at: where a connection holds its worker, some may have to make
+    /// room, however many children there are and whatever changes.
+    fn is_watched(&self) -> bool {
+        let holds = self.current.limits.model != Model::Event;
+        self.is_sized() || holds && !self.state.is_stopping()
     }
 
     /// A child that died is replaced at once, if it is needed.

@@ -19,6 +19,7 @@ use crate::announce::Event;
 use crate::change::State;
 use crate::child::{Child, Command, Control, Report};
 use crate::children::{Entry, Place};
+use crate::limits::Model;
 use crate::listeners::Listeners;
 use crate::parent::{Parent, Prepared, prepare};
 use crate::settings::{Generation, Server, Settings, Start};
@@ -284,7 +285,8 @@ fn make_child<Site>(
     buffers: LineBuffers,
     control: Control,
 ) -> io::Result<Child> {
-    let control = if generation.limits.fixed { control.without_poker() } else { control };
+    let nobody_waits = generation.limits.fixed && generation.limits.model == Model::Event;
+    let control = if nobody_waits { control.without_poker() } else { control };
     let index = place.index;
     let control = control.with_budget(board.parent_line(index));
     Ok(Child {

@@ -131,7 +131,7 @@ impl Server for Echo {
             let _ = fs::File::open(pipe);
             return 3;
         }
-        serve(child, site.says("hasty"))
+        serve(child, site)
     }
 
     fn log(&self, notice: &Notice) {
@@ -159,8 +159,10 @@ struct Shared {
     changed: OwnedFd,
 }
 
-/// A hasty one accepts nothing more once it is told to drain.
-fn serve(child: Child, hasty: bool) -> i32 {
+/// A hasty child accepts nothing more once it is told to drain, a lazy one nothing until it is told
+/// to hurry.
+fn serve(child: Child, site: &Site) -> i32 {
+    let (hasty, lazy) = (site.says("hasty"), site.says("lazy"));
     let Child { mut listeners, control, buffers, generation, .. } = child;
     let pid = std::process::id();
     let address = listeners[0].address;
@@ -187,14 +189,17 @@ fn serve(child: Child, hasty: bool) -> i32 {
         }
         let mut descriptors = vec![wakes.as_fd()];
         descriptors.extend((!orphaned).then(|| control.as_fd()));
-        descriptors.extend(listeners.iter().map(|listener| listener.socket.as_fd()));
+        let watched = listeners.iter().filter(|_| !lazy);
+        descriptors.extend(watched.map(|listener| listener.socket.as_fd()));
         wait_readable(&descriptors, None).unwrap();
         drop(descriptors);
         let mut readable = wait_readable(&[wakes.as_fd()], Some(Duration::ZERO)).unwrap();
         if readable.remove(0) {
             let _ = std::io::Read::read(&mut &wakes, &mut [0; 64]);
         }
+        let mut accepts = !lazy;
         while let Some(command) = control.next() {
+            accepts |= command == Command::Hurry;
             exiting |= command == Command::Exit;
             orphaned |= command == Command::Orphaned;
             if matches!(command, Command::Drain | Command::Exit | Command::Orphaned) {
@@ -205,7 +210,9 @@ fn serve(child: Child, hasty: bool) -> i32 {
                 shared.last_answer.store(true, Ordering::SeqCst);
             }
         }
-        accept_all(&listeners, &shared);
+        if accepts {
+            accept_all(&listeners, &shared);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_configuration_whose_port_is_taken_is_refused", refuses_port),
     ("a_configuration_whose_children_do_not_start_is_given_up", gives_up),
     ("what_a_given_up_configuration_serves_already_is_finished", finishes_given_up),
+    ("children_are_told_of_what_waits_while_a_reload_is_under_way", told_meanwhile),
     ("reloads_that_come_at_once_become_few", merges),
     ("the_number_of_children_follows_the_configuration", follows_number),
     ("another_process_model_is_refused", other_model),
@@ -183,6 +184,21 @@ fn finishes_given_up() {
     client.say("go on");
     assert_eq!(client.hear(), format!("{} {}", second.pid, second.generation));
     assert_eq!(Client::connect(first.address).ask().1, 0);
+    server.stop();
+}
+
+fn told_meanwhile() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "worker lazy children=1");
+    assert_eq!(Client::connect(first.address).ask().1, 0);
+    let pipe = folder.pipe();
+    let words = format!("worker lazy children=2 one-serves-until={}", pipe.display());
+    folder.configure(&words);
+    server.signal(Signal::User1);
+    assert_eq!(server.await_serving().generation, 1);
+    Client::connect(first.address).ask();
+    let _dying = std::fs::File::options().write(true).open(pipe).unwrap();
+    server.await_line("no child of the new configuration came to serve");
     server.stop();
 }
 
