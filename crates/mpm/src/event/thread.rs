@@ -306,7 +306,8 @@ impl<S: Service> Thread<S> {
                 served += 1;
             }
             for _ in 0..READS_PER_ACCEPT {
-                if self.allowance == 0 {
+                // Who came first is next, however many credits have come at once.
+                if self.allowance == 0 || port.is_some() && self.is_newcomer_first() == Some(true) {
                     break;
                 }
                 let Some(next) = self.next_runnable(context) else {
@@ -370,13 +371,17 @@ impl<S: Service> Thread<S> {
     }
 
     /// Whether a connection that waits to be accepted comes before one that can be read. Where both
-    /// have to wait, who came first: the kernel's queue is in order too, and the next in it came
-    /// soon after the last. Else they take turns.
+    /// have to wait, who came first; else they take turns.
     fn is_newcomers_turn(&self) -> bool {
-        match (self.newcomer_since_ms, self.bench.oldest_since_ms()) {
-            (Some(newcomer), Some(oldest)) => ahead_ms(newcomer, oldest) >= 0,
-            _ => self.ports_turn,
-        }
+        self.is_newcomer_first().unwrap_or(self.ports_turn)
+    }
+
+    /// Whether the next connection to be accepted came before all who stand in line; none where
+    /// that is not known. The kernel's queue is in order too, and the next in it came soon after
+    /// the last.
+    fn is_newcomer_first(&self) -> Option<bool> {
+        let (newcomer, oldest) = (self.newcomer_since_ms?, self.bench.oldest_since_ms()?);
+        Some(ahead_ms(newcomer, oldest) >= 0)
     }
 
     /// Gives back the credits that there is nothing to do with at once, and after a turn also
