@@ -23,7 +23,7 @@ use ports::Ports;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -39,6 +39,8 @@ struct Shared {
     most_connections: u64,
     credits: u32,
     async_factor: Option<f64>,
+    /// Whether somebody accepts nothing because of that.
+    awaits_room: AtomicBool,
     line: ChildLine,
     gate: Arc<Gate>,
     shelf: Shelf,
@@ -119,16 +121,15 @@ impl Shared {
     }
 
     /// Whether the child has as many connections as it may have at once, those not counted that
-    /// wait for their client's end. A fraction of the factor counts, which in Apache is cut off.
-    /// Up to the credits it has room in any case: the next connection waits for one of them.
+    /// wait for their client's end: the credits and the factor times as many again, as Apache's
+    /// manual has it. In its code (event.c, `connections_above_limit`) the factor counts idle
+    /// workers alone; here nothing is accepted without a credit, and clients that keep all of them
+    /// busy must not keep the others out. A fraction of the factor counts, which in Apache is cut off.
     fn is_full(&self) -> bool {
         let Some(factor) = self.async_factor else { return false };
-        let busy = self.line.read(Counter::Busy).min(u64::from(self.credits));
-        let free = u64::from(self.credits) - busy;
         let closing = self.line.read(Counter::Closing);
-        let open = u64::from(self.connections.load(Relaxed)).saturating_sub(closing);
-        let most = f64::from(self.credits) + factor * free as f64;
-        open > u64::from(self.credits) && open as f64 >= most
+        let open = u64::from(self.connections.load(SeqCst)).saturating_sub(closing);
+        open as f64 >= f64::from(self.credits) * (1.0 + factor)
     }
 
     fn count_closed(&self) {
@@ -137,8 +138,13 @@ impl Shared {
         if last && self.mode() >= Mode::Drain {
             self.wake_all();
         }
-        if self.async_factor.is_some() {
-            self.gate.tell();
+        self.note_room();
+    }
+
+    /// Wakes the threads that accept nothing because the child was full.
+    fn note_room(&self) {
+        if self.async_factor.is_some() && self.awaits_room.swap(false, SeqCst) {
+            self.wake_all();
         }
     }
 
@@ -185,6 +191,7 @@ where
         most_connections: setup.most_connections,
         credits: setup.credits,
         async_factor: setup.async_factor,
+        awaits_room: AtomicBool::new(false),
         line: setup.line,
         gate: Gate::new(setup.credits, setup.line),
         shelf: Shelf::new(setup.descriptors),

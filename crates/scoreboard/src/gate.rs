@@ -25,9 +25,6 @@ pub struct Gate {
     /// How many stand in line, so that giving back need not look into the line.
     waiting: AtomicUsize,
     line: Mutex<Line>,
-    /// How many are to be told when a credit comes back though they stand in no line, and who.
-    watching: AtomicUsize,
-    watchers: Mutex<Vec<Waker>>,
     /// Where it is told what is in use; none for a gate that is open to all.
     published: Option<ChildLine>,
 }
@@ -78,8 +75,6 @@ impl Gate {
             budget: Mutex::new(credits),
             waiting: AtomicUsize::new(0),
             line: Mutex::new(Line::default()),
-            watching: AtomicUsize::new(0),
-            watchers: Mutex::new(Vec::new()),
             published,
         })
     }
@@ -111,30 +106,6 @@ impl Gate {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.load(SeqCst)
-    }
-
-    /// Has a task woken once when the next credit comes back or [`Gate::tell`] is called. Who asks
-    /// for it looks afterwards whether there is still something to wait for.
-    pub fn watch(&self, waker: &Waker) {
-        let mut watchers = lock(&self.watchers);
-        if !watchers.iter().any(|known| known.will_wake(waker)) {
-            watchers.push(waker.clone());
-        }
-        self.watching.store(watchers.len(), SeqCst);
-        in_total_order();
-    }
-
-    /// Wakes those who watch.
-    pub fn tell(&self) {
-        in_total_order();
-        if self.watching.load(SeqCst) > 0 {
-            let watchers = {
-                let mut watchers = lock(&self.watchers);
-                self.watching.store(0, SeqCst);
-                std::mem::take(&mut *watchers)
-            };
-            watchers.into_iter().for_each(Waker::wake);
-        }
     }
 
     /// Changes the number of credits, at least one. Those beyond it that are in use go when they
@@ -195,9 +166,6 @@ impl Gate {
         }
         if self.waiting.load(SeqCst) > 0 {
             self.hand_out();
-        }
-        if self.watching.load(SeqCst) > 0 {
-            self.tell();
         }
     }
 

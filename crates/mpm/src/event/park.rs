@@ -212,6 +212,9 @@ impl Bench {
             if let Some(class) = to {
                 self.shared.line.add(counter(class), 1);
             }
+            if to == Some(Class::Closing) {
+                self.shared.note_room();
+            }
         }
     }
 
@@ -280,6 +283,7 @@ mod tests {
             most_connections: 0,
             credits: 1,
             async_factor: None,
+            awaits_room: false.into(),
             line,
             gate: Gate::new(1, line),
             shelf: Shelf::new(1024),

@@ -137,11 +137,6 @@ impl Ports {
     pub(super) fn pause(&mut self) {
         self.paused_until_ms = Some(now_ms().wrapping_add(PAUSE_MS));
     }
-
-    /// Ends the pause.
-    pub(super) fn resume(&mut self) {
-        self.paused_until_ms = None;
-    }
 }
 
 impl Port {

@@ -22,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
@@ -67,8 +68,6 @@ pub(super) struct Thread<S> {
     /// How many requests may still be answered in this turn.
     allowance: u32,
     waiting: Option<Waiting>,
-    /// Whether accepting pauses because the child is full.
-    awaits_room: bool,
     /// Whether a connection that waits to be accepted comes before one that can be read. Where
     /// credits come one at a time, the two take turns.
     ports_turn: bool,
@@ -115,7 +114,6 @@ impl<S: Service> Thread<S> {
             hand: None,
             allowance: REQUESTS,
             waiting: None,
-            awaits_room: false,
             ports_turn: true,
             newcomer_since_ms: None,
             alarm: Box::pin(tokio::time::sleep(Duration::from_millis(u64::from(SWEEP_MS)))),
@@ -348,26 +346,14 @@ impl<S: Service> Thread<S> {
     /// The next port at which a connection waits, unless the child is full: then other children are
     /// asked, until it has room.
     fn next_port(&mut self, context: &mut Context<'_>) -> Option<usize> {
-        let shared = &self.bench.shared;
-        if self.awaits_room {
-            // Asked for before the look, so that no room comes unheard.
-            shared.gate.watch(context.waker());
-            self.awaits_room = shared.is_full();
-            if !self.awaits_room {
-                self.ports.resume();
-            }
-        }
         let port = self.ports.ready(context)?;
+        let shared = &self.bench.shared;
         if !shared.is_full() {
             return Some(port);
         }
-        shared.gate.watch(context.waker());
-        self.awaits_room = shared.is_full();
-        if !self.awaits_room {
-            return Some(port);
-        }
-        self.ports.pause();
-        None
+        // Asked for before the look, so that no room comes unheard.
+        shared.awaits_room.store(true, SeqCst);
+        (!shared.is_full()).then_some(port)
     }
 
     /// Whether a connection that waits to be accepted comes before one that can be read. Where both
