@@ -124,7 +124,7 @@ impl Shared {
     /// wait for their client's end: the credits and the factor times as many again, as Apache's
     /// manual has it. In its code (event.c, `connections_above_limit`) the factor counts idle
     /// workers alone; here nothing is accepted without a credit, and clients that keep all of them
-    /// busy must not keep the others out. A fraction of the factor counts, which in Apache is cut off.
+    /// busy must not keep the others out. A fraction of the factor counts, which Apache cuts off.
     fn is_full(&self) -> bool {
         let Some(factor) = self.async_factor else { return false };
         let closing = self.line.read(Counter::Closing);

@@ -282,6 +282,10 @@ impl<'a, S: Server> Parent<'a, S> {
         if heard.poked {
             self.sizing.hurry();
         }
+        if !heard.asked_to_end.is_empty() {
+            // Who goes may have to be replaced.
+            self.sizing.hurry();
+        }
         for pid in heard.asked_to_end {
             let end_by_us = self.bound_us(now_us);
             let asked = |entry: &Entry<S::Site>| entry.pid == pid && !entry.phase.is_stopping();
