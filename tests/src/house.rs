@@ -8,7 +8,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 /// How long anything that must come may take to come.
@@ -61,8 +61,15 @@ impl House {
         open(root.path(), 0o755).map_err(told)?;
         fs::create_dir(root.path().join("htdocs")).map_err(told)?;
         fs::create_dir(root.path().join("logs")).map_err(told)?;
-        fs::write(root.path().join("htdocs/small.txt"), [b's'; 1 << 10]).map_err(told)?;
-        fs::write(root.path().join("htdocs/large.bin"), vec![b'l'; 8 << 20]).map_err(told)?;
+        let old = SystemTime::now() - Duration::from_secs(3_600);
+        for (name, text) in [("small.txt", vec![b's'; 1 << 10]), ("large.bin", vec![b'l'; 8 << 20])]
+        {
+            // The entity tag of a file of this second is weak, and longer.
+            let path = root.path().join("htdocs").join(name);
+            fs::write(&path, text).map_err(told)?;
+            let file = fs::File::options().write(true).open(&path).map_err(told)?;
+            file.set_modified(old).map_err(told)?;
+        }
         let port = free_port()?;
         let model = if more.contains("LoadModule mpm_") { "" } else { MODEL };
         let configuration = [model, BASE, children(), more].concat();
