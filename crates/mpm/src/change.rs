@@ -264,6 +264,7 @@ impl<S: Server> Parent<'_, S> {
             Err(error) => {
                 self.tell(&Event::ForkFailed(&error));
                 self.tell(&Event::Refused);
+                self.supervisor.ready(self.current.number);
                 self.state = State::Serving;
             }
         }

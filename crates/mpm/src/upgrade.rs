@@ -119,6 +119,7 @@ impl<S: Server> Parent<'_, S> {
             }
             Err(error) => {
                 self.tell(&Event::ForkFailed(&error));
+                self.supervisor.ready(self.current.number);
                 self.state = State::Serving;
             }
         }

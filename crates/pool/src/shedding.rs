@@ -6,9 +6,6 @@
 
 use std::time::Duration;
 
-/// A line that is longer than it should be for all of this time is overloaded.
-const INTERVAL: Duration = Duration::from_millis(100);
-
 /// One line of waiting work, and what is remembered of it.
 #[derive(Debug, Clone)]
 pub struct Shedding {
@@ -21,6 +18,10 @@ pub struct Shedding {
 }
 
 impl Shedding {
+    /// A line in which the waits are too long for all of this time is overloaded; it should be
+    /// looked at as often where nothing else happens.
+    pub const INTERVAL: Duration = Duration::from_millis(100);
+
     /// For a line in which nobody should wait for longer than `target` for long.
     #[must_use]
     pub fn new(target: Duration) -> Self {
@@ -31,7 +32,7 @@ impl Shedding {
     /// called whenever somebody joins or leaves the line.
     pub fn note(&mut self, now: Duration, oldest: Duration) {
         let since = *self.since.get_or_insert(now);
-        if now.saturating_sub(since) >= INTERVAL {
+        if now.saturating_sub(since) >= Self::INTERVAL {
             self.overloaded = self.least.is_some_and(|least| least > self.target);
             (self.since, self.least) = (Some(now), None);
         }
@@ -51,12 +52,6 @@ impl Shedding {
     #[must_use]
     pub fn sheds(&self, waited: Duration) -> bool {
         self.overloaded && waited >= self.target.saturating_mul(2)
-    }
-
-    /// When the line should be looked at again where nothing else happens, from now.
-    #[must_use]
-    pub fn next_look(&self) -> Duration {
-        INTERVAL
     }
 }
 

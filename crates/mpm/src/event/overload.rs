@@ -31,7 +31,7 @@ impl Overload {
         self.oldest = Duration::from_millis(oldest_ms);
         self.law.note(Duration::from_micros(clock::monotonic_coarse_us()), self.oldest);
         let now = now_ms();
-        let look = u32::try_from(self.law.next_look().as_millis()).unwrap_or(u32::MAX);
+        let look = u32::try_from(Shedding::INTERVAL.as_millis()).unwrap_or(u32::MAX);
         self.next_look_ms = (oldest_ms > 0).then(|| now.wrapping_add(look));
         let silent = self.told_ms.is_some_and(|told| ahead_ms(told, now) < SILENCE_MS);
         if !self.law.is_overloaded() || silent {
