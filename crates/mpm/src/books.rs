@@ -26,6 +26,10 @@ const SAMPLE_US: u64 = 100_000;
 /// How many accounts the limit is told from.
 const WINDOW: usize = 10;
 
+/// Of how many threads at most the clocks are read for an account. Children have their turns: what
+/// one has used since its last is told with it, so that no time is told twice or never.
+const MOST_CLOCKS: usize = 500;
+
 /// How often cores and quota are read anew.
 const BOUNDS_US: u64 = 10_000_000;
 
@@ -49,6 +53,8 @@ pub(crate) struct Books {
     /// When the last one was; 0 before the first.
     last_us: u64,
     children: BTreeMap<u64, Seen>,
+    /// The number of the child whose clocks were read last.
+    turn: u64,
     /// What children did last that have ended since.
     ended: Ended,
     samples: Samples,
@@ -239,23 +245,22 @@ impl Books {
         let mut now = BTreeMap::new();
         let Ended { counted: mut grown, cpu_us } = std::mem::take(&mut self.ended);
         let (mut cpu_us, mut run_queue_us) = (Some(cpu_us), Some(0_u64));
+        let mut pids = Vec::new();
         for entry in children {
             let before = self.children.get(&entry.number).copied().unwrap_or_default();
-            let pid = entry.pid.as_raw_nonzero().get();
-            // One that is dead and not buried yet has no clock any more.
-            let used_us = clock::cpu_us_of(pid).or(before.cpu_us);
-            // A child that used no core since waited for none.
-            let rested = used_us.is_some() && used_us == before.cpu_us;
-            let waited_us = if rested { before.run_queue_us } else { bounds::run_queue_us(pid) };
-            let seen = Seen {
-                counted: counted(board.child_line(entry.index)),
-                cpu_us: used_us,
-                run_queue_us: waited_us,
-            };
+            let seen = Seen { counted: counted(board.child_line(entry.index)), ..before };
             add_growth(&mut grown, &seen.counted, &before.counted);
+            now.insert(entry.number, seen);
+            pids.push((entry.number, entry.pid.as_raw_nonzero().get()));
+        }
+        let mut left = MOST_CLOCKS;
+        for (number, pid) in in_turn(&pids, self.turn) {
+            let Some(seen) = now.get_mut(&number).filter(|_| left > 0) else { break };
+            let before = *seen;
+            left = left.saturating_sub(seen.read_clocks(pid));
             cpu_us = added(cpu_us, seen.cpu_us, before.cpu_us);
             run_queue_us = added(run_queue_us, seen.run_queue_us, before.run_queue_us);
-            now.insert(entry.number, seen);
+            self.turn = number;
         }
         self.children = now;
         let account = account.with(Figure::CpuUs, cpu_us).with(Figure::RunQueueUs, run_queue_us);
@@ -263,6 +268,28 @@ impl Books {
             .iter()
             .zip(grown)
             .fold(account, |account, ((_, figure), value)| account.with(*figure, value))
+    }
+}
+
+/// Children in the order of their numbers, from the one that comes after number `last` round to it.
+fn in_turn(pids: &[(u64, i32)], last: u64) -> impl Iterator<Item = (u64, i32)> {
+    let (before, after) = pids.split_at(pids.partition_point(|(number, _)| *number <= last));
+    after.iter().chain(before).copied()
+}
+
+impl Seen {
+    /// Reads the clocks of a child; of how many threads.
+    fn read_clocks(&mut self, pid: i32) -> usize {
+        let before = *self;
+        // One that is dead and not buried yet has no clock any more.
+        self.cpu_us = clock::cpu_us_of(pid).or(before.cpu_us);
+        // A child that used no core since waited for none.
+        if self.cpu_us.is_some() && self.cpu_us == before.cpu_us {
+            return 1;
+        }
+        let found = bounds::run_queue(pid, MOST_CLOCKS);
+        self.run_queue_us = found.map(|found| found.delay_us);
+        found.map_or(1, |found| found.asked.max(1))
     }
 }
 
@@ -468,6 +495,28 @@ mod tests {
         assert_eq!(of(Figure::CpuUs), Some(720));
         let next = books.count(Account::default(), board, nobody());
         assert_eq!((next.of(Figure::Completions), next.of(Figure::CpuUs)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn children_whose_clocks_are_read_have_their_turns() {
+        let pids: Vec<(u64, i32)> = [2, 5, 7, 9].map(|number| (number, 0)).to_vec();
+        let order = |last| in_turn(&pids, last).map(|(number, _)| number).collect::<Vec<_>>();
+        assert_eq!(order(0), [2, 5, 7, 9]);
+        assert_eq!(order(5), [7, 9, 2, 5]);
+        // The last one to have had its turn may have gone.
+        assert_eq!((order(6), order(9), order(99)), (order(5), order(0), order(0)));
+        assert_eq!(in_turn(&[], 5).next(), None);
+    }
+
+    #[test]
+    fn no_more_clocks_are_read_for_an_account_than_may_be() {
+        let (children, _ends) = crate::children::tests::table(MOST_CLOCKS + 100);
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let mut books = Books::default();
+        for last in [500, 400, 300] {
+            let _account = books.count(Account::default(), board, children.all());
+            assert_eq!((books.turn, books.children.len()), (last, MOST_CLOCKS + 100));
+        }
     }
 
     #[test]

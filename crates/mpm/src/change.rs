@@ -165,8 +165,7 @@ impl<S: Server> Parent<'_, S> {
             }
             State::Changing(change) => {
                 let is_late = now_us >= change.since_us.saturating_add(START_US);
-                let serving = self.children.active(self.current.number);
-                let serving = serving.filter(|entry| entry.served).count();
+                let serving = self.children.count(self.current.number).served;
                 if serving >= change.wanted {
                     if !change.must_wait(&self.listeners, now_us) {
                         self.complete(now_us);
@@ -372,6 +371,9 @@ impl<S: Server> Parent<'_, S> {
 
     /// The new children do not come to serve: back to the old, or to the end at the first start.
     fn give_up(&mut self) {
+        // Who has come to serve may not have been heard yet.
+        self.children.listen_now();
+        self.hear();
         let State::Changing(change) = std::mem::replace(&mut self.state, State::Serving) else {
             return;
         };

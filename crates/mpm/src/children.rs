@@ -1,12 +1,16 @@
 //! The parent's table of its children: pids, channels, deadlines. The parent's own memory and
-//! therefore the truth; the scoreboard only shows it. Forks and reaps are its caller's.
+//! therefore the truth; the scoreboard only shows it. Forks and reaps are its caller's. What it
+//! does at each turn of the parent's does not grow with the number of children.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use evenkeel_scoreboard::{Counter, LineBuffers, Phase, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::clock;
+use evenkeel_sys::epoll::{Epoll, Events};
 use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 
@@ -39,8 +43,6 @@ pub(crate) struct Entry<Site> {
     pub(crate) killed: bool,
     pub(crate) channel: Channel,
     pulse: Pulse,
-    // The child's end is closed; nothing can be said or heard any more.
-    deaf: bool,
     // What could not be said because the child did not read.
     unsaid: Option<Command>,
 }
@@ -56,18 +58,44 @@ pub(crate) struct Place {
 /// All of them.
 pub(crate) struct Children<Site> {
     board: Scoreboard,
-    entries: Vec<Entry<Site>>,
+    /// By their numbers, and the numbers by pid.
+    entries: BTreeMap<u64, Entry<Site>>,
+    numbers: HashMap<Pid, u64>,
+    /// The lines of the scoreboard that no child has.
+    free_lines: BTreeSet<usize>,
     /// How many were ever forked.
     forked: u64,
     /// How many may serve, and how many may retire.
     table: usize,
+    /// Their channels, but for those that are closed; none in a process that is not the parent.
+    set: Option<Epoll>,
+    events: Events,
+    /// When they are heard again.
+    deaf_until_us: u64,
+    /// Who was told something that found no room in its channel.
+    unsaid: BTreeSet<u64>,
+    /// No deadline is earlier than this; none where there is no deadline.
+    earliest_us: Option<u64>,
+    /// Whether some have begun to retire since their number was last looked at.
+    some_retired: bool,
+    /// The last count, until something changes.
+    count: Option<(u32, Count)>,
+}
+
+/// How many children of a generation there are that do not end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// Those that serve or will.
+    pub(crate) active: usize,
+    /// Those of them that have come to serve.
+    pub(crate) served: usize,
 }
 
 /// What the children had to say.
 #[derive(Default)]
 pub(crate) struct Heard {
-    /// Who was asked to end by someone else, or has served its share.
-    pub(crate) asked_to_end: Vec<Pid>,
+    /// The numbers of those that were asked to end by someone else, or have served their share.
+    pub(crate) asked_to_end: BTreeSet<u64>,
     /// Whether one has run out of credits.
     pub(crate) poked: bool,
 }
@@ -75,13 +103,37 @@ pub(crate) struct Heard {
 /// How long a child may take until it serves.
 pub(crate) const START_US: u64 = 60_000_000;
 
+/// For how long nobody is heard after somebody was: a child that talks without end wakes the parent
+/// no more often than this.
+const DEAF_FOR_US: u64 = 10_000;
+
+/// How many children are heard in a turn, and how many messages of each. Who has more to say is
+/// heard the next time, after all others.
+const MOST_HEARD: usize = 256;
+const MOST_MESSAGES: usize = 4;
+
 /// How long a child may live without a channel before it is killed: it is closed only in death.
 const DEAF_US: u64 = 1_000_000;
 
 impl<Site> Children<Site> {
     /// None yet; `table` is how many there may be of those that serve, and of those that retire.
-    pub(crate) fn new(board: Scoreboard, table: usize) -> Self {
-        Self { board, entries: Vec::new(), forked: 0, table }
+    /// Errors are the system's, who denies a set for their channels.
+    pub(crate) fn new(board: Scoreboard, table: usize) -> io::Result<Self> {
+        Ok(Self {
+            board,
+            entries: BTreeMap::new(),
+            numbers: HashMap::new(),
+            free_lines: (0..board.layout().children).collect(),
+            forked: 0,
+            table,
+            set: Some(Epoll::new()?),
+            events: Events::with_capacity(MOST_HEARD),
+            deaf_until_us: 0,
+            unsaid: BTreeSet::new(),
+            earliest_us: None,
+            some_retired: false,
+            count: None,
+        })
     }
 
     /// How many may serve or be parked, and how many may retire, of a scoreboard with this many
@@ -97,10 +149,13 @@ impl<Site> Children<Site> {
     /// Forgets them all, in a process that is not their parent: their channels and log buffers
     /// are none of its business.
     pub(crate) fn forget(&mut self) {
+        // Without a word to the set, which is the parent's too.
+        self.set = None;
         self.entries.clear();
     }
 
-    /// Notes a child that was just forked.
+    /// Notes a child that was just forked. The error is the system's, who denies a place for its
+    /// channel in the set: it cannot be heard, and is killed.
     pub(crate) fn add(
         &mut self,
         pid: Pid,
@@ -109,15 +164,18 @@ impl<Site> Children<Site> {
         channel: Channel,
         buffers: LineBuffers,
         now_us: u64,
-    ) {
+    ) -> io::Result<()> {
         let Place { index, seat, bucket } = place;
         if let Some(line) = self.board.parent_line(index) {
             line.set_pid(pid.as_raw_nonzero().get());
         }
         self.forked += 1;
-        self.entries.push(Entry {
+        let number = self.forked;
+        let watched = self.set.as_ref().map(|set| set.add_standing(&channel, number));
+        let end_by_us = now_us.saturating_add(START_US);
+        let entry = Entry {
             pid,
-            number: self.forked,
+            number,
             index,
             seat,
             bucket,
@@ -127,31 +185,64 @@ impl<Site> Children<Site> {
             phase_since_us: now_us,
             forked_us: now_us,
             served: false,
-            end_by_us: Some(now_us.saturating_add(START_US)),
+            end_by_us: Some(end_by_us),
             killed: false,
             channel,
             pulse: Pulse::default(),
-            deaf: false,
             unsaid: None,
-        });
+        };
+        self.entries.insert(number, entry);
+        self.numbers.insert(pid, number);
+        self.free_lines.remove(&index);
+        self.note_deadline(end_by_us);
+        self.count = None;
+        let watched = watched.unwrap_or(Ok(()));
+        if watched.is_err() {
+            self.kill(|entry| entry.number == number);
+        }
+        watched
     }
 
     /// Takes out the child of that pid.
     pub(crate) fn remove(&mut self, pid: Pid) -> Option<Entry<Site>> {
-        let at = self.entries.iter().position(|entry| entry.pid == pid)?;
-        Some(self.entries.remove(at))
+        let number = self.numbers.remove(&pid)?;
+        let entry = self.entries.remove(&number)?;
+        if let Some(set) = &self.set {
+            // It has left by itself where the child's end was seen before.
+            let _ = set.remove(&entry.channel);
+        }
+        self.unsaid.remove(&number);
+        self.free_lines.insert(entry.index);
+        self.count = None;
+        Some(entry)
     }
 
     /// The lowest line of the scoreboard that no child has.
     pub(crate) fn free_line(&self) -> Option<usize> {
-        let is_free = |index: &usize| self.entries.iter().all(|entry| entry.index != *index);
-        (0..self.board.layout().children).find(is_free)
+        self.free_lines.first().copied()
     }
 
-    /// The lowest seat that no serving child of that generation has.
-    pub(crate) fn free_seat(&self, generation: u32) -> usize {
-        let is_free = |seat: &usize| self.active(generation).all(|entry| entry.seat != *seat);
-        (0..=self.entries.len()).find(is_free).unwrap_or(0)
+    /// The seats that serving children of that generation have.
+    pub(crate) fn seats(&self, generation: u32) -> BTreeSet<usize> {
+        self.active(generation).map(|entry| entry.seat).collect()
+    }
+
+    /// How many children of a generation there are that do not end.
+    pub(crate) fn count(&mut self, generation: u32) -> Count {
+        if let Some((_, count)) = self.count.filter(|(of, _)| *of == generation) {
+            return count;
+        }
+        let mut count = Count::default();
+        for entry in self.active(generation) {
+            count.active += 1;
+            count.served += usize::from(entry.served);
+        }
+        self.count = Some((generation, count));
+        count
+    }
+
+    fn note_deadline(&mut self, end_by_us: u64) {
+        self.earliest_us = Some(self.earliest_us.map_or(end_by_us, |other| other.min(end_by_us)));
     }
 
     /// The children of a generation that serve or will.
@@ -159,7 +250,7 @@ impl<Site> Children<Site> {
         let is_active = move |entry: &&Entry<Site>| {
             entry.generation.number == generation && !entry.phase.is_stopping()
         };
-        self.entries.iter().filter(is_active)
+        self.entries.values().filter(is_active)
     }
 
     /// Tells every child that `which` names to drain or to exit, and kills those that have not
@@ -170,9 +261,22 @@ impl<Site> Children<Site> {
         end_by_us: Option<u64>,
         which: impl Fn(&Entry<Site>) -> bool,
     ) {
+        let numbers = self.entries.values().filter(|entry| which(entry));
+        let numbers: Vec<u64> = numbers.map(|entry| entry.number).collect();
+        self.retire_these(command, end_by_us, &numbers);
+    }
+
+    /// The same for children of these numbers.
+    pub(crate) fn retire_these(
+        &mut self,
+        command: Command,
+        end_by_us: Option<u64>,
+        numbers: &[u64],
+    ) {
         let phase = if command == Command::Exit { Phase::Exiting } else { Phase::Draining };
         let now_us = clock::monotonic_us();
-        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+        for number in numbers {
+            let Some(entry) = self.entries.get_mut(number) else { continue };
             if !entry.phase.is_stopping() {
                 entry.phase_since_us = now_us;
             }
@@ -184,13 +288,17 @@ impl<Site> Children<Site> {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
-            entry.say(command);
+            entry.say(command, &mut self.unsaid);
         }
+        if let Some(end_by_us) = end_by_us {
+            self.note_deadline(end_by_us);
+        }
+        (self.some_retired, self.count) = (true, None);
     }
 
     /// All of them, for the census.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Entry<Site>> {
-        self.entries.iter()
+        self.entries.values()
     }
 
     /// Parks a child of this number, or calls it back.
@@ -199,26 +307,27 @@ impl<Site> Children<Site> {
             true => (Phase::Running, Phase::Parked, Command::Park),
             false => (Phase::Parked, Phase::Running, Command::Run),
         };
-        let meant = |entry: &&mut Entry<Site>| entry.number == number && entry.phase == from;
-        if let Some(entry) = self.entries.iter_mut().find(meant) {
+        let entry = self.entries.get_mut(&number).filter(|entry| entry.phase == from);
+        if let Some(entry) = entry {
             (entry.phase, entry.phase_since_us) = (to, now_us);
             if let Some(line) = self.board.parent_line(entry.index) {
                 line.set_phase(to);
             }
-            entry.say(command);
+            entry.say(command, &mut self.unsaid);
         }
     }
 
     /// Tells the children of these numbers to hurry. One that does not read is not told again.
     pub(crate) fn hurry(&self, numbers: &[u64]) {
-        for entry in self.entries.iter().filter(|entry| numbers.contains(&entry.number)) {
+        for entry in numbers.iter().filter_map(|number| self.entries.get(number)) {
             let _ = entry.channel.send(Command::Hurry.byte());
         }
     }
 
     /// Ends children at once: those that `which` names.
     pub(crate) fn kill(&mut self, which: impl Fn(&Entry<Site>) -> bool) {
-        for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
+        (self.some_retired, self.count) = (true, None);
+        for entry in self.entries.values_mut().filter(|entry| which(entry)) {
             entry.killed = true;
             entry.phase = Phase::Exiting;
             // Not yet reaped, so the pid is still this child's; it may be dead already.
@@ -228,12 +337,17 @@ impl<Site> Children<Site> {
 
     /// The pids of those whose time is over; they are killed.
     pub(crate) fn kill_overdue(&mut self, now_us: u64) -> Vec<Pid> {
+        if self.earliest_us.is_none_or(|earliest_us| now_us < earliest_us) {
+            return Vec::new();
+        }
         let is_overdue = |entry: &Entry<Site>| {
             !entry.killed && entry.end_by_us.is_some_and(|end_by| end_by <= now_us)
         };
-        let overdue = self.entries.iter().filter(|entry| is_overdue(entry));
+        let overdue = self.entries.values().filter(|entry| is_overdue(entry));
         let overdue = overdue.map(|entry| entry.pid).collect();
         self.kill(is_overdue);
+        let pending = self.entries.values().filter(|entry| !entry.killed);
+        self.earliest_us = pending.filter_map(|entry| entry.end_by_us).min();
         overdue
     }
 
@@ -241,12 +355,12 @@ impl<Site> Children<Site> {
     /// whole, but of the present one no more than must be, those that retire longest. The pids.
     pub(crate) fn kill_surplus(&mut self, most: usize, present: u32) -> Vec<Pid> {
         let mut all = Vec::new();
-        loop {
+        while std::mem::take(&mut self.some_retired) {
             let is_retiring = |entry: &&Entry<Site>| entry.phase.is_stopping() && !entry.killed;
-            let mut retiring: Vec<_> = self.entries.iter().filter(is_retiring).collect();
+            let mut retiring: Vec<_> = self.entries.values().filter(is_retiring).collect();
             let surplus = retiring.len().saturating_sub(most);
             if surplus == 0 {
-                return all;
+                break;
             }
             // Numbers are compared by how long ago they were given: they wrap in the end.
             let age = |entry: &Entry<Site>| present.wrapping_sub(entry.generation.number);
@@ -258,13 +372,14 @@ impl<Site> Children<Site> {
             self.kill(|entry| pids.contains(&entry.pid));
             all.extend(pids);
         }
+        all
     }
 
     /// Feels every serving child's pulse, once a tick. Who stands still for long, and who for
     /// too long.
     pub(crate) fn feel_pulses(&mut self) -> (Vec<Pid>, Vec<Pid>) {
         let (mut still, mut lost) = (Vec::new(), Vec::new());
-        for entry in self.entries.iter_mut().filter(|entry| entry.served) {
+        for entry in self.entries.values_mut().filter(|entry| entry.served) {
             let line = self.board.child_line(entry.index);
             match entry.pulse.feel(line.map_or(0, |line| line.read(Counter::HeartbeatUs))) {
                 Judgement::Well => {}
@@ -275,54 +390,97 @@ impl<Site> Children<Site> {
         (still, lost)
     }
 
-    /// Reads what the children have to say.
+    /// Reads what the children have to say, of as many as may be heard in a turn.
     pub(crate) fn hear(&mut self, now_us: u64) -> Heard {
-        // A child that talks without end gets no more than this a turn.
-        const MOST: usize = 16;
         let mut heard = Heard::default();
-        for entry in &mut self.entries {
-            if let Some(command) = entry.unsaid.take() {
-                entry.say(command);
-            }
-            for _ in 0..MOST {
-                match entry.channel.receive() {
-                    _ if entry.deaf => break,
-                    Received::Byte(byte) => match Report::from_byte(byte) {
-                        Some(Report::Ready) => entry.note_ready(self.board, now_us),
-                        Some(Report::EndAsked) => heard.asked_to_end.push(entry.pid),
-                        Some(Report::Poke) => heard.poked = true,
-                        None => {}
-                    },
-                    Received::Empty => break,
-                    Received::Closed => {
-                        entry.deaf = true;
-                        entry.end_by_us.get_or_insert(now_us.saturating_add(DEAF_US));
-                        break;
-                    }
-                }
-            }
+        if now_us < self.deaf_until_us {
+            return heard;
+        }
+        self.say_again();
+        let Some(set) = &self.set else { return heard };
+        if set.poll(&mut self.events).is_err() || self.events.is_empty() {
+            return heard;
+        }
+        self.deaf_until_us = now_us.saturating_add(DEAF_FOR_US);
+        for at in 0..self.events.len() {
+            let Some(ready) = self.events.at(at) else { break };
+            self.hear_one(ready.token, now_us, &mut heard);
         }
         heard
     }
 
-    /// The descriptors that are readable when a child has something to say or is dead.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.entries.iter().filter(|entry| !entry.deaf).map(|entry| entry.channel.as_fd())
+    fn hear_one(&mut self, number: u64, now_us: u64, heard: &mut Heard) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        for _ in 0..MOST_MESSAGES {
+            match entry.channel.receive() {
+                Received::Byte(byte) => match Report::from_byte(byte) {
+                    Some(Report::Ready) => {
+                        entry.note_ready(self.board, now_us);
+                        self.count = None;
+                    }
+                    Some(Report::EndAsked) => _ = heard.asked_to_end.insert(number),
+                    Some(Report::Poke) => heard.poked = true,
+                    None => {}
+                },
+                Received::Empty => return,
+                // The child's end is closed; nothing can be said or heard any more.
+                Received::Closed => {
+                    if let Some(set) = &self.set {
+                        // One that cannot leave is heard again every 10 ms until it is dead.
+                        let _ = set.remove(&entry.channel);
+                    }
+                    let end_by_us = now_us.saturating_add(DEAF_US);
+                    let end_by_us = *entry.end_by_us.get_or_insert(end_by_us);
+                    return self.note_deadline(end_by_us);
+                }
+            }
+        }
     }
 
-    /// When the next child's time is over.
+    /// Says what found no room before.
+    fn say_again(&mut self) {
+        for number in std::mem::take(&mut self.unsaid) {
+            if let Some(entry) = self.entries.get_mut(&number)
+                && let Some(command) = entry.unsaid.take()
+            {
+                entry.say(command, &mut self.unsaid);
+            }
+        }
+    }
+
+    /// The descriptor that is readable when a child has something to say or is dead; none while
+    /// nobody is heard.
+    pub(crate) fn descriptor(&self, now_us: u64) -> Option<BorrowedFd<'_>> {
+        let set = self.set.as_ref().filter(|_| now_us >= self.deaf_until_us);
+        set.map(|set| set.as_fd())
+    }
+
+    /// Has them heard the next time, however soon that is.
+    pub(crate) fn listen_now(&mut self) {
+        self.deaf_until_us = 0;
+    }
+
+    /// When they are heard again, if nobody is now.
+    pub(crate) fn next_hearing_us(&self, now_us: u64) -> Option<u64> {
+        Some(self.deaf_until_us).filter(|until_us| now_us < *until_us)
+    }
+
+    /// When the next child's time is over, or earlier.
     pub(crate) fn next_deadline_us(&self) -> Option<u64> {
-        let pending = self.entries.iter().filter(|entry| !entry.killed);
-        pending.filter_map(|entry| entry.end_by_us).min()
+        self.earliest_us
     }
 }
 
 impl<Site> Entry<Site> {
-    fn say(&mut self, command: Command) {
+    /// Says a command, or notes itself among those that must be told again.
+    fn say(&mut self, command: Command, unsaid: &mut BTreeSet<u64>) {
         match self.channel.send(command.byte()) {
             // A child that is gone needs no command.
             Ok(true) | Err(_) => {}
-            Ok(false) => self.unsaid = Some(command),
+            Ok(false) => {
+                self.unsaid = Some(command);
+                unsaid.insert(self.number);
+            }
         }
     }
 
@@ -335,5 +493,129 @@ impl<Site> Entry<Site> {
             }
         }
         self.served = true;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::limits::{self, Moment};
+    use crate::settings::Settings;
+    use evenkeel_scoreboard::Layout;
+    use std::sync::Arc;
+
+    /// A table of so many children that are no processes, with their ends of the channels.
+    pub(crate) fn table(count: usize) -> (Children<()>, Vec<Channel>) {
+        let layout = Layout { children: count + 1, slots_per_child: 1 };
+        let board = Scoreboard::new(layout).unwrap();
+        let mut children = Children::new(board, count).unwrap();
+        let ends = (0..count).map(|at| enter(&mut children, at)).collect();
+        (children, ends)
+    }
+
+    fn enter(children: &mut Children<()>, at: usize) -> Channel {
+        let (channel, end) = Channel::pair().unwrap();
+        let settings = Arc::new(Settings::default());
+        let limits = limits::check(&settings.configured, Moment::Start, 2, 128).0;
+        let generation = Generation { number: 0, site: Rc::new(()), settings, limits };
+        let index = children.free_line().unwrap();
+        let place = Place { index, seat: at, bucket: 0 };
+        let buffers = LineBuffers::new(0, 0).unwrap();
+        children.add(pid(at), place, Rc::new(generation), channel, buffers, 1_000).unwrap();
+        end
+    }
+
+    /// The pid of nobody: the kernel gives none so large.
+    fn pid(at: usize) -> Pid {
+        Pid::from_raw(0x4000_0000 + i32::try_from(at).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_child_that_talks_without_end_neither_drowns_others_nor_keeps_the_parent_awake() {
+        let (mut children, ends) = table(3);
+        let mut said = 0;
+        while ends[0].send(b'?').unwrap() {
+            said += 1;
+        }
+        let now_us = 5_000_000;
+        assert!(said > MOST_MESSAGES && children.descriptor(now_us).is_some());
+        ends[1].send(Report::Poke.byte()).unwrap();
+        ends[2].send(Report::EndAsked.byte()).unwrap();
+        let heard = children.hear(now_us);
+        assert!(heard.poked && heard.asked_to_end == BTreeSet::from([3]));
+        // It has more to say, and wakes nobody with it before its time.
+        assert!(children.descriptor(now_us + DEAF_FOR_US - 1).is_none());
+        assert_eq!(children.next_hearing_us(now_us + 1), Some(now_us + DEAF_FOR_US));
+        ends[1].send(Report::Poke.byte()).unwrap();
+        assert!(!children.hear(now_us + DEAF_FOR_US - 1).poked);
+        assert!(children.hear(now_us + DEAF_FOR_US).poked);
+        let mut left = 0;
+        while let Received::Byte(_) = children.entries[&1].channel.receive() {
+            left += 1;
+        }
+        assert_eq!(said - left, 2 * MOST_MESSAGES);
+        assert_eq!(children.next_hearing_us(now_us + 2 * DEAF_FOR_US), None);
+        assert!(children.descriptor(now_us + 2 * DEAF_FOR_US).is_some());
+    }
+
+    #[test]
+    fn more_children_than_are_heard_in_a_turn_are_heard_in_the_next() {
+        let (mut children, ends) = table(MOST_HEARD + 9);
+        for end in &ends {
+            // One that is not done after a turn comes after the others.
+            (0..=MOST_MESSAGES).for_each(|_| _ = end.send(Report::EndAsked.byte()).unwrap());
+        }
+        let first = children.hear(1_000_000).asked_to_end;
+        let second = children.hear(2_000_000).asked_to_end;
+        assert_eq!((first.len(), second.len()), (MOST_HEARD, MOST_HEARD));
+        assert_eq!(&first | &second, (1..=ends.len() as u64).collect());
+    }
+
+    #[test]
+    fn a_child_without_a_channel_is_heard_no_more_and_killed() {
+        let (mut children, mut ends) = table(2);
+        for end in &ends {
+            end.send(Report::Ready.byte()).unwrap();
+        }
+        children.hear(1_000_000);
+        assert_eq!(children.count(0), Count { active: 2, served: 2 });
+        drop(ends.remove(0));
+        children.hear(2_000_000);
+        let end_by_us = 2_000_000 + DEAF_US;
+        assert!(children.kill_overdue(end_by_us - 1).is_empty());
+        children.hear(2_500_000);
+        assert_eq!(children.next_hearing_us(2_500_000), None, "there was nothing to hear");
+        assert_eq!(children.kill_overdue(end_by_us), [pid(0)]);
+        assert_eq!(children.next_deadline_us(), None);
+        assert_eq!(children.count(0).active, 1);
+    }
+
+    #[test]
+    fn lines_and_seats_of_those_who_have_gone_are_free_again() {
+        let (mut children, _ends) = table(4);
+        assert_eq!(children.free_line(), Some(4));
+        let gone = children.remove(pid(1)).unwrap();
+        assert_eq!((gone.number, children.free_line()), (2, Some(1)));
+        assert_eq!(children.seats(0), BTreeSet::from([0, 2, 3]));
+        children.retire_these(Command::Drain, Some(7_000_000), &[1]);
+        assert_eq!(children.seats(0), BTreeSet::from([2, 3]));
+        assert_eq!((children.count(0).active, children.count(1).active), (2, 0));
+        assert_eq!(children.kill_surplus(0, 0), [pid(0)]);
+        assert!(children.kill_surplus(0, 0).is_empty());
+        assert!(children.remove(pid(1)).is_none());
+    }
+
+    #[test]
+    fn what_found_no_room_is_said_once_there_is_some() {
+        let (mut children, ends) = table(1);
+        while children.entries[&1].channel.send(Command::Hurry.byte()).unwrap() {}
+        children.retire_these(Command::Drain, None, &[1]);
+        assert_eq!(children.unsaid, BTreeSet::from([1]));
+        children.hear(1_000_000);
+        assert_eq!(children.unsaid, BTreeSet::from([1]), "there is still no room");
+        while ends[0].receive() == Received::Byte(Command::Hurry.byte()) {}
+        children.hear(2_000_000);
+        assert_eq!(ends[0].receive(), Received::Byte(Command::Drain.byte()));
+        assert!(children.unsaid.is_empty());
     }
 }

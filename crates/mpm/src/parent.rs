@@ -210,6 +210,8 @@ impl<'a, S: Server> Parent<'a, S> {
         let now_us = clock::monotonic_us();
         let wanted = prepared.generation.limits.start_servers;
         let table = prepared.generation.limits.table();
+        let children = Children::new(prepared.board, table)
+            .map_err(|error| format!("could not make the table of children: {error}"))?;
         Ok(Self {
             server,
             start,
@@ -218,7 +220,7 @@ impl<'a, S: Server> Parent<'a, S> {
             listeners: prepared.listeners,
             current: Rc::new(prepared.generation),
             last_number: 0,
-            children: Children::new(prepared.board, table),
+            children,
             state: State::Changing(Change::first(now_us, wanted, prepared.passed)),
             back_off: BackOff::default(),
             sizing: Sizing::default(),
@@ -276,20 +278,24 @@ impl<'a, S: Server> Parent<'a, S> {
         }
     }
 
-    fn hear(&mut self) {
+    pub(crate) fn hear(&mut self) {
         let now_us = clock::monotonic_us();
         let heard = self.children.hear(now_us);
         if heard.poked {
             self.sizing.hurry();
         }
-        if !heard.asked_to_end.is_empty() {
-            // Who goes may have to be replaced.
+        // Who goes may have to be replaced.
+        let goes = |entry: &&Entry<S::Site>| {
+            heard.asked_to_end.contains(&entry.number) && !entry.phase.is_stopping()
+        };
+        let going: Vec<u64> = match heard.asked_to_end.is_empty() {
+            true => Vec::new(),
+            false => self.children.all().filter(goes).map(|entry| entry.number).collect(),
+        };
+        if !going.is_empty() {
             self.sizing.hurry();
-        }
-        for pid in heard.asked_to_end {
             let end_by_us = self.bound_us(now_us);
-            let asked = |entry: &Entry<S::Site>| entry.pid == pid && !entry.phase.is_stopping();
-            self.children.retire(Command::Drain, end_by_us, asked);
+            self.children.retire_these(Command::Drain, end_by_us, &going);
         }
     }
 
@@ -325,6 +331,7 @@ impl<'a, S: Server> Parent<'a, S> {
         let now_us = clock::monotonic_us();
         let next = [
             self.children.next_deadline_us(),
+            self.children.next_hearing_us(now_us),
             self.back_off.until_us(),
             self.state.next_us(),
             self.next_sizing_us(),
@@ -340,7 +347,7 @@ impl<'a, S: Server> Parent<'a, S> {
             _ => None,
         };
         let descriptors: Vec<_> =
-            signals.chain(upgrade).chain(self.children.descriptors()).collect();
+            signals.chain(upgrade).chain(self.children.descriptor(now_us)).collect();
         if wait_readable(&descriptors, Some(timeout)).is_err() {
             // Without memory for a poll the loop must still not spin.
             std::thread::sleep(Duration::from_millis(10));

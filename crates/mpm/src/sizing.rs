@@ -152,8 +152,7 @@ impl<S: Server> Parent<'_, S> {
             }
         }
         let bound_us = self.bound_us(now_us);
-        self.children
-            .retire(Command::Drain, bound_us, |entry| decision.drain.contains(&entry.number));
+        self.children.retire_these(Command::Drain, bound_us, &decision.drain);
         self.fork(decision.fork, Some(bucket));
     }
 

@@ -88,7 +88,7 @@ impl<S: Server> Parent<'_, S> {
             _ if self.current.limits.fixed => self.current.limits.start_servers,
             _ => return,
         };
-        let there = self.children.active(self.current.number).count();
+        let there = self.children.count(self.current.number).active;
         self.fork(wanted.saturating_sub(there), None);
     }
 
@@ -96,35 +96,45 @@ impl<S: Server> Parent<'_, S> {
     /// that has the fewest, if nothing stands in the way.
     pub(crate) fn fork(&mut self, count: usize, bucket: Option<usize>) {
         let now_us = clock::monotonic_us();
+        if count == 0 || self.back_off.holds(now_us) {
+            return;
+        }
+        let taken = self.children.seats(self.current.number);
+        let mut seats = (0..).filter(|seat| !taken.contains(seat));
+        let mut crowds = self.crowds();
         for _ in 0..count {
-            if self.back_off.holds(now_us) {
-                return;
-            }
             let Some(index) = self.children.free_line() else {
                 // All that is left to wait for are ends of children that were killed.
                 return;
             };
-            let bucket = bucket.unwrap_or_else(|| self.barest_bucket());
-            if let Err(error) = self.spawn(index, bucket) {
+            let barest = || (0..crowds.len()).min_by_key(|bucket| crowds.get(*bucket));
+            let bucket = bucket.or_else(barest).unwrap_or(0);
+            let seat = seats.next().unwrap_or(0);
+            if let Err(error) = self.spawn(Place { index, seat, bucket }) {
                 self.tell(&Event::ForkFailed(&error));
                 self.back_off.wait_a_second(now_us);
                 return;
             }
+            if let Some(crowd) = crowds.get_mut(bucket) {
+                *crowd += 1;
+            }
         }
     }
 
-    fn barest_bucket(&self) -> usize {
-        let children = |bucket: &usize| {
-            let active = self.children.active(self.current.number);
-            active.filter(|entry| entry.bucket == *bucket).count()
-        };
-        (0..self.listeners.buckets()).min_by_key(children).unwrap_or(0)
+    /// How many children of the present configuration each bucket has.
+    fn crowds(&self) -> Vec<usize> {
+        let mut crowds = vec![0; self.listeners.buckets()];
+        for entry in self.children.active(self.current.number) {
+            if let Some(crowd) = crowds.get_mut(entry.bucket) {
+                *crowd += 1;
+            }
+        }
+        crowds
     }
 
-    fn spawn(&mut self, index: usize, bucket: usize) -> io::Result<()> {
+    fn spawn(&mut self, place: Place) -> io::Result<()> {
+        let Place { index, seat, bucket } = place;
         let generation = Rc::clone(&self.current);
-        let seat = self.children.free_seat(generation.number);
-        let place = Place { index, seat, bucket };
         let settings = &generation.settings;
         let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes)?;
         let (channel, childs_end) = Channel::pair()?;
@@ -134,8 +144,7 @@ impl<S: Server> Parent<'_, S> {
         match process::fork() {
             Ok(Side::Parent(pid)) => {
                 let now_us = clock::monotonic_us();
-                self.children.add(pid, place, generation, channel, buffers, now_us);
-                Ok(())
+                self.children.add(pid, place, generation, channel, buffers, now_us)
             }
             Ok(Side::Child) => {
                 drop(channel);

@@ -147,16 +147,34 @@ pub fn interfaces() -> Vec<Interface> {
     told.collect()
 }
 
-/// For how long the threads of a process that live were ready to run and had no core, in
-/// microseconds (/proc/PID/task/TID/schedstat); none where the kernel does not count it.
+/// For how long the threads of a process waited for a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunQueue {
+    /// For how long those that live were ready to run and had no core, in microseconds.
+    pub delay_us: u64,
+    /// How many of them were asked.
+    pub asked: usize,
+}
+
+/// What a process waited for cores (/proc/PID/task/TID/schedstat); none where the kernel does not
+/// count it. Of more threads than `most` as many are asked, the same as long as no thread comes or
+/// goes, and stand for the others.
 #[must_use]
-pub fn run_queue_us(pid: i32) -> Option<u64> {
+pub fn run_queue(pid: i32, most: usize) -> Option<RunQueue> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let delays = tasks.flatten().map(|task| run_delay_us(&read(&task.path(), "schedstat")));
-    // A thread that ended meanwhile is missed by nobody; a kernel without these has none at all.
-    delays
-        .flatten()
-        .fold(None, |sum: Option<u64>, delay| Some(sum.unwrap_or_default().saturating_add(delay)))
+    let tasks: Vec<_> = tasks.flatten().collect();
+    let step = tasks.len().div_ceil(most.max(1)).max(1);
+    let mut found: Option<u64> = None;
+    let mut asked = 0_u64;
+    for task in tasks.iter().step_by(step) {
+        asked += 1;
+        // Nobody misses a thread that ended meanwhile; a kernel without these has none at all.
+        if let Some(delay_us) = run_delay_us(&read(&task.path(), "schedstat")) {
+            found = Some(delay_us.saturating_add(found.unwrap_or_default()));
+        }
+    }
+    let for_all = found?.saturating_mul(tasks.len() as u64);
+    Some(RunQueue { delay_us: for_all / asked.max(1), asked: asked as usize })
 }
 
 fn read(folder: &Path, name: &str) -> String {
@@ -341,5 +359,20 @@ mod tests {
         assert!(memory.limit > 0 && memory.free <= memory.limit);
         let cores = crate::process::allowed_cores();
         assert!(cores_busy_us(&cores).unwrap() > 0);
+    }
+
+    #[test]
+    fn of_many_threads_some_are_asked_and_stand_for_all() {
+        let over = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            (0..7).for_each(|_| _ = scope.spawn(|| over.wait()));
+            let own = crate::process::own_pid().as_raw_nonzero().get();
+            let asked = |most| run_queue(own, most).map(|found| found.asked);
+            assert!(asked(1_000).unwrap() >= 8);
+            assert!((1..=3).contains(&asked(3).unwrap()));
+            assert_eq!((asked(1), asked(0)), (Some(1), Some(1)));
+            over.wait();
+        });
+        assert_eq!(run_queue(4_194_305, 9), None);
     }
 }

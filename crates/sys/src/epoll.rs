@@ -1,6 +1,6 @@
-//! An epoll set of edge-triggered sockets. The server only asks it, since it is nested in the
-//! runtime's own set; the load lab's clients wait on it. Tokens come in with the sockets and go
-//! out with their events; the set never owns a socket, which leaves it by being closed.
+//! An epoll set, of edge-triggered sockets for the most part. Who has it nested in a set or a poll
+//! of its own only asks it; others wait on it. Tokens come in with the sockets and go out with
+//! their events; the set never owns a socket, which leaves it by being closed.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
@@ -98,6 +98,13 @@ impl Epoll {
         epoll::add(&self.0, listener, EventData::new_u64(token), flags).map_err(io::Error::from)
     }
 
+    /// Adds a descriptor whose event stands as long as there is something to read or its other side
+    /// is closed (level-triggered). What is told of in one question comes last in the next.
+    pub fn add_standing(&self, descriptor: impl AsFd, token: u64) -> io::Result<()> {
+        epoll::add(&self.0, descriptor, EventData::new_u64(token), EventFlags::IN)
+            .map_err(io::Error::from)
+    }
+
     /// Takes a socket out that stays open.
     pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
         epoll::delete(&self.0, socket).map_err(io::Error::from)
@@ -159,6 +166,23 @@ mod tests {
         set.poll(&mut events).unwrap();
         assert!(events.at(0).unwrap().hangup);
         set.remove(&server).unwrap();
+    }
+
+    #[test]
+    fn who_says_more_than_is_heard_waits_for_the_others() {
+        let (set, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
+        let pairs: Vec<_> = (0..2).map(|_| UnixStream::pair().unwrap()).collect();
+        for (token, (client, server)) in (0..).zip(&pairs) {
+            set.add_standing(server, token).unwrap();
+            (&*client).write_all(b"x").unwrap();
+        }
+        let heard: Vec<_> = (0..4)
+            .map(|_| {
+                set.poll(&mut events).unwrap();
+                events.at(0).unwrap().token
+            })
+            .collect();
+        assert_eq!(heard, [0, 1, 0, 1]);
     }
 
     #[test]
