@@ -237,9 +237,11 @@ impl<'a, S: Server> Parent<'a, S> {
 
     fn live(mut self) -> Result<i32, String> {
         loop {
+            // Deaths of children that follow each other are one signal: who has ended is asked for
+            // after it was taken, else one of them is not noticed before the next turn.
+            self.act_on_one_signal();
             self.reap();
             self.hear();
-            self.act_on_one_signal();
             self.advance();
             self.feel_pulses();
             self.keep_count();
