@@ -148,7 +148,7 @@ impl<S: Server> Parent<'_, S> {
         let is_first = self.books.last_us == 0;
         self.books.last_us = now_us;
         let account = Account::default().with(Figure::SpanUs, span_us);
-        let account = self.books.count(account, self.board, self.children.all());
+        let account = self.books.count(account, self.board, self.children.all(), MOST_CLOCKS);
         let account = self.books.samples.tell(account);
         let account = self.books.machine.tell(account, now_us);
         let account = self.tell_pool(account);
@@ -241,6 +241,7 @@ impl Books {
         account: Account,
         board: Scoreboard,
         children: impl Iterator<Item = &'a Entry<Site>>,
+        most_clocks: usize,
     ) -> Account {
         let mut now = BTreeMap::new();
         let Ended { counted: mut grown, cpu_us } = std::mem::take(&mut self.ended);
@@ -253,11 +254,11 @@ impl Books {
             now.insert(entry.number, seen);
             pids.push((entry.number, entry.pid.as_raw_nonzero().get()));
         }
-        let mut left = MOST_CLOCKS;
+        let mut left = most_clocks;
         for (number, pid) in in_turn(&pids, self.turn) {
             let Some(seen) = now.get_mut(&number).filter(|_| left > 0) else { break };
             let before = *seen;
-            left = left.saturating_sub(seen.read_clocks(pid));
+            left = left.saturating_sub(seen.read_clocks(pid, most_clocks));
             cpu_us = added(cpu_us, seen.cpu_us, before.cpu_us);
             run_queue_us = added(run_queue_us, seen.run_queue_us, before.run_queue_us);
             self.turn = number;
@@ -278,8 +279,8 @@ fn in_turn(pids: &[(u64, i32)], last: u64) -> impl Iterator<Item = (u64, i32)> {
 }
 
 impl Seen {
-    /// Reads the clocks of a child; of how many threads.
-    fn read_clocks(&mut self, pid: i32) -> usize {
+    /// Reads the clocks of a child, of so many threads at most; of how many.
+    fn read_clocks(&mut self, pid: i32, most: usize) -> usize {
         let before = *self;
         // One that is dead and not buried yet has no clock any more.
         self.cpu_us = clock::cpu_us_of(pid).or(before.cpu_us);
@@ -287,7 +288,7 @@ impl Seen {
         if self.cpu_us.is_some() && self.cpu_us == before.cpu_us {
             return 1;
         }
-        let found = bounds::run_queue(pid, MOST_CLOCKS);
+        let found = bounds::run_queue(pid, most);
         self.run_queue_us = found.map(|found| found.delay_us);
         found.map_or(1, |found| found.asked.max(1))
     }
@@ -489,11 +490,11 @@ mod tests {
         line.unwrap().set(Counter::Completions, 5);
         books.bury(5, line, 20);
         let nobody = || std::iter::empty::<&Entry<()>>();
-        let told = books.count(Account::default(), board, nobody());
+        let told = books.count(Account::default(), board, nobody(), 9);
         let of = |figure| told.of(figure);
         assert_eq!((of(Figure::Completions), of(Figure::Bytes)), (Some(8), Some(50)));
         assert_eq!(of(Figure::CpuUs), Some(720));
-        let next = books.count(Account::default(), board, nobody());
+        let next = books.count(Account::default(), board, nobody(), 9);
         assert_eq!((next.of(Figure::Completions), next.of(Figure::CpuUs)), (Some(0), Some(0)));
     }
 
@@ -510,12 +511,12 @@ mod tests {
 
     #[test]
     fn no_more_clocks_are_read_for_an_account_than_may_be() {
-        let (children, _ends) = crate::children::tests::table(MOST_CLOCKS + 100);
+        let (children, _ends) = crate::children::tests::table(6);
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let mut books = Books::default();
-        for last in [500, 400, 300] {
-            let _account = books.count(Account::default(), board, children.all());
-            assert_eq!((books.turn, books.children.len()), (last, MOST_CLOCKS + 100));
+        for last in [4, 2, 6] {
+            let _account = books.count(Account::default(), board, children.all(), 4);
+            assert_eq!((books.turn, books.children.len()), (last, 6));
         }
     }
 

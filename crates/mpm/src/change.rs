@@ -77,11 +77,18 @@ const LEAVE_US: u64 = 10_000_000;
 const LOOK_US: u64 = 10_000;
 
 struct Before<Site> {
-    generation: Rc<Generation<Site>>,
-    listeners: Listeners,
+    base: Base<Site>,
+    /// How many children served of it.
+    children: usize,
 }
 
-impl<Site> Clone for Before<Site> {
+/// What children are made of: a configuration and its sockets.
+pub(crate) struct Base<Site> {
+    pub(crate) generation: Rc<Generation<Site>>,
+    pub(crate) listeners: Listeners,
+}
+
+impl<Site> Clone for Base<Site> {
     fn clone(&self) -> Self {
         Self { generation: Rc::clone(&self.generation), listeners: self.listeners.clone() }
     }
@@ -98,10 +105,18 @@ impl<Site> Change<Site> {
         Self { restart, since_us, wanted, failures: 0, before, passed, next, served_us, look_us }
     }
 
+    /// What old children are made of, and how many there are to be, until the new ones serve: who
+    /// dies or has served his share has a successor, however long the new ones take to start.
+    pub(crate) fn old(&self) -> Option<(Base<Site>, usize)> {
+        let before = self.before.as_ref().filter(|_| self.served_us.is_none())?;
+        Some((before.base.clone(), before.children))
+    }
+
     /// Whether the old children must serve on although the new ones do: nobody else accepts what
     /// waits on an address that is no longer configured.
     fn must_wait(&mut self, after: &Listeners, now_us: u64) -> bool {
-        let old = self.before.as_ref().map(|before| &before.listeners).or(self.passed.as_ref());
+        let old =
+            self.before.as_ref().map(|before| &before.base.listeners).or(self.passed.as_ref());
         let waits = old.map_or(0, |old| old.queue_of_leaving(after));
         let served_us = *self.served_us.get_or_insert(now_us);
         self.look_us = Some(now_us.saturating_add(LOOK_US));
@@ -320,10 +335,12 @@ impl<S: Server> Parent<'_, S> {
         let number = self.last_number;
         let settings = Arc::new(settings);
         let generation = Rc::new(Generation { number, site, settings, limits });
-        Ok(Before {
+        let children = self.children.count(self.current.number).active;
+        let base = Base {
             generation: std::mem::replace(&mut self.current, generation),
             listeners: std::mem::replace(&mut self.listeners, listeners),
-        })
+        };
+        Ok(Before { base, children })
     }
 
     /// The new children serve: the old ones may go.
@@ -390,8 +407,8 @@ impl<S: Server> Parent<'_, S> {
             self.begin_stop(1);
             return;
         };
-        let tried = std::mem::replace(&mut self.listeners, before.listeners.clone());
-        self.current = Rc::clone(&before.generation);
+        let tried = std::mem::replace(&mut self.listeners, before.base.listeners);
+        self.current = before.base.generation;
         let site = Rc::clone(&self.current.site);
         if let Err(text) = self.server.activate(&site) {
             self.tell_lines(&text);
@@ -414,7 +431,9 @@ impl<S: Server> Parent<'_, S> {
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
         let again = Generation { number: self.last_number, site, settings, limits: *limits };
         let generation = std::mem::replace(&mut self.current, Rc::new(again));
-        let before = Before { generation, listeners: self.listeners.clone() };
+        let children = self.children.count(generation.number).active;
+        let base = Base { generation, listeners: self.listeners.clone() };
+        let before = Before { base, children };
         let wanted = self.wanted_at_first();
         let now_us = clock::monotonic_us();
         let change = Change::new(Restart::Graceful, now_us, wanted, Some(before));

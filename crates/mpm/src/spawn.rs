@@ -16,7 +16,7 @@ use evenkeel_sys::signal::{self, Signal};
 use evenkeel_sys::{clock, identity};
 
 use crate::announce::Event;
-use crate::change::State;
+use crate::change::{Base, State};
 use crate::child::{Child, Command, Control, Report};
 use crate::children::{Entry, Place};
 use crate::limits::Model;
@@ -83,25 +83,38 @@ impl<S: Server> Parent<'_, S> {
         if self.state.is_stopping() {
             return;
         }
-        let wanted = match &self.state {
-            State::Changing(change) => change.wanted,
-            _ if self.current.limits.fixed => self.current.limits.start_servers,
+        let (wanted, old) = match &self.state {
+            State::Changing(change) => (change.wanted, change.old()),
+            _ if self.current.limits.fixed => (self.current.limits.start_servers, None),
             _ => return,
         };
         let there = self.children.count(self.current.number).active;
         self.fork(wanted.saturating_sub(there), None);
+        if let Some((base, wanted)) = old {
+            let there = self.children.count(base.generation.number).active;
+            self.fork_of(base, wanted.saturating_sub(there), None);
+        }
     }
 
     /// Forks so many children of the present configuration for this bucket, or each for the one
     /// that has the fewest, if nothing stands in the way.
     pub(crate) fn fork(&mut self, count: usize, bucket: Option<usize>) {
+        if count > 0 {
+            let generation = Rc::clone(&self.current);
+            let base = Base { generation, listeners: self.listeners.clone() };
+            self.fork_of(base, count, bucket);
+        }
+    }
+
+    /// The same, of any configuration.
+    fn fork_of(&mut self, mut base: Base<S::Site>, count: usize, bucket: Option<usize>) {
         let now_us = clock::monotonic_us();
         if count == 0 || self.back_off.holds(now_us) {
             return;
         }
-        let taken = self.children.seats(self.current.number);
+        let taken = self.children.seats(base.generation.number);
         let mut seats = (0..).filter(|seat| !taken.contains(seat));
-        let mut crowds = self.crowds();
+        let mut crowds = self.crowds(&base);
         for _ in 0..count {
             let Some(index) = self.children.free_line() else {
                 // All that is left to wait for are ends of children that were killed.
@@ -110,7 +123,7 @@ impl<S: Server> Parent<'_, S> {
             let barest = || (0..crowds.len()).min_by_key(|bucket| crowds.get(*bucket));
             let bucket = bucket.or_else(barest).unwrap_or(0);
             let seat = seats.next().unwrap_or(0);
-            if let Err(error) = self.spawn(Place { index, seat, bucket }) {
+            if let Err(error) = self.spawn(&mut base, Place { index, seat, bucket }) {
                 self.tell(&Event::ForkFailed(&error));
                 self.back_off.wait_a_second(now_us);
                 return;
@@ -121,10 +134,10 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// How many children of the present configuration each bucket has.
-    fn crowds(&self) -> Vec<usize> {
-        let mut crowds = vec![0; self.listeners.buckets()];
-        for entry in self.children.active(self.current.number) {
+    /// How many children of a configuration each of its buckets has.
+    fn crowds(&self, base: &Base<S::Site>) -> Vec<usize> {
+        let mut crowds = vec![0; base.listeners.buckets()];
+        for entry in self.children.active(base.generation.number) {
             if let Some(crowd) = crowds.get_mut(entry.bucket) {
                 *crowd += 1;
             }
@@ -132,9 +145,9 @@ impl<S: Server> Parent<'_, S> {
         crowds
     }
 
-    fn spawn(&mut self, place: Place) -> io::Result<()> {
+    fn spawn(&mut self, base: &mut Base<S::Site>, place: Place) -> io::Result<()> {
         let Place { index, seat, bucket } = place;
-        let generation = Rc::clone(&self.current);
+        let generation = Rc::clone(&base.generation);
         let settings = &generation.settings;
         let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes)?;
         let (channel, childs_end) = Channel::pair()?;
@@ -148,6 +161,9 @@ impl<S: Server> Parent<'_, S> {
             }
             Ok(Side::Child) => {
                 drop(channel);
+                self.current = generation;
+                // Taken, for no other copy may keep a socket open that the child lets go of.
+                self.listeners = std::mem::replace(&mut base.listeners, Listeners::none());
                 let status = self.serve_as_child(place, credits, childs_end, buffers);
                 process::exit_now(status)
             }

@@ -131,6 +131,11 @@ impl Server for Echo {
             let _ = fs::File::open(pipe);
             return 3;
         }
+        // Slow to start: until somebody writes to that pipe.
+        if let Some(pipe) = site.value("starts-after") {
+            say(&format!("starting {}", child.generation));
+            let _ = fs::File::open(pipe);
+        }
         serve(child, site)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use evenkeel_sys::signal::Signal;
 
-use crate::runner::{Client, Folder, Running};
+use crate::runner::{Client, Folder, Running, send};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("a_graceful_reload_answers_open_connections_once_more", keeps_connections),
@@ -18,6 +18,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_configuration_whose_children_do_not_start_is_given_up", gives_up),
     ("what_a_given_up_configuration_serves_already_is_finished", finishes_given_up),
     ("children_are_told_of_what_waits_while_a_reload_is_under_way", told_meanwhile),
+    ("who_goes_while_a_reload_takes_its_time_has_a_successor", replaced_meanwhile),
     ("reloads_that_come_at_once_become_few", merges),
     ("the_number_of_children_follows_the_configuration", follows_number),
     ("another_process_model_is_refused", other_model),
@@ -199,6 +200,32 @@ fn told_meanwhile() {
     Client::connect(first.address).ask();
     let _dying = std::fs::File::options().write(true).open(pipe).unwrap();
     server.await_line("no child of the new configuration came to serve");
+    server.stop();
+}
+
+fn replaced_meanwhile() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=1");
+    let pipe = folder.pipe();
+    folder.configure(&format!("children=1 starts-after={}", pipe.display()));
+    server.signal(Signal::User1);
+    server.await_line("starting 1");
+    send(first.pid, Signal::Kill);
+    let second = server.await_serving();
+    assert_eq!((second.generation, second.address), (0, first.address));
+    assert_eq!(Client::connect(first.address).ask(), (second.pid, 0));
+    // One that is asked to end goes too.
+    send(second.pid, Signal::Terminate);
+    let third = server.await_serving();
+    assert_eq!(third.generation, 0);
+    let mut open = Client::connect(first.address);
+    assert_eq!(open.ask(), (third.pid, 0));
+    let _started = std::fs::File::options().write(true).open(pipe).unwrap();
+    let new = server.await_serving();
+    assert_eq!(new.generation, 1);
+    server.await_line("AH00489");
+    open.ask_until_closed(third.pid);
+    assert_eq!(Client::connect(first.address).ask(), (new.pid, 1));
     server.stop();
 }
 
