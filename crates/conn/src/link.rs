@@ -6,7 +6,7 @@ use crate::pace::Pace;
 use crate::thread::Thread;
 use evenkeel_scoreboard::{Credit, Gate, Vigil, Wait, Waiting};
 use evenkeel_sys::clock;
-use evenkeel_sys::socket::{self, Socket};
+use evenkeel_sys::socket::{self, Socket, Taking};
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -157,17 +157,17 @@ impl Link {
     /// waiting. The kernel is asked, for what is written here comes in large and rare pieces.
     fn watch_taking(&self, vigil: &Vigil) {
         let now_us = clock::monotonic_us();
-        let taken = match &*self.wire.borrow() {
-            Wire::Plain(socket) => socket::bytes_taken(socket),
-            Wire::Watched(watched) => socket::bytes_taken(watched.socket()),
-            Wire::Gone => Ok(0),
+        let taking = match &*self.wire.borrow() {
+            Wire::Plain(socket) => socket::taking(socket),
+            Wire::Watched(watched) => socket::taking(watched.socket()),
+            Wire::Gone => Ok(Taking::default()),
         };
         // Of a socket that is not TCP nothing is known but that it waits.
-        let taken = taken.unwrap_or(0);
+        let taking = taking.unwrap_or_default();
         let begins = vigil.waiting().is_none();
-        let since_us = self.pace.borrow_mut().behind_since_us(taken, begins, now_us);
-        vigil.begin(Wait::Slow, since_us);
-        vigil.put_off(since_us);
+        let (wait, since_us) = self.pace.borrow_mut().look(taking, begins, now_us);
+        vigil.begin(wait, since_us);
+        vigil.put_off(wait, since_us);
     }
 
     /// Does it now on a socket that is not watched yet, and watches it where that would block.

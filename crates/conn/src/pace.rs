@@ -1,37 +1,65 @@
 //! How long a client that takes a response slowly is given while others wait for the worker that it
-//! holds. What it takes buys it time: a healthy download over a thin line is never behind, however
-//! long it lasts, and one that stands still is behind soon. Counts and times come in, a time goes
-//! out.
+//! holds. One that has shown that it reads is never behind while it goes on, however thin its line;
+//! one that has only had its system filled has shown nothing yet, and one that stands still is
+//! behind soon. What its system says and times come in, a time goes out.
+
+use evenkeel_scoreboard::Wait;
+use evenkeel_sys::socket::Taking;
 
 /// What a client has to take a second, in bytes, so as not to fall behind.
 const RATE: u64 = 4096;
 
-/// So far ahead of the clock a client can be that has taken much at once, in microseconds: systems
-/// take a response in pieces of 100 kB and more, whatever is behind them reads steadily. More would
-/// let a thousand clients that stand still hold the workers for longer.
-const MOST_AHEAD_US: u64 = 3_000_000;
+/// So far ahead of the clock a client can be that has taken much at once, in microseconds: a system
+/// tells of room in pieces of 128 KiB where segments are large (loopback), which a client that
+/// reads 30 kB/s makes in 4.4 s.
+const MOST_AHEAD_US: u64 = 4_000_000;
+
+/// After so long what a client's system keeps for it is full: what is taken later was read.
+const FILL_US: u64 = 500_000;
 
 /// How a client keeps pace.
 #[derive(Default)]
 pub(crate) struct Pace {
-    taken: u64,
+    last: Taking,
+    /// When it was first waited for.
+    first_us: Option<u64>,
+    /// What its system had taken when that had to be full.
+    filled: Option<u64>,
+    reads: bool,
     paid_until_us: u64,
 }
 
 impl Pace {
-    /// Since when the client is behind that has taken so many bytes by now, in microseconds of the
-    /// monotonic clock; a time to come while it is not. `begins` where nobody has waited for it
-    /// until now.
-    pub(crate) fn behind_since_us(&mut self, taken: u64, begins: bool, now_us: u64) -> u64 {
-        let fresh = taken.saturating_sub(self.taken);
-        self.taken = self.taken.max(taken);
+    /// How the client is waited for that has taken so much by now, and since when, in microseconds
+    /// of the monotonic clock: a time to come where it reads and is not behind. `begins` where
+    /// nobody has waited for it until now.
+    pub(crate) fn look(&mut self, taking: Taking, begins: bool, now_us: u64) -> (Wait, u64) {
+        let last = std::mem::replace(&mut self.last, taking);
+        let fresh = taking.bytes.saturating_sub(last.bytes);
         if begins {
             self.paid_until_us = self.paid_until_us.max(now_us);
         }
-        let bought_us = fresh.saturating_mul(1_000_000) / RATE;
-        let most_us = now_us.saturating_add(MOST_AHEAD_US);
-        self.paid_until_us = self.paid_until_us.saturating_add(bought_us).min(most_us);
-        self.paid_until_us
+        let first_us = *self.first_us.get_or_insert(now_us);
+        if !self.reads && now_us.saturating_sub(first_us) >= FILL_US {
+            let filled = *self.filled.get_or_insert(taking.bytes);
+            if taking.bytes > filled {
+                self.reads = true;
+                self.paid_until_us = self.paid_until_us.max(now_us);
+            }
+        }
+        if self.reads {
+            let bought_us = fresh.saturating_mul(1_000_000) / RATE;
+            let most_us = now_us.saturating_add(MOST_AHEAD_US);
+            self.paid_until_us = self.paid_until_us.saturating_add(bought_us).min(most_us);
+            return (Wait::Behind, self.paid_until_us);
+        }
+        if fresh > 0 {
+            // What it took it may have taken long ago: its system tells how long it was full since.
+            let shut_us = taking.shut_us.saturating_sub(last.shut_us);
+            let shut_us = if taking.is_shut { shut_us } else { 0 };
+            self.paid_until_us = self.paid_until_us.max(now_us.saturating_sub(shut_us));
+        }
+        (Wait::Full, self.paid_until_us)
     }
 }
 
@@ -41,32 +69,57 @@ mod tests {
 
     const S: u64 = 1_000_000;
 
+    fn open(bytes: u64) -> Taking {
+        Taking { bytes, ..Taking::default() }
+    }
+
+    fn shut(bytes: u64, shut_us: u64) -> Taking {
+        Taking { bytes, is_shut: true, shut_us }
+    }
+
     #[test]
     fn who_takes_steadily_is_never_behind_however_large_the_pieces() {
-        for (rate, every) in [(5_000, 1), (40_000, 3), (16_000, 2), (1_000_000, 1)] {
+        for (rate, every) in [(5_000, 1), (30_000, 4), (16_000, 2), (1_000_000, 1)] {
             let mut pace = Pace::default();
-            let first = rate * every;
-            assert!(pace.behind_since_us(first, true, 100 * S) >= (100 + every) * S);
+            let piece = rate * every;
+            assert_eq!(pace.look(open(piece), true, 100 * S), (Wait::Full, 100 * S));
+            assert_eq!(pace.look(open(piece), false, 101 * S), (Wait::Full, 100 * S));
             for turn in 1..1000 {
-                let now_us = (100 + turn * every) * S;
-                let since_us = pace.behind_since_us(first + turn * rate * every, false, now_us);
+                let now_us = (101 + turn * every) * S;
+                let (wait, since_us) = pace.look(open(piece + turn * piece), false, now_us);
+                assert_eq!(wait, Wait::Behind);
                 assert!(since_us >= now_us && since_us <= now_us + MOST_AHEAD_US);
             }
         }
     }
 
     #[test]
-    fn who_stands_still_or_takes_next_to_nothing_is_behind_soon() {
+    fn who_reads_and_then_stands_still_or_takes_next_to_nothing_is_behind_soon() {
         let mut pace = Pace::default();
-        assert_eq!(pace.behind_since_us(1 << 30, true, 100 * S), 100 * S + MOST_AHEAD_US);
-        assert_eq!(pace.behind_since_us(1 << 30, false, 200 * S), 100 * S + MOST_AHEAD_US);
+        for (at, bytes) in [(100, 0), (101, 0), (102, 1 << 30)] {
+            pace.look(open(bytes), at == 100, at * S);
+        }
+        let until = (Wait::Behind, 102 * S + MOST_AHEAD_US);
+        assert_eq!(pace.look(open(1 << 30), false, 200 * S), until);
         let mut pace = Pace::default();
-        assert_eq!(pace.behind_since_us(0, true, 100 * S), 100 * S);
-        for turn in 1..100 {
-            let since_us = pace.behind_since_us(turn * 50, false, (100 + turn) * S);
-            assert!(since_us < 102 * S);
+        for turn in 0..100 {
+            let (_, since_us) = pace.look(open(turn * 50), turn == 0, (100 + turn) * S);
+            assert!(since_us < 104 * S);
         }
         // What was made for it took long: it is not to blame.
-        assert_eq!(pace.behind_since_us(99 * 50, true, 500 * S), 500 * S);
+        assert_eq!(pace.look(open(99 * 50), true, 500 * S), (Wait::Behind, 500 * S));
+    }
+
+    #[test]
+    fn what_fills_a_system_shows_nothing_and_a_thin_line_keeps_nobody_waiting() {
+        let mut still = Pace::default();
+        assert_eq!(still.look(open(30_000), true, 100 * S), (Wait::Full, 100 * S));
+        let filled = still.look(shut(128_000, 290_000), false, 100 * S + 300_000);
+        assert_eq!(filled, (Wait::Full, 100 * S + 10_000));
+        assert_eq!(still.look(shut(128_000, 1 << 40), false, 130 * S), filled);
+        let mut thin = Pace::default();
+        thin.look(open(30_000), true, 100 * S);
+        let now_us = 100 * S + 300_000;
+        assert_eq!(thin.look(open(40_000), false, now_us), (Wait::Full, now_us));
     }
 }

@@ -33,6 +33,7 @@ impl Control for Wire {
     fn next(&mut self) -> Option<Command> {
         match self.0.receive() {
             Received::Byte(b'h') => Some(Command::Hurry),
+            Received::Byte(b'c') => Some(Command::Crowd),
             Received::Byte(_) => Some(Command::Exit),
             Received::Empty | Received::Closed => None,
         }
@@ -178,4 +179,37 @@ fn a_download_that_stands_still_makes_room() {
         drop(waits);
         running.end();
     }
+}
+
+#[test]
+fn in_a_crowd_who_has_shown_nothing_makes_room_at_once_and_who_reads_goes_on() {
+    let running = Running::start(true);
+    let mut slow = running.download(None);
+    let mut piece = [0; 64 << 10];
+    // It reads until its system has said twice that there is room again, each time for 64 KiB and
+    // more; what is on the way from the beginning is less than 6 MiB.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(2_500) {
+        slow.read_exact(&mut piece).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let mut waits = running.wait();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert!(running.wire.send(b'c').unwrap());
+        assert!(!running.is_answered(&mut waits), "who reads was cut off");
+        slow.read_exact(&mut piece[..8 << 10]).unwrap();
+    }
+    drop(slow);
+    while !running.is_answered(&mut waits) {}
+    drop(waits);
+    let mut still = running.download(None);
+    let mut waits = running.wait();
+    // Where others are few it has 3 s: twice that many moments of 200 ms have not passed.
+    let asked =
+        |waits: &mut TcpStream| running.wire.send(b'c').unwrap() && running.is_answered(waits);
+    assert!((0..10).any(|_| asked(&mut waits)), "who stands still keeps its worker");
+    still.read_to_end(&mut Vec::new()).unwrap_err();
+    drop(waits);
+    running.end();
 }

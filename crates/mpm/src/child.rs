@@ -70,6 +70,9 @@ pub enum Command {
     /// Connections wait to be accepted: take one, or make room by ending a connection that its
     /// client leaves idle or does not move (prefork, worker; to event it says nothing).
     Hurry,
+    /// As `Hurry`, and most workers are held by clients that keep them waiting: whoever has not
+    /// shown that it reads is waited for no longer than a moment (prefork).
+    Crowd,
     /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays
     /// readable for ever: stop watching it.
     Orphaned,
@@ -139,12 +142,13 @@ impl Command {
             Self::Drain => b'd',
             Self::Exit => b'x',
             Self::Hurry => b'h',
+            Self::Crowd => b'c',
             Self::Orphaned => b'o',
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Run, Self::Park, Self::Drain, Self::Exit, Self::Hurry]
+        [Self::Run, Self::Park, Self::Drain, Self::Exit, Self::Hurry, Self::Crowd]
             .into_iter()
             .find(|command| command.byte() == byte)
     }

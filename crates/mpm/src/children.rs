@@ -319,9 +319,9 @@ impl<Site> Children<Site> {
     }
 
     /// Tells the children of these numbers to hurry. One that does not read is not told again.
-    pub(crate) fn hurry(&self, numbers: &[u64]) {
+    pub(crate) fn hurry(&self, numbers: &[u64], command: Command) {
         for entry in numbers.iter().filter_map(|number| self.entries.get(number)) {
-            let _ = entry.channel.send(Command::Hurry.byte());
+            let _ = entry.channel.send(command.byte());
         }
     }
 

@@ -2,6 +2,7 @@
 //! are processes, and worker, whose workers are threads. What both share is here: how a worker
 //! holds a connection, and how the listening sockets are watched. It knows no protocol.
 
+pub(crate) mod crowd;
 pub(crate) mod doors;
 pub(crate) mod hold;
 

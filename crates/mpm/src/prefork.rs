@@ -3,6 +3,7 @@
 //! the same as last time if that is idle. It knows no protocol.
 
 use crate::held::PAUSE;
+use crate::held::crowd::Press;
 use crate::held::doors::{Accepted, Doors, Ports};
 use crate::held::hold::{Holder, Orders};
 use crate::service::{Held, Seat, Service};
@@ -44,7 +45,7 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
         ports: Arc::clone(&doors.ports),
         mode: Mode::Run,
         hurried: false,
-        pressed: false,
+        pressed: None,
     };
     let holder = Holder::new(make(seat), hearing, setup.line, held);
     let (line, most_connections) = (setup.line, setup.most_connections);
@@ -61,7 +62,7 @@ struct Hearing {
     /// Whether it was told to hurry, and nothing was done about it at the doors.
     hurried: bool,
     /// The same, of the connection at hand.
-    pressed: bool,
+    pressed: Option<Press>,
 }
 
 impl Orders for Hearing {
@@ -71,9 +72,13 @@ impl Orders for Hearing {
 
     fn hear(&mut self) {
         while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
-            if command == Command::Hurry {
-                (self.hurried, self.pressed) = (true, true);
-            }
+            let press = match command {
+                Command::Hurry => Some(Press::Hurry),
+                Command::Crowd => Some(Press::Crowd),
+                _ => None,
+            };
+            self.hurried |= press.is_some();
+            self.pressed = self.pressed.max(press);
             let mode = Mode::of(command).and_then(|mode| self.mode.heed(mode));
             self.mode = mode.unwrap_or(self.mode);
             if mode.is_some_and(|mode| mode >= Mode::Drain) {
@@ -89,8 +94,8 @@ impl Orders for Hearing {
         self.mode
     }
 
-    fn is_pressed(&mut self) -> bool {
-        std::mem::take(&mut self.pressed)
+    fn press(&mut self) -> Option<Press> {
+        self.pressed.take()
     }
 
     fn is_crowded(&self) -> bool {
@@ -140,7 +145,7 @@ impl<S: Service> Prefork<S> {
         let orders = &mut self.holder.orders;
         orders.hear();
         // Between connections there is nothing to make room for.
-        orders.pressed = false;
+        orders.pressed = None;
     }
 
     /// Serves what waits to be accepted, one connection after another.
@@ -155,7 +160,7 @@ impl<S: Service> Prefork<S> {
             match accepted {
                 Accepted::Connection(connection) => {
                     self.count();
-                    self.holder.orders.pressed = false;
+                    self.holder.orders.pressed = None;
                     self.holder.hold(connection);
                     self.line.subtract(Counter::Busy, 1);
                     self.holder.tick_if_due();

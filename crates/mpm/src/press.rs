@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use evenkeel_scoreboard::{Counter, Phase, Vigil, Wait};
 
-use crate::held::{STALL_US, TURN_US};
+use crate::Command;
+use crate::held::crowd;
 use crate::limits::Model;
 use crate::parent::Parent;
 use crate::settings::Server;
@@ -39,6 +40,8 @@ struct Seen {
 struct Chosen {
     /// Who can act on it at once.
     now: Vec<u64>,
+    /// Whether most of the others are held by clients that keep them waiting.
+    is_crowd: bool,
     /// Who acts with its next response.
     then: Vec<u64>,
 }
@@ -51,12 +54,16 @@ fn choose(queue: usize, seen: &[Seen], told: &BTreeSet<u64>, now_us: u64) -> Cho
     let idle = idle.into_iter().map(|one| one.number);
     let (still, idle): (Vec<u64>, Vec<u64>) = idle.partition(|number| told.contains(number));
     if !idle.is_empty() {
-        return Chosen { now: idle.into_iter().take(queue).collect(), then: Vec::new() };
+        return Chosen { now: idle.into_iter().take(queue).collect(), ..Chosen::default() };
     }
+    let is_slow = |one: &&&Seen| {
+        one.waits.is_some_and(|(wait, since_us)| crowd::is_slow(wait, since_us, now_us))
+    };
+    let slow = busy.iter().filter(is_slow).count();
+    let crowd_us = crowd::crowd_us(slow, seen.len(), queue, 1);
     let has_waited = |one: &Seen| {
         one.waits.filter(|(wait, since_us)| {
-            let patience_us = if *wait == Wait::Idle { TURN_US } else { STALL_US };
-            now_us.saturating_sub(*since_us) >= patience_us
+            now_us.saturating_sub(*since_us) >= crowd::patience_us(*wait, crowd_us)
         })
     };
     let (mut waiting, mut others) = (Vec::new(), Vec::new());
@@ -72,7 +79,7 @@ fn choose(queue: usize, seen: &[Seen], told: &BTreeSet<u64>, now_us: u64) -> Cho
     others.rotate_left(turn);
     others.truncate(queue - now.len());
     now.extend(still.into_iter().take(queue));
-    Chosen { now, then: others }
+    Chosen { now, is_crowd: crowd_us.is_some(), then: others }
 }
 
 impl<S: Server> Parent<'_, S> {
@@ -92,15 +99,15 @@ impl<S: Server> Parent<'_, S> {
         let stands = std::mem::replace(&mut pressure.had_queue, queue > 0) && queue > 0;
         let seen = self.seen(bucket, model == Model::Prefork);
         if stands {
-            let Chosen { now, then } = choose(queue, &seen, &pressure.told, now_us);
-            self.children.hurry(&now);
+            let Chosen { now, is_crowd, then } = choose(queue, &seen, &pressure.told, now_us);
+            self.children.hurry(&now, if is_crowd { Command::Crowd } else { Command::Hurry });
             let is_told = |one: &&Seen| one.is_idle && now.contains(&one.number);
             pressure.told.extend(seen.iter().filter(is_told).map(|one| one.number));
             let busy = seen.iter().filter(|one| !one.is_idle);
             busy.for_each(|one| _ = pressure.told.remove(&one.number));
             if now_us.saturating_sub(pressure.told_us) >= AGAIN_US && !then.is_empty() {
                 pressure.told_us = now_us;
-                self.children.hurry(&then);
+                self.children.hurry(&then, Command::Hurry);
             }
         } else {
             pressure.told.clear();
@@ -142,11 +149,11 @@ mod tests {
         let all = [seen(1, Some((Wait::Idle, 900_000))), idle(2), idle(3)];
         assert_eq!(
             choose(1, &all, &BTreeSet::new(), NOW_US),
-            Chosen { now: vec![2], then: vec![] }
+            Chosen { now: vec![2], ..Chosen::default() }
         );
         assert_eq!(
             choose(9, &all, &BTreeSet::new(), NOW_US),
-            Chosen { now: vec![2, 3], then: vec![] }
+            Chosen { now: vec![2, 3], ..Chosen::default() }
         );
     }
 
@@ -162,13 +169,13 @@ mod tests {
         ];
         assert_eq!(
             choose(2, &all, &BTreeSet::new(), NOW_US),
-            Chosen { now: vec![3, 2], then: vec![] }
+            Chosen { now: vec![3, 2], ..Chosen::default() }
         );
         let four = choose(4, &all, &BTreeSet::new(), NOW_US);
         assert_eq!((four.now, four.then.len()), (vec![3, 2, 1], 1));
         let mut everybody = choose(99, &all, &BTreeSet::new(), NOW_US);
         everybody.then.sort_unstable();
-        assert_eq!(everybody, Chosen { now: vec![3, 2, 1], then: vec![4, 5, 6] });
+        assert_eq!(everybody, Chosen { now: vec![3, 2, 1], then: vec![4, 5, 6], is_crowd: false });
         let in_turn = |now_us| choose(4, &all, &BTreeSet::new(), now_us).then;
         assert_ne!(in_turn(NOW_US), in_turn(NOW_US + AGAIN_US));
     }
@@ -179,11 +186,25 @@ mod tests {
         let all = [idle(1), seen(2, Some((Wait::Idle, 200_000))), seen(3, None), idle(4)];
         let told = |numbers: &[u64]| numbers.iter().copied().collect::<BTreeSet<u64>>();
         let chosen = |told| choose(1, &all, &told, NOW_US);
-        assert_eq!(chosen(told(&[])), Chosen { now: vec![1], then: vec![] });
-        assert_eq!(chosen(told(&[1])), Chosen { now: vec![4], then: vec![] });
-        assert_eq!(chosen(told(&[1, 4])), Chosen { now: vec![2, 1], then: vec![] });
+        assert_eq!(chosen(told(&[])), Chosen { now: vec![1], ..Chosen::default() });
+        assert_eq!(chosen(told(&[1])), Chosen { now: vec![4], ..Chosen::default() });
+        assert_eq!(chosen(told(&[1, 4])), Chosen { now: vec![2, 1], ..Chosen::default() });
         let both = choose(2, &all, &told(&[1, 4]), NOW_US);
-        assert_eq!(both, Chosen { now: vec![2, 1, 4], then: vec![3] });
+        assert_eq!(both, Chosen { now: vec![2, 1, 4], then: vec![3], is_crowd: false });
+    }
+
+    #[test]
+    fn a_crowd_of_clients_that_show_nothing_makes_room_at_once_and_who_reads_stays() {
+        let mut all: Vec<Seen> = (1..=9).map(|n| seen(n, Some((Wait::Full, 300_000)))).collect();
+        all.push(seen(10, Some((Wait::Behind, 300_000))));
+        all.push(seen(11, None));
+        let told = BTreeSet::new();
+        let chosen = choose(99, &all, &told, NOW_US);
+        assert_eq!((chosen.now, chosen.is_crowd), ((1..=9).collect(), true));
+        let alone = choose(99, &all[1..], &told, NOW_US);
+        assert_eq!((alone.now, alone.is_crowd), ((2..=9).collect(), true), "one is behind");
+        let few = choose(99, &all[2..], &told, NOW_US);
+        assert_eq!((few.now, few.is_crowd), (vec![], false));
     }
 
     #[test]

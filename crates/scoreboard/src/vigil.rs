@@ -8,16 +8,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// What a worker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Wait {
     /// The next request on a connection that is kept alive: nothing is lost by its end.
     Idle,
-    /// More of a request, or room for more of a response.
+    /// More of a request.
     Slow,
+    /// Room for more of a response, from a client that has not shown yet that it reads: what it
+    /// has taken its system may keep for it.
+    Full,
+    /// The same, from a client that reads: it is waited for from when it falls behind.
+    Behind,
 }
 
 /// The vigil of one worker.
 pub struct Vigil {
-    /// Twice the time when it began, and one more for [`Wait::Slow`]; 0 while there is none.
+    /// Four times the time when it began, and the number of its [`Wait`]; 0 while there is none.
     word: AtomicU64,
     /// Who was waited for at this time already is to be waited for no longer; 0 is nobody.
     over_us: AtomicU64,
@@ -44,18 +50,19 @@ impl Vigil {
         }
     }
 
-    /// The client has moved, and keeps the worker waiting only since then, which may be a time to
-    /// come (microseconds of the monotonic clock). Nothing while the worker does not wait.
-    pub fn put_off(&self, since_us: u64) {
-        if let Some((wait, before_us)) = self.waiting()
-            && since_us > before_us
+    /// The client has moved, and keeps the worker waiting for this only since then, which may be a
+    /// time to come (microseconds of the monotonic clock). Nothing while the worker does not wait.
+    pub fn put_off(&self, wait: Wait, since_us: u64) {
+        if let Some((before, before_us)) = self.waiting()
+            && (since_us > before_us || wait != before)
         {
-            self.store(Self::word(wait, since_us));
+            self.store(Self::word(wait, since_us.max(before_us)));
         }
     }
 
-    fn word(wait: Wait, since_us: u64) -> u64 {
-        since_us.max(1) << 1 | u64::from(wait == Wait::Slow)
+    const fn word(wait: Wait, since_us: u64) -> u64 {
+        let since_us = if since_us == 0 { 1 } else { since_us };
+        since_us << 2 | wait as u64
     }
 
     /// The client has stirred.
@@ -74,8 +81,13 @@ impl Vigil {
     /// The same of a word that was read in a child's line.
     #[must_use]
     pub fn parse(word: u64) -> Option<(Wait, u64)> {
-        let wait = if word & 1 == 0 { Wait::Idle } else { Wait::Slow };
-        (word != 0).then_some((wait, word >> 1))
+        let wait = match word & 3 {
+            0 => Wait::Idle,
+            1 => Wait::Slow,
+            2 => Wait::Full,
+            _ => Wait::Behind,
+        };
+        (word != 0).then_some((wait, word >> 2))
     }
 
     /// Who waits for this client is to wait no longer, if it did by that time already (microseconds
@@ -139,12 +151,12 @@ mod tests {
     #[test]
     fn a_client_that_has_moved_is_waited_for_and_one_that_was_given_up_is_not() {
         let vigil = Vigil::new(None);
-        vigil.put_off(3);
+        vigil.put_off(Wait::Slow, 3);
         assert_eq!(vigil.waiting(), None);
         vigil.begin(Wait::Slow, 5);
         vigil.call_off(7);
-        vigil.put_off(8);
-        vigil.put_off(6);
+        vigil.put_off(Wait::Slow, 8);
+        vigil.put_off(Wait::Slow, 6);
         assert_eq!((vigil.waiting(), vigil.is_off()), (Some((Wait::Slow, 8)), false));
         vigil.call_off(7);
         vigil.end();
@@ -154,5 +166,17 @@ mod tests {
         assert!(vigil.is_off());
         vigil.end();
         assert!(vigil.is_off(), "it was told so");
+    }
+
+    #[test]
+    fn a_client_that_shows_that_it_reads_is_waited_for_as_one() {
+        let vigil = Vigil::new(None);
+        for wait in [Wait::Idle, Wait::Slow, Wait::Full] {
+            vigil.begin(wait, 5);
+            assert_eq!(vigil.waiting(), Some((wait, 5)));
+            vigil.put_off(Wait::Behind, 4);
+            assert_eq!(vigil.waiting(), Some((Wait::Behind, 5)));
+            vigil.end();
+        }
     }
 }

@@ -248,18 +248,35 @@ pub fn data_age_ms(connection: impl AsFd) -> io::Result<u32> {
     Ok(age_ms)
 }
 
-/// How many bytes the peer's system has taken of what was sent on a connection since its beginning
-/// (`tcpi_bytes_acked` of TCP_INFO, behind 24 counters of 32 bits and two of 64).
-pub fn bytes_taken(connection: impl AsFd) -> io::Result<u64> {
-    let [.., low, high] = tcp_info::<MOST_WORDS>(connection.as_fd())?.map(u32::to_ne_bytes);
-    Ok(u64::from_ne_bytes(std::array::from_fn(|at| {
-        let half = if at < 4 { low } else { high };
-        half.get(at % 4).copied().unwrap_or(0)
-    })))
+/// How the peer's system takes what it is sent on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taking {
+    /// How many bytes it has taken since the connection's beginning (`tcpi_bytes_acked`).
+    pub bytes: u64,
+    /// Whether it has no room for what is to be sent: nothing is on the way, and yet some is left
+    /// (`tcpi_unacked`, `tcpi_notsent_bytes`). A thin line has something on the way.
+    pub is_shut: bool,
+    /// For how many microseconds in all it has let the sender wait for room
+    /// (`tcpi_rwnd_limited`).
+    pub shut_us: u64,
+}
+
+/// Reads that from TCP_INFO.
+pub fn taking(connection: impl AsFd) -> io::Result<Taking> {
+    let words = tcp_info::<MOST_WORDS>(connection.as_fd())?;
+    // Two of 64 bits stand behind 24 counters of 32 bits, then two of 64 more, six of 32, and the
+    // last are of 64 again: a rate, a time that was busy, and the one that is wanted.
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    let long = |at: usize| {
+        let (one, other) = (word(at).to_ne_bytes(), word(at + 1).to_ne_bytes());
+        let mut bytes = one.into_iter().chain(other);
+        u64::from_ne_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0)))
+    };
+    Ok(Taking { bytes: long(28), is_shut: word(4) == 0 && word(34) > 0, shut_us: long(42) })
 }
 
 /// So many words of TCP_INFO are read at most.
-const MOST_WORDS: usize = 30;
+const MOST_WORDS: usize = 44;
 
 /// The first of TCP_INFO's counters of 32 bits (linux/tcp.h): `rto`, `ato`, two segment sizes,
 /// `unacked`, `sacked`, `lost`, `retrans`, `fackets`, and when data and acknowledgements were last
@@ -321,17 +338,21 @@ mod tests {
         let (listener, address) = listener();
         let mut client = TcpStream::connect(address).unwrap();
         let (server, _) = accept(&listener).unwrap();
-        assert_eq!(bytes_taken(&server).unwrap(), 0);
+        assert_eq!(taking(&server).unwrap(), Taking::default());
         let piece = vec![0; 64 << 10];
         let mut sent = 0;
         while let Ok(count) = server.send(&[IoSlice::new(&piece)], false) {
             sent += count as u64;
         }
-        let before = bytes_taken(&server).unwrap();
+        let before = taking(&server).unwrap().bytes;
         assert!(before > 0 && before < sent, "{before} of {sent}");
+        // Its system says so once the last that it had room for has come.
+        while !taking(&server).is_ok_and(|taking| taking.is_shut && taking.shut_us > 0) {
+            std::thread::yield_now();
+        }
         server.shutdown_write().unwrap();
         client.read_to_end(&mut Vec::new()).unwrap();
-        while bytes_taken(&server).unwrap() < sent {
+        while taking(&server).unwrap().bytes < sent {
             std::thread::yield_now();
         }
     }

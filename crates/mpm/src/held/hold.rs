@@ -2,8 +2,9 @@
 //! closed. A connection comes in, nothing goes out. While others wait for a worker, it closes what
 //! is idle and ends what does not move.
 
+use super::crowd::Press;
 use super::doors::Connection;
-use super::{PAUSE, STALL_US, TURN_US};
+use super::{PAUSE, TURN_US};
 use crate::service::{Held, Service};
 use crate::setup::Mode;
 use evenkeel_message::{Level, Notice};
@@ -40,8 +41,8 @@ pub(crate) trait Orders {
     /// How the child stands.
     fn mode(&self) -> Mode;
 
-    /// Whether the worker has been asked to make room since this was last asked.
-    fn is_pressed(&mut self) -> bool;
+    /// How the worker has been asked to make room since this was last asked.
+    fn press(&mut self) -> Option<Press>;
 
     /// Whether all workers of the child are asked to.
     fn is_crowded(&self) -> bool;
@@ -110,7 +111,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.line.add(Counter::Connections, 1);
         self.vigil.reset();
         // What was said of the connection before is not said of this one.
-        self.orders.is_pressed();
+        self.orders.press();
         (self.pressed, self.kept) = (false, false);
         self.since_us = clock::monotonic_us();
         self.wait_until_it_may_begin();
@@ -202,12 +203,12 @@ impl<S: Service, O: Orders> Holder<S, O> {
         }
     }
 
-    /// Hears what there is; whether the worker has been asked to make room just now.
-    fn hear(&mut self) -> bool {
+    /// Hears what there is; how the worker has been asked to make room just now.
+    fn hear(&mut self) -> Option<Press> {
         self.orders.hear();
-        let pressed = self.orders.is_pressed();
-        self.pressed |= pressed;
-        pressed
+        let press = self.orders.press();
+        self.pressed |= press.is_some();
+        press
     }
 
     /// Waits until something can be read or the connection is to be closed.
@@ -249,8 +250,8 @@ impl<S: Service, O: Orders> Holder<S, O> {
             };
             let woken = socket.wait(self.orders.bell(), Some(most))?;
             // What was said before a request came holds for it.
-            let pressed = if woken.rung { self.hear() } else { self.orders.is_pressed() };
-            self.pressed |= pressed;
+            let press = if woken.rung { self.hear() } else { self.orders.press() };
+            self.pressed |= press.is_some();
             let held = held || !is_closing && self.is_held();
             if woken.readable && !held {
                 let (class, memo) = (pause.class, pause.memo);
@@ -259,7 +260,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
             if !woken.readable && clock::monotonic_us() >= end_us {
                 return Ok(After::Close { late: true });
             }
-            if !woken.readable && self.is_to_leave(pause.class, pressed) {
+            if !woken.readable && self.is_to_leave(press) {
                 return Ok(After::Close { late: false });
             }
             match held {
@@ -270,13 +271,15 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     /// Whether a resting connection on which nothing has come is closed before its time.
-    fn is_to_leave(&self, class: Class, pressed: bool) -> bool {
-        let patience_us = if class == Class::KeepAlive { TURN_US } else { STALL_US };
-        self.orders.mode() == Mode::Exit || pressed && self.has_waited(patience_us)
+    fn is_to_leave(&self, press: Option<Press>) -> bool {
+        self.orders.mode() == Mode::Exit || self.outlasts(press).is_some()
     }
 
-    fn has_waited(&self, patience_us: u64) -> bool {
-        self.vigil.waiting().is_some_and(|(_, since_us)| has_passed(since_us, patience_us))
+    /// What patience who is pressed so has had with its client, in microseconds, if no more is due.
+    fn outlasts(&self, press: Option<Press>) -> Option<u64> {
+        let (wait, since_us) = self.vigil.waiting()?;
+        let patience_us = press?.patience_us(wait);
+        has_passed(since_us, patience_us).then_some(patience_us)
     }
 
     /// Runs what waits to its end.
@@ -320,20 +323,20 @@ impl<S: Service, O: Orders> Holder<S, O> {
 
     /// Hears the bell while a request waits, and calls the vigil off that has lasted too long.
     fn hear_bell(&mut self, bell: &mut Option<Watch>, context: &mut Context<'_>) {
-        let mut pressed = self.orders.is_pressed();
+        let mut press = self.orders.press();
         while let Some(watch) = bell {
             let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) else { break };
-            pressed |= self.hear();
+            press = press.max(self.hear());
             guard.clear_ready();
             drop(guard);
             if self.orders.bell().is_none() {
                 *bell = None;
             }
         }
-        self.pressed |= pressed;
-        let is_slow = self.vigil.waiting().is_some_and(|(wait, _)| wait == Wait::Slow);
-        if pressed && is_slow && self.has_waited(STALL_US) {
-            self.vigil.call_off(clock::monotonic_us().saturating_sub(STALL_US));
+        self.pressed |= press.is_some();
+        let is_idle = self.vigil.waiting().is_some_and(|(wait, _)| wait == Wait::Idle);
+        if let Some(patience_us) = self.outlasts(press).filter(|_| !is_idle) {
+            self.vigil.call_off(clock::monotonic_us().saturating_sub(patience_us));
         }
     }
 

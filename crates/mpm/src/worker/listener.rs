@@ -2,12 +2,13 @@
 //! that clients which hold workers for nothing do not keep others out.
 
 use super::Shared;
+use crate::held::crowd::{self, Press};
 use crate::held::doors::{Accepted, Doors};
-use crate::held::{PAUSE, PAUSE_US, STALL_US, TURN_US};
+use crate::held::{PAUSE, PAUSE_US};
 use crate::setup::{Control, Mode};
 use crate::{Command, Poker};
 use evenkeel_message::{Level, Notice};
-use evenkeel_scoreboard::{Counter, Wait};
+use evenkeel_scoreboard::Counter;
 use evenkeel_sys::clock;
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -111,7 +112,9 @@ impl<'a> Listener<'a> {
             if let Some(mode) = Mode::of(command) {
                 self.shared.stance.heed(mode);
             }
-            if command == Command::Hurry && self.shared.stance.mode() == Mode::Run {
+            if matches!(command, Command::Hurry | Command::Crowd)
+                && self.shared.stance.mode() == Mode::Run
+            {
                 self.accept();
             }
             if command == Command::Orphaned
@@ -239,19 +242,23 @@ impl<'a> Listener<'a> {
     /// Presses so many of those whose clients keep them waiting: idle ones first, the longest
     /// waits first.
     fn make_room(&self, count: usize) {
-        let now_us = clock::monotonic_coarse_us();
-        let waits = |(number, post): (usize, &super::staff::Post)| {
-            let (wait, since_us) = post.vigil.waiting()?;
-            let patience_us = if wait == Wait::Idle { TURN_US } else { STALL_US };
-            let has_waited = now_us.saturating_sub(since_us) >= patience_us;
-            has_waited.then_some((wait, since_us, number))
-        };
+        let now_us = clock::monotonic_us();
         let posts = self.shared.staff.posts();
-        let mut waiting: Vec<_> = posts.iter().enumerate().filter_map(waits).collect();
+        let waits = posts.iter().enumerate().filter_map(|(number, post)| {
+            let (wait, since_us) = post.vigil.waiting()?;
+            Some((wait, since_us, number))
+        });
+        let mut waiting: Vec<_> = waits.collect();
+        let in_the_way = waiting.iter().filter(|one| crowd::is_slow(one.0, one.1, now_us)).count();
+        let crowd_us = crowd::crowd_us(in_the_way, posts.len(), count, self.most_children);
+        waiting.retain(|(wait, since_us, _)| {
+            now_us.saturating_sub(*since_us) >= crowd::patience_us(*wait, crowd_us)
+        });
         waiting.sort_unstable();
+        let press = if crowd_us.is_some() { Press::Crowd } else { Press::Hurry };
         for (_, _, number) in waiting.into_iter().take(count) {
             if let Some(post) = posts.get(number) {
-                post.press();
+                post.press(press);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! accepted itself, and stands idle only when nothing does.
 
 use super::Shared;
+use crate::held::crowd::Press;
 use crate::held::doors::{Accepted, Connection};
 use crate::held::hold::{Holder, Orders};
 use crate::service::Service;
@@ -12,8 +13,8 @@ use evenkeel_scoreboard::{Counter, Vigil};
 use evenkeel_sys::bell::Bell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ pub(super) struct Post {
     came: Condvar,
     /// Rings while it waits for its client.
     bell: Bell,
-    pressed: AtomicBool,
+    /// The number of a [`Press`]; 0 is none.
+    pressed: AtomicU8,
     pub(super) vigil: Arc<Vigil>,
 }
 
@@ -53,7 +55,7 @@ impl Staff {
                 task: Mutex::new(Task::None),
                 came: Condvar::new(),
                 bell: Bell::new()?,
-                pressed: AtomicBool::new(false),
+                pressed: AtomicU8::new(0),
                 vigil: Arc::new(Vigil::new(None)),
             })
         };
@@ -119,8 +121,8 @@ impl Staff {
 
 impl Post {
     /// Asks the worker to make room.
-    pub(super) fn press(&self) {
-        self.pressed.store(true, SeqCst);
+    pub(super) fn press(&self, press: Press) {
+        self.pressed.fetch_max(press as u8, SeqCst);
         self.bell.ring();
     }
 
@@ -171,8 +173,12 @@ impl Orders for Orderly<'_> {
         self.shared.stance.mode()
     }
 
-    fn is_pressed(&mut self) -> bool {
-        self.post.pressed.load(Relaxed) && self.post.pressed.swap(false, SeqCst)
+    fn press(&mut self) -> Option<Press> {
+        if self.post.pressed.load(Relaxed) == 0 {
+            return None;
+        }
+        let pressed = self.post.pressed.swap(0, SeqCst);
+        Some(if pressed == Press::Hurry as u8 { Press::Hurry } else { Press::Crowd })
     }
 
     fn is_crowded(&self) -> bool {
