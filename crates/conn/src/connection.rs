@@ -18,8 +18,9 @@ pub(crate) struct Connection {
     pub(crate) keepalives: u32,
     /// How many kibibytes were sent, up to 65535, for the status page.
     pub(crate) kibibytes: u16,
-    /// When lingering began, in milliseconds of a wrapping clock.
-    pub(crate) closing_ms: u16,
+    /// When it began, or when lingering began, in milliseconds of a clock that wraps after a
+    /// minute.
+    pub(crate) since_ms: u16,
     /// Whether the error log has a line of it.
     pub(crate) is_told: bool,
 }
@@ -42,7 +43,7 @@ impl Connection {
         let place = u64::from(self.local)
             | v4
             | u64::from(self.server & 0x7FFF) << 17
-            | u64::from(self.closing_ms) << 32
+            | u64::from(self.since_ms) << 32
             | u64::from(self.server >> 15 & 0x7FFF) << 48
             | told;
         [(bits >> 64) as u64, bits as u64, who, place]
@@ -64,7 +65,7 @@ impl Connection {
             server: (place >> 17 & 0x7FFF) as u32 | ((place >> 48 & 0x7FFF) as u32) << 15,
             keepalives: (who >> 32) as u32,
             kibibytes: (who >> 16) as u16,
-            closing_ms: (place >> 32) as u16,
+            since_ms: (place >> 32) as u16,
             is_told: place & IS_TOLD != 0,
         })
     }
@@ -90,7 +91,7 @@ mod tests {
                     server,
                     keepalives: u32::MAX,
                     kibibytes: 65535,
-                    closing_ms: 54321,
+                    since_ms: 54321,
                     is_told: index == 1,
                 };
                 let back = Connection::from_memo(connection.to_memo(), &addresses).unwrap();

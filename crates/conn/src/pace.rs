@@ -17,6 +17,9 @@ const MOST_AHEAD_US: u64 = 4_000_000;
 /// After so long what a client's system keeps for it is full: what is taken later was read.
 const FILL_US: u64 = 500_000;
 
+/// A system that has taken less is small, and tells of room in small pieces.
+const MUCH: u64 = 64 << 10;
+
 /// How a client keeps pace.
 #[derive(Default)]
 pub(crate) struct Pace {
@@ -59,7 +62,8 @@ impl Pace {
             let shut_us = if taking.is_shut { shut_us } else { 0 };
             self.paid_until_us = self.paid_until_us.max(now_us.saturating_sub(shut_us));
         }
-        (Wait::Full, self.paid_until_us)
+        let is_small = taking.bytes < MUCH;
+        (if is_small { Wait::Shut } else { Wait::Full }, self.paid_until_us)
     }
 }
 
@@ -82,8 +86,9 @@ mod tests {
         for (rate, every) in [(5_000, 1), (30_000, 4), (16_000, 2), (1_000_000, 1)] {
             let mut pace = Pace::default();
             let piece = rate * every;
-            assert_eq!(pace.look(open(piece), true, 100 * S), (Wait::Full, 100 * S));
-            assert_eq!(pace.look(open(piece), false, 101 * S), (Wait::Full, 100 * S));
+            let first = if piece < MUCH { Wait::Shut } else { Wait::Full };
+            assert_eq!(pace.look(open(piece), true, 100 * S), (first, 100 * S));
+            assert_eq!(pace.look(open(piece), false, 101 * S), (first, 100 * S));
             for turn in 1..1000 {
                 let now_us = (101 + turn * every) * S;
                 let (wait, since_us) = pace.look(open(piece + turn * piece), false, now_us);
@@ -113,13 +118,13 @@ mod tests {
     #[test]
     fn what_fills_a_system_shows_nothing_and_a_thin_line_keeps_nobody_waiting() {
         let mut still = Pace::default();
-        assert_eq!(still.look(open(30_000), true, 100 * S), (Wait::Full, 100 * S));
+        assert_eq!(still.look(open(30_000), true, 100 * S), (Wait::Shut, 100 * S));
         let filled = still.look(shut(128_000, 290_000), false, 100 * S + 300_000);
         assert_eq!(filled, (Wait::Full, 100 * S + 10_000));
         assert_eq!(still.look(shut(128_000, 1 << 40), false, 130 * S), filled);
         let mut thin = Pace::default();
         thin.look(open(30_000), true, 100 * S);
         let now_us = 100 * S + 300_000;
-        assert_eq!(thin.look(open(40_000), false, now_us), (Wait::Full, now_us));
+        assert_eq!(thin.look(open(40_000), false, now_us), (Wait::Shut, now_us));
     }
 }

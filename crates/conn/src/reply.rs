@@ -39,11 +39,13 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Decides on framing and connection, and writes the head. `expecting` tells that the client
+    /// Decides on framing and connection, and writes the head. `ends` tells that the connection is
+    /// to end with it, `expecting` that the client
     /// waits for `100 Continue` and has not been told.
     pub(crate) fn new(
         thread: &Thread,
         settings: &Settings,
+        ends: bool,
         request: Box<Request>,
         mut response: Response,
         mut begun: Begun,
@@ -62,7 +64,7 @@ impl Reply {
             version,
             status: response.status,
             transfer,
-            close: response.close || thread.retiring.get() || http10,
+            close: response.close || ends || http10,
             expecting,
             nokeepalive: request.env.contains("nokeepalive"),
             keepalives: request.keepalives,

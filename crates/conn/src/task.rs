@@ -330,7 +330,8 @@ impl<S: Site> Task<S> {
         self.inner.site.tell_all(&mut request);
         let settings = self.inner.site.settings(request.server);
         let expecting = incoming.is_some_and(Incoming::is_expecting);
-        Reply::new(&self.inner.thread, settings, request, response, begun, expecting)
+        let ends = self.inner.thread.ends(&self.connection);
+        Reply::new(&self.inner.thread, settings, ends, request, response, begun, expecting)
     }
 
     /// Sends a response to its end, then goes on to the next request or the connection's end.

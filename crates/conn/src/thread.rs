@@ -2,8 +2,10 @@
 //! slots of the status page. It belongs to the thread, so that a resting connection owns none
 //! of it.
 
+use crate::connection::Connection;
 use crate::shown::Uncounted;
 use crate::slow::SlowBytes;
+use crate::worker::now_ms;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots, Vigil};
 use evenkeel_sys::clock;
@@ -33,12 +35,17 @@ pub struct Workplace {
     pub slow_bytes: Arc<SlowBytes>,
 }
 
+/// How old a connection must be, in milliseconds, before it makes room for others.
+const TURN_MS: u16 = 100;
+
 /// A thread's own things.
 pub(crate) struct Thread {
     pub(crate) place: Workplace,
     pub(crate) addresses: Addresses,
     /// Connections are closed with their next response.
     pub(crate) retiring: Cell<bool>,
+    /// The same of those that have had their turn.
+    pub(crate) crowded: Cell<bool>,
     pub(crate) uncounted: Cell<Uncounted>,
     buffer: Cell<Option<Box<[u8]>>>,
     out: Cell<Vec<u8>>,
@@ -53,6 +60,7 @@ impl Thread {
             addresses: Addresses::new(Arc::clone(&place.addresses)),
             place,
             retiring: Cell::new(false),
+            crowded: Cell::new(false),
             uncounted: Cell::default(),
             buffer: Cell::new(None),
             out: Cell::new(Vec::new()),
@@ -61,6 +69,13 @@ impl Thread {
         };
         thread.set_clock();
         thread
+    }
+
+    /// Whether a connection ends with the response that is made now.
+    pub(crate) fn ends(&self, connection: &Connection) -> bool {
+        let age_ms = || now_ms().wrapping_sub(connection.since_ms);
+        let had_its_turn = || connection.keepalives > 0 && age_ms() >= TURN_MS;
+        self.retiring.get() || self.crowded.get() && had_its_turn()
     }
 
     /// The receive buffer, for as long as nothing is awaited; to be given back.

@@ -82,6 +82,11 @@ impl<S: Site> Worker<S> {
         self.0.thread.retiring.set(retiring);
     }
 
+    /// Says whether connections that have had their turn are closed with their next response.
+    pub fn crowd(&mut self, crowded: bool) {
+        self.0.thread.crowded.set(crowded);
+    }
+
     /// Comes about once a second.
     pub fn tick(&mut self) {
         self.0.thread.set_clock();
@@ -203,7 +208,7 @@ impl<S: Site> Inner<S> {
             server: u32::try_from(self.site.server_of(local)).unwrap_or(0),
             keepalives: 0,
             kibibytes: 0,
-            closing_ms: 0,
+            since_ms: now_ms(),
             is_told: false,
         })
     }
@@ -351,7 +356,8 @@ impl<S: Site> Inner<S> {
         self.work.set(request.work);
         self.site.tell_all(&mut request);
         let settings = self.site.settings(request.server);
-        let mut reply = Reply::new(&self.thread, settings, request, response, begun, unread);
+        let ends = self.thread.ends(connection);
+        let mut reply = Reply::new(&self.thread, settings, ends, request, response, begun, unread);
         if reply.output.is_stream() {
             return Step::Task(Begin::Reply(Box::new(reply)), used);
         }
@@ -519,7 +525,7 @@ pub(crate) fn linger(socket: Socket, mut connection: Connection) -> Outcome {
     if socket.shutdown_write().is_err() {
         return Outcome::Closed;
     }
-    connection.closing_ms = now_ms();
+    connection.since_ms = now_ms();
     linger_on(socket, connection)
 }
 
@@ -530,7 +536,7 @@ fn linger_on(socket: Socket, connection: Connection) -> Outcome {
             Ok(0) => return Outcome::Closed,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let gone = now_ms().wrapping_sub(connection.closing_ms);
+                let gone = now_ms().wrapping_sub(connection.since_ms);
                 let left = u32::from(LINGER_MOST_MS.saturating_sub(gone));
                 if left == 0 {
                     return Outcome::Closed;
@@ -545,7 +551,7 @@ fn linger_on(socket: Socket, connection: Connection) -> Outcome {
     Outcome::Closed
 }
 
-/// A clock for lingering: milliseconds, wrapping after a minute.
-fn now_ms() -> u16 {
+/// A clock for connections: milliseconds, wrapping after a minute.
+pub(crate) fn now_ms() -> u16 {
     (clock::monotonic_coarse_us() / 1000) as u16
 }

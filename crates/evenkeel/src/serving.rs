@@ -162,6 +162,10 @@ impl Service for Serving {
         self.0.retire(retiring);
     }
 
+    fn crowd(&mut self, crowded: bool) {
+        self.0.crowd(crowded);
+    }
+
     fn tick(&mut self) {
         self.0.tick();
     }

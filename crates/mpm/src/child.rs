@@ -70,8 +70,8 @@ pub enum Command {
     /// Connections wait to be accepted: take one, or make room by ending a connection that its
     /// client leaves idle or does not move (prefork, worker; to event it says nothing).
     Hurry,
-    /// As `Hurry`, and most workers are held by clients that keep them waiting: whoever has not
-    /// shown that it reads is waited for no longer than a moment (prefork).
+    /// As `Hurry`, and clients that the workers wait for as this one does hold most of them: it is
+    /// waited for no longer than a moment (prefork).
     Crowd,
     /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays
     /// readable for ever: stop watching it.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use evenkeel_scoreboard::{Counter, Phase, Vigil, Wait};
 
 use crate::Command;
-use crate::held::crowd;
+use crate::held::crowd::{Crowd, Press};
 use crate::limits::Model;
 use crate::parent::Parent;
 use crate::settings::Server;
@@ -40,8 +40,8 @@ struct Seen {
 struct Chosen {
     /// Who can act on it at once.
     now: Vec<u64>,
-    /// Whether most of the others are held by clients that keep them waiting.
-    is_crowd: bool,
+    /// The same, whose clients are of a crowd.
+    crowd: Vec<u64>,
     /// Who acts with its next response.
     then: Vec<u64>,
 }
@@ -56,30 +56,30 @@ fn choose(queue: usize, seen: &[Seen], told: &BTreeSet<u64>, now_us: u64) -> Cho
     if !idle.is_empty() {
         return Chosen { now: idle.into_iter().take(queue).collect(), ..Chosen::default() };
     }
-    let is_slow = |one: &&&Seen| {
-        one.waits.is_some_and(|(wait, since_us)| crowd::is_slow(wait, since_us, now_us))
-    };
-    let slow = busy.iter().filter(is_slow).count();
-    let crowd_us = crowd::crowd_us(slow, seen.len(), queue, 1);
-    let has_waited = |one: &Seen| {
-        one.waits.filter(|(wait, since_us)| {
-            now_us.saturating_sub(*since_us) >= crowd::patience_us(*wait, crowd_us)
-        })
-    };
+    let crowd = Crowd::of(busy.iter().filter_map(|o| o.waits), seen.len(), queue, 1, now_us);
     let (mut waiting, mut others) = (Vec::new(), Vec::new());
     for one in busy {
-        match has_waited(one) {
-            Some(wait) => waiting.push((wait, one.number)),
+        let pressed = one.waits.and_then(|(wait, since_us)| {
+            let press = crowd.press(wait, since_us, now_us)?;
+            Some(((wait, since_us, one.number), press))
+        });
+        match pressed {
+            Some(pressed) => waiting.push(pressed),
             None => others.push(one.number),
         }
     }
-    waiting.sort_unstable();
-    let mut now: Vec<u64> = waiting.into_iter().map(|(_, number)| number).take(queue).collect();
+    waiting.sort_unstable_by_key(|(order, _)| *order);
+    waiting.truncate(queue);
+    let of = |wanted| {
+        let pressed = waiting.iter().filter(move |(_, press)| *press == wanted);
+        pressed.map(|((_, _, number), _)| *number)
+    };
+    let mut now: Vec<u64> = of(Press::Hurry).collect();
     let turn = usize::try_from(now_us / AGAIN_US).unwrap_or(0) % others.len().max(1);
     others.rotate_left(turn);
-    others.truncate(queue - now.len());
+    others.truncate(queue - waiting.len());
     now.extend(still.into_iter().take(queue));
-    Chosen { now, is_crowd: crowd_us.is_some(), then: others }
+    Chosen { now, crowd: of(Press::Crowd).collect(), then: others }
 }
 
 impl<S: Server> Parent<'_, S> {
@@ -99,8 +99,9 @@ impl<S: Server> Parent<'_, S> {
         let stands = std::mem::replace(&mut pressure.had_queue, queue > 0) && queue > 0;
         let seen = self.seen(bucket, model == Model::Prefork);
         if stands {
-            let Chosen { now, is_crowd, then } = choose(queue, &seen, &pressure.told, now_us);
-            self.children.hurry(&now, if is_crowd { Command::Crowd } else { Command::Hurry });
+            let Chosen { now, crowd, then } = choose(queue, &seen, &pressure.told, now_us);
+            self.children.hurry(&now, Command::Hurry);
+            self.children.hurry(&crowd, Command::Crowd);
             let is_told = |one: &&Seen| one.is_idle && now.contains(&one.number);
             pressure.told.extend(seen.iter().filter(is_told).map(|one| one.number));
             let busy = seen.iter().filter(|one| !one.is_idle);
@@ -175,7 +176,10 @@ mod tests {
         assert_eq!((four.now, four.then.len()), (vec![3, 2, 1], 1));
         let mut everybody = choose(99, &all, &BTreeSet::new(), NOW_US);
         everybody.then.sort_unstable();
-        assert_eq!(everybody, Chosen { now: vec![3, 2, 1], then: vec![4, 5, 6], is_crowd: false });
+        assert_eq!(
+            everybody,
+            Chosen { now: vec![3, 2, 1], then: vec![4, 5, 6], ..Chosen::default() }
+        );
         let in_turn = |now_us| choose(4, &all, &BTreeSet::new(), now_us).then;
         assert_ne!(in_turn(NOW_US), in_turn(NOW_US + AGAIN_US));
     }
@@ -190,7 +194,7 @@ mod tests {
         assert_eq!(chosen(told(&[1])), Chosen { now: vec![4], ..Chosen::default() });
         assert_eq!(chosen(told(&[1, 4])), Chosen { now: vec![2, 1], ..Chosen::default() });
         let both = choose(2, &all, &told(&[1, 4]), NOW_US);
-        assert_eq!(both, Chosen { now: vec![2, 1, 4], then: vec![3], is_crowd: false });
+        assert_eq!(both, Chosen { now: vec![2, 1, 4], then: vec![3], ..Chosen::default() });
     }
 
     #[test]
@@ -200,11 +204,10 @@ mod tests {
         all.push(seen(11, None));
         let told = BTreeSet::new();
         let chosen = choose(99, &all, &told, NOW_US);
-        assert_eq!((chosen.now, chosen.is_crowd), ((1..=9).collect(), true));
-        let alone = choose(99, &all[1..], &told, NOW_US);
-        assert_eq!((alone.now, alone.is_crowd), ((2..=9).collect(), true), "one is behind");
-        let few = choose(99, &all[2..], &told, NOW_US);
-        assert_eq!((few.now, few.is_crowd), (vec![], false));
+        assert_eq!((chosen.now, chosen.crowd), (vec![], (1..=9).collect()));
+        assert_eq!(choose(5, &all, &told, NOW_US).crowd, [1, 2, 3, 4, 5]);
+        let few = choose(99, &all[1..], &told, NOW_US);
+        assert_eq!((few.now, few.crowd), (vec![], vec![]));
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub trait Service {
     /// parked.
     fn retire(&mut self, retiring: bool);
 
+    /// Says whether others wait beside a child that is full: a connection that has had a request
+    /// answered and its turn is closed with the next response (event).
+    fn crowd(&mut self, _crowded: bool) {}
+
     /// Comes about once a second, between requests.
     fn tick(&mut self);
 

@@ -35,6 +35,7 @@ struct Echo {
     ticks: mpsc::Sender<usize>,
     hang: Arc<Mutex<()>>,
     retiring: bool,
+    crowded: bool,
     pause_ms: u32,
     blocks: mpsc::Sender<tokio::sync::oneshot::Sender<()>>,
     gate: Arc<Gate>,
@@ -71,7 +72,8 @@ impl Service for Echo {
             Err(_) => return Outcome::Closed,
         };
         let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
-        let closing = self.retiring || text == "bye\n";
+        let crowded = self.crowded && count > 0;
+        let closing = self.retiring || crowded || text == "bye\n";
         let answer = format!("{count} {}{text}", if closing { "last " } else { "" });
         count += 1;
         let pause_ms =
@@ -125,6 +127,10 @@ impl Service for Echo {
 
     fn retire(&mut self, retiring: bool) {
         self.retiring = retiring;
+    }
+
+    fn crowd(&mut self, crowded: bool) {
+        self.crowded = crowded;
     }
 
     fn tick(&mut self) {
@@ -223,6 +229,7 @@ impl Running {
                     ticks,
                     hang: Arc::clone(&hanging),
                     retiring: false,
+                    crowded: false,
                     pause_ms,
                     blocks,
                     gate: seat.gate,
@@ -306,7 +313,7 @@ fn connections_are_bounded_where_a_factor_says_so_and_a_fraction_counts() {
     }
     let queue = || evenkeel_sys::socket::accept_queue(&*port).unwrap().length;
     assert_eq!((queue(), running.line.read(Counter::Connections)), (1, 3));
-    drop(clients.pop());
+    // One of them lies idle for longer than its turn.
     assert_eq!(hear(&mut late), "0 late\n");
     drop((clients, late));
     running.command(b'd');
@@ -324,14 +331,14 @@ fn a_full_child_takes_the_next_connection_when_it_has_room() {
     let mut kept = running.connect();
     let mut other = running.connect();
     assert_eq!(ask(&mut other, "hi\n"), "0 hi\n");
-    for round in 0..50 {
-        assert_eq!(ask(&mut kept, "hi\n"), format!("{round} hi\n"));
+    assert_eq!(ask(&mut kept, "hi\n"), "0 hi\n");
+    for _ in 0..50 {
         let mut late = running.connect();
         late.write_all(b"late\n").unwrap();
         while queue() == 0 {
             std::thread::yield_now();
         }
-        // Nothing but the end of a connection lets the next one in.
+        // The end of a connection lets the next one in.
         drop(std::mem::replace(&mut other, late));
         assert_eq!(hear(&mut other), "0 late\n");
         while running.line.read(Counter::Connections) > 2 {
@@ -341,6 +348,38 @@ fn a_full_child_takes_the_next_connection_when_it_has_room() {
     drop((kept, other));
     running.command(b'd');
     running.end();
+}
+
+#[test]
+fn greedy_clients_of_a_full_child_keep_nobody_out() {
+    for threads in [1, 2] {
+        let (mut setup, address, wire) = parts(4, threads, 0);
+        setup.async_factor = Some(0.5);
+        let running = Running::of((setup, address, wire), 60_000);
+        let mut greedy: Vec<_> = (0..6).map(|_| running.connect()).collect();
+        for client in &mut greedy {
+            assert_eq!(ask(client, "hi\n"), "0 hi\n");
+        }
+        let mut late = running.connect();
+        late.write_all(b"late\n").unwrap();
+        late.set_nonblocking(true).unwrap();
+        // None of them is ever idle for long, unless this process stands still.
+        let goes_on = |client: &mut TcpStream| {
+            let mut answer = [0; 64];
+            let asked = client.write_all(b"more\n").and_then(|()| client.read(&mut answer));
+            asked.is_ok_and(|read| {
+                read > 0 && !answer[..read].windows(5).any(|word| word == b"last ")
+            })
+        };
+        while late.peek(&mut [0]).is_err() {
+            greedy.retain_mut(goes_on);
+        }
+        late.set_nonblocking(false).unwrap();
+        assert_eq!(hear(&mut late), "0 late\n");
+        drop((greedy, late));
+        running.command(b'd');
+        running.end();
+    }
 }
 
 #[test]

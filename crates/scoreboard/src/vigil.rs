@@ -14,8 +14,10 @@ pub enum Wait {
     Idle,
     /// More of a request.
     Slow,
-    /// Room for more of a response, from a client that has not shown yet that it reads: what it
-    /// has taken its system may keep for it.
+    /// Room for more of a response, from a client that has not shown yet that it reads: its system
+    /// takes little at a time.
+    Shut,
+    /// The same, and its system may keep much for it.
     Full,
     /// The same, from a client that reads: it is waited for from when it falls behind.
     Behind,
@@ -23,7 +25,7 @@ pub enum Wait {
 
 /// The vigil of one worker.
 pub struct Vigil {
-    /// Four times the time when it began, and the number of its [`Wait`]; 0 while there is none.
+    /// Eight times the time when it began, and the number of its [`Wait`]; 0 while there is none.
     word: AtomicU64,
     /// Who was waited for at this time already is to be waited for no longer; 0 is nobody.
     over_us: AtomicU64,
@@ -62,7 +64,7 @@ impl Vigil {
 
     const fn word(wait: Wait, since_us: u64) -> u64 {
         let since_us = if since_us == 0 { 1 } else { since_us };
-        since_us << 2 | wait as u64
+        since_us << 3 | wait as u64
     }
 
     /// The client has stirred.
@@ -81,13 +83,14 @@ impl Vigil {
     /// The same of a word that was read in a child's line.
     #[must_use]
     pub fn parse(word: u64) -> Option<(Wait, u64)> {
-        let wait = match word & 3 {
+        let wait = match word & 7 {
             0 => Wait::Idle,
             1 => Wait::Slow,
-            2 => Wait::Full,
+            2 => Wait::Shut,
+            3 => Wait::Full,
             _ => Wait::Behind,
         };
-        (word != 0).then_some((wait, word >> 2))
+        (word != 0).then_some((wait, word >> 3))
     }
 
     /// Who waits for this client is to wait no longer, if it did by that time already (microseconds
@@ -171,7 +174,7 @@ mod tests {
     #[test]
     fn a_client_that_shows_that_it_reads_is_waited_for_as_one() {
         let vigil = Vigil::new(None);
-        for wait in [Wait::Idle, Wait::Slow, Wait::Full] {
+        for wait in [Wait::Idle, Wait::Slow, Wait::Shut, Wait::Full] {
             vigil.begin(wait, 5);
             assert_eq!(vigil.waiting(), Some((wait, 5)));
             vigil.put_off(Wait::Behind, 4);

@@ -103,6 +103,13 @@ impl Ports {
         None
     }
 
+    /// How many connections wait to be accepted.
+    pub(super) fn queue(&self) -> usize {
+        let length =
+            |port: &Port| socket::accept_queue(port.socket.as_fd()).map_or(0, |it| it.length);
+        self.ports.iter().map(length).fold(0, |sum, one| sum.saturating_add(one as usize))
+    }
+
     /// Takes a connection from a port that is ready.
     pub(super) fn accept(&mut self, index: usize) -> Accepted {
         self.turn = index + 1;

@@ -2,6 +2,7 @@
 //! what waits to be accepted in turns, and expires what has rested too long. It serves only
 //! with a credit in hand; without one, what can be read waits in line.
 
+use super::crowd::Crowd;
 use super::overload::Overload;
 use super::park::{Bench, Counted, SWEEP_MS, Waiter, ahead_ms, now_ms};
 use super::ports::{Accepted, Ports};
@@ -82,6 +83,8 @@ pub(super) struct Thread<S> {
     held_until_ms: Option<u32>,
     /// What turns requests away that wait too long, where that is configured.
     overload: Option<Overload>,
+    /// What makes room where the child is full.
+    crowd: Crowd,
 }
 
 impl<S: Service> Thread<S> {
@@ -122,6 +125,7 @@ impl<S: Service> Thread<S> {
             last_denial_ms: None,
             held_until_ms: None,
             overload: bench.shared.shedding.map(Overload::new),
+            crowd: Crowd::default(),
             bench,
         })
     }
@@ -201,13 +205,12 @@ impl<S: Service> Thread<S> {
                 Some(until) if ahead_ms(until, due) > 0 => due = until,
                 _ => {}
             }
-            if let Some(look) = self.overload.as_ref().and_then(Overload::next_look_ms)
-                && ahead_ms(look, due) > 0
-            {
+            let shedding = self.overload.as_ref().and_then(Overload::next_look_ms);
+            for look in [shedding, self.crowd.next_look_ms()].into_iter().flatten() {
                 if ahead_ms(now_ms(), look) <= 0 {
                     return true;
                 }
-                due = look;
+                due = if ahead_ms(look, due) > 0 { look } else { due };
             }
             if due != self.alarm_ms {
                 self.alarm_ms = due;
@@ -353,7 +356,33 @@ impl<S: Service> Thread<S> {
         }
         // Asked for before the look, so that no room comes unheard.
         shared.awaits_room.store(true, SeqCst);
-        (!shared.is_full()).then_some(port)
+        if !shared.is_full() {
+            return Some(port);
+        }
+        self.crowd.note(&shared.shelf, self.ports.queue());
+        None
+    }
+
+    /// Makes room in a full child for those who have waited for a turn, as long as they do.
+    fn make_room(&mut self) {
+        if !self.crowd.is_due() {
+            return;
+        }
+        let shared = &self.bench.shared;
+        let full = self.mode == Mode::Run && shared.is_full();
+        // Each thread looks, and each closes its share.
+        let queue = if full { self.ports.queue().div_ceil(shared.sets.len()) } else { 0 };
+        let idle = match queue {
+            0 => {
+                self.crowd = Crowd::default();
+                Vec::new()
+            }
+            _ => self.crowd.look(&shared.shelf, queue),
+        };
+        self.service.crowd(self.crowd.stands);
+        for token in idle {
+            self.close_idle(token, false);
+        }
     }
 
     /// Whether a connection that waits to be accepted comes before one that can be read. Where both
@@ -568,6 +597,7 @@ impl<S: Service + Unpin> Future for Thread<S> {
         this.enlist(context);
         this.hear(context);
         this.follow();
+        this.make_room();
         let more = this.turn(context) | this.shed() | this.watch_the_time(context) | this.expire();
         if this.bench.shared.is_over() {
             this.service.tick();

@@ -1,7 +1,7 @@
 //! How long a client may keep its worker waiting while others wait for a worker. One that idles
-//! makes room first; one that has not shown that it moves is given little where such clients hold
-//! most of the workers, so that a thousand of them do not cost a newcomer more than a second.
-//! Counts and times come in, times go out.
+//! makes room first; one that has not shown that it moves is given little where clients like it
+//! are a crowd that holds most of the workers, so that a thousand of them do not cost a newcomer
+//! more than a second or two. What workers wait for comes in, times go out.
 
 use super::{STALL_US, TURN_US};
 use evenkeel_scoreboard::Wait;
@@ -12,7 +12,7 @@ const FULL_US: u64 = 3_000_000;
 
 /// The least time that a client is given where many are in the way: a packet that comes, and one
 /// that was lost and comes again after 200 ms.
-pub(crate) const CROWD_US: u64 = 250_000;
+const CROWD_US: u64 = 250_000;
 
 /// So many clients that keep workers waiting are no crowd.
 const FEW: usize = 8;
@@ -23,58 +23,100 @@ const FEW: usize = 8;
 pub(crate) enum Press {
     /// Others wait.
     Hurry = 1,
-    /// The same, and most workers are held by clients that keep them waiting.
+    /// The same, and clients like its own are a crowd.
     Crowd,
 }
 
 impl Press {
     /// How long who is asked so waits for its client, in microseconds, at the least.
     pub(crate) const fn patience_us(self, wait: Wait) -> u64 {
-        match self {
-            Self::Hurry => patience_us(wait, None),
-            Self::Crowd => patience_us(wait, Some(CROWD_US)),
+        match (self, wait) {
+            (Self::Crowd, Wait::Slow | Wait::Shut | Wait::Full) => CROWD_US,
+            _ => patience_us(wait),
         }
     }
 }
 
-/// How long a client may keep its worker waiting for this, in microseconds, where `crowd_us` is
-/// what [`crowd_us`] says.
-pub(crate) const fn patience_us(wait: Wait, crowd_us: Option<u64>) -> u64 {
-    match (wait, crowd_us) {
-        (Wait::Idle, _) => TURN_US,
-        (Wait::Slow | Wait::Full, Some(crowd_us)) => crowd_us,
-        (Wait::Slow, None) | (Wait::Behind, _) => STALL_US,
-        (Wait::Full, None) => FULL_US,
+const fn patience_us(wait: Wait) -> u64 {
+    match wait {
+        Wait::Idle => TURN_US,
+        Wait::Slow | Wait::Shut | Wait::Behind => STALL_US,
+        Wait::Full => FULL_US,
     }
 }
 
-/// How long one of the clients may keep its worker waiting, in microseconds, where `slow` of so
-/// many workers are held so, while so many connections wait: such that the last of them gets his
-/// worker within about a second. None where they are not most of the workers, or `FEW` at most of
-/// all that `children` have together.
-pub(crate) fn crowd_us(slow: usize, workers: usize, queue: usize, children: usize) -> Option<u64> {
-    let is_crowd = slow.saturating_mul(children.max(1)) > FEW && slow.saturating_mul(2) >= workers;
-    is_crowd.then(|| {
-        let in_all = workers.saturating_add(queue).max(1) as u64;
-        (STALL_US.saturating_mul(workers as u64) / in_all).max(CROWD_US)
-    })
+/// Who is in the way of those who wait: of each kind so many that it is a crowd, or not.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    kinds: Vec<Wait>,
+    short_us: u64,
 }
 
-/// Whether a client is in the way of others that its worker waits for since then.
-pub(crate) const fn is_slow(wait: Wait, since_us: u64, now_us: u64) -> bool {
-    !matches!(wait, Wait::Idle) && since_us <= now_us
+impl Crowd {
+    /// The crowd among so many workers and what they wait for, each with since when in
+    /// microseconds of the monotonic clock, while so many connections wait. `children` have as many
+    /// each.
+    pub(crate) fn of(
+        waits: impl Iterator<Item = (Wait, u64)>,
+        workers: usize,
+        queue: usize,
+        children: usize,
+        now_us: u64,
+    ) -> Self {
+        let [mut slow, mut shut, mut full, mut behind] = [0_usize; 4];
+        for (wait, _) in waits.filter(|(_, since_us)| *since_us <= now_us) {
+            match wait {
+                Wait::Idle => {}
+                Wait::Slow => slow += 1,
+                Wait::Shut => shut += 1,
+                Wait::Full => full += 1,
+                Wait::Behind => behind += 1,
+            }
+        }
+        // One kind alone may be few beside many of another, which are then those to press.
+        let is_many = |count: &usize| {
+            count.saturating_mul(children.max(1)) > FEW && count.saturating_mul(4) >= workers
+        };
+        if (slow + shut + full + behind).saturating_mul(2) < workers {
+            return Self::default();
+        }
+        let kinds = [(slow, Wait::Slow), (shut, Wait::Shut), (full, Wait::Full)];
+        let kinds = kinds.into_iter().filter(|(count, _)| is_many(count)).map(|(_, wait)| wait);
+        // The last who waits gets his worker within about a second.
+        let in_all = workers.saturating_add(queue).max(1) as u64;
+        let short_us = (STALL_US.saturating_mul(workers as u64) / in_all).max(CROWD_US);
+        Self { kinds: kinds.collect(), short_us }
+    }
+
+    /// How a worker is asked to make room that waits for this since then; none while it is not.
+    pub(crate) fn press(&self, wait: Wait, since_us: u64, now_us: u64) -> Option<Press> {
+        let is_crowd = self.kinds.contains(&wait);
+        let patience_us = if is_crowd { self.short_us } else { patience_us(wait) };
+        let press = if is_crowd { Press::Crowd } else { Press::Hurry };
+        (now_us.saturating_sub(since_us) >= patience_us).then_some(press)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const S: u64 = 1_000_000;
+
+    fn crowd(counts: &[(usize, Wait)], workers: usize, queue: usize, children: usize) -> Crowd {
+        let waits = counts.iter().flat_map(|(count, wait)| vec![(*wait, S); *count]);
+        Crowd::of(waits, workers, queue, children, S)
+    }
+
     #[test]
     fn a_thousand_that_stand_still_cost_a_newcomer_little_more_than_a_second() {
         for (workers, children) in [(256, 1), (25, 16)] {
             let (mut queue, mut waited_us) = (1_000 / children - workers, 0);
             while queue > 0 {
-                waited_us += crowd_us(workers, workers, queue, children).unwrap();
+                let crowd = crowd(&[(workers, Wait::Full)], workers, queue, children);
+                let patience =
+                    (0..).find(|us| crowd.press(Wait::Full, S, S + us * 1_000).is_some());
+                waited_us += patience.unwrap() * 1_000;
                 queue = queue.saturating_sub(workers);
             }
             assert!((STALL_US / 2..STALL_US * 6 / 5).contains(&waited_us), "{waited_us}");
@@ -82,18 +124,24 @@ mod tests {
     }
 
     #[test]
-    fn a_few_slow_clients_or_slow_clients_among_many_are_no_crowd() {
-        assert_eq!(crowd_us(8, 8, 1_000, 1), None);
-        assert_eq!(crowd_us(100, 256, 1_000, 1), None);
-        assert_eq!(crowd_us(9, 9, 0, 1), Some(STALL_US));
-        assert_eq!(crowd_us(256, 256, 100_000, 1), Some(CROWD_US));
+    fn few_slow_clients_or_slow_clients_among_many_workers_are_no_crowd() {
+        let kinds = |count, workers, queue| crowd(&[(count, Wait::Slow)], workers, queue, 1).kinds;
+        assert!(kinds(8, 8, 1_000).is_empty() && kinds(100, 256, 1_000).is_empty());
+        assert_eq!(kinds(9, 9, 0), [Wait::Slow]);
+        let ahead = Crowd::of([(Wait::Behind, 2 * S); 99].into_iter(), 99, 9, 1, S);
+        assert!(ahead.kinds.is_empty(), "none of them is behind yet");
     }
 
     #[test]
-    fn who_has_shown_that_he_reads_is_waited_for_in_a_crowd_too() {
-        let crowd = |wait| Press::Crowd.patience_us(wait);
-        assert_eq!([Wait::Slow, Wait::Full].map(crowd), [CROWD_US; 2]);
-        assert_eq!(crowd(Wait::Behind), Press::Hurry.patience_us(Wait::Behind));
-        assert_eq!(crowd(Wait::Idle), TURN_US);
+    fn a_crowd_of_one_kind_does_not_press_another_and_who_reads_has_his_second() {
+        let crowd = crowd(&[(200, Wait::Shut), (3, Wait::Full), (3, Wait::Behind)], 256, 999, 1);
+        assert_eq!(crowd.press(Wait::Shut, S, S + CROWD_US + 50_000), Some(Press::Crowd));
+        for wait in [Wait::Full, Wait::Slow, Wait::Behind] {
+            assert_eq!(crowd.press(wait, S, S + 900_000), None);
+            assert_eq!(crowd.press(wait, S, S + FULL_US), Some(Press::Hurry));
+        }
+        assert_eq!(crowd.press(Wait::Idle, S, S + TURN_US), Some(Press::Hurry));
+        assert_eq!(Press::Crowd.patience_us(Wait::Behind), STALL_US);
+        assert_eq!(Press::Crowd.patience_us(Wait::Full), CROWD_US);
     }
 }

@@ -304,9 +304,16 @@ impl<S: Service, O: Orders> Holder<S, O> {
         let mut alarm = std::pin::pin!(tokio::time::sleep(tick));
         poll_fn(|context| {
             loop {
-                self.hear_bell(bell, context);
+                let press = self.hear_bell(bell, context);
+                let before = self.vigil.waiting();
                 self.follow();
                 if let Poll::Ready(outcome) = work.as_mut().poll(context) {
+                    return Poll::Ready(outcome);
+                }
+                // What the work has just seen of its client counts.
+                if self.call_off(press, before.map(|(wait, _)| wait))
+                    && let Poll::Ready(outcome) = work.as_mut().poll(context)
+                {
                     return Poll::Ready(outcome);
                 }
                 if alarm.as_mut().poll(context).is_pending() {
@@ -321,8 +328,8 @@ impl<S: Service, O: Orders> Holder<S, O> {
         .await
     }
 
-    /// Hears the bell while a request waits, and calls the vigil off that has lasted too long.
-    fn hear_bell(&mut self, bell: &mut Option<Watch>, context: &mut Context<'_>) {
+    /// Hears the bell while a request waits; how the worker is asked to make room.
+    fn hear_bell(&mut self, bell: &mut Option<Watch>, context: &mut Context<'_>) -> Option<Press> {
         let mut press = self.orders.press();
         while let Some(watch) = bell {
             let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) else { break };
@@ -334,10 +341,20 @@ impl<S: Service, O: Orders> Holder<S, O> {
             }
         }
         self.pressed |= press.is_some();
-        let is_idle = self.vigil.waiting().is_some_and(|(wait, _)| wait == Wait::Idle);
-        if let Some(patience_us) = self.outlasts(press).filter(|_| !is_idle) {
-            self.vigil.call_off(clock::monotonic_us().saturating_sub(patience_us));
-        }
+        press
+    }
+
+    /// Calls the vigil off that has lasted too long. What is said of a crowd holds for what the
+    /// worker waited for `before`.
+    fn call_off(&self, press: Option<Press>, before: Option<Wait>) -> bool {
+        let Some((wait, _)) = self.vigil.waiting().filter(|(wait, _)| *wait != Wait::Idle) else {
+            return false;
+        };
+        let is_same = before == Some(wait);
+        let press = press.map(|press| if is_same { press } else { Press::Hurry });
+        let Some(patience_us) = self.outlasts(press) else { return false };
+        self.vigil.call_off(clock::monotonic_us().saturating_sub(patience_us));
+        true
     }
 
     fn show(&self, state: SlotState) {

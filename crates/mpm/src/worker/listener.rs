@@ -2,7 +2,7 @@
 //! that clients which hold workers for nothing do not keep others out.
 
 use super::Shared;
-use crate::held::crowd::{self, Press};
+use crate::held::crowd::Crowd;
 use crate::held::doors::{Accepted, Doors};
 use crate::held::{PAUSE, PAUSE_US};
 use crate::setup::{Control, Mode};
@@ -244,22 +244,14 @@ impl<'a> Listener<'a> {
     fn make_room(&self, count: usize) {
         let now_us = clock::monotonic_us();
         let posts = self.shared.staff.posts();
-        let waits = posts.iter().enumerate().filter_map(|(number, post)| {
+        let waits = posts.iter().filter_map(|post| post.vigil.waiting());
+        let crowd = Crowd::of(waits, posts.len(), count, self.most_children, now_us);
+        let pressed = posts.iter().filter_map(|post| {
             let (wait, since_us) = post.vigil.waiting()?;
-            Some((wait, since_us, number))
+            Some((wait, since_us, crowd.press(wait, since_us, now_us)?, post))
         });
-        let mut waiting: Vec<_> = waits.collect();
-        let in_the_way = waiting.iter().filter(|one| crowd::is_slow(one.0, one.1, now_us)).count();
-        let crowd_us = crowd::crowd_us(in_the_way, posts.len(), count, self.most_children);
-        waiting.retain(|(wait, since_us, _)| {
-            now_us.saturating_sub(*since_us) >= crowd::patience_us(*wait, crowd_us)
-        });
-        waiting.sort_unstable();
-        let press = if crowd_us.is_some() { Press::Crowd } else { Press::Hurry };
-        for (_, _, number) in waiting.into_iter().take(count) {
-            if let Some(post) = posts.get(number) {
-                post.press(press);
-            }
-        }
+        let mut pressed: Vec<_> = pressed.collect();
+        pressed.sort_unstable_by_key(|(wait, since_us, ..)| (*wait, *since_us));
+        pressed.into_iter().take(count).for_each(|(_, _, press, post)| post.press(press));
     }
 }
