@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_clients_that_show_nothing_makes_room_at_once_and_who_reads_stays() {
-        let mut all: Vec<Seen> = (1..=9).map(|n| seen(n, Some((Wait::Full, 300_000)))).collect();
+        let mut all: Vec<Seen> = (1..=9).map(|n| seen(n, Some((Wait::Full, 900_000)))).collect();
         all.push(seen(10, Some((Wait::Behind, 300_000))));
         all.push(seen(11, None));
         let told = BTreeSet::new();
