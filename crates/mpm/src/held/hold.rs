@@ -16,7 +16,7 @@ use evenkeel_sys::turn::{Class, Outcome, Pause, Turn, Work};
 use evenkeel_sys::watch::Watch;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,6 +29,9 @@ const TICK_US: u64 = 1_000_000;
 /// How many requests a client that sends ahead may have answered in one turn: nobody else waits
 /// for this worker's turn.
 const REQUESTS: u32 = 256;
+
+/// Of its runtime: a set, a copy of it, what wakes it, and the bell.
+const ENGINE_DESCRIPTORS: usize = 4;
 
 /// What a worker is told while it holds a connection.
 pub(crate) trait Orders {
@@ -58,6 +61,9 @@ pub(crate) struct Holder<S, O> {
     gate: Arc<Gate>,
     /// The runtime of requests that wait, from the first of them on: many a worker never needs it.
     engine: Option<Engine>,
+    /// What the runtime needs of descriptors, held for it: where others have run out, a connection
+    /// that was accepted is answered all the same.
+    spare: Vec<OwnedFd>,
     /// What the service was told last.
     retiring: bool,
     /// Since when there is a connection, in microseconds of the monotonic clock.
@@ -88,7 +94,12 @@ enum After {
 
 impl<S: Service, O: Orders> Holder<S, O> {
     pub(crate) fn new(service: S, orders: O, line: ChildLine, held: Held) -> Self {
+        // Any descriptor will do, and one that is denied is missed later.
+        let spare = (0..ENGINE_DESCRIPTORS)
+            .filter_map(|_| orders.bell()?.try_clone_to_owned().ok())
+            .collect();
         Self {
+            spare,
             service,
             orders,
             line,
@@ -284,6 +295,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
 
     /// Runs what waits to its end.
     fn work(&mut self, work: Work) -> Outcome {
+        self.spare.clear();
         let engine = self.engine.take().map_or_else(|| Engine::new(self.orders.bell()), Ok);
         match engine {
             Ok(Engine { mut bell, runtime }) => {
