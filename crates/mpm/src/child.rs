@@ -110,15 +110,39 @@ struct Poking {
     channel: Arc<Channel>,
     /// When a thread last found no credit, in microseconds of the monotonic clock.
     denied_us: AtomicU64,
+    /// Since when a child that serves one connection at a time has had none, by the same clock.
+    idle_us: AtomicU64,
     clock_us: fn() -> u64,
 }
 
 /// A child that has had no credit for longer than this has told of it already.
 const POKE_US: u64 = 10_000;
 
+/// Who had nothing to do for longer than this tells of it when it is called: the parent looks no
+/// more often where nothing changes.
+const REST_US: u64 = 1_000_000;
+
 impl Poker {
     fn new(channel: Arc<Channel>, clock_us: fn() -> u64) -> Self {
-        Self(Arc::new(Poking { channel, denied_us: AtomicU64::new(0), clock_us }))
+        let (denied_us, idle_us) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self(Arc::new(Poking { channel, denied_us, idle_us, clock_us }))
+    }
+
+    /// To be called by a child that serves one connection at a time, when it has none any more.
+    pub(crate) fn rest(&self) {
+        self.0.idle_us.store((self.0.clock_us)(), Ordering::Relaxed);
+    }
+
+    /// To be called by the same when it has one. Idle children are called in the order in which
+    /// they came to the doors, so that one which has rested for long is called because more are
+    /// busy at once than were for as long: the parent hears of that, and of nothing while the load
+    /// is steady.
+    pub(crate) fn wake(&self) {
+        let now_us = (self.0.clock_us)();
+        let idle_us = self.0.idle_us.swap(now_us, Ordering::Relaxed);
+        if now_us.saturating_sub(idle_us) >= REST_US {
+            self.poke();
+        }
     }
 
     /// To be called each time a thread finds no credit. The parent hears of it where the child
@@ -297,6 +321,27 @@ mod tests {
         assert_eq!(parent.receive(), Received::Empty);
         (0..100).for_each(|_| poke_after(POKE_US));
         assert_eq!(parent.receive(), Received::Byte(Report::Poke.byte()));
+        assert_eq!(parent.receive(), Received::Empty);
+    }
+
+    #[test]
+    fn a_child_that_had_rested_tells_that_it_was_called_and_a_busy_one_does_not() {
+        static NOW_US: AtomicU64 = AtomicU64::new(5_000_000);
+        let (parent, child) = Channel::pair().unwrap();
+        let poker = Poker::new(Arc::new(child), || NOW_US.load(Ordering::Relaxed));
+        let serve_after = |rest_us| {
+            NOW_US.fetch_add(rest_us, Ordering::Relaxed);
+            poker.wake();
+            // However long a connection lasts, that is no rest.
+            NOW_US.fetch_add(2 * REST_US, Ordering::Relaxed);
+            poker.rest();
+            parent.receive()
+        };
+        assert_eq!(serve_after(0), Received::Byte(Report::Poke.byte()), "its first");
+        for _ in 0..9 {
+            assert_eq!(serve_after(REST_US - 1), Received::Empty);
+        }
+        assert_eq!(serve_after(REST_US), Received::Byte(Report::Poke.byte()));
         assert_eq!(parent.receive(), Received::Empty);
     }
 }

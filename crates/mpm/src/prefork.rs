@@ -162,6 +162,7 @@ impl<S: Service> Prefork<S> {
                     self.count();
                     self.holder.orders.pressed = None;
                     self.holder.hold(connection);
+                    self.poker.iter().for_each(Poker::rest);
                     self.line.subtract(Counter::Busy, 1);
                     self.holder.tick_if_due();
                 }
@@ -174,7 +175,8 @@ impl<S: Service> Prefork<S> {
         }
     }
 
-    /// Counts a connection, and takes no more after the last that it may have.
+    /// Counts a connection, and takes no more after the last that it may have. The parent hears of
+    /// it where it tells of more demand.
     fn count(&mut self) {
         self.accepted += 1;
         let orders = &mut self.holder.orders;
@@ -184,8 +186,10 @@ impl<S: Service> Prefork<S> {
                 control.leaving();
             }
         }
+        let Some(poker) = &self.poker else { return };
+        poker.wake();
         // Others wait, and this worker is taken now.
-        if let Some(poker) = self.poker.as_ref().filter(|_| self.doors.ports.queue() > 0) {
+        if self.doors.ports.queue() > 0 {
             poker.poke();
         }
     }
