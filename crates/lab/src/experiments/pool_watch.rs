@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const PAGE_EVERY: Duration = Duration::from_millis(250);
 /// How long a page may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A queue that was gone for so long is gone.
+const SETTLED_S: f64 = 1.0;
 /// Who lives for less than this at the beginning of the load was there before it.
 const BEFORE_S: f64 = 0.05;
 
@@ -69,13 +71,15 @@ pub struct PageRow {
 }
 
 impl PoolWatch {
-    /// Begins to look at a server.
+    /// Begins to look at a server, once it answers: one whose first children are slow to start
+    /// listens before anybody serves.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's, or why it does not answer.
     pub fn begin(server: &Server) -> Result<Self, String> {
         let url = format!("http://{}/server-status", server.address);
         let status = Status::open(&url, false, PATIENCE)?.in_short_form();
+        let _first = status.page()?;
         let (family, port, begun) = (server.family, server.address.port(), Instant::now());
         let ([one, other], [first, second]) = {
             let ((a, b), (c, d)) = (channel(), channel());
@@ -163,6 +167,20 @@ impl PoolSeen {
         self.looks.rows.iter().map(|(.., queue)| *queue).max().unwrap_or(0)
     }
 
+    /// When nobody waited to be accepted any more, for a second and but for moments, in seconds.
+    pub fn queue_gone_s(&self) -> Option<f64> {
+        let rows = &self.looks.rows;
+        let came = rows.iter().position(|(.., queue)| *queue > 0).unwrap_or(0);
+        let mut later = (came..rows.len()).filter_map(|at| rows.get(at..));
+        later.find_map(|rest| {
+            let (gone_s, _, queue) = rest.first()?;
+            let second = rest.iter().take_while(|(at_s, ..)| at_s - gone_s <= SETTLED_S);
+            let queues: Vec<u64> = second.map(|(.., queue)| *queue).collect();
+            let stands = queues.windows(2).any(|pair| pair.iter().all(|queue| *queue > 0));
+            (*queue == 0 && !stands).then_some(*gone_s)
+        })
+    }
+
     /// The most idle workers.
     pub fn most_idle(&self) -> usize {
         self.pages.rows.iter().map(|row| row.idle).max().unwrap_or(0)
@@ -214,6 +232,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_queue_is_gone_when_it_does_not_stand_again_within_a_second() {
+        let of = |queues: &[u64]| {
+            let rows = queues
+                .iter()
+                .zip(0_u32..)
+                .map(|(&queue, tenth)| (f64::from(tenth) / 10.0, 1, queue));
+            let looks = Looks { rows: rows.collect(), ..Looks::default() };
+            PoolSeen { looks, ..PoolSeen::default() }.queue_gone_s()
+        };
+        assert_eq!(of(&[0, 50, 0, 9, 0, 7, 7, 0, 0, 3, 0]), Some(0.7));
+        assert_eq!(of(&[0, 0, 0]), Some(0.0));
+        assert_eq!(of(&[0, 50, 50, 50]), None);
+    }
+
+    #[test]
     fn what_the_step_started_and_what_ended_is_counted() {
         let lives = [(1, (0.0, 9.0)), (2, (0.0, 3.0)), (3, (1.0, 9.0)), (4, (1.0, 5.0))];
         let rows = vec![(0.0, 2, 0), (1.0, 4, 7), (9.0, 2, 0)];
@@ -224,6 +257,7 @@ mod tests {
         assert_eq!((seen.most_queued(), seen.most_idle()), (7, 20));
         // 21 workers against a demand of 7.
         assert_eq!(seen.most_beyond_demand(), 14);
+        assert_eq!(seen.queue_gone_s(), Some(9.0));
         // A page that had to wait for a worker, and the queue that stood until then.
         let late = Pages { rows: vec![PageRow { at_s: 2.0, ..page(5, 59, 0) }], missing: 0 };
         let looks = Looks { rows: vec![(0.5, 1, 60)], ..Looks::default() };

@@ -274,6 +274,7 @@ fn table(paper: &mut Paper, rows: &[Row]) {
         vec![
             row.peer.name().to_owned(),
             row.full_s.map_or("not".to_owned(), |full| numbers::time(full * 1e9)),
+            row.pool.queue_gone_s().map_or("not".to_owned(), |gone| numbers::time(gone * 1e9)),
             numbers::rate(row.figures.rate()),
             late(0.5),
             late(0.99),
@@ -294,6 +295,7 @@ fn table(paper: &mut Paper, rows: &[Row]) {
     let heading = [
         "server",
         "full after",
+        "nobody waits after",
         "answers/s",
         "median",
         "99 %",

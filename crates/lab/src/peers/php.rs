@@ -33,7 +33,7 @@ pub fn php(site: &Site, setup: &Setup, children: usize) -> Result<Option<Server>
     let server = Server::start("php-fpm", site, &setup.cores, |port| {
         let own = root.join("php-fpm.conf");
         write(&own, &configuration(root, port, children))?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         command.args(["--nodaemonize", "--fpm-config"]).arg(own);
         Ok(command)
     })?;

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to begin and to end.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What all servers say of a port that somebody else has, and how many ports are tried.
+const TAKEN: &str = "ddress already in use";
+const MOST_PORTS: u32 = 4;
 /// How long to wait between two looks at it.
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -32,7 +35,8 @@ pub struct Server {
 
 impl Server {
     /// Starts what `command` gives for a port, on these cores or, where there are none, on all, and
-    /// waits until it takes connections.
+    /// waits until it takes connections. A free port is chosen, and another one where somebody else
+    /// was sooner: a second lab that runs beside, or one of its clients.
     ///
     /// # Errors
     /// What it said where it does not serve.
@@ -40,15 +44,32 @@ impl Server {
         name: &str,
         site: &Site,
         cores: &[usize],
-        command: impl FnOnce(u16) -> Result<Command, String>,
+        mut command: impl FnMut(u16) -> Result<Command, String>,
+    ) -> Result<Self, String> {
+        let mut ports = 0;
+        loop {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+            let address = listener.and_then(|listener| listener.local_addr());
+            let address = address.map_err(|error| format!("{name}: {error}"))?;
+            let begun = Self::start_at(name, site, cores, address, command(address.port())?);
+            ports += 1;
+            match begun {
+                Err(text) if text.contains(TAKEN) && ports < MOST_PORTS => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn start_at(
+        name: &str,
+        site: &Site,
+        cores: &[usize],
+        address: SocketAddr,
+        mut command: Command,
     ) -> Result<Self, String> {
         let told = |error: io::Error| format!("{name}: {error}");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(told)?;
-        let address = listener.local_addr().map_err(told)?;
-        drop(listener);
         let said = site.path().join(format!("logs/{name}.said"));
         let output = File::create(&said).map_err(told)?;
-        let mut command = command(address.port())?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(told)?).stderr(output);
         // ^C at the terminal is for us, who then stop it in good order.
         process::begin_unblocked(&mut command).process_group(0);

@@ -58,6 +58,9 @@ pub struct Outcome {
     pub utilisation: f64,
     /// The most children that lived at once.
     pub most_children: usize,
+    /// By how much the workers of serving children were at most more than the greatest demand until
+    /// then, as the parent's looks show it.
+    pub most_beyond: i64,
 }
 
 impl Outcome {
@@ -78,6 +81,7 @@ impl Outcome {
             waited: histogram(),
             utilisation: 0.0,
             most_children: 0,
+            most_beyond: 0,
         }
     }
 }

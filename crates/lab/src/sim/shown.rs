@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 /// A law's outcome beside its setup.
 pub type Run = (Setup, Outcome);
 
-const HEADING: [&str; 13] = [
+const HEADING: [&str; 14] = [
     "law",
     "full after",
     "forks",
     "retired",
     "called back",
     "most children",
+    "beyond demand",
     "answers/s",
     "median",
     "99 %",
@@ -36,6 +37,7 @@ fn rows(runs: &[Run]) -> Vec<Vec<String>> {
             numbers::count(seen.retired as u64),
             numbers::count(seen.called_back as u64),
             numbers::count(seen.most_children as u64),
+            seen.most_beyond.to_string(),
             numbers::rate(seen.answered as f64 / setup.seconds),
             response(0.5),
             response(0.99),
@@ -113,7 +115,8 @@ pub fn as_json(runs: &[Run]) -> String {
             "law": setup.law.name(), "seed": setup.seed, "seconds": setup.seconds,
             "full_s": seen.full_s, "forks": seen.forks, "retired": seen.retired,
             "called_back": seen.called_back, "worn_out": seen.worn_out,
-            "most_children": seen.most_children, "answered": seen.answered,
+            "most_children": seen.most_children,
+            "most_beyond_demand": seen.most_beyond, "answered": seen.answered,
             "overflows": seen.overflows, "never_served": seen.never_served,
             "cpu_share": seen.utilisation, "lost": seen.lost,
             "busiest_child_share": seen.busiest_share,

@@ -116,6 +116,8 @@ fn our_law_serves_everybody_as_soon_as_children_can_be_ready() {
     for start_s in [0.5, 3.0] {
         let ours = of_2002(Which::Evenkeel, start_s);
         assert_eq!((ours.forks + 1, ours.retired, ours.never_served), (8, 0, 0));
+        // MinSpare and one child, before anybody comes and after.
+        assert!((64..128).contains(&ours.most_beyond), "{}", ours.most_beyond);
         assert!(ours.full_s.unwrap() < start_s + 0.5, "{:?}", ours.full_s);
     }
 }

@@ -165,6 +165,8 @@ pub(super) struct World<'a> {
     /// Since when somebody waits.
     line_since: u64,
     full: Option<u64>,
+    /// The greatest demand that a look has shown.
+    greatest: usize,
 }
 
 pub(super) fn ns(seconds: f64) -> u64 {
@@ -206,6 +208,7 @@ impl<'a> World<'a> {
             rise: ns(setup.load.first_rise_s()),
             line_since: 0,
             full: None,
+            greatest: 0,
         };
         // What StartServers asks for is there from the beginning.
         for index in 0..setup.directives.start_servers {
@@ -427,6 +430,7 @@ impl<'a> World<'a> {
     }
 
     fn tick(&mut self) {
+        self.weigh();
         let needs: Vec<usize> = self.buckets.iter().map(|bucket| bucket.demand).collect();
         for bucket in 0..self.buckets.len() {
             let limits = self.setup.directives.limits.share(&needs, bucket);
@@ -437,6 +441,16 @@ impl<'a> World<'a> {
         let waiting = self.buckets.iter().any(|bucket| !bucket.queue.is_empty());
         let tick = self.buckets.first().map_or(Duration::from_secs(1), |b| b.parent.tick(waiting));
         self.wake_parent(self.now + nanos(tick));
+    }
+
+    /// How many workers there are beyond the greatest demand.
+    fn weigh(&mut self) {
+        let busy: usize = self.kids.values().map(|kid| kid.working).sum();
+        let serving = self.kids.values().filter(|kid| kid.stage == Stage::Serving).count();
+        self.greatest = self.greatest.max(busy + self.waiting);
+        let there = serving * self.setup.directives.limits.threads;
+        let beyond = there as i64 - self.greatest as i64;
+        self.outcome.most_beyond = self.outcome.most_beyond.max(beyond);
     }
 
     fn decide(&mut self, index: usize, limits: &Limits) -> Decision {
