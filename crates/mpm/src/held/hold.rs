@@ -395,3 +395,84 @@ impl Engine {
 fn has_passed(since_us: u64, time_us: u64) -> bool {
     clock::monotonic_us().saturating_sub(since_us) >= time_us
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_scoreboard::{Layout, Scoreboard};
+    use evenkeel_sys::shelf::Memo;
+    use std::os::unix::net::UnixStream;
+
+    /// A worker that may have been asked to make room.
+    struct Asked(Option<Press>);
+
+    impl Orders for Asked {
+        fn bell(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn hear(&mut self) {}
+
+        fn mode(&self) -> Mode {
+            Mode::Run
+        }
+
+        fn press(&mut self) -> Option<Press> {
+            self.0.take()
+        }
+
+        fn is_crowded(&self) -> bool {
+            false
+        }
+    }
+
+    /// Closes each connection at once.
+    struct Closing;
+
+    impl Service for Closing {
+        fn serve(
+            &mut self,
+            _: Socket,
+            _: Turn,
+            _: &mut Option<evenkeel_scoreboard::Credit>,
+            _: &mut u32,
+        ) -> Outcome {
+            Outcome::Closed
+        }
+
+        fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+            Outcome::Closed
+        }
+
+        fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {
+            panic!("nothing rests")
+        }
+
+        fn retire(&mut self, _: bool) {
+            panic!("no connection is asked to end")
+        }
+
+        fn tick(&mut self) {}
+
+        fn notify(&mut self, notice: Notice) {
+            panic!("{notice:?}")
+        }
+    }
+
+    #[test]
+    fn a_press_that_was_meant_for_the_last_connection_does_not_end_the_next() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let held = Held { vigil: Arc::new(Vigil::new(None)), slot: None };
+        let line = board.child_line(0).unwrap();
+        let mut holder = Holder::new(Closing, Asked(None), line, held);
+        for press in [Press::Hurry, Press::Crowd] {
+            // It came when the connection before had just ended.
+            (holder.orders, holder.pressed) = (Asked(Some(press)), true);
+            let (_client, server) = UnixStream::pair().unwrap();
+            let client = "127.0.0.1:1".parse().unwrap();
+            let socket = Socket::new(server.into());
+            holder.hold(Connection { socket, client, port: 0 });
+            assert!(holder.orders.0.is_none() && !holder.pressed);
+        }
+    }
+}
