@@ -140,6 +140,24 @@ fn greedy_clients_share_the_workers_with_all_others() {
 }
 
 #[test]
+fn a_long_request_is_not_followed_by_another_while_others_wait() {
+    let lab = "LoadModule lab_module modules/mod_lab.so\nLabMaxWait 60000\n\
+               <Location /wait>\nSetHandler lab-wait\n</Location>\n";
+    for (model, four) in FOUR {
+        let house = open(model, &format!("{four}{lab}"));
+        let ask = |_| {
+            let mut stream = connect(house.address).unwrap();
+            stream.write_all(b"GET /wait?ms=700 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream
+        };
+        // The fifth waits for one of them, none of whom has been answered before.
+        let mut five: Vec<TcpStream> = (0..5).map(ask).collect();
+        let ends = five.iter_mut().filter_map(|stream| exchange(stream, b"").ok());
+        assert!(ends.filter(|ends| *ends).count() > 0, "{model}");
+    }
+}
+
+#[test]
 fn idle_connections_make_room_for_others() {
     for (model, four) in FOUR {
         let house = open(model, four);

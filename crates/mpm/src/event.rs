@@ -167,10 +167,24 @@ where
 {
     let limits = &child.limits;
     let most_children = limits.max_request_workers.div_ceil(limits.threads_per_child.max(1));
-    let threads = process::usable_cores() / most_children.max(1);
+    let threads = serving_threads(process::usable_cores(), limits.start_servers, most_children);
     let setup = Setup::of(child, threads);
     serve_with(setup, make)
 }
+
+/// How many threads serve in a child. Who comes while a pool is small stays with its first children,
+/// so that those must be able to use every core; and requests that are answered at once let no pool
+/// grow.
+fn serving_threads(cores: usize, start_servers: usize, most_children: usize) -> usize {
+    let most_children = most_children.max(1);
+    let of_first = cores / start_servers.clamp(1, most_children);
+    of_first.min(MOST_THREADS / most_children).max(cores / most_children).max(1)
+}
+
+/// All threads of a pool that has grown at most, where its first children have one for each core:
+/// each wants an inotify instance, of which a user is granted 128, and is woken by connections that
+/// others accept.
+const MOST_THREADS: usize = 64;
 
 /// As [`serve`], of parts.
 ///
@@ -259,5 +273,20 @@ impl Set {
             waker: Mutex::new(None),
             beat_us: AtomicU64::new(clock::monotonic_coarse_us()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_children_that_a_pool_begins_with_use_every_core_and_a_large_pool_has_few_threads_each() {
+        assert_eq!(serving_threads(2, 1, 16), 2);
+        assert_eq!(serving_threads(2, 3, 16), 1);
+        assert_eq!(serving_threads(16, 3, 16), 4);
+        assert_eq!(serving_threads(16, 16, 256), 1);
+        assert_eq!(serving_threads(128, 1, 1), 128);
+        assert_eq!((serving_threads(1, 5, 0), serving_threads(4, 0, 1)), (1, 4));
     }
 }

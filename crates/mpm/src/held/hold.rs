@@ -70,8 +70,6 @@ pub(crate) struct Holder<S, O> {
     since_us: u64,
     /// Whether it was asked for an end of this connection.
     pressed: bool,
-    /// Whether the connection has had a request answered.
-    kept: bool,
     last_tick_us: u64,
     /// Whether something was served since the last tick.
     stirred: bool,
@@ -110,7 +108,6 @@ impl<S: Service, O: Orders> Holder<S, O> {
             retiring: false,
             since_us: 0,
             pressed: false,
-            kept: false,
             last_tick_us: clock::monotonic_coarse_us(),
             stirred: false,
         }
@@ -123,7 +120,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.vigil.reset();
         // What was said of the connection before is not said of this one.
         self.orders.press();
-        (self.pressed, self.kept) = (false, false);
+        self.pressed = false;
         self.since_us = clock::monotonic_us();
         self.wait_until_it_may_begin();
         let mut outcome = self.turn(socket, Turn::Accepted { client, port });
@@ -202,11 +199,11 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.service.serve(socket, turn, &mut hand, &mut allowance)
     }
 
-    /// Tells the service whether the next response closes the connection.
+    /// Tells the service whether the next response closes the connection: to make room, also the
+    /// first, for a request that takes longer than a turn must not be followed by another.
     fn follow(&mut self) {
-        let crowded = (self.pressed || self.orders.is_crowded())
-            && self.kept
-            && has_passed(self.since_us, TURN_US);
+        let crowded =
+            (self.pressed || self.orders.is_crowded()) && has_passed(self.since_us, TURN_US);
         let retiring = crowded || self.orders.mode() != Mode::Run;
         if retiring != self.retiring {
             self.retiring = retiring;
@@ -230,7 +227,6 @@ impl<S: Service, O: Orders> Holder<S, O> {
             Class::KeepAlive => (Counter::KeepAlive, SlotState::KeepAlive, Wait::Idle),
             Class::Closing => (Counter::Closing, SlotState::Closing, Wait::Slow),
         };
-        self.kept |= class == Class::KeepAlive;
         self.show(state);
         self.line.add(counter, 1);
         self.vigil.end();
@@ -332,8 +328,6 @@ impl<S: Service, O: Orders> Holder<S, O> {
                     return Poll::Pending;
                 }
                 alarm.as_mut().reset(Instant::now() + tick);
-                // A client that sends ahead without end has had requests answered by now.
-                self.kept = true;
                 self.tick();
             }
         })
