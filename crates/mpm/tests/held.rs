@@ -397,6 +397,31 @@ fn a_child_ends_by_itself_after_its_share_of_connections() {
 }
 
 #[test]
+fn a_child_tells_that_it_has_had_its_share_however_many_threads_claim_the_last() {
+    for _ in 0..60 {
+        let running = Running::start(Model::Worker(8), 12);
+        let barrier = std::sync::Barrier::new(6);
+        let address = running.address;
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    for _ in 0..2 {
+                        // A share that was claimed in vain may leave the last one to a sibling.
+                        let Ok(mut client) = TcpStream::connect(address) else { return };
+                        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                        let _ = client.write_all(b"bye\n");
+                        let _ = client.read(&mut [0; 64]);
+                    }
+                });
+            }
+        });
+        running.await_report(b'E');
+        running.end();
+    }
+}
+
+#[test]
 fn letters_tell_what_each_worker_does() {
     for model in MODELS {
         let running = Running::start(model, 0);
