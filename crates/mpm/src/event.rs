@@ -172,9 +172,9 @@ where
     serve_with(setup, make)
 }
 
-/// How many threads serve in a child. Who comes while a pool is small stays with its first children,
-/// so that those must be able to use every core; and requests that are answered at once let no pool
-/// grow.
+/// How many threads serve in a child. Who comes while a pool is small stays with its first
+/// children, so that those must be able to use every core; and requests that are answered at once
+/// let no pool grow.
 fn serving_threads(cores: usize, start_servers: usize, most_children: usize) -> usize {
     let most_children = most_children.max(1);
     let of_first = cores / start_servers.clamp(1, most_children);
