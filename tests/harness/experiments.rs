@@ -10,13 +10,20 @@ use std::time::{Duration, Instant};
 
 /// Runs `evenkeel lab` with these words and an output folder, and gives that folder.
 fn lab(words: &str) -> Result<tempfile::TempDir, String> {
+    lab_with(words, &[0])
+}
+
+/// The same where its status may be one of these: turns too short to say anything show what should
+/// not be.
+fn lab_with(words: &str, statuses: &[i32]) -> Result<tempfile::TempDir, String> {
     let told = |error: std::io::Error| error.to_string();
     let folder = tempfile::tempdir().map_err(told)?;
     let mut command = Command::new(evenkeel());
     command.arg("lab").args(words.split(' ')).arg("-o").arg(folder.path().join("out"));
     let output = command.stdin(Stdio::null()).output().map_err(told)?;
     let said = String::from_utf8_lossy(&output.stdout);
-    match output.status.success() && said.ends_with("out/report.html\n") {
+    let is_well = output.status.code().is_some_and(|status| statuses.contains(&status));
+    match is_well && said.ends_with("out/report.html\n") {
         true => Ok(folder),
         false => Err(format!("{said}{}", String::from_utf8_lossy(&output.stderr))),
     }
@@ -165,6 +172,32 @@ fn pages_burn_and_wait() {
         let figures = read(folder.path(), &format!("runs/{peer}-wait/5/figures.json"));
         assert!(figures.contains("\"200\":"), "{figures}");
     }
+}
+
+#[test]
+fn limits_are_staged_and_explained() {
+    let words = "explain --only idle,workers-prefork,application,backlog --seconds 200ms";
+    let folder = lab_with(words, &[0, 1]).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    assert!(markdown.contains("## What it gets wrong"), "{markdown}");
+    for row in
+        ["| idle | none | ", "| workers-prefork | workers | ", "| application | ", "| backlog"]
+    {
+        assert!(markdown.contains(row), "{row}: {markdown}");
+    }
+    assert!(lab("explain --only idle --seconds 10ms").is_err(), "it names nothing so soon");
+}
+
+#[test]
+fn a_number_that_moves_by_itself_stands_beside_a_sweep() {
+    let words = "auto --mpm event --seconds 100ms --sweep 1,4 --clients 8 --burn 1ms --wait 5ms";
+    let folder = lab_with(words, &[0, 1]).unwrap();
+    let markdown = read(folder.path(), "README.md");
+    for work in ["burn", "wait", "mixed", "gate"] {
+        assert!(markdown.contains(&format!("| evenkeel | {work} | ")), "{work}: {markdown}");
+    }
+    assert!(read(folder.path(), "sweep-wait.svg").contains(">evenkeel auto</text>"));
+    assert!(read(folder.path(), "bound.svg").contains(">evenkeel</text>"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What limits a server, in words: the URL of Evenkeel's status page comes in, the sentences that
-//! it tells go out. They are the server's own; control characters are taken out before they reach a
-//! terminal.
+//! What limits a server: the URL of Evenkeel's status page comes in, the sentences that it tells go
+//! out, or the figures that they are made of. They are the server's own; control characters are
+//! taken out before they reach a terminal.
 
 use crate::status::Status;
 use serde::Deserialize;
@@ -12,6 +12,53 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Deserialize)]
 struct Page {
     pool_words: Vec<String>,
+}
+
+/// What a page tells of the limit.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct Told {
+    /// The name of the limit that binds.
+    pub(crate) limit: String,
+    /// Requests answered in a second.
+    pub(crate) rps: Option<f64>,
+    /// The most of them, where that is known.
+    pub(crate) maximum_rps: Option<f64>,
+    /// The limit behind it.
+    pub(crate) next: Option<Next>,
+    /// The figures of the last seconds.
+    pub(crate) now: Now,
+}
+
+/// A limit and at how many requests a second it would bind.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct Next {
+    pub(crate) limit: String,
+    pub(crate) rps: f64,
+}
+
+/// Of the figures, what is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct Now {
+    /// The most requests in progress at once.
+    pub(crate) workers: Option<u64>,
+    /// Requests in progress.
+    pub(crate) busy_milli: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Figures {
+    pool: Told,
+}
+
+/// Asks the page at `url` for its figures.
+///
+/// # Errors
+/// As those of [`words`].
+pub(crate) fn figures(url: &str) -> Result<Told, String> {
+    let page = Status::open(url, true, PATIENCE)?.with_query("json&pool&last=1");
+    let figures: Figures = serde_json::from_slice(&page.body()?)
+        .map_err(|error| format!("{}: not a status page of Evenkeel: {error}", page.url()))?;
+    Ok(figures.pool)
 }
 
 /// Asks the page at `url`, whose certificate is checked if `verify`.

@@ -29,7 +29,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_env", "Variables of the environment for what answers a request."),
     ("mod_filter", "Which output filters a response goes through, by its media type or by conditions. Those of another status than 200 go through none, unless the variable `filter-errordocs` is set."),
     ("mod_headers", "Fields of requests and responses: set, added, changed, taken away."),
-    ("mod_lab", "Applications to measure this server with; no module of Apache's. The handler `lab-wait` answers `?ms=N` after N milliseconds, `lab-burn` after as much CPU time; both hold a worker meanwhile. A handler is off until its bound is configured, and refuses with 400 what is beyond it."),
+    ("mod_lab", "Applications to measure this server with; no module of Apache's. The handler `lab-wait` answers `?ms=N` after N milliseconds, `lab-burn` after as much CPU time, `lab-gate` after N milliseconds at one of LabGatePlaces places, for which the requests of all children stand in line; all hold a worker meanwhile. A handler is off until its bound is configured, and refuses with 400 what is beyond it."),
     ("mod_log_config", "Access logs: formats, files, programs, conditions."),
     ("mod_logio", "Bytes received and sent, and the time to the first byte, in access logs: `%I`, `%O`, `%S`, `%^FB`."),
     ("mod_macro", "Pieces of configuration with parameters."),

@@ -2,7 +2,7 @@
 //! the account; where it is unknown, the sentence says so.
 
 use crate::pool::{Pool, Split};
-use evenkeel_pool::{Account, Cost, Figure, Limit, cores_left};
+use evenkeel_pool::{Account, Bar, Cost, Figure, Limit, cores_left};
 use std::fmt::Write;
 
 /// What stands where nothing is known.
@@ -25,8 +25,10 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             standing(account)
         ),
         Limit::Application => format!(
-            "{} requests wait for a worker, but more workers answered no more requests: what they \
-             wait for is at its limit.",
+            "{} of {} workers are at work and {} requests wait for one, but more at a time brought \
+             no more answers: what they wait for is at its limit.",
+            busy(account),
+            number(account.value(Figure::Workers)),
             standing(account)
         ),
         Limit::Disk => format!(
@@ -45,6 +47,15 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             "a network interface sends at {} of its speed.",
             percent(account.value(Figure::NetworkMilli).map(|milli| milli / 1000.0))
         ),
+        Limit::Memory if account.of(Figure::Bar) == Some(Bar::Memory as u64) => format!(
+            "{} of {} workers are at work and {} requests wait for one; memory is left for no more \
+             of them ({} of {} MiB are free).",
+            busy(account),
+            number(account.value(Figure::Workers)),
+            standing(account),
+            number(account.value(Figure::MemoryFree).map(mebibytes)),
+            number(account.value(Figure::MemoryLimit).map(mebibytes))
+        ),
         Limit::Memory => format!(
             "{} of {} MiB of memory are left; processes waited for memory in {} of the last 10 \
              seconds.",
@@ -53,15 +64,15 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             percent(account.value(Figure::MemoryPressure).map(|hundredths| hundredths / 1e4))
         ),
         Limit::Descriptors => format!(
-            "{} connections are open and the children may have {} descriptors.",
+            "{} connections are open and the children may have {} descriptors for them.",
             number(account.value(Figure::Connections)),
             number(account.value(Figure::Descriptors))
         ),
         Limit::Backlog => format!(
-            "{} connections wait to be accepted and a queue of the kernel's is {} full: it refuses \
-             more, whose clients try again a second later.",
-            number(account.value(Figure::Queue)),
-            percent(account.value(Figure::FullestMilli).map(|milli| milli / 1000.0))
+            "the kernel's queue of connections that wait to be accepted was full {} times a second: \
+             whom it refuses tries again a second later. {} workers are at work.",
+            number(account.rate(Figure::Refused)),
+            busy(account)
         ),
     };
     format!("{}: {text}", limit.name())
@@ -273,7 +284,7 @@ mod tests {
         for limit in Limit::ALL {
             let told = why(limit, &Account::default());
             assert!(told.starts_with(&format!("{}: ", limit.name())), "{told}");
-            assert!(told.contains(UNKNOWN) || limit == Limit::Application, "{told}");
+            assert!(told.contains(UNKNOWN), "{told}");
             assert!(!remedy(limit).is_empty());
         }
         assert!(lines(&Pool::default())[0].starts_with("Limit: unknown: "));

@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use evenkeel_pool::{Account, Figure, verdict};
+use evenkeel_pool::{Account, Bar, Figure, Plateau, verdict};
 use evenkeel_scoreboard::{ChildLine, Counter, Moment, Phase, READING_WORDS, Scoreboard};
 use evenkeel_sys::bounds::{self, Groups, Interface, Periods};
 use evenkeel_sys::{clock, process};
 
 use crate::children::Entry;
+use crate::event::reserve;
+use crate::growth::Growth;
 use crate::limits::Model;
 use crate::parent::Parent;
 use crate::settings::Server;
@@ -58,7 +60,10 @@ pub(crate) struct Books {
     /// What children did last that have ended since.
     ended: Ended,
     samples: Samples,
+    refusals: Refusals,
     window: VecDeque<Account>,
+    plateau: Plateau,
+    growth: Growth,
     machine: Machine,
 }
 
@@ -88,7 +93,6 @@ struct Samples {
     busy: u64,
     runnable: u64,
     writing: u64,
-    fullest_milli: u64,
     /// Where connections hold workers.
     resting: Option<u64>,
 }
@@ -98,9 +102,17 @@ struct Samples {
 struct Look {
     now_us: u64,
     queue: u64,
-    fullest_milli: u64,
     /// Whether each connection holds a worker.
     holds_workers: bool,
+}
+
+/// What tells that accept queues were full, as it was when last read.
+#[derive(Default)]
+struct Refusals {
+    /// Segments that our listening sockets threw away.
+    dropped: u64,
+    /// Connections that found a queue full, ours or another's.
+    overflows: Option<u64>,
 }
 
 /// What was last read of the machine.
@@ -110,12 +122,19 @@ struct Machine {
     cores: Vec<usize>,
     cores_milli: u64,
     read_us: u64,
+    /// How many descriptors a child may have for connections.
+    descriptors: u64,
     busy_us: Option<u64>,
     periods: Vec<Periods>,
     sent: BTreeMap<String, u64>,
 }
 
 impl Books {
+    /// How many bytes a child takes, where it is measured.
+    pub(crate) fn child_bytes(&self) -> Option<u64> {
+        self.growth.child_bytes()
+    }
+
     /// When the parent looks next.
     pub(crate) fn next_us(&self) -> Option<u64> {
         let account_us = self.last_us.saturating_add(SECOND_US);
@@ -134,7 +153,6 @@ impl<S: Server> Parent<'_, S> {
             let look = Look {
                 now_us,
                 queue: self.listeners.queue() as u64,
-                fullest_milli: self.listeners.fullest_milli(),
                 holds_workers: self.current.limits.model != Model::Event,
             };
             let lines = self.children.all();
@@ -150,8 +168,13 @@ impl<S: Server> Parent<'_, S> {
         let account = Account::default().with(Figure::SpanUs, span_us);
         let account = self.books.count(account, self.board, self.children.all(), MOST_CLOCKS);
         let account = self.books.samples.tell(account);
+        let account = self.books.refusals.tell(account, self.listeners.dropped());
         let account = self.books.machine.tell(account, now_us);
         let account = self.tell_pool(account);
+        self.measure_growth();
+        let is_in_vain = self.books.plateau.take(&account) || self.budget.is_refused();
+        let bar = if is_in_vain { Bar::Vain } else { self.budget.bar() };
+        let account = account.with(Figure::Bar, bar as u64);
         if is_first {
             // There was nothing to compare with.
             return None;
@@ -166,6 +189,15 @@ impl<S: Server> Parent<'_, S> {
         let moment = Moment { when_us: clock::realtime_us(), words: *account.words() };
         self.board.note_reading(self.books.number, &moment);
         Some(account)
+    }
+
+    /// Measures what a child takes, where the number of children follows from it.
+    fn measure_growth(&mut self) {
+        if self.current.limits.auto && self.current.limits.model != Model::Event {
+            let running = self.children.all().filter(|entry| entry.phase == Phase::Running);
+            let pids: Vec<i32> = running.map(|entry| entry.pid.as_raw_nonzero().get()).collect();
+            self.books.growth.look(&pids);
+        }
     }
 
     /// How large the pool is, and what its limits are.
@@ -189,7 +221,7 @@ impl<S: Server> Parent<'_, S> {
         let all = self.children.all();
         let work = all.fold(0, |sum: u64, entry| sum.saturating_add(working(entry, self.board)));
         let queue = self.listeners.queue() as u64;
-        let descriptors = process::raise_descriptor_limit().saturating_mul(active.max(1));
+        let descriptors = self.books.machine.descriptors.saturating_mul(active.max(1));
         let workers = self.budget.most().unwrap_or(limits.max_request_workers);
         let crew = (limits.model == Model::Event)
             .then(|| active.saturating_mul(process::usable_cores() as u64));
@@ -203,7 +235,6 @@ impl<S: Server> Parent<'_, S> {
             .with(Figure::Backlog, self.listeners.queue_bound() as u64)
             .with(Figure::Descriptors, descriptors)
             .with(Figure::CrewThreads, crew)
-            .with(Figure::Refused, u64::from(self.budget.is_refused()))
     }
 }
 
@@ -320,7 +351,6 @@ impl Samples {
         self.last_us = look.now_us;
         self.count += 1;
         self.queue = self.queue.saturating_add(look.queue);
-        self.fullest_milli = self.fullest_milli.saturating_add(look.fullest_milli);
         self.is_at_work = look.queue > 0;
         let mut resting = 0_u64;
         for line in lines {
@@ -349,10 +379,21 @@ impl Samples {
             .with(Figure::BusyMilli, milli(self.busy))
             .with(Figure::RunnableMilli, milli(self.runnable))
             .with(Figure::WritingMilli, milli(self.writing))
-            .with(Figure::RestingMilli, self.resting.map(milli))
-            .with(Figure::FullestMilli, self.fullest_milli / count);
+            .with(Figure::RestingMilli, self.resting.map(milli));
         *self = Self { last_us: self.last_us, is_at_work: self.is_at_work, ..Self::default() };
         told
+    }
+}
+
+impl Refusals {
+    /// How many connections our queues refused: no more than our sockets threw segments away, and no
+    /// more than found any queue full. Sockets that are no more take their counts with them.
+    fn tell(&mut self, account: Account, dropped: u64) -> Account {
+        let before = std::mem::replace(&mut self.dropped, dropped);
+        let overflows = bounds::listen_overflows();
+        let full = overflows.zip(std::mem::replace(&mut self.overflows, overflows));
+        let full = full.map(|(now, before)| now.saturating_sub(before));
+        account.with(Figure::Refused, full.map(|full| full.min(dropped.saturating_sub(before))))
     }
 }
 
@@ -362,6 +403,10 @@ impl Machine {
         if self.read_us == 0 || now_us.saturating_sub(self.read_us) >= BOUNDS_US {
             self.read_us = now_us;
             self.groups = Groups::find();
+            // A child has about as many of its own as the parent: logs, sockets that listen.
+            let bound = process::raise_descriptor_limit();
+            let own = reserve(bound).saturating_add(process::open_descriptors());
+            self.descriptors = bound.saturating_sub(own);
             let cores = process::allowed_cores();
             if cores != self.cores {
                 (self.cores, self.busy_us) = (cores, None);
@@ -373,10 +418,14 @@ impl Machine {
         let all_us = busy_us.zip(self.busy_us).map(|(now, before)| now.saturating_sub(before));
         let (span_us, own_us) = (account.of(Figure::SpanUs), account.of(Figure::CpuUs));
         self.busy_us = busy_us;
+        let others_us = all_us.zip(own_us).map(|(all, own)| all.saturating_sub(own));
+        // What the cores have beyond the quota is others' in any case.
+        let beyond_milli = (self.cores.len() as u64 * 1000).saturating_sub(self.cores_milli);
+        let beyond_us = beyond_milli.saturating_mul(span_us.unwrap_or(0)) / 1000;
         let memory = self.groups.memory();
         account
             .with(Figure::CoresMilli, self.cores_milli)
-            .with(Figure::OthersUs, all_us.zip(own_us).map(|(all, own)| all.saturating_sub(own)))
+            .with(Figure::OthersUs, others_us.map(|others| others.saturating_sub(beyond_us)))
             .with(Figure::ThrottledUs, self.throttled_us(span_us))
             .with(Figure::MemoryLimit, memory.map(|memory| memory.limit))
             .with(Figure::MemoryFree, memory.map(|memory| memory.free))
@@ -465,14 +514,13 @@ mod tests {
         all.iter().for_each(|(counter, value)| line.set(*counter, *value));
         let told = |holds_workers| {
             let mut samples = Samples::default();
-            let look = Look { fullest_milli: 500, holds_workers, ..Look::default() };
+            let look = Look { holds_workers, ..Look::default() };
             samples.take(&look, std::iter::once(line));
             samples.take(&Look { holds_workers, ..Look::default() }, std::iter::once(line));
             samples.tell(Account::default())
         };
         assert_eq!(told(true).of(Figure::RestingMilli), Some(7_000));
         assert_eq!(told(false).of(Figure::RestingMilli), None);
-        assert_eq!(told(true).of(Figure::FullestMilli), Some(250));
     }
 
     #[test]
@@ -551,6 +599,19 @@ mod tests {
         assert_eq!(tell(vec![one("c", 900_000)]), Some(900));
         // It was away, and has sent since.
         assert_eq!(tell(vec![one("a", 900_000)]), None);
+    }
+
+    #[test]
+    fn segments_thrown_away_are_no_refusals_while_no_queue_is_full() {
+        let mut refusals = Refusals::default();
+        let first = refusals.tell(Account::default(), 1_000_000);
+        assert_eq!(first.of(Figure::Refused), None);
+        // Sockets were opened anew.
+        let second = refusals.tell(Account::default(), 3);
+        assert_eq!(second.of(Figure::Refused), Some(0));
+        refusals.overflows = refusals.overflows.map(|count| count.saturating_sub(5));
+        let third = refusals.tell(Account::default(), 6);
+        assert_eq!(third.of(Figure::Refused), Some(3));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the pool room. In event it goes to the children as credits; in prefork and worker it bounds how
 //! many children there are, and what is beyond it is parked.
 
-use evenkeel_pool::{Account, Auto, Figure, Room};
+use evenkeel_pool::{Account, Auto, Bar, Figure, Room};
 use evenkeel_scoreboard::{Counter, Phase};
 use evenkeel_sys::clock;
 
@@ -11,8 +11,8 @@ use crate::parent::Parent;
 use crate::settings::Server;
 use crate::sizing::claimed;
 
-/// What is reckoned for the memory of a request in progress, in bytes: more than one of this
-/// server's takes, so that memory is not what runs out first.
+/// What is reckoned for the memory of a request in progress, in bytes, where it is not measured:
+/// more than one of this server's takes, so that memory is not what runs out first.
 const fn bytes_each(model: Model) -> u64 {
     match model {
         Model::Event => 64 << 10,
@@ -29,33 +29,58 @@ const DESCRIPTORS_EACH: u64 = 2;
 
 /// The budget, where it moves.
 #[derive(Default)]
-pub(crate) struct Budget(Option<Auto>);
+pub(crate) struct Budget {
+    law: Option<Auto>,
+    /// What it has come up against.
+    bar: Option<Bar>,
+}
 
 impl Budget {
+    /// What keeps it from being larger.
+    pub(crate) fn bar(&self) -> Bar {
+        self.bar.unwrap_or(Bar::None)
+    }
+
     /// The most requests in progress; none where a directive says it.
     pub(crate) fn most(&self) -> Option<usize> {
-        self.0.as_ref().map(Auto::budget)
+        self.law.as_ref().map(Auto::budget)
     }
 
     /// Whether more were tried in vain.
     pub(crate) fn is_refused(&self) -> bool {
-        self.0.as_ref().is_some_and(Auto::is_refused)
+        self.law.as_ref().is_some_and(Auto::is_refused)
     }
 }
 
-/// What memory and descriptors leave, and what the directives say.
-fn room(limits: &Limits, account: &Account) -> Room {
-    let busy = account.of(Figure::BusyMilli).unwrap_or(0) / 1000;
-    let beside = account
-        .of(Figure::MemoryFree)
-        .map(|free| (free as f64 * OF_MEMORY) as u64 / bytes_each(limits.model));
-    let by_memory = beside.map_or(u64::MAX, |beside| busy.saturating_add(beside));
+/// What memory and descriptors leave, and what the directives say; which of them it is that bounds.
+/// `child_bytes` is what a child takes, where that was measured.
+fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, Bar) {
+    let threads = limits.threads_per_child.max(1) as u64;
+    let (there, each) = match limits.model {
+        Model::Event => {
+            let busy = account.of(Figure::BusyMilli).unwrap_or(0) / 1000;
+            (busy, bytes_each(Model::Event))
+        }
+        // Workers that rest take memory too.
+        model => {
+            let active = account.of(Figure::Active).unwrap_or(0);
+            let measured = child_bytes.map(|bytes| (bytes / threads).max(1));
+            (active.saturating_mul(threads), measured.unwrap_or(bytes_each(model)))
+        }
+    };
+    // A part of what would be free without them, so that it stays the same while they come.
+    let by_memory = account.of(Figure::MemoryFree).map_or(u64::MAX, |free| {
+        let without = free.saturating_add(there.saturating_mul(each));
+        (without as f64 * OF_MEMORY) as u64 / each
+    });
     let by_descriptors = match limits.model {
         // A process or a thread has no more connections than requests.
         Model::Prefork | Model::Worker => u64::MAX,
         Model::Event => account.of(Figure::Descriptors).unwrap_or(u64::MAX) / DESCRIPTORS_EACH,
     };
+    let bar = if by_memory <= by_descriptors { Bar::Memory } else { Bar::Descriptors };
     let most = usize::try_from(by_memory.min(by_descriptors)).unwrap_or(usize::MAX);
+    let bar = if most < limits.max_request_workers { bar } else { Bar::None };
     let least = match limits.model {
         // Work that burns has as many threads as there are cores, whatever the budget.
         Model::Event => limits.first_budget() / 8 * 5,
@@ -63,7 +88,7 @@ fn room(limits: &Limits, account: &Account) -> Room {
             limits.min_spare.saturating_add(limits.threads_per_child.saturating_mul(2))
         }
     };
-    Room { least, most: most.min(limits.max_request_workers) }
+    (Room { least, most: most.min(limits.max_request_workers) }, bar)
 }
 
 /// What the law is told. In event as many threads serve however large the budget is: that they wait
@@ -83,8 +108,10 @@ impl<S: Server> Parent<'_, S> {
             self.budget = Budget::default();
             return;
         }
-        let auto = self.budget.0.get_or_insert_with(|| Auto::new(limits.first_budget()));
-        let most = auto.decide(&told(limits.model, account), &room(&limits, account));
+        let auto = self.budget.law.get_or_insert_with(|| Auto::new(limits.first_budget()));
+        let (room, bar) = room(&limits, account, self.books.child_bytes());
+        let most = auto.decide(&told(limits.model, account), &room);
+        self.budget.bar = (most >= room.most).then_some(bar);
         match limits.model {
             Model::Event => self.hand_out_credits(most),
             Model::Worker | Model::Prefork => self.park_beyond(most),
@@ -134,15 +161,21 @@ mod tests {
     fn memory_and_descriptors_bound_the_budget() {
         let account = Account::default()
             .with(Figure::BusyMilli, 100_000)
+            .with(Figure::Active, 4)
             .with(Figure::MemoryFree, 80 << 20)
             .with(Figure::Descriptors, 1_000);
-        let event = room(&limits(Model::Event), &account);
-        assert_eq!(event.most, 500);
-        // 64 MiB more, at 8 MiB for a process.
-        assert_eq!(room(&limits(Model::Prefork), &account).most, 108);
-        assert_eq!(room(&limits(Model::Worker), &account).most, 164);
-        let unknown = room(&limits(Model::Event), &Account::default());
-        assert_eq!(unknown.most, limits(Model::Event).max_request_workers);
+        let (event, bar) = room(&limits(Model::Event), &account, None);
+        assert_eq!((event.most, bar), (500, Bar::Descriptors));
+        // Four processes are there, of 8 MiB as is reckoned, or of 2 MiB as was measured.
+        let prefork = |child_bytes| room(&limits(Model::Prefork), &account, child_bytes).0.most;
+        assert_eq!((prefork(None), prefork(Some(2 << 20))), (11, 35));
+        // And while more of them come, it stays as it is.
+        let later = account.with(Figure::Active, 24).with(Figure::MemoryFree, 40 << 20);
+        assert_eq!(room(&limits(Model::Prefork), &later, Some(2 << 20)).0.most, 35);
+        let (worker, bar) = room(&limits(Model::Worker), &account, None);
+        assert_eq!((worker.most, bar), (144, Bar::Memory));
+        let (unknown, bar) = room(&limits(Model::Event), &Account::default(), None);
+        assert_eq!((unknown.most, bar), (limits(Model::Event).max_request_workers, Bar::None));
     }
 
     #[test]
@@ -156,7 +189,7 @@ mod tests {
         let after = |model| {
             let (limits, mut auto) = (limits(model), Auto::new(12_000));
             (0..30).for_each(|_| {
-                let _ = auto.decide(&told(model, &crowded), &room(&limits, &crowded));
+                let _ = auto.decide(&told(model, &crowded), &room(&limits, &crowded, None).0);
             });
             auto.budget()
         };

@@ -21,6 +21,7 @@ use evenkeel_sys::process;
 use evenkeel_sys::shelf::Shelf;
 use park::Bench;
 use ports::Ports;
+pub(crate) use ports::reserve;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

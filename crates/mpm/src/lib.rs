@@ -11,6 +11,7 @@ mod child;
 mod children;
 mod detach;
 pub mod event;
+mod growth;
 mod held;
 mod limits;
 mod listen;

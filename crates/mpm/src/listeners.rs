@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use evenkeel_sys::activation;
 use evenkeel_sys::listen::{self, Options};
-use evenkeel_sys::socket::accept_queue;
+use evenkeel_sys::socket::{accept_queue, dropped_segments};
 
 use crate::child::Listener;
 use crate::listen::Listen;
@@ -217,13 +217,11 @@ impl Listeners {
         queues.fold(0, |sum, queue| sum.saturating_add(queue.bound as usize))
     }
 
-    /// How much of what it may hold the fullest of their queues holds, in thousandths.
-    pub(crate) fn fullest_milli(&self) -> u64 {
-        let share = |open: &Open| {
-            let queue = accept_queue(&open.socket).ok()?;
-            (u64::from(queue.length) * 1000).checked_div(u64::from(queue.bound))
-        };
-        self.open.iter().filter_map(share).max().unwrap_or(0)
+    /// How many segments they have thrown away since they were opened: connections that they refused
+    /// are among them.
+    pub(crate) fn dropped(&self) -> u64 {
+        let dropped = self.open.iter().map(|open| u64::from(dropped_segments(&open.socket)));
+        dropped.fold(0, u64::saturating_add)
     }
 
     /// How many connections wait on addresses that `after` has no more.
@@ -353,6 +351,7 @@ pub(crate) fn as_apr(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_sys::connect;
 
     fn settings(listen: &[(IpAddr, u16)]) -> Settings {
         let listen = listen.iter().map(|&(address, port)| Listen {
@@ -430,13 +429,15 @@ mod tests {
     }
 
     #[test]
-    fn a_short_queue_that_fills_is_seen_beside_a_long_one() {
+    fn what_a_short_queue_refuses_is_counted_beside_a_long_one() {
         let two = settings(&[(LOCAL, 0), (Ipv6Addr::LOCALHOST.into(), 0)]);
         let two = Listeners::open(&two, 1, &Listeners::none(), Duration::ZERO).unwrap();
-        listen::listen(&two.open[0].socket, 2).unwrap();
-        assert_eq!(two.fullest_milli(), 0);
-        let _waiting = std::net::TcpStream::connect(two.open[0].address).unwrap();
-        assert_eq!(two.fullest_milli(), 500);
+        listen::listen(&two.open[0].socket, 1).unwrap();
+        assert_eq!(two.dropped(), 0);
+        let remote = connect::Remote::Internet(two.open[0].address);
+        let begin = |_| connect::begin(&remote, &connect::Local::default()).unwrap();
+        let _waiting: Vec<_> = (0..4).map(begin).collect();
+        assert!(two.dropped() >= 1);
     }
 
     #[test]

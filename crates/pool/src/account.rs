@@ -46,7 +46,8 @@ pub enum Figure {
     CrewThreads,
     /// Thousandths of cores that the server may use: affinity and quota.
     CoresMilli,
-    /// CPU time that others had on these cores, in microseconds.
+    /// CPU time that others had of what the server may use, in microseconds: where a quota leaves it
+    /// less than the cores have, what they had of the rest does not count.
     OthersUs,
     /// Microseconds for which the quota held the server back: that part of the span in which it did
     /// of its periods.
@@ -61,18 +62,32 @@ pub enum Figure {
     Backlog,
     /// How much of the fastest-used network interface's speed is used, in thousandths.
     NetworkMilli,
-    /// Descriptors that the children may have, in sum.
+    /// Descriptors that the children may have for connections, in sum.
     Descriptors,
     /// Thousandths of workers, on the average, that a connection holds on which nothing is to be
     /// done: it is kept alive, its request is not whole or it is being closed. Unknown where
     /// connections hold no workers.
     RestingMilli,
-    /// How much of what it may hold the fullest accept queue holds, in thousandths.
-    FullestMilli,
-    /// 1 where more workers were tried and answered no more requests.
+    /// Connections that an accept queue refused because it was full.
     Refused,
+    /// What bars more requests from being worked on at once, as [`Bar`].
+    Bar,
     /// The limit that bound, as [`crate::Limit::number`].
     Limit,
+}
+
+/// What bars more requests from being worked on at once; numbers of [`Figure::Bar`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Bar {
+    /// Nothing, or a directive.
+    None = 0,
+    /// More in progress brought no more answers.
+    Vain = 1,
+    /// Memory, where the number of workers follows from what is left of it.
+    Memory = 2,
+    /// Descriptors, likewise.
+    Descriptors = 3,
 }
 
 /// How the figures of many accounts become one.
@@ -96,7 +111,7 @@ impl Figure {
         Self::RunQueueUs, Self::LineUs, Self::HeldUs, Self::CrewThreads, Self::CoresMilli,
         Self::OthersUs, Self::ThrottledUs, Self::MemoryLimit, Self::MemoryFree,
         Self::MemoryPressure, Self::Backlog, Self::NetworkMilli, Self::Descriptors,
-        Self::RestingMilli, Self::FullestMilli, Self::Refused, Self::Limit,
+        Self::RestingMilli, Self::Refused, Self::Bar, Self::Limit,
     ];
 
     /// Its name in JSON.
@@ -132,8 +147,8 @@ impl Figure {
             Self::NetworkMilli => "network_milli",
             Self::Descriptors => "descriptors",
             Self::RestingMilli => "resting_milli",
-            Self::FullestMilli => "fullest_milli",
             Self::Refused => "refused",
+            Self::Bar => "bar",
             Self::Limit => "limit",
         }
     }
@@ -149,13 +164,13 @@ impl Figure {
             | Self::LineUs
             | Self::HeldUs
             | Self::OthersUs
-            | Self::ThrottledUs => Kind::Sum,
+            | Self::ThrottledUs
+            | Self::Refused => Kind::Sum,
             Self::Queue
             | Self::BusyMilli
             | Self::RunnableMilli
             | Self::WritingMilli
-            | Self::RestingMilli
-            | Self::FullestMilli => Kind::Mean,
+            | Self::RestingMilli => Kind::Mean,
             _ => Kind::Last,
         }
     }

@@ -12,13 +12,15 @@ mod law;
 mod limit;
 mod limits;
 mod peak;
+mod plateau;
 mod queue;
 mod shedding;
 
-pub use account::{Account, Figure};
+pub use account::{Account, Bar, Figure};
 pub use auto::{Auto, Room};
 pub use census::{Census, Child, Stage};
 pub use law::{Decision, Law, Reading};
 pub use limit::{Cost, Limit, Verdict, cores_left, verdict};
 pub use limits::Limits;
+pub use plateau::Plateau;
 pub use shedding::Shedding;

@@ -3,7 +3,7 @@
 //! know is not guessed: a server at rest has no limit, and one that answered few requests no
 //! maximum.
 
-use crate::account::{Account, Figure};
+use crate::account::{Account, Bar, Figure};
 
 /// What can hold a server back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum Limit {
     Wait,
     /// All workers are taken while requests wait for one.
     Workers,
-    /// More workers were tried and answered no more requests: what they ask is at its limit.
+    /// More requests in progress brought no more answers: what they ask is at its limit.
     Application,
     /// The threads for work that blocks are all held, most of all by disks.
     Disk,
@@ -51,6 +51,8 @@ pub struct Verdict {
 const FULL: f64 = 0.95;
 /// So much of the cores is all of them: the last of it goes to whoever else is there.
 const CPU_FULL: f64 = 0.9;
+/// Whom the kernel refuses comes again after so many seconds (TCP's first time-out).
+const AGAIN_S: f64 = 1.0;
 /// A server that is held back by its quota for this part of the time is held back by it.
 const THROTTLED: f64 = 0.05;
 /// Memory is short where processes wait for it for so many hundredths of a per cent of the time,
@@ -142,13 +144,19 @@ impl Cost {
     }
 }
 
-/// The cores that the server can have now: those that it may use, less what others have of them.
+/// The cores that the server can have now: those that it may use, less what others have of
+/// them. Where all are at work, others give way to a thread that is ready: its share is what it had of the
+/// time in which it had or wanted a core.
 #[must_use]
 pub fn cores_left(account: &Account) -> Option<f64> {
     let cores = account.value(Figure::CoresMilli)? / 1000.0;
     let others = account.rate(Figure::OthersUs).unwrap_or(0.0) / 1e6;
     let own = account.rate(Figure::CpuUs).unwrap_or(0.0) / 1e6;
-    Some((cores - others).max(own).min(cores).max(0.0))
+    let left = (cores - others).max(own);
+    let queued = account.rate(Figure::RunQueueUs).map(|rate| rate / 1e6);
+    let shared = queued.filter(|_| own > 0.0 && others + own >= CPU_FULL * cores);
+    let share = shared.map_or(0.0, |queued| cores * own / (own + queued));
+    Some(left.max(share).min(cores).max(0.0))
 }
 
 /// What holds the server back, by an account of some seconds.
@@ -163,8 +171,8 @@ pub fn verdict(account: &Account) -> Verdict {
         Limit::None | Limit::Wait | Limit::Clients => ceilings.first().map(|(_, least)| *least),
         // Nothing tells how much more these bear: what is answered now is all.
         Limit::Application | Limit::Disk => rate,
-        Limit::Memory | Limit::Descriptors | Limit::Backlog => None,
-        Limit::Cpu | Limit::Workers | Limit::Network => own,
+        Limit::Backlog => None,
+        Limit::Cpu | Limit::Workers | Limit::Network | Limit::Memory | Limit::Descriptors => own,
     };
     let behind = |(named, ceiling): &&(Limit, f64)| match limit {
         Limit::None | Limit::Wait | Limit::Clients => true,
@@ -181,7 +189,14 @@ fn ceilings(account: &Account) -> Vec<(Limit, f64)> {
         all.push((Limit::Cpu, cores * 1e6 / cost.cpu));
     }
     if let Some(workers) = account.value(Figure::Workers) {
-        all.push((Limit::Workers, workers * 1e6 / (cost.cpu + cost.wait)));
+        all.push((bar(account), workers * 1e6 / (cost.cpu + cost.wait)));
+    }
+    // A connection that rests makes room for another; where connections hold workers, these run
+    // out first.
+    let descriptors = account.value(Figure::Descriptors);
+    let holds_workers = account.of(Figure::RestingMilli).is_some();
+    if let Some(descriptors) = descriptors.filter(|_| !holds_workers) {
+        all.push((Limit::Descriptors, descriptors * 1e6 / (cost.cpu + cost.wait)));
     }
     let used = account.value(Figure::NetworkMilli).filter(|used| *used >= 10.0);
     if let (Some(used), Some(rate)) = (used, account.rate(Figure::Completions)) {
@@ -190,13 +205,22 @@ fn ceilings(account: &Account) -> Vec<(Limit, f64)> {
     all
 }
 
+/// What it is that there are no more workers for.
+fn bar(account: &Account) -> Limit {
+    match account.of(Figure::Bar) {
+        Some(bar) if bar == Bar::Memory as u64 => Limit::Memory,
+        Some(bar) if bar == Bar::Descriptors as u64 => Limit::Descriptors,
+        _ => Limit::Workers,
+    }
+}
+
 fn binding(account: &Account) -> Limit {
     let busy = account.value(Figure::BusyMilli).unwrap_or(0.0) / 1000.0;
     let standing = account.value(Figure::Queue).unwrap_or(0.0)
         + account.value(Figure::RunnableMilli).unwrap_or(0.0) / 1000.0;
     let writing = account.value(Figure::WritingMilli).unwrap_or(0.0) / 1000.0;
     let workers = account.value(Figure::Workers).unwrap_or(f64::INFINITY);
-    let queue = account.value(Figure::Queue).unwrap_or(0.0);
+    let is_in_vain = account.of(Figure::Bar) == Some(Bar::Vain as u64);
     if at_least(account, Figure::Connections, Figure::Descriptors, FULL) {
         return Limit::Descriptors;
     }
@@ -218,11 +242,11 @@ fn binding(account: &Account) -> Limit {
         return Limit::Clients;
     }
     if busy >= FULL * workers && standing >= 1.0 {
-        let refused = account.of(Figure::Refused) == Some(1);
-        return if refused { Limit::Application } else { Limit::Workers };
+        return if is_in_vain { Limit::Application } else { bar(account) };
     }
-    let fullest = account.value(Figure::FullestMilli).unwrap_or(0.0) / 1000.0;
-    if queue >= 1.0 && fullest >= FULL {
+    // More clients wait to try again than are served.
+    let refused = account.rate(Figure::Refused).unwrap_or(0.0) * AGAIN_S;
+    if refused >= 1.0 && refused > busy {
         return Limit::Backlog;
     }
     if writing >= 1.0 && writing > busy {
@@ -230,7 +254,7 @@ fn binding(account: &Account) -> Limit {
     }
     let waits = Cost::of(account).is_some_and(|cost| cost.wait > 4.0 * (cost.cpu + cost.queued));
     if busy >= 1.0 && waits {
-        return Limit::Wait;
+        return if is_in_vain { Limit::Application } else { Limit::Wait };
     }
     Limit::None
 }
@@ -249,14 +273,20 @@ fn is_memory_short(account: &Account) -> bool {
 }
 
 /// The cores are full where the server uses what others leave of them, and either uses much of
-/// them or waits for them; others alone at work are no limit of a server that rests.
+/// them or has its requests wait for them; others alone at work are no limit of a server that rests
+/// or whose requests wait for something else.
 fn is_cpu_full(account: &Account) -> bool {
     let throttled = account.rate(Figure::ThrottledUs).unwrap_or(0.0) / 1e6;
     let used = account.rate(Figure::CpuUs).unwrap_or(0.0) / 1e6;
     let queued = account.rate(Figure::RunQueueUs).unwrap_or(0.0) / 1e6;
     let Some(left) = cores_left(account).filter(|left| *left > 0.0) else { return false };
     let cores = account.value(Figure::CoresMilli).unwrap_or(0.0) / 1000.0;
-    let is_much = used >= 0.5 * cores || (used >= 0.02 * cores && queued > 0.25 * used);
+    let line = account.rate(Figure::LineUs).unwrap_or(0.0) / 1e6;
+    let resting = account.value(Figure::RestingMilli).unwrap_or(0.0);
+    let held = account.value(Figure::BusyMilli).map(|busy| (busy - resting).max(0.0) / 1000.0);
+    let is_most = held.is_none_or(|held| used + queued + line >= 0.5 * held);
+    let waits_for_it = used >= 0.02 * cores && queued > 0.25 * used && is_most;
+    let is_much = used >= 0.5 * cores || waits_for_it;
     throttled >= THROTTLED || (used >= CPU_FULL * left && is_much)
 }
 

@@ -177,6 +177,40 @@ pub fn run_queue(pid: i32, most: usize) -> Option<RunQueue> {
     Some(RunQueue { delay_us: for_all / asked.max(1), asked: asked as usize })
 }
 
+/// How many connections found an accept queue full since the system's start, of all sockets of this
+/// network namespace (`ListenOverflows` of /proc/net/netstat); none where the kernel does not tell.
+#[must_use]
+pub fn listen_overflows() -> Option<u64> {
+    overflows(&fs::read_to_string("/proc/net/netstat").ok()?)
+}
+
+/// Names stand in one line and their values in the next, each behind `TcpExt:`.
+fn overflows(text: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+    let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
+    let found = names.zip(values).find(|(name, _)| *name == "ListenOverflows")?;
+    found.1.parse().ok()
+}
+
+/// Bytes of memory that a process has to itself: pages that no other one has too, and its page
+/// tables (/proc/PID/smaps_rollup and status); none where the kernel does not tell us.
+#[must_use]
+pub fn private_bytes(pid: i32) -> Option<u64> {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    private(&read(&folder, "smaps_rollup"), &read(&folder, "status"))
+}
+
+fn private(rollup: &str, status: &str) -> Option<u64> {
+    let pages = kib(rollup, "Private_Clean")?.saturating_add(kib(rollup, "Private_Dirty")?);
+    Some(pages.saturating_add(kib(status, "VmPTE").unwrap_or(0)).saturating_mul(1024))
+}
+
+/// A line `NAME: NUMBER kB` of a text.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
 fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
@@ -250,11 +284,10 @@ fn group_memory(limit: &str, used: &str, stat: &str) -> Option<Memory> {
 
 /// `MemTotal` and `MemAvailable` of /proc/meminfo, which are in KiB.
 fn machine_memory(text: &str) -> Option<Memory> {
-    let kib = |name| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
-    };
-    Some(Memory { limit: kib("MemTotal")? * 1024, free: kib("MemAvailable")? * 1024 })
+    Some(Memory {
+        limit: kib(text, "MemTotal")?.saturating_mul(1024),
+        free: kib(text, "MemAvailable")?.saturating_mul(1024),
+    })
 }
 
 /// `some avg10=1.50 avg60=...`: the first figure, in hundredths.
@@ -340,6 +373,21 @@ mod tests {
         assert_eq!(machine_memory("MemTotal: 1 kB\n"), None);
         let text = "some avg10=12.05 avg60=0.13 avg300=1.03 total=115986253\nfull avg10=1.00\n";
         assert_eq!((pressure(text), pressure("full")), (Some(1_205), None));
+    }
+
+    #[test]
+    fn full_accept_queues_are_counted() {
+        let text = "TcpExt: A ListenOverflows B\nTcpExt: 1 22 3\nIpExt: C\nIpExt: 4\n";
+        assert_eq!((overflows(text), overflows("TcpExt: A\nTcpExt: 1\n")), (Some(22), None));
+        assert!(listen_overflows().is_some());
+    }
+
+    #[test]
+    fn memory_of_a_process_alone_is_read() {
+        let rollup = "Rss:  900 kB\nPrivate_Clean:  20 kB\nPrivate_Dirty:   300 kB\n";
+        assert_eq!(private(rollup, "VmPTE:\t  80 kB\n"), Some(400 * 1024));
+        assert_eq!((private(rollup, ""), private("", "")), (Some(320 * 1024), None));
+        assert!(private_bytes(std::process::id().cast_signed()).is_some_and(|bytes| bytes > 4096));
     }
 
     #[test]

@@ -192,6 +192,12 @@ pub fn raise_descriptor_limit() -> u64 {
     holds.unwrap_or(u64::MAX)
 }
 
+/// How many descriptors this process has open; 0 where /proc does not tell.
+#[must_use]
+pub fn open_descriptors() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
+}
+
 /// Has the kernel send this process `signal` when the thread that forked it ends. To be called
 /// after the last change of user, which takes the wish back (prctl(2)).
 pub fn follow_parent(signal: Signal) -> io::Result<()> {

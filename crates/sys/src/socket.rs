@@ -240,6 +240,28 @@ pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     Ok(AcceptQueue { length, bound })
 }
 
+/// How many segments a listening socket has thrown away since it was made: the last of the words of
+/// SO_MEMINFO (linux/sock_diag.h, SK_MEMINFO_DROPS). Connections that it refused because its queue
+/// was full are among them, and with TCP_DEFER_ACCEPT the end of each handshake that came without
+/// data. It counts on from zero after 2^32. 0 where the kernel does not tell.
+pub fn dropped_segments(listener: impl AsFd) -> u32 {
+    const WORDS: usize = 9;
+    let mut words = [0_u32; WORDS];
+    let mut size = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the buffer is live and of the size that is given; every bit pattern is a valid u32.
+    let result = unsafe {
+        libc::getsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &raw mut size,
+        )
+    };
+    let [.., dropped] = words;
+    if result == 0 && size as usize == size_of_val(&words) { dropped } else { 0 }
+}
+
 /// For how many milliseconds the last bytes have been there that came on a connection
 /// (`tcpi_last_data_recv` of TCP_INFO): where they were its first and nobody has read them, how
 /// long its client has waited.
@@ -314,6 +336,19 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         (listener.into(), address)
+    }
+
+    #[test]
+    fn connections_that_find_the_queue_full_are_counted() {
+        let (listener, address) = listener();
+        crate::listen::listen(&listener, 1).unwrap();
+        assert_eq!(dropped_segments(&listener), 0);
+        let remote = crate::connect::Remote::Internet(address);
+        let local = crate::connect::Local::default();
+        let _all: Vec<_> =
+            (0..4).map(|_| crate::connect::begin(&remote, &local).unwrap()).collect();
+        // Over loopback the kernel has decided when the call returns.
+        assert!(dropped_segments(&listener) >= 1);
     }
 
     #[test]

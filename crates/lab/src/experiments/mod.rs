@@ -2,8 +2,11 @@
 //! from a temporary folder, on loopback addresses, are loaded in turns, and are stopped; a report
 //! in HTML and in Markdown with SVG plots goes out, and the results that it was made from.
 
+mod auto;
 mod buckets;
+mod confine;
 mod cpu_wait;
+mod explain;
 mod greedy;
 mod ground;
 mod options;
@@ -27,8 +30,8 @@ use reload::Part;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-/// Runs an experiment and gives its exit status: 0, 1 where it could not be done, 2 for words that
-/// make no sense, 130 where it was interrupted.
+/// Runs an experiment and gives its exit status: 0, 1 where it could not be done or shows what
+/// should not be, 2 for words that make no sense, 130 where it was interrupted.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let options = match parse(words) {
@@ -43,9 +46,15 @@ pub fn run(words: &[String]) -> i32 {
         }
     };
     match perform(&options) {
-        Ok(out) => {
+        Ok((out, failure)) => {
             let _gone = writeln!(io::stdout().lock(), "{}", out.join("report.html").display());
-            0
+            match failure {
+                Some(text) => {
+                    complain(&text);
+                    1
+                }
+                None => 0,
+            }
         }
         Err(Fault::Interrupted) => {
             complain("interrupted: the servers are stopped, nothing is reported");
@@ -75,7 +84,8 @@ impl From<String> for Fault {
     }
 }
 
-fn perform(options: &Options) -> Result<PathBuf, Fault> {
+/// The folder of the report, and what it shows that should not be.
+fn perform(options: &Options) -> Result<(PathBuf, Option<String>), Fault> {
     let name = options.experiment.name();
     let out = options.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
     let told = |error: io::Error| format!("{}: {error}", out.display());
@@ -100,9 +110,11 @@ fn perform(options: &Options) -> Result<PathBuf, Fault> {
         Experiment::Reload => reload::run(&mut ground, options)?,
         Experiment::Buckets => buckets::run(&mut ground, options)?,
         Experiment::CpuWait => cpu_wait::run(&mut ground, options)?,
+        Experiment::Explain => explain::run(&mut ground, options)?,
+        Experiment::Auto => auto::run(&mut ground, options)?,
     };
     paper.write(&out)?;
-    Ok(out)
+    Ok((out, paper.failure().map(str::to_owned)))
 }
 
 /// The process models, as they are compared.
@@ -129,6 +141,8 @@ fn who(options: &Options) -> String {
             let usual = names([Peer::ApachePrefork, Peer::Nginx].into_iter());
             format!("{},{}", names(models.into_iter().map(Peer::ours)), others(usual))
         }
+        Experiment::Explain => names(MODELS.into_iter().map(Peer::ours)),
+        Experiment::Auto => names(options.models_or(&MODELS).into_iter().map(Peer::ours)),
         Experiment::Reload if options.part == Part::Upgrade => {
             let models = options.models_or(&MODELS);
             format!("{},{}", names(models.into_iter().map(Peer::ours)), others(String::new()))

@@ -27,6 +27,10 @@ Experiments on this machine, with whichever of the servers are installed:
   buckets    one accept queue against several: on this machine, and simulated to 128 cores
   cpu-wait   pages that burn CPU time and pages that wait, from 1 to 10,000 clients, beside php-fpm
              behind Apache and nginx
+  explain    a dozen things that hold a server back, one after the other, and whether `evenkeel
+             explain` names them and predicts how much they leave
+  auto       MaxRequestWorkers auto beside the best number that a sweep finds, and on an application
+             that is saturated
 
   --against NAMES  beside Evenkeel: apache2, apache2-worker, apache2-prefork, nginx, nginx-ofc, h2o,
                    lighttpd, haproxy, caddy (those that are installed; default: all that make
@@ -35,10 +39,11 @@ Experiments on this machine, with whichever of the servers are installed:
                    event,worker; cpu-wait: event)
   --rounds N       how often each has its turn (static, syscalls 5; greedy 3); figures are medians
   --seconds TIME   how long a turn lasts (3s; ramp 600s, its step 15s, starvation 30s,
-                   reload --slow 35s, others 5s)
+                   reload --slow 35s, explain 4s, auto 3s,
+                   others 5s)
   --clients LIST   numbers of clients, 1,4,16 or 1..256 (greedy 1,4,16,64,256; starvation 512,4096;
                    cpu-wait 1,2,8 .. 10000), or one number (ramp 390, step 512, reload 32,
-                   slow 1000)
+                   slow 1000, auto 600)
   --think LIST     greedy: pauses (0,1us,3us,1ms)
   --long TIME      greedy: how long the two long runs last (300s)
   --start-delay TIME  ramp: how long a child of Evenkeel takes to start (LabChildStartDelay; 0)
@@ -48,6 +53,8 @@ Experiments on this machine, with whichever of the servers are installed:
   --burn TIME      how much CPU time a request burns (20ms)
   --reloads N      reload: how often (1000, peers at most 50; buckets 18, kills 10,
                    upgrades 20)
+  --sweep LIST     auto: the numbers of workers that are tried (1,2,4 .. 512)
+  --only LIST      explain: these cases alone
   -o, --out DIR    a new folder for the report and its results (lab-EXPERIMENT)
   -h, --help       this text
 
@@ -90,6 +97,10 @@ pub struct Options {
     pub part: Part,
     /// How often it does that.
     pub reloads: Option<usize>,
+    /// The numbers of workers that `auto` tries, where they were named.
+    pub sweep: Option<Vec<usize>>,
+    /// The cases of `explain`, where they were named.
+    pub only: Option<Vec<String>>,
     /// The folder for the report.
     pub out: Option<PathBuf>,
     /// The words themselves.
@@ -117,11 +128,15 @@ pub enum Experiment {
     Buckets,
     /// Pages that burn and pages that wait.
     CpuWait,
+    /// What holds a server back, and what explain says of it.
+    Explain,
+    /// MaxRequestWorkers auto beside the best number.
+    Auto,
 }
 
 impl Experiment {
     /// All, with their names.
-    pub const ALL: [(&'static str, Self); 9] = [
+    pub const ALL: [(&'static str, Self); 11] = [
         ("static", Self::Static),
         ("greedy", Self::Greedy),
         ("syscalls", Self::Syscalls),
@@ -131,6 +146,8 @@ impl Experiment {
         ("reload", Self::Reload),
         ("buckets", Self::Buckets),
         ("cpu-wait", Self::CpuWait),
+        ("explain", Self::Explain),
+        ("auto", Self::Auto),
     ];
 
     /// Its name on the command line.
@@ -141,10 +158,11 @@ impl Experiment {
     /// How long a turn of it lasts if nothing was said.
     fn turn(self, step: bool) -> Duration {
         Duration::from_secs(match self {
-            Self::Static | Self::Greedy | Self::Syscalls => 3,
+            Self::Static | Self::Greedy | Self::Syscalls | Self::Auto => 3,
             Self::Ramp => 600,
             Self::Overload if step => 15,
             Self::Overload | Self::Buckets | Self::CpuWait => 5,
+            Self::Explain => 4,
             Self::Starvation => 30,
             Self::Reload => 35,
         })
@@ -190,6 +208,8 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
         step: false,
         part: Part::Reload,
         reloads: None,
+        sweep: None,
+        only: None,
         out: None,
         words: words.to_vec(),
     };
@@ -225,6 +245,10 @@ impl Options {
     fn take(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<(), String> {
         let mut value = || text_of(parser);
         match name {
+            "sweep" => {
+                self.sweep = Some(value()?.split(',').map(parse_count).collect::<Result<_, _>>()?);
+            }
+            "only" => self.only = Some(value()?.split(',').map(str::to_owned).collect()),
             "against" => self.against = Some(value()?),
             "mpm" => self.models = Some(parse_models(&value()?)?),
             "rounds" => self.rounds = Some(parse_rounds(&value()?)?),

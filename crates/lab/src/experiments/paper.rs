@@ -11,6 +11,7 @@ pub struct Paper {
     title: String,
     origin: String,
     parts: Vec<Part>,
+    failure: Option<String>,
 }
 
 enum Part {
@@ -50,7 +51,7 @@ impl Plot {
 impl Paper {
     /// An empty report.
     pub fn new(title: &str, origin: String) -> Self {
-        Self { title: title.to_owned(), origin, parts: Vec::new() }
+        Self { title: title.to_owned(), origin, parts: Vec::new(), failure: None }
     }
 
     /// A heading.
@@ -88,6 +89,16 @@ impl Paper {
     pub fn code(&mut self, text: &str) -> &mut Self {
         self.parts.push(Part::Code(text.to_owned()));
         self
+    }
+
+    /// Says that the experiment shows what should not be.
+    pub fn fail(&mut self, text: &str) {
+        self.failure = Some(text.to_owned());
+    }
+
+    /// What should not be.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// Writes `report.html`, `README.md` and the plots.

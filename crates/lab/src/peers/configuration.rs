@@ -51,6 +51,9 @@ MaxRequestWorkers 1024";
 
 /// The directives of a process model: those that were asked for, or those of 1,024 workers.
 fn numbers(model: Model, setup: &Setup) -> String {
+    if setup.auto {
+        return "MaxRequestWorkers auto".to_owned();
+    }
     let Some(pool) = &setup.pool else {
         return match model {
             Model::Event => EVENT.replace("@WORKERS@", &setup.workers().to_string()),
@@ -76,12 +79,17 @@ fn numbers(model: Model, setup: &Setup) -> String {
     )
 }
 
+/// How many requests Evenkeel's `/gate` works on at once.
+pub const GATE: usize = 4;
+
 /// `/wait` and `/burn`: Evenkeel has them itself, Apache asks the application.
 fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
     let delay_ms = setup.pool.map_or(0, |pool| pool.start_delay_ms);
     match (setup.backend, setup.php) {
         (Some(_), _) if peer.is_own() => format!(
-            "LabMaxWait 3600000\nLabMaxBurn 3600000\nLabChildStartDelay {delay_ms}\n\
+            "LabMaxWait 3600000\nLabMaxBurn 3600000\nLabGatePlaces {GATE}\n\
+             LabChildStartDelay {delay_ms}\n\
+             <Location /gate>\n    SetHandler lab-gate\n</Location>\n\
              <Location /wait>\n    SetHandler lab-wait\n</Location>\n\
              <Location /burn>\n    SetHandler lab-burn\n</Location>\n"
         ),
@@ -101,6 +109,7 @@ fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
 fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let model = peer.model().unwrap_or(Model::Event);
     let numbers = numbers(model, setup);
+    let backlog = setup.backlog.unwrap_or(4096);
     let application = application(peer, root, setup);
     let root = root.display();
     let name = peer.name();
@@ -127,7 +136,7 @@ DefaultRuntimeDir {root}/logs
 PidFile {root}/logs/{name}.pid
 Listen 127.0.0.1:{port}
 {user}{numbers}
-ListenBacklog 4096
+ListenBacklog {backlog}
 Timeout 300
 KeepAlive On
 KeepAliveTimeout 300

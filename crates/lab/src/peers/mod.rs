@@ -55,6 +55,13 @@ pub struct Setup {
     pub pool: Option<Pool>,
     /// The application behind `/wait` and `/burn`, for servers that have no lab of their own.
     pub backend: Option<SocketAddr>,
+    /// Whether the number of workers moves by itself (MaxRequestWorkers auto); Evenkeel only.
+    pub auto: bool,
+    /// ListenBacklog, where it is not the usual one.
+    pub backlog: Option<u32>,
+    /// A line of a shell's that the server's process does before it becomes the server: what it
+    /// bounds there holds for the server.
+    pub through: Option<String>,
     /// php-fpm, which those that ask an application ask in its place.
     pub php: Option<SocketAddr>,
 }
@@ -252,7 +259,14 @@ impl Peer {
         setup: &Setup,
     ) -> Result<Command, String> {
         let own = self.configure(root, port, setup)?;
-        let mut command = Command::new(program);
+        let mut command = match &setup.through {
+            Some(line) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("{line}; exec \"$0\" \"$@\"")]).arg(program);
+                shell
+            }
+            None => Command::new(program),
+        };
         match self {
             _ if self.model().is_some() => {
                 command.arg("-DFOREGROUND").arg("-f").arg(&own);

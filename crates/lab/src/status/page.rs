@@ -22,6 +22,8 @@ pub(crate) struct Page {
     pub(crate) workers: Vec<Worker>,
     pub(crate) pids: BTreeSet<i32>,
     pub(crate) now_us: u64,
+    /// What limits the server and why, where it tells.
+    pub(crate) limit: Option<String>,
 }
 
 /// Connections of an asynchronous server.
@@ -70,6 +72,12 @@ struct Json {
     scoreboard: String,
     uptime_s: u64,
     snapshot: JsonSnapshot,
+    pool: Option<JsonPool>,
+}
+
+#[derive(Deserialize)]
+struct JsonPool {
+    why: String,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +131,7 @@ impl Page {
     fn parse_json(text: &str) -> Result<Self, String> {
         let page: Json = serde_json::from_str(text)
             .map_err(|error| format!("not a status page of Evenkeel: {error}"))?;
-        let Json { snapshot, .. } = page;
+        let Json { snapshot, pool, .. } = page;
         let JsonFacts { version, mpm, asynchronous, extended } = snapshot.facts;
         let pids = snapshot.children.iter().map(|child| child.pid).collect();
         let workers = snapshot.children.into_iter().flat_map(|child| {
@@ -142,6 +150,7 @@ impl Page {
             workers: workers.collect(),
             pids,
             now_us: snapshot.now_us,
+            limit: pool.map(|pool| printable(&pool.why)),
         })
     }
 
@@ -250,6 +259,12 @@ mod tests {
         // An escape sequence of a client's does not reach the terminal.
         assert_eq!(first.url, "/a?[31mred");
         assert_eq!(page.letters, "W_R_....");
+        assert_eq!(page.limit, None);
+        let text = String::from_utf8_lossy(include_bytes!("../top/samples/evenkeel.json"));
+        let told = text.trim_end().strip_suffix('}').unwrap();
+        let pool = format!("{told},\"pool\":{{\"why\":\"cpu: all\\u001b of it.\"}}}}");
+        let page = Page::parse(pool.as_bytes()).unwrap();
+        assert_eq!(page.limit.as_deref(), Some("cpu: all? of it."));
     }
 
     #[test]

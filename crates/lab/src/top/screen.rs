@@ -465,7 +465,7 @@ mod tests {
                 latency_ms: Some(1.5),
                 states: [('W', 3), ('K', 2), ('_', 5)].into(),
                 scoreboard: text("WWWKK_____"),
-                limit: "none",
+                limit: "none".into(),
                 tells_workers: true,
                 vhosts: vec![share("example.org:80")],
                 urls: vec![share("/index.html")],

@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub(super) stopping: Option<u64>,
     pub(super) connections: Option<Connections>,
     /// What holds the server back.
-    pub(super) limit: &'static str,
+    pub(super) limit: String,
     /// Whether workers are told one by one, so that the lists below mean something.
     pub(super) tells_workers: bool,
     pub(super) vhosts: Vec<Share>,
@@ -72,7 +72,7 @@ impl Server {
             busy,
             idle,
             open,
-            limit: limit(busy, idle, open),
+            limit: after.limit.clone().unwrap_or_else(|| limit(busy, idle, open).to_owned()),
             states,
             scoreboard: after.letters.clone(),
             processes: after.processes,
@@ -217,6 +217,8 @@ mod tests {
         assert!(limit("WWW...").contains("more may be started"));
         assert!(limit("W_").starts_with("none"));
         assert_eq!(limit("...."), "nothing serves");
+        let told = Page { limit: Some("cpu: all".into()), ..page(0, "WWRK") };
+        assert_eq!(Server::between("u", &page(0, "_"), &told, 1.0).limit, "cpu: all");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! mod_lab, a module of this server's own: applications to measure it with. A request for
 //! `lab-wait?ms=N` or `lab-burn?ms=N` comes in and is answered after N milliseconds of waiting or
-//! of CPU time; it holds its worker as an application would. Off until a bound is configured.
+//! of CPU time, one for `lab-gate?ms=N` after N milliseconds at one of few places; it holds its
+//! worker as an application would. Off until a bound is configured.
+
+mod gate;
 
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use bytes::Bytes;
@@ -9,6 +12,7 @@ use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response
 use evenkeel_sys::clock;
 pub use evenkeel_sys::crew::Crew;
 use evenkeel_sys::crew::Pulse;
+pub use gate::Gate;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
@@ -18,16 +22,20 @@ type Done = Result<(), String>;
 
 /// The most that any directive of the lab can ask for: an hour.
 const MOST_MS: u64 = 3_600_000;
+/// The most places of a gate.
+const MOST_PLACES: usize = 10_000;
 /// How many rounds of arithmetic pass between two looks at the clock.
 const ROUNDS: u64 = 2_000;
 
 /// The bounds of the lab, in milliseconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Global {
     /// LabMaxWait; 0 where `lab-wait` is off.
     pub max_wait_ms: u64,
     /// LabMaxBurn; 0 where `lab-burn` is off.
     pub max_burn_ms: u64,
+    /// LabGatePlaces; none where `lab-gate` is off.
+    pub gate: Option<Gate>,
     /// LabChildStartDelay: how long a child takes before it serves.
     pub child_start_delay_ms: u64,
 }
@@ -36,6 +44,7 @@ pub struct Global {
 const DIRECTIVES: &[Directive] = &[
     directive("LabMaxWait", Where::GLOBAL, Shape::One, "0", "The most milliseconds that a request of the handler lab-wait may wait; 0 switches the handler off", max_wait),
     directive("LabMaxBurn", Where::GLOBAL, Shape::One, "0", "The most milliseconds of CPU time that a request of the handler lab-burn may use; 0 switches the handler off", max_burn),
+    directive("LabGatePlaces", Where::GLOBAL, Shape::One, "0", "How many requests of the handler lab-gate are worked on at once, in all children together, for as long as LabMaxWait lets them; the others wait in line; 0 switches the handler off", gate_places),
     directive("LabChildStartDelay", Where::GLOBAL, Shape::One, "0", "Milliseconds that every child process waits before it serves", child_start_delay),
 ];
 
@@ -53,6 +62,16 @@ fn max_burn(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
+fn gate_places(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let places = argument(call, 0).parse().ok().filter(|places| *places <= MOST_PLACES);
+    let told = || format!("LabGatePlaces must be a number from 0 to {MOST_PLACES}");
+    scope.global.lab.gate = match places.ok_or_else(told)? {
+        0 => None,
+        places => Some(Gate::new(places).map_err(|error| format!("LabGatePlaces: {error}"))?),
+    };
+    Ok(())
+}
+
 fn child_start_delay(scope: &mut Scope, call: &Call<'_>) -> Done {
     scope.global.lab.child_start_delay_ms = milliseconds("LabChildStartDelay", call)?;
     Ok(())
@@ -64,10 +83,12 @@ fn milliseconds(name: &str, call: &Call<'_>) -> Result<u64, String> {
 }
 
 /// What a request asks of the lab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// To wait, as for a database.
     Wait(Duration),
+    /// To wait for a place and then at it, as for a database that has few connections.
+    Pass(Gate, Duration),
     /// To use CPU time, as a program does that computes its page.
     Burn(Duration),
 }
@@ -78,9 +99,10 @@ pub enum Work {
 /// 400 where `ms` is missing, is no number, or is beyond the configured bound.
 pub fn wanted(request: &mut Request, bounds: &Global) -> Result<Option<Work>, Answer> {
     let name = request.content.handler.as_deref().unwrap_or_default();
-    let (work, most_ms): (fn(Duration) -> Work, u64) = match name {
-        b"lab-wait" => (Work::Wait, bounds.max_wait_ms),
-        b"lab-burn" => (Work::Burn, bounds.max_burn_ms),
+    let most_ms = match name {
+        b"lab-wait" => bounds.max_wait_ms,
+        b"lab-gate" if bounds.gate.is_some() => bounds.max_wait_ms,
+        b"lab-burn" => bounds.max_burn_ms,
         _ => return Ok(None),
     };
     if most_ms == 0 {
@@ -88,7 +110,14 @@ pub fn wanted(request: &mut Request, bounds: &Global) -> Result<Option<Work>, An
     }
     let asked_ms = parse(request.query.as_deref().unwrap_or_default());
     match asked_ms.filter(|asked_ms| *asked_ms <= most_ms) {
-        Some(asked_ms) => Ok(Some(work(Duration::from_millis(asked_ms)))),
+        Some(asked_ms) => {
+            let time = Duration::from_millis(asked_ms);
+            Ok(Some(match (name, &bounds.gate) {
+                (b"lab-burn", _) => Work::Burn(time),
+                (b"lab-gate", Some(gate)) => Work::Pass(gate.clone(), time),
+                _ => Work::Wait(time),
+            }))
+        }
         None => {
             let name = String::from_utf8_lossy(name);
             let text = format!("{name} takes ms=0 to ms={most_ms}");
@@ -117,12 +146,8 @@ pub async fn perform(
     departure: &Departure,
 ) -> Result<Response, Answer> {
     let text = match work {
-        Work::Wait(time) => {
-            let began_us = clock::monotonic_us();
-            tokio::time::sleep(time).await;
-            let waited_us = clock::monotonic_us().saturating_sub(began_us);
-            format!("waited {} ms\n", waited_us / 1000)
-        }
+        Work::Wait(time) => waited(time).await,
+        Work::Pass(gate, time) => waited(gate.enter(clock::monotonic_us(), time)).await,
         Work::Burn(time) => {
             let mut burning = crew.begin_long("lab-burn", move |pulse| burn(time, pulse));
             let burned = poll_fn(|context| match Pin::new(&mut burning).poll(context) {
@@ -140,6 +165,13 @@ pub async fn perform(
     response.fields.set("Content-Type", "text/plain");
     response.body = Body::Bytes(Bytes::from(text));
     Ok(response)
+}
+
+async fn waited(time: Duration) -> String {
+    let began_us = clock::monotonic_us();
+    tokio::time::sleep(time).await;
+    let waited_us = clock::monotonic_us().saturating_sub(began_us);
+    format!("waited {} ms\n", waited_us / 1000)
 }
 
 /// Keeps a core busy until the thread has used so much CPU time; tells how many microseconds it
@@ -175,7 +207,8 @@ mod tests {
         request
     }
 
-    const BOUNDS: Global = Global { max_wait_ms: 100, max_burn_ms: 0, child_start_delay_ms: 0 };
+    const BOUNDS: Global =
+        Global { max_wait_ms: 100, max_burn_ms: 0, gate: None, child_start_delay_ms: 0 };
 
     #[test]
     fn work_is_bounded_and_off_without_a_bound() {
@@ -183,6 +216,7 @@ mod tests {
         let ten = Work::Wait(Duration::from_millis(10));
         assert_eq!(wanted("lab-wait", "a=1&ms=10").unwrap(), Some(ten));
         assert_eq!(wanted("lab-burn", "ms=10").unwrap(), None);
+        assert_eq!(wanted("lab-gate", "ms=10").unwrap(), None);
         assert_eq!(wanted("other", "ms=10").unwrap(), None);
         for query in ["", "ms=", "ms=-1", "ms=101", "ms=99999999999999999999", "xms=1"] {
             assert!(matches!(wanted("lab-wait", query), Err(Answer::Status(..))), "{query}");
@@ -202,9 +236,21 @@ mod tests {
         assert_eq!(apply("LabMaxWait", "5").unwrap().max_wait_ms, 5);
         assert_eq!(apply("LabMaxBurn", "6").unwrap().max_burn_ms, 6);
         assert_eq!(apply("LabChildStartDelay", "7").unwrap().child_start_delay_ms, 7);
+        assert!(apply("LabGatePlaces", "4").unwrap().gate.is_some());
+        assert!(apply("LabGatePlaces", "0").unwrap().gate.is_none());
+        let refused = "LabGatePlaces must be a number from 0 to 10000";
+        assert_eq!(apply("LabGatePlaces", "-1").unwrap_err(), refused);
         let refused = "LabMaxWait must be a number of milliseconds from 0 to 3600000";
         assert_eq!(apply("LabMaxWait", "1s").unwrap_err(), refused);
         assert_eq!(apply("LabMaxWait", "3600001").unwrap_err(), refused);
+    }
+
+    #[test]
+    fn a_gate_is_passed_once_it_is_configured() {
+        let bounds = Global { gate: Some(Gate::new(1).unwrap()), ..BOUNDS };
+        let work = wanted(&mut request("lab-gate", "ms=10"), &bounds).unwrap();
+        assert_eq!(work, Some(Work::Pass(bounds.gate.clone().unwrap(), Duration::from_millis(10))));
+        assert!(wanted(&mut request("lab-gate", "ms=101"), &bounds).is_err());
     }
 
     #[test]

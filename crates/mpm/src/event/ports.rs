@@ -32,7 +32,12 @@ struct Port {
 }
 
 /// How many descriptors are kept from connections.
-const RESERVE: usize = 32;
+const RESERVE: u64 = 32;
+
+/// How many of a process's descriptors connections do not get.
+pub(crate) fn reserve(descriptors: u64) -> u64 {
+    RESERVE.min(descriptors / 4)
+}
 
 /// What accepting gave.
 pub(super) enum Accepted {
@@ -52,7 +57,7 @@ impl Ports {
             ports: sockets.into_iter().map(port).collect(),
             turn: 0,
             paused_until_ms: None,
-            reserved_from: descriptors.saturating_sub(RESERVE.min(descriptors / 4)),
+            reserved_from: descriptors.saturating_sub(reserve(descriptors as u64) as usize),
         }
     }
 

@@ -27,7 +27,7 @@ fn staged(rate: u64, cpu_us: u64, busy: u64) -> Account {
         .with(Figure::MemoryLimit, 8 << 30)
         .with(Figure::MemoryFree, 4_u64 << 30)
         .with(Figure::MemoryPressure, 0)
-        .with(Figure::Refused, 0)
+        .with(Figure::Bar, 0)
 }
 
 #[test]
@@ -56,12 +56,26 @@ fn cores_at_work_are_the_cpu() {
     // A quota holds back what uses half of the cores.
     let throttled = staged(50, 20_000, 100).with(Figure::ThrottledUs, 4_000_000);
     assert_eq!(verdict(&throttled).limit, Limit::Cpu);
-    // Others have most of the cores: what they leave is full.
-    let crowded = staged(20, 20_000, 50)
+    // Others have most of the cores: what they leave is full, and what they would give up is more.
+    let crowded = staged(20, 20_000, 3)
         .with(Figure::OthersUs, 16_000_000)
-        .with(Figure::RunQueueUs, 9_000_000);
+        .with(Figure::RunQueueUs, 16_000_000);
     let told = verdict(&crowded);
     assert_eq!((told.limit, told.maximum), (Limit::Cpu, Some(20.0)));
+    let preferred = verdict(&crowded.with(Figure::RunQueueUs, 1_000_000));
+    assert_eq!(preferred.maximum, Some(80.0));
+}
+
+#[test]
+fn who_waits_for_something_else_is_not_held_back_by_others_on_the_cores() {
+    // Others have what the server does not use, and each wake-up waits a little for a core.
+    let crowded = staged(300, 200, 16)
+        .with(Figure::Workers, 16)
+        .with(Figure::Queue, 30)
+        .with(Figure::OthersUs, 19_400_000)
+        .with(Figure::RunQueueUs, 600_000);
+    let told = verdict(&crowded);
+    assert_eq!((told.limit, told.maximum.map(f64::round)), (Limit::Workers, Some(301.0)));
 }
 
 #[test]
@@ -85,7 +99,7 @@ fn requests_that_wait_are_bound_by_workers_once_these_are_taken() {
     assert_eq!(told.next.map(|(limit, _)| limit), Some(Limit::Workers));
     // All taken, and nobody stands in line: they are just enough.
     assert_eq!(verdict(&staged(2000, 50, 400)).limit, Limit::Wait);
-    let refused = verdict(&full.with(Figure::Refused, 1));
+    let refused = verdict(&full.with(Figure::Bar, Bar::Vain as u64));
     assert_eq!((refused.limit, refused.maximum), (Limit::Application, Some(2000.0)));
 }
 
@@ -127,12 +141,48 @@ fn what_runs_out_is_named() {
     assert_eq!(verdict(&light.with(Figure::Connections, 19_500)).limit, Limit::Descriptors);
     assert_eq!(verdict(&light.with(Figure::MemoryPressure, 1500)).limit, Limit::Memory);
     assert_eq!(verdict(&light.with(Figure::MemoryFree, 100 << 20)).limit, Limit::Memory);
-    let waiting = light.with(Figure::Queue, 511);
-    assert_eq!(verdict(&waiting.with(Figure::FullestMilli, 1000)).limit, Limit::Backlog);
-    assert_eq!(verdict(&waiting.with(Figure::FullestMilli, 500)).limit, Limit::None);
+    // 200 clients wait for their second try, none is served; but nine do while 40 are.
+    assert_eq!(verdict(&light.with(Figure::Refused, 2000)).limit, Limit::Backlog);
+    assert_eq!(verdict(&staged(200, 50, 40).with(Figure::Refused, 90)).limit, Limit::Wait);
+    assert_eq!(verdict(&light.with(Figure::Refused, 9)).limit, Limit::None);
     // What nobody knows is no limit.
     let unknown = light.with(Figure::Descriptors, None).with(Figure::MemoryPressure, None);
     assert_eq!(verdict(&unknown).limit, Limit::None);
+}
+
+#[test]
+fn where_workers_follow_from_memory_it_is_the_memory() {
+    let full = staged(2000, 50, 400).with(Figure::Queue, 100);
+    for (bar, limit) in [(Bar::Memory, Limit::Memory), (Bar::Descriptors, Limit::Descriptors)] {
+        let told = verdict(&full.with(Figure::Bar, bar as u64));
+        assert_eq!((told.limit, told.maximum.map(f64::round)), (limit, Some(2000.0)));
+        let light = verdict(&staged(100, 50, 20).with(Figure::Bar, bar as u64));
+        assert_eq!((light.limit, light.next.map(|(next, _)| next)), (Limit::Wait, Some(limit)));
+    }
+}
+
+#[test]
+fn descriptors_run_out_by_requests_in_progress() {
+    // 60 clients, 100 ms each; 1,000 descriptors are taken by 10,000 requests a second.
+    let waiting = staged(600, 10, 60).with(Figure::Workers, 4000);
+    let few = waiting.with(Figure::Descriptors, 1000);
+    let told = verdict(&few);
+    assert_eq!((told.limit, told.next), (Limit::Wait, Some((Limit::Descriptors, 10_000.0))));
+    let taken = verdict(&few.with(Figure::Connections, 980));
+    assert_eq!((taken.limit, taken.maximum), (Limit::Descriptors, Some(10_000.0)));
+    // Where connections hold workers, these run out first.
+    let held = verdict(&few.with(Figure::RestingMilli, 0));
+    assert_eq!(held.next, Some((Limit::Workers, 40_000.0)));
+}
+
+#[test]
+fn what_bears_no_more_is_named_while_workers_are_free() {
+    let vain = staged(200, 50, 100).with(Figure::Bar, Bar::Vain as u64);
+    let told = verdict(&vain);
+    assert_eq!((told.limit, told.maximum), (Limit::Application, Some(200.0)));
+    // Nothing is known of the application of work that burns.
+    let burning = staged(98, 20_000, 128).with(Figure::Bar, Bar::Vain as u64);
+    assert_eq!(verdict(&burning).limit, Limit::Cpu);
 }
 
 #[test]

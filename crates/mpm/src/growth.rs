@@ -1,0 +1,60 @@
+//! What a worker costs in memory: one child after the other is looked at, and what its pages and
+//! page tables take that no other process has too. It is measured where each connection holds a
+//! worker, since workers that rest take memory there; in event a worker at rest is a number.
+
+use std::collections::VecDeque;
+
+use evenkeel_sys::bounds;
+
+/// So many looks are kept: children that have served much hold more than those that have not.
+const LOOKS: usize = 16;
+
+/// The kernel's own for a process beside its page tables: its stack, its descriptors and sockets.
+const KERNEL_EACH: u64 = 128 << 10;
+
+/// The memory of the children that were looked at last.
+#[derive(Default)]
+pub(crate) struct Growth {
+    looks: VecDeque<u64>,
+    turn: usize,
+}
+
+impl Growth {
+    /// Looks at the next of these processes.
+    pub(crate) fn look(&mut self, pids: &[i32]) {
+        self.turn = self.turn.wrapping_add(1);
+        let next = self.turn.checked_rem(pids.len()).and_then(|at| pids.get(at));
+        let Some(bytes) = next.and_then(|pid| bounds::private_bytes(*pid)) else { return };
+        self.looks.push_back(bytes.saturating_add(KERNEL_EACH));
+        if self.looks.len() > LOOKS {
+            let _oldest = self.looks.pop_front();
+        }
+    }
+
+    /// The bytes of the largest; none before the first look.
+    pub(crate) fn child_bytes(&self) -> Option<u64> {
+        self.looks.iter().copied().max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_takes_memory_of_its_own() {
+        let mut growth = Growth::default();
+        growth.look(&[]);
+        assert_eq!(growth.child_bytes(), None);
+        let own = std::process::id().cast_signed();
+        growth.look(&[own]);
+        let before = growth.child_bytes().unwrap();
+        let more = vec![1_u8; 32 << 20];
+        growth.look(&[own]);
+        assert!(growth.child_bytes().unwrap() >= before + (30 << 20), "{}", more.len());
+        // What is gone is forgotten after a while.
+        drop(more);
+        (0..LOOKS).for_each(|_| growth.look(&[own]));
+        assert!(growth.child_bytes().unwrap() < before + (30 << 20));
+    }
+}
