@@ -175,8 +175,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Lets the stream run for so long; gives what queues in the end. The law looks every 100 ms, every 30 ms
-    /// while a queue stands, and at once where one begins to stand.
+    /// Lets the stream run for so long; gives what queues in the end. The law looks every 100 ms,
+    /// every 30 ms while a queue stands, and at once where one begins to stand.
     fn run(&mut self, pool: &mut Pool, long: Duration) -> usize {
         let (end, mut queue) = (self.now + long, 0);
         while self.now < end {
