@@ -69,8 +69,8 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             number(account.value(Figure::Descriptors))
         ),
         Limit::Backlog => format!(
-            "the kernel's queue of connections that wait to be accepted was full {} times a second: \
-             whom it refuses tries again a second later. {} workers are at work.",
+            "the kernel's queue of connections that wait to be accepted was full {} times a \
+             second: whom it refuses tries again a second later. {} workers are at work.",
             number(account.rate(Figure::Refused)),
             busy(account)
         ),

@@ -386,8 +386,8 @@ impl Samples {
 }
 
 impl Refusals {
-    /// How many connections our queues refused: no more than our sockets threw segments away, and no
-    /// more than found any queue full. Sockets that are no more take their counts with them.
+    /// How many connections our queues refused: no more than our sockets threw segments away, and
+    /// no more than found any queue full. Sockets that are no more take their counts with them.
     fn tell(&mut self, account: Account, dropped: u64) -> Account {
         let before = std::mem::replace(&mut self.dropped, dropped);
         let overflows = bounds::listen_overflows();

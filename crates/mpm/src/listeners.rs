@@ -217,8 +217,8 @@ impl Listeners {
         queues.fold(0, |sum, queue| sum.saturating_add(queue.bound as usize))
     }
 
-    /// How many segments they have thrown away since they were opened: connections that they refused
-    /// are among them.
+    /// How many segments they have thrown away since they were opened: connections that they
+    /// refused are among them.
     pub(crate) fn dropped(&self) -> u64 {
         let dropped = self.open.iter().map(|open| u64::from(dropped_segments(&open.socket)));
         dropped.fold(0, u64::saturating_add)

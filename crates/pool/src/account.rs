@@ -46,8 +46,8 @@ pub enum Figure {
     CrewThreads,
     /// Thousandths of cores that the server may use: affinity and quota.
     CoresMilli,
-    /// CPU time that others had of what the server may use, in microseconds: where a quota leaves it
-    /// less than the cores have, what they had of the rest does not count.
+    /// CPU time that others had of what the server may use, in microseconds: where a quota leaves
+    /// it less than the cores have, what they had of the rest does not count.
     OthersUs,
     /// Microseconds for which the quota held the server back: that part of the span in which it did
     /// of its periods.

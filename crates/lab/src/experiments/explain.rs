@@ -1,6 +1,6 @@
 //! The experiment `explain`: a dozen cases in each of which something else holds a server back.
-//! Each is loaded below saturation and `explain` is asked what would bind at how many requests a second;
-//! then it is driven to saturation and asked again. What binds must be named, and what was
+//! Each is loaded below saturation and `explain` is asked what would bind at how many requests a
+//! second; then it is driven to saturation and asked again. What binds must be named, and what was
 //! predicted must come about within a tenth: where not, the status is 1.
 
 mod cases;
