@@ -145,8 +145,8 @@ impl Cost {
 }
 
 /// The cores that the server can have now: those that it may use, less what others have of
-/// them. Where all are at work, others give way to a thread that is ready: its share is what it had of
-/// the time in which it had or wanted a core.
+/// them. Where all are at work, others give way to a thread that is ready: its share is what it had
+/// of the time in which it had or wanted a core.
 #[must_use]
 pub fn cores_left(account: &Account) -> Option<f64> {
     let cores = account.value(Figure::CoresMilli)? / 1000.0;

@@ -1,7 +1,7 @@
 //! Bounds that a server is put under for an experiment: control groups (cgroup v1 and v2) and
 //! limits of processes. What is to be bounded comes in; a line of a shell's goes out by which a
-//! process puts itself under the bound, and the group is gone when it is let go. Where the system does not
-//! let us, the experiment says so.
+//! process puts itself under the bound, and the group is gone when it is let go. Where the system
+//! does not let us, the experiment says so.
 
 use std::fs;
 use std::io;
