@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, send, wait_for};
-use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe, text};
+use evenkeel_tests::load::{Load, REQUEST, ask, connect, exchange, probe, text};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs;
@@ -221,6 +221,19 @@ fn children_end_after_their_share_of_connections_and_are_replaced() {
         }
         assert!(pids.len() >= 12, "{pids:?}");
     }
+}
+
+#[test]
+fn who_waits_while_the_first_child_starts_has_others_start_beside_it() {
+    let slow = "LoadModule lab_module modules/mod_lab.so\nLabChildStartDelay 600000\n";
+    let pool = "StartServers 1\nMinSpareServers 1\nMaxSpareServers 9\nMaxRequestWorkers 16\n";
+    let mut house = open(PREFORK, &format!("{pool}{slow}"));
+    let waiting: Vec<TcpStream> =
+        (0..8).map(|_| ask(house.address, "/small.txt").unwrap()).collect();
+    wait_for("children", || house.children().len() >= 8).unwrap();
+    drop(waiting);
+    // None of them has served, so that none has anything to finish.
+    house.stop().unwrap();
 }
 
 #[test]

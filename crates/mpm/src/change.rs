@@ -100,6 +100,11 @@ impl<Site> Change<Site> {
         Self { passed, ..Self::new(Restart::Graceful, now_us, wanted, None) }
     }
 
+    /// Whether this is the first start, to which nothing was before.
+    pub(crate) fn is_first(&self) -> bool {
+        self.before.is_none()
+    }
+
     fn new(restart: Restart, since_us: u64, wanted: usize, before: Option<Before<Site>>) -> Self {
         let (passed, next, served_us, look_us) = (None, None, None, None);
         Self { restart, since_us, wanted, failures: 0, before, passed, next, served_us, look_us }
@@ -226,6 +231,10 @@ impl<S: Server> Parent<'_, S> {
         if !self.state.is_stopping() {
             self.begin_stop(0);
         }
+        // Who has come to serve may not have been heard yet; the others have nothing to finish.
+        self.children.listen_now();
+        self.hear();
+        self.children.kill(|entry| !entry.served);
         let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
         self.children.retire(Command::Exit, Some(end_by_us), |_| true);
     }
@@ -248,7 +257,7 @@ impl<S: Server> Parent<'_, S> {
             return;
         }
         change.failures += 1;
-        let is_first = change.before.is_none();
+        let is_first = change.is_first();
         if end == End::Exited(CHILD_FATAL) || change.failures >= MOST_FAILURES {
             if end == End::Exited(CHILD_FATAL) && is_first {
                 self.tell(&Event::FatalChild(entry.pid));

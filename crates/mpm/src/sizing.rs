@@ -183,11 +183,15 @@ impl<S: Server> Parent<'_, S> {
         (self.sizing.next_us, self.sizing.quiet) = (0, 0);
     }
 
-    /// The law rules while nothing changes; while a new generation starts, it has a number of
-    /// children to reach.
+    /// The law rules while nothing changes; while a new generation starts beside another, it has a
+    /// number of children to reach. At the first start clients may wait already, and children that
+    /// start slowly must start together, not the others after the first.
     fn is_sized(&self) -> bool {
-        let settled =
-            matches!(self.state, State::Serving | State::Checking(..) | State::Upgrading(_));
+        let settled = match &self.state {
+            State::Serving | State::Checking(..) | State::Upgrading(_) => true,
+            State::Changing(change) => change.is_first(),
+            State::Stopping { .. } => false,
+        };
         settled && !self.current.limits.fixed
     }
 
