@@ -112,6 +112,9 @@ const DEAF_FOR_US: u64 = 10_000;
 const MOST_HEARD: usize = 256;
 const MOST_MESSAGES: usize = 4;
 
+/// How many messages of a dead child are looked through: its channel holds fewer.
+const MOST_LAST_WORDS: usize = 1024;
+
 /// How long a child may live without a channel before it is killed: it is closed only in death.
 const DEAF_US: u64 = 1_000_000;
 
@@ -206,7 +209,8 @@ impl<Site> Children<Site> {
     /// Takes out the child of that pid.
     pub(crate) fn remove(&mut self, pid: Pid) -> Option<Entry<Site>> {
         let number = self.numbers.remove(&pid)?;
-        let entry = self.entries.remove(&number)?;
+        let mut entry = self.entries.remove(&number)?;
+        entry.hear_last_words();
         if let Some(set) = &self.set {
             // It has left by itself where the child's end was seen before.
             let _ = set.remove(&entry.channel);
@@ -486,6 +490,16 @@ impl<Site> Entry<Site> {
         }
     }
 
+    /// Whoever came to serve and ended before it was heard has served all the same.
+    fn hear_last_words(&mut self) {
+        let words = std::iter::from_fn(|| match self.channel.receive() {
+            Received::Byte(byte) => Some(byte),
+            Received::Empty | Received::Closed => None,
+        });
+        let ready = Report::Ready.byte();
+        self.served |= words.take(MOST_LAST_WORDS).any(|byte| byte == ready);
+    }
+
     fn note_ready(&mut self, board: Scoreboard, now_us: u64) {
         if self.phase == Phase::Starting && !self.served {
             self.end_by_us = None;
@@ -591,6 +605,17 @@ pub(crate) mod tests {
         assert_eq!(children.kill_overdue(end_by_us), [pid(0)]);
         assert_eq!(children.next_deadline_us(), None);
         assert_eq!(children.count(0).active, 1);
+    }
+
+    #[test]
+    fn who_came_to_serve_and_ended_unheard_has_served() {
+        let (mut children, ends) = table(2);
+        ends[0].send(Report::EndAsked.byte()).unwrap();
+        ends[0].send(Report::Ready.byte()).unwrap();
+        ends[1].send(Report::EndAsked.byte()).unwrap();
+        drop(ends);
+        assert!(children.remove(pid(0)).unwrap().served);
+        assert!(!children.remove(pid(1)).unwrap().served);
     }
 
     #[test]
