@@ -83,14 +83,16 @@ impl<S: Server> Parent<'_, S> {
         if self.state.is_stopping() {
             return;
         }
-        let (wanted, old) = match &self.state {
-            State::Changing(change) => (change.wanted, change.old()),
-            _ if self.current.limits.fixed => (self.current.limits.start_servers, None),
+        let wanted = match &self.state {
+            State::Changing(change) => change.wanted,
+            _ if self.current.limits.fixed => self.current.limits.start_servers,
             _ => return,
         };
         let there = self.children.count(self.current.number).active;
         self.fork(wanted.saturating_sub(there), None);
-        if let Some((base, wanted)) = old {
+        // Not taken before: a new child would keep the old sockets and logs open with this copy.
+        let State::Changing(change) = &self.state else { return };
+        if let Some((base, wanted)) = change.old() {
             let there = self.children.count(base.generation.number).active;
             self.fork_of(base, wanted.saturating_sub(there), None);
         }

@@ -79,7 +79,8 @@ impl PoolWatch {
     pub fn begin(server: &Server) -> Result<Self, String> {
         let url = format!("http://{}/server-status", server.address);
         let status = Status::open(&url, false, PATIENCE)?.in_short_form();
-        let _first = status.page()?;
+        // Of peers it need not be a status page.
+        let _first = status.body()?;
         let (family, port, begun) = (server.family, server.address.port(), Instant::now());
         let ([one, other], [first, second]) = {
             let ((a, b), (c, d)) = (channel(), channel());
