@@ -254,11 +254,21 @@ fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Resul
     for log in read_folder(&root.join("logs"))? {
         let _ = fs::remove_file(log);
     }
-    let server = Server::start(kind, root, port)?;
+    let core = first_core()?;
+    let server = Server::start_as(kind, root, port, &["taskset", "-c", &core], "-DFOREGROUND")?;
     let answers = script.exchanges.iter().map(|exchange| talk(exchange, port, root)).collect();
     let ending = server.stop();
     let read = |path: &String| fs::read(root.join(path)).unwrap_or_default();
     Ok(Run { answers, compared: script.compared.iter().map(read).collect(), ending })
+}
+
+/// The first core that we may use. A server that has no other serves with one thread, whose log
+/// lines stand in the order of the exchanges.
+fn first_core() -> Result<String, String> {
+    let status = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first = list.and_then(|list| list.trim().split([',', '-']).next());
+    first.map(str::to_owned).ok_or_else(|| "no core in /proc/self/status".to_owned())
 }
 
 fn read_folder(path: &Path) -> Result<Vec<std::path::PathBuf>, String> {
