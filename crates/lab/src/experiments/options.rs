@@ -39,7 +39,7 @@ Experiments on this machine, with whichever of the servers are installed:
                    event,worker; cpu-wait: event)
   --rounds N       how often each has its turn (static, syscalls 5; greedy 3); figures are medians
   --seconds TIME   how long a turn lasts (3s; ramp 600s, its step 15s, starvation 30s,
-                   reload --slow 35s, explain 4s, auto 3s,
+                   reload --slow 35s, explain 12s, auto 3s,
                    others 5s)
   --clients LIST   numbers of clients, 1,4,16 or 1..256 (greedy 1,4,16,64,256; starvation 512,4096;
                    cpu-wait 1,2,8 .. 10000), or one number (ramp 390, step 512, reload 32,
@@ -162,7 +162,8 @@ impl Experiment {
             Self::Ramp => 600,
             Self::Overload if step => 15,
             Self::Overload | Self::Buckets | Self::CpuWait => 5,
-            Self::Explain => 4,
+            // Limits are told from ten seconds.
+            Self::Explain => 12,
             Self::Starvation => 30,
             Self::Reload => 35,
         })
