@@ -14,7 +14,7 @@ pub use evenkeel_sys::crew::Crew;
 use evenkeel_sys::crew::Pulse;
 pub use gate::Gate;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ fn parse(query: &[u8]) -> Option<u64> {
 /// burning takes one of those that the process has for work that blocks, in its turn.
 ///
 /// # Errors
-/// 503 where no thread can be had, or the client has gone before one was free.
+/// 503 where no thread can be had, or the client has gone before one or a place was free.
 pub async fn perform(
     work: Work,
     status: Status,
@@ -147,7 +147,9 @@ pub async fn perform(
 ) -> Result<Response, Answer> {
     let text = match work {
         Work::Wait(time) => waited(time).await,
-        Work::Pass(gate, time) => waited(gate.enter(clock::monotonic_us(), time)).await,
+        Work::Pass(gate, time) => {
+            passed(&gate, time, departure).await.ok_or(Status::SERVICE_UNAVAILABLE)?
+        }
         Work::Burn(time) => {
             let mut burning = crew.begin_long("lab-burn", move |pulse| burn(time, pulse));
             let burned = poll_fn(|context| match Pin::new(&mut burning).poll(context) {
@@ -170,6 +172,30 @@ pub async fn perform(
 async fn waited(time: Duration) -> String {
     let began_us = clock::monotonic_us();
     tokio::time::sleep(time).await;
+    told(began_us)
+}
+
+/// Waits for a place and at it; none where the client has gone before its turn came.
+async fn passed(gate: &Gate, time: Duration, departure: &Departure) -> Option<String> {
+    let came_us = clock::monotonic_us();
+    let turn = gate.enter(time);
+    let until = |then_us: u64| {
+        let left_us = then_us.saturating_sub(clock::monotonic_us());
+        tokio::time::sleep(Duration::from_micros(left_us))
+    };
+    let mut line = pin!(until(turn.begins_us));
+    let is_gone = poll_fn(|context| match line.as_mut().poll(context) {
+        Poll::Pending if departure.is_told() => Poll::Ready(true),
+        waited => waited.map(|()| false),
+    });
+    if is_gone.await {
+        return None;
+    }
+    until(turn.ends_us).await;
+    Some(told(came_us))
+}
+
+fn told(began_us: u64) -> String {
     let waited_us = clock::monotonic_us().saturating_sub(began_us);
     format!("waited {} ms\n", waited_us / 1000)
 }
@@ -251,6 +277,25 @@ mod tests {
         let work = wanted(&mut request("lab-gate", "ms=10"), &bounds).unwrap();
         assert_eq!(work, Some(Work::Pass(bounds.gate.clone().unwrap(), Duration::from_millis(10))));
         assert!(wanted(&mut request("lab-gate", "ms=101"), &bounds).is_err());
+    }
+
+    #[test]
+    fn a_client_that_goes_from_the_line_before_a_gate_gives_its_turn_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        let (gate, hour) = (Gate::new(1).unwrap(), Duration::from_millis(MOST_MS));
+        let (crew, departure) = (Crew::new(1), Departure::default());
+        let first = gate.enter(hour);
+        let work = Work::Pass(gate.clone(), hour);
+        let mut performed = Box::pin(perform(work, Status::OK, &crew, &departure));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(performed.as_mut().poll(&mut context).is_pending());
+        assert!(departure.is_awaited());
+        departure.tell();
+        let left = performed.as_mut().poll(&mut context);
+        let Poll::Ready(Err(Answer::Status(status, _))) = left else { panic!("{left:?}") };
+        assert_eq!(status, Status::SERVICE_UNAVAILABLE);
+        assert_eq!(gate.enter(hour).begins_us, first.ends_us);
     }
 
     #[test]
