@@ -155,7 +155,7 @@ impl<Site> State<Site> {
                 let late_us = change.since_us.saturating_add(START_US);
                 Some(change.look_us.map_or(late_us, |look_us| look_us.min(late_us)))
             }
-            Self::Upgrading(upgrade) => Some(upgrade.late_us()),
+            Self::Upgrading(upgrade) => Some(upgrade.late_us),
             Self::Serving | Self::Stopping { .. } => None,
         }
     }
@@ -434,7 +434,7 @@ impl<S: Server> Parent<'_, S> {
     /// Starts children of the present configuration anew in place of those that serve: the kernel
     /// queues connections on sockets by now that only new children can have. What was asked for
     /// meanwhile is `next`.
-    fn begin_again(&mut self, next: Option<Restart>) {
+    pub(crate) fn begin_again(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
         let Generation { site, settings, limits, .. } = &*self.current;
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
@@ -473,6 +473,8 @@ impl<S: Server> Parent<'_, S> {
             _ => {}
         }
         self.supervisor.stopping();
+        // It goes on, and serves what waits, without waiting for the end of the last connection.
+        self.predecessor = None;
         self.listeners = Listeners::none();
         self.state = State::Stopping { status };
     }

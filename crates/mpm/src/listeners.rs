@@ -240,6 +240,25 @@ impl Listeners {
         any
     }
 
+    /// The same of sockets that another program has opened beside these, for those of these `lines`:
+    /// of what it has bound alone nothing is kept.
+    pub(crate) fn adopt_sockets(&mut self, sockets: Vec<OwnedFd>, lines: &[Listen]) -> bool {
+        let sockets = sockets.into_iter().map(|socket| (socket, String::new())).collect();
+        // By a predecessor or by a successor: addresses may be among them that these are not for.
+        let Ok(mut tried) = Self::passed(sockets, lines, true) else { return false };
+        for open in &mut tried.open {
+            let own = self.open.iter().filter(|own| own.asked == open.asked);
+            open.bucket += own.map(|own| own.bucket + 1).max().unwrap_or(0);
+        }
+        self.adopt(&tried)
+    }
+
+    /// Those that do not listen yet.
+    pub(crate) fn bound(&self) -> Vec<BorrowedFd<'_>> {
+        let sockets = self.open.iter().map(|open| open.socket.as_fd());
+        sockets.filter(|socket| !activation::is_listening(socket)).collect()
+    }
+
     /// All of them as one bucket, for a process that serves alone.
     pub(crate) fn into_one(self) -> Self {
         Self { buckets: 1, ..self }

@@ -126,12 +126,12 @@ pub(crate) struct Prepared<Site> {
     pub(crate) pid_file: Option<PidFile>,
 }
 
-/// `sockets` were passed to this process, by a predecessor where it `succeeds` one.
+/// `sockets` were passed to this process, by its predecessor where it has one.
 pub(crate) fn prepare<S: Server>(
     server: &mut S,
     program: &str,
     sockets: Vec<(OwnedFd, String)>,
-    succeeds: bool,
+    predecessor: Option<&Predecessor>,
 ) -> Result<Prepared<S::Site>, String> {
     let loaded = server.load()?;
     let settings = loaded.settings;
@@ -139,11 +139,11 @@ pub(crate) fn prepare<S: Server>(
     let (limits, notices) =
         limits::check(&settings.configured, Moment::Start, cores, listen::somaxconn());
     notices.iter().for_each(|notice| server.log(notice));
+    let succeeds = predecessor.is_some();
     let stale = !succeeds && look_for_other_server(&settings, program)?;
     let patience = if stale { ORPHANS_LEAVE } else { Duration::ZERO };
     let passed = Listeners::passed(sockets, &settings.listen, succeeds)?;
     let listeners = Listeners::open(&settings, limits.buckets, &passed, patience)?;
-    listeners.listen(&settings)?;
     let passed = succeeds.then_some(passed);
     // More descriptors can only help; what cannot be raised is noticed where it runs out.
     let _ = process::raise_descriptor_limit();
@@ -151,6 +151,10 @@ pub(crate) fn prepare<S: Server>(
         .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
     let site = Rc::new(loaded.site);
     server.activate(&site)?;
+    // As late as can be, and not alone: what waits on a socket is reset with the last of its owners.
+    let bound = listeners.bound();
+    predecessor.iter().try_for_each(|predecessor| predecessor.hold(&bound))?;
+    listeners.listen(&settings)?;
     let tell = |event: Event<'_>| {
         event.notice(limits.model).iter().for_each(|notice| server.log(notice));
     };
@@ -205,8 +209,8 @@ impl<'a, S: Server> Parent<'a, S> {
         let invocation = Invocation::take();
         let supervisor = std::mem::take(&mut inherited.supervisor);
         let predecessor = inherited.predecessor.take();
-        let succeeds = predecessor.is_some();
-        let prepared = prepare(server, &start.program, inherited.sockets, succeeds)?;
+        let sockets = inherited.sockets;
+        let prepared = prepare(server, &start.program, sockets, predecessor.as_ref())?;
         let now_us = clock::monotonic_us();
         let wanted = prepared.generation.limits.start_servers;
         let table = prepared.generation.limits.table();

@@ -258,7 +258,7 @@ pub(crate) fn serve_alone<S: Server>(
     sockets: Vec<(OwnedFd, String)>,
 ) -> Result<i32, String> {
     let Prepared { mut generation, listeners, board, pid_file, .. } =
-        prepare(server, &start.program, sockets, false)?;
+        prepare(server, &start.program, sockets, None)?;
     (generation.limits.start_servers, generation.limits.fixed) = (1, true);
     let failed = |error: io::Error| format!("cannot serve in one process: {error}");
     let settings = Arc::clone(&generation.settings);

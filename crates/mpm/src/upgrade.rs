@@ -1,14 +1,16 @@
 //! The change of the program itself: the parent starts it anew beside itself, with the listening
 //! sockets passed as a supervisor would pass them, and goes only when the new one says that it
-//! serves. One that fails leaves everything as it was.
+//! serves. Before the new one listens on further sockets, the old one has them too: one that fails
+//! leaves what the kernel has queued there to be served by the old one.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
+use std::time::Duration;
 
 use evenkeel_sys::activation;
-use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::channel::{Channel, MOST_DESCRIPTORS, Received, wait_readable};
 use evenkeel_sys::clock;
 use evenkeel_sys::process::{self, Pid, Side};
 use evenkeel_sys::signal::Signal;
@@ -28,6 +30,13 @@ const PATIENCE_US: u64 = 120_000_000;
 
 /// What the new parent says when it serves.
 const SERVES: u8 = b'S';
+
+/// What it says with sockets that are about to listen, and what the old one answers.
+const LISTENS: u8 = b'L';
+const HELD: u8 = b'H';
+
+/// How long the new parent waits for that answer.
+const ANSWERED: Duration = Duration::from_secs(10);
 
 /// How this program was called.
 pub(crate) struct Invocation {
@@ -65,7 +74,10 @@ impl Invocation {
 pub(crate) struct Upgrade {
     pid: Pid,
     channel: Channel,
-    since_us: u64,
+    /// When it is given up; never once it is.
+    pub(crate) late_us: u64,
+    /// What it has opened.
+    sockets: Vec<OwnedFd>,
     /// A reload asked for meanwhile.
     pub(crate) next: Option<Restart>,
 }
@@ -76,9 +88,28 @@ impl Upgrade {
         self.channel.as_fd()
     }
 
-    /// When it is given up.
-    pub(crate) fn late_us(&self) -> u64 {
-        self.since_us.saturating_add(PATIENCE_US)
+    /// What has become of it: whether it serves, or has failed; none where that is not known yet.
+    fn outcome(&mut self, now_us: u64) -> Option<bool> {
+        loop {
+            match self.channel.receive_with() {
+                (Received::Byte(SERVES), _) if self.late_us != u64::MAX => return Some(true),
+                (Received::Byte(LISTENS), sockets) if !sockets.is_empty() => {
+                    self.sockets.extend(sockets);
+                    // Who is gone does not listen.
+                    let _ = self.channel.send(HELD);
+                }
+                // Only now it can open no more.
+                (Received::Closed, _) => return Some(false),
+                (Received::Empty, _) if now_us < self.late_us => return None,
+                (received, _) => {
+                    self.end(Signal::Kill);
+                    self.late_us = u64::MAX;
+                    if received == Received::Empty {
+                        return None;
+                    }
+                }
+            }
+        }
     }
 
     /// Ends it: this program goes on, or ends too.
@@ -96,6 +127,23 @@ impl Predecessor {
         Self(Channel::from(socket))
     }
 
+    /// Has it hold sockets that are about to listen. The error is what to tell the administrator.
+    pub(crate) fn hold(&self, sockets: &[BorrowedFd<'_>]) -> Result<(), String> {
+        let held = sockets.chunks(MOST_DESCRIPTORS).try_for_each(|some| {
+            if !self.0.send_with(LISTENS, some)? {
+                return Err(std::io::ErrorKind::WouldBlock.into());
+            }
+            wait_readable(&[self.0.as_fd()], Some(ANSWERED))?;
+            match self.0.receive() {
+                Received::Byte(HELD) => Ok(()),
+                _ => Err(std::io::ErrorKind::TimedOut.into()),
+            }
+        });
+        held.map_err(|error: std::io::Error| {
+            format!("the server before this one did not take sockets: {error}")
+        })
+    }
+
     /// Tells it to go.
     pub(crate) fn relieve(self) {
         // One that is dead by now needs no telling.
@@ -110,8 +158,9 @@ impl<S: Server> Parent<'_, S> {
         let begun = Channel::pair().and_then(|pair| Ok((pair, process::fork()?)));
         match begun {
             Ok(((channel, _theirs), Side::Parent(pid))) => {
-                let since_us = clock::monotonic_us();
-                self.state = State::Upgrading(Upgrade { pid, channel, since_us, next: None });
+                let late_us = clock::monotonic_us().saturating_add(PATIENCE_US);
+                let (sockets, next) = (Vec::new(), None);
+                self.state = State::Upgrading(Upgrade { pid, channel, late_us, sockets, next });
             }
             Ok(((_ours, theirs), Side::Child)) => {
                 self.become_new_program(&theirs);
@@ -142,22 +191,24 @@ impl<S: Server> Parent<'_, S> {
     /// Looks how the new program fares.
     pub(crate) fn watch_upgrade(&mut self, now_us: u64) {
         let State::Upgrading(upgrade) = &mut self.state else { return };
-        match upgrade.channel.receive() {
-            Received::Byte(SERVES) => self.hand_over(),
-            Received::Empty if now_us < upgrade.late_us() => {}
-            end @ (Received::Byte(_) | Received::Empty | Received::Closed) => {
-                if end != Received::Closed {
-                    upgrade.end(Signal::Kill);
-                }
-                // One that closed its end is about to end, and says why.
-                let next = upgrade.next;
-                self.state = State::Serving;
-                self.tell(&Event::NotUpgraded);
-                self.supervisor.ready(self.current.number);
-                if let Some(next) = next {
-                    self.check(next);
-                }
-            }
+        match upgrade.outcome(now_us) {
+            Some(true) => self.hand_over(),
+            Some(false) => self.go_on(),
+            None => {}
+        }
+    }
+
+    /// The new program has failed, and says why. What waits where it has listened is for new
+    /// children of this one.
+    fn go_on(&mut self) {
+        let before = std::mem::replace(&mut self.state, State::Serving);
+        let State::Upgrading(Upgrade { sockets, next, .. }) = before else { return };
+        self.tell(&Event::NotUpgraded);
+        self.supervisor.ready(self.current.number);
+        if self.listeners.adopt_sockets(sockets, &self.current.settings.listen) {
+            self.begin_again(next);
+        } else if let Some(next) = next {
+            self.check(next);
         }
     }
 

@@ -1,12 +1,20 @@
-//! A pair of ends that carries single bytes between two processes, both ways, in order. When one
-//! side's process ends, however it ends, the other side reads `Closed`. Neither end ever blocks.
+//! A pair of ends that carries single bytes between two processes, both ways, in order, and with a
+//! byte descriptors. When one side's process ends, however it ends, the other side reads `Closed`.
+//! Neither end ever blocks.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// How many descriptors go with a byte at most.
+pub const MOST_DESCRIPTORS: usize = 64;
 
 /// One end of the pair.
 #[derive(Debug)]
@@ -46,6 +54,54 @@ impl Channel {
             Ok(_) => Ok(true),
             Err(rustix::io::Errno::AGAIN) => Ok(false),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends one byte as [`Channel::send`] does, and with it up to [`MOST_DESCRIPTORS`] descriptors:
+    /// they stay open in this process, and what they mean stays open for the other side, however
+    /// this one ends. An error is the kernel's too (sendmsg(2)).
+    pub fn send_with(&self, byte: u8, descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        if !rights.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let bytes = [io::IoSlice::new(std::slice::from_ref(&byte))];
+        match rustix::net::sendmsg(&self.socket, &bytes, &mut rights, SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(true),
+            Err(rustix::io::Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the next byte as [`Channel::receive`] does, which throws away what comes with it, and
+    /// the descriptors that do, close-on-exec; none where this process has no room for all of them.
+    #[must_use]
+    pub fn receive_with(&self) -> (Received, Vec<OwnedFd>) {
+        let mut byte = [0_u8; 1];
+        loop {
+            let mut space =
+                [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+            let mut rights = RecvAncillaryBuffer::new(&mut space);
+            let mut bytes = [io::IoSliceMut::new(&mut byte)];
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            let received = rustix::net::recvmsg(&self.socket, &mut bytes, &mut rights, flags);
+            let received = match received {
+                Ok(message) if message.bytes == 1 => message,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => return (Received::Empty, Vec::new()),
+                Ok(_) | Err(_) => return (Received::Closed, Vec::new()),
+            };
+            let mut descriptors = Vec::new();
+            for message in rights.drain() {
+                if let RecvAncillaryMessage::ScmRights(some) = message {
+                    descriptors.extend(some);
+                }
+            }
+            if received.flags.contains(ReturnFlags::CTRUNC) {
+                descriptors.clear();
+            }
+            return (Received::Byte(byte[0]), descriptors);
         }
     }
 
@@ -139,6 +195,28 @@ mod tests {
             sent += 1;
         }
         assert!(sent > 0);
+    }
+
+    #[test]
+    fn descriptors_outlive_who_sent_them_and_bytes_go_alone() {
+        let (one, other) = Channel::pair().unwrap();
+        assert_eq!(other.receive_with().0, Received::Empty);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = std::net::TcpStream::connect(address).unwrap();
+        assert!(one.send(b'a').unwrap());
+        assert!(one.send_with(b'b', &[listener.as_fd(), one.as_fd()]).unwrap());
+        drop((listener, one));
+        let (alone, none) = other.receive_with();
+        assert_eq!((alone, none.len()), (Received::Byte(b'a'), 0));
+        let (received, mut both) = other.receive_with();
+        assert_eq!((received, both.len()), (Received::Byte(b'b'), 2));
+        let listener = std::net::TcpListener::from(both.remove(0));
+        assert_eq!(listener.accept().unwrap().1, waiting.local_addr().unwrap());
+        // The end of the other side came with it, and is open as long as that is.
+        assert_eq!(other.receive_with().0, Received::Empty);
+        drop(both);
+        assert_eq!(other.receive_with().0, Received::Closed);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("every_bucket_is_served_and_by_children_of_its_own", all_served),
     ("no_client_loses_anything_while_the_number_of_buckets_changes", loses_nothing),
     ("buckets_of_a_configuration_that_is_given_up_are_served", given_up),
+    ("no_client_loses_anything_while_more_buckets_are_given_up", given_up_under_load),
     ("what_waits_while_more_buckets_are_refused_is_served", refused_buckets),
     ("a_reload_asked_for_while_one_fails_is_done_after_it", asked_meanwhile),
     ("an_address_that_is_no_longer_configured_is_closed", address_gone),
@@ -84,6 +85,33 @@ fn given_up() {
     server.await_line("AH00489");
     // The old children may be still about to hear that they are old.
     while Client::connect(first.address).ask().1 != 2 {}
+    server.stop();
+}
+
+fn given_up_under_load() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=2");
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..2).map(|_| load(first.address, &over)).collect();
+    for buckets in [2, 4, 8] {
+        let pipe = folder.pipe();
+        let until = pipe.display();
+        folder.configure(&format!("children=16 buckets={buckets} one-serves-until={until}"));
+        server.signal(Signal::User1);
+        server.await_serving();
+        let mut waiting: Vec<Client> = (0..64).map(|_| Client::connect(first.address)).collect();
+        let dying = std::fs::File::options().write(true).open(&pipe).unwrap();
+        server.await_line("no child of the new configuration came to serve");
+        waiting.iter_mut().for_each(|client| assert!(client.ask().0 > 0));
+        server.await_line("AH00489");
+        drop(dying);
+        std::fs::remove_file(pipe).unwrap();
+        std::fs::remove_file(folder.configuration().with_extension("pipe.taken")).unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.join().expect("all are answered") > 0);
+    }
     server.stop();
 }
 

@@ -145,6 +145,8 @@ fn salvaged() {
     send(first.pid, Signal::Kill);
     server.await_line(&format!("salvaged 0: a line of {}", first.pid));
     server.await_serving();
+    // Who has answered has told the parent that it serves; before, it is killed at a stop.
+    Client::connect(first.address).ask();
     server.signal(Signal::Terminate);
     server.await_end();
     let salvaged = server.seen.iter().filter(|line| line.starts_with("salvaged"));

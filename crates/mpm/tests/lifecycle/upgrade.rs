@@ -19,6 +19,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("five_changes_of_the_program_lose_nothing", five),
     ("what_waits_where_the_new_program_does_not_listen_is_served", leaves),
     ("a_program_that_fails_leaves_the_old_one_serving", fails),
+    ("no_client_loses_anything_to_a_program_that_fails_with_more_buckets", fails_with_buckets),
     ("what_is_asked_during_a_change_of_the_program_is_done_after_it", merges),
     ("a_stop_during_a_change_of_the_program_ends_both", stops),
     ("a_passed_socket_is_used_with_what_waits_on_it", activated),
@@ -117,6 +118,53 @@ fn fails() {
     server.signal(Signal::User1);
     server.await_line("AH00489");
     server.stop();
+}
+
+fn fails_with_buckets() {
+    let folder = Folder::new();
+    let port = free_port();
+    let few = format!("children=2 port={port}");
+    let (mut server, first) = Running::serving(&folder, &few);
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..2).map(|_| load(first.address, &over)).collect();
+    for (buckets, killed) in [(4, false), (8, true)] {
+        let pipe = folder.pipe();
+        let until = pipe.display();
+        let more = format!("children=16 buckets={buckets} one-serves-until={until}");
+        folder.configure(&format!("{more} port={port}"));
+        server.signal(Signal::User2);
+        let new = server.await_serving();
+        assert_ne!(parent_of(new.pid), server.pid());
+        // The kernel divides them among all sockets, and children serve few of the new ones.
+        let mut waiting: Vec<Client> = (0..64).map(|_| Client::connect(first.address)).collect();
+        if killed {
+            send(parent_of(new.pid), Signal::Kill);
+        }
+        let dying = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+        server.await_line("[error] the new program did not come to serve, this one goes on");
+        waiting.iter_mut().for_each(|client| assert!(client.ask().0 > 0));
+        server.await_line("AH00489");
+        drop(dying);
+        fs::remove_file(pipe).unwrap();
+        fs::remove_file(folder.configuration().with_extension("pipe.taken")).unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.join().expect("every request is answered") > 0);
+    }
+    // The sockets are passed on to a program that has fewer buckets.
+    folder.configure(&few);
+    let pid = server.pid();
+    let new = change(&mut server, pid);
+    (0..64).for_each(|_| assert!(Client::connect(first.address).ask().0 > 0));
+    send(new, Signal::Terminate);
+    assert!(server.await_end().success());
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 fn merges() {
