@@ -12,7 +12,7 @@ use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Layout, MOST_SLOTS, Scoreboard};
 use evenkeel_sys::activation::Passed;
 use evenkeel_sys::channel::wait_readable;
-use evenkeel_sys::signal::{Signal, Signals};
+use evenkeel_sys::signal::{Caught, Signal, Signals};
 use evenkeel_sys::{clock, identity, listen, process};
 
 use crate::announce::Event;
@@ -241,10 +241,9 @@ impl<'a, S: Server> Parent<'a, S> {
 
     fn live(mut self) -> Result<i32, String> {
         loop {
-            // Deaths of children that follow each other are one signal: who has ended is asked for
-            // after it was taken, else one of them is not noticed before the next turn.
-            self.act_on_one_signal();
-            self.reap();
+            if let Some(caught) = self.take_signal_and_reap() {
+                self.act_on(caught);
+            }
             self.hear();
             self.advance();
             self.feel_pulses();
@@ -265,6 +264,15 @@ impl<'a, S: Server> Parent<'a, S> {
             self.supervisor.keep_alive(clock::monotonic_us());
             self.sleep();
         }
+    }
+
+    /// Deaths of children that follow each other are one signal: who has ended is asked for after
+    /// it was taken, else one of them is not noticed before the next turn.
+    fn take_signal_and_reap(&mut self) -> Option<Caught> {
+        let signals = self.signals.take();
+        let caught = signals.as_ref().and_then(|signals| signals.next_then(|| self.reap()));
+        self.signals = signals;
+        caught
     }
 
     fn reap(&mut self) {
@@ -321,8 +329,7 @@ impl<'a, S: Server> Parent<'a, S> {
         }
     }
 
-    fn act_on_one_signal(&mut self) {
-        let Some(caught) = self.signals.as_ref().and_then(Signals::next) else { return };
+    fn act_on(&mut self, caught: Caught) {
         match caught.signal {
             Signal::Terminate | Signal::Interrupt => self.stop(),
             Signal::Hangup => self.ask_restart(Restart::Hard),

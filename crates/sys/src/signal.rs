@@ -94,6 +94,15 @@ impl Signals {
         Ok(Self { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } })
     }
 
+    /// Takes the next signal that waits, if any, and then has `look` see what it may tell of. Not
+    /// the other way round: signals of one kind are one while they wait, so that what happened
+    /// after the look would go with the signal that told of what happened before.
+    pub fn next_then(&self, look: impl FnOnce()) -> Option<Caught> {
+        let caught = self.next();
+        look();
+        caught
+    }
+
     /// The next signal that waits, if any.
     #[must_use]
     pub fn next(&self) -> Option<Caught> {
@@ -238,6 +247,18 @@ mod tests {
         let caught = signals.next().unwrap();
         assert_eq!(caught.signal, Signal::WindowChange);
         assert!(caught.by_process);
+        assert_eq!(signals.next(), None);
+    }
+    #[test]
+    fn what_happens_after_the_look_is_told_by_a_signal_of_its_own() {
+        let signals = Signals::catch(&[Signal::Child]).unwrap();
+        // SAFETY: directed at this thread, where the signal is blocked.
+        let dies = || unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGCHLD) };
+        dies();
+        // One more ends when those that have ended were asked for.
+        let caught = signals.next_then(|| assert_eq!(dies(), 0));
+        assert_eq!(caught.map(|caught| caught.signal), Some(Signal::Child));
+        assert_eq!(signals.next().map(|caught| caught.signal), Some(Signal::Child));
         assert_eq!(signals.next(), None);
     }
 }
