@@ -20,6 +20,7 @@ use evenkeel_proto::{
 };
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
+use evenkeel_sys::process;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::{Class, Outcome, Turn};
@@ -99,7 +100,8 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     match served {
         Ok(()) => 0,
         Err(error) => {
-            let text = format!("the child cannot serve: {error}");
+            let limit = process::descriptor_limit(&error);
+            let text = format!("the child cannot serve: {error}{limit}");
             log.write_plain(&Notice::own(model.module(), Level::Crit, text));
             1
         }

@@ -4,7 +4,7 @@
 use std::io;
 
 use evenkeel_message::{Level, Notice};
-use evenkeel_sys::process::{End, Pid};
+use evenkeel_sys::process::{self, End, Pid};
 use evenkeel_sys::signal;
 
 use crate::limits::Model;
@@ -82,7 +82,11 @@ impl Event<'_> {
             Self::ForkFailed(error) => of_model(
                 Level::Error,
                 at(481, 283, 159),
-                format!("{}: fork: Unable to fork new process", as_apr(error)),
+                format!(
+                    "{}: fork: Unable to fork new process{}",
+                    as_apr(error),
+                    process::descriptor_limit(error)
+                ),
             ),
             Self::Ended(pid, end) => return ended(pid, end, model),
             Self::FatalChild(pid) => Notice::new(

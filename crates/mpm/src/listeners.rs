@@ -240,8 +240,8 @@ impl Listeners {
         any
     }
 
-    /// The same of sockets that another program has opened beside these, for those of these `lines`:
-    /// of what it has bound alone nothing is kept.
+    /// The same of sockets that another program has opened beside these, for those of these
+    /// `lines`: of what it has bound alone nothing is kept.
     pub(crate) fn adopt_sockets(&mut self, sockets: Vec<OwnedFd>, lines: &[Listen]) -> bool {
         let sockets = sockets.into_iter().map(|socket| (socket, String::new())).collect();
         // By a predecessor or by a successor: addresses may be among them that these are not for.

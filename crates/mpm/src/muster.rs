@@ -1,6 +1,7 @@
 //! Where the serving threads of a child begin together and end together: one that cannot begin, or
 //! that comes to grief, takes the others with it. Nothing here serves.
 
+use evenkeel_sys::process;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -34,7 +35,8 @@ impl Muster {
 
     /// Tells that a thread cannot serve.
     pub(crate) fn fail(&self, number: usize, error: &io::Error) {
-        let text = format!("serving thread {number} cannot begin: {error}");
+        let limit = process::descriptor_limit(error);
+        let text = format!("serving thread {number} cannot begin: {error}{limit}");
         self.come().failure.get_or_insert(io::Error::new(error.kind(), text));
     }
 

@@ -151,7 +151,7 @@ pub(crate) fn prepare<S: Server>(
         .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
     let site = Rc::new(loaded.site);
     server.activate(&site)?;
-    // As late as can be, and not alone: what waits on a socket is reset with the last of its owners.
+    // As late as can be, and not alone: what waits on a socket is reset with the last who has it.
     let bound = listeners.bound();
     predecessor.iter().try_for_each(|predecessor| predecessor.hold(&bound))?;
     listeners.listen(&settings)?;

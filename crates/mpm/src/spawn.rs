@@ -209,7 +209,8 @@ impl<S: Server> Parent<'_, S> {
         match prepared {
             Ok(child) => serve(self.server, &self.current.site, child),
             Err(error) => {
-                self.tell(&Event::Root(&format!("a child cannot serve: {error}")));
+                let limit = process::descriptor_limit(&error);
+                self.tell(&Event::Root(&format!("a child cannot serve: {error}{limit}")));
                 CHILD_FATAL
             }
         }

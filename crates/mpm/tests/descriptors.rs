@@ -58,7 +58,9 @@ impl Service for Echo {
     fn tick(&mut self) {}
 
     fn notify(&mut self, notice: Notice) {
-        assert_eq!(notice.number, Some(2176));
+        let is_near = notice.text.contains("all but a few of the 60 descriptors");
+        assert!(is_near || notice.number == Some(2176), "{}", notice.text);
+        assert!(notice.text.contains("(ulimit -n "), "{}", notice.text);
     }
 }
 

@@ -57,9 +57,9 @@ impl Channel {
         }
     }
 
-    /// Sends one byte as [`Channel::send`] does, and with it up to [`MOST_DESCRIPTORS`] descriptors:
-    /// they stay open in this process, and what they mean stays open for the other side, however
-    /// this one ends. An error is the kernel's too (sendmsg(2)).
+    /// Sends one byte as [`Channel::send`] does, and with it up to [`MOST_DESCRIPTORS`]
+    /// descriptors: they stay open in this process, and what they mean stays open for the other
+    /// side, however this one ends. An error is the kernel's too (sendmsg(2)).
     pub fn send_with(&self, byte: u8, descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut rights = SendAncillaryBuffer::new(&mut space);

@@ -192,6 +192,20 @@ pub fn raise_descriptor_limit() -> u64 {
     holds.unwrap_or(u64::MAX)
 }
 
+/// For the end of a line about this error: whose limit it is that there are no more descriptors.
+/// Empty where the error is another.
+#[must_use]
+pub fn descriptor_limit(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => match rustix::process::getrlimit(Resource::Nofile).current {
+            Some(most) => format!("; this process may have {most} (ulimit -n {most})"),
+            None => String::new(),
+        },
+        Some(libc::ENFILE) => "; the machine may have no more (fs.file-max)".into(),
+        _ => String::new(),
+    }
+}
+
 /// How many descriptors this process has open; 0 where /proc does not tell.
 #[must_use]
 pub fn open_descriptors() -> u64 {
@@ -279,6 +293,18 @@ mod tests {
     fn pids_that_exist_are_told_from_those_that_do_not() {
         assert!(exists(own_pid()));
         assert!(!exists(Pid::from_raw(i32::MAX).unwrap()));
+    }
+
+    #[test]
+    fn who_denies_descriptors_is_named() {
+        let told = |number| descriptor_limit(&io::Error::from_raw_os_error(number));
+        let most = rustix::process::getrlimit(Resource::Nofile).current.unwrap();
+        assert_eq!(
+            told(libc::EMFILE),
+            format!("; this process may have {most} (ulimit -n {most})")
+        );
+        assert!(told(libc::ENFILE).contains("fs.file-max"));
+        assert_eq!(told(libc::ENOMEM), "");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use evenkeel_message::{
     Verdict, evaluate, http_date,
 };
 use evenkeel_sys::open::{self, Stat};
+use evenkeel_sys::process;
 use md5::Md5;
 use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
@@ -302,7 +303,8 @@ fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
     match (error.kind(), error.raw_os_error()) {
         (io::ErrorKind::NotFound, _) => not_found(request, 128, "File does not exist: "),
         (_, Some(ENOMEM | ENFILE | EMFILE)) => {
-            let text = format!("cannot open {}: {error}", path_of(request));
+            let limit = process::descriptor_limit(error);
+            let text = format!("cannot open {}: {error}{limit}", path_of(request));
             request.notify(Notice::own("core", Level::Crit, text));
             Status::SERVICE_UNAVAILABLE.into()
         }

@@ -20,6 +20,8 @@ pub(super) struct Ports {
     /// Which is asked first next time.
     turn: usize,
     paused_until_ms: Option<u32>,
+    /// How many descriptors the process may have.
+    descriptors: usize,
     /// Descriptors from this number on are kept for files, logs and the status page.
     reserved_from: usize,
 }
@@ -57,6 +59,7 @@ impl Ports {
             ports: sockets.into_iter().map(port).collect(),
             turn: 0,
             paused_until_ms: None,
+            descriptors,
             reserved_from: descriptors.saturating_sub(reserve(descriptors as u64) as usize),
         }
     }
@@ -82,6 +85,11 @@ impl Ports {
     /// As `leave`, for good: the sockets are closed here.
     pub(super) fn abandon(&mut self) {
         self.ports.clear();
+    }
+
+    /// How many descriptors the process may have.
+    pub(super) fn descriptors(&self) -> usize {
+        self.descriptors
     }
 
     /// When accepting goes on, while it pauses.

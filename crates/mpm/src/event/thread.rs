@@ -13,6 +13,7 @@ use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Events;
+use evenkeel_sys::process;
 use evenkeel_sys::shelf::Taken;
 use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::turn::{Class, Turn};
@@ -79,6 +80,7 @@ pub(super) struct Thread<S> {
     alarm_ms: u32,
     last_tick_ms: u32,
     last_denial_ms: Option<u32>,
+    last_few_ms: Option<u32>,
     /// Until when nothing is begun because the service does not want it.
     held_until_ms: Option<u32>,
     /// What turns requests away that wait too long, where that is configured.
@@ -123,6 +125,7 @@ impl<S: Service> Thread<S> {
             alarm_ms: now.wrapping_add(SWEEP_MS),
             last_tick_ms: now,
             last_denial_ms: None,
+            last_few_ms: None,
             held_until_ms: None,
             overload: bench.shared.shedding.map(Overload::new),
             crowd: Crowd::default(),
@@ -525,6 +528,7 @@ impl<S: Service> Thread<S> {
                 self.relieve();
             }
             Accepted::Last(socket, client) => {
+                self.tell_that_few_are_left();
                 self.relieve();
                 self.serve_new(socket, client, port);
             }
@@ -573,8 +577,24 @@ impl<S: Service> Thread<S> {
         }
         self.last_denial_ms = Some(now);
         // Apache: os/unix/unixd.c, ap_unixd_accept.
-        let text = "apr_socket_accept: (client socket)";
+        let limit = process::descriptor_limit(error);
+        let text = format!("apr_socket_accept: (client socket){limit}");
         self.service.notify(Notice::new("core", Level::Error, 2176, text).because(error));
+    }
+
+    /// Tells every ten seconds at most that connections have all the descriptors that they may.
+    fn tell_that_few_are_left(&mut self) {
+        let now = now_ms();
+        if self.last_few_ms.is_some_and(|last| ahead_ms(last, now) < 10_000) {
+            return;
+        }
+        self.last_few_ms = Some(now);
+        let most = self.ports.descriptors();
+        let text = format!(
+            "connections have all but a few of the {most} descriptors that this process may have \
+             (ulimit -n {most}): those that idle are closed for those that come"
+        );
+        self.service.notify(Notice::own("mpm_event", Level::Warn, text));
     }
 
     /// Lets other threads and the tasks of this one wake the loop; its waker never changes.

@@ -5,8 +5,8 @@
 use evenkeel_message::{Level, Notice};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
-use evenkeel_sys::listen;
 use evenkeel_sys::socket::{self, Socket};
+use evenkeel_sys::{listen, process};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -169,7 +169,8 @@ impl Doors {
             return None;
         }
         self.denied_us = Some(now_us);
-        let text = "apr_socket_accept: (client socket)";
+        let limit = process::descriptor_limit(error);
+        let text = format!("apr_socket_accept: (client socket){limit}");
         Some(Notice::new("core", Level::Error, 2176, text).because(error))
     }
 }

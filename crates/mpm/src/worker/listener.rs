@@ -38,6 +38,9 @@ pub(super) struct Listener<'a> {
     left_us: Option<u64>,
     /// Until when it accepts nothing because the system denies it.
     paused_until_us: u64,
+    /// Whether that was so when it last tried: clients that keep workers waiting make room then
+    /// too, be there idle workers.
+    denied: bool,
     /// When the queue was looked at last.
     looked_us: u64,
     /// Whether connections waited then.
@@ -63,6 +66,7 @@ impl<'a> Listener<'a> {
             mode: Mode::Run,
             left_us: None,
             paused_until_us: 0,
+            denied: false,
             looked_us: 0,
             had_queue: false,
         })
@@ -200,13 +204,18 @@ impl<'a> Listener<'a> {
             line.subtract(Counter::Reserved, 1);
             match accepted {
                 Accepted::Connection(connection) => {
+                    self.denied = false;
                     staff.give(number, connection);
                     if self.shared.stance.mode() != Mode::Run {
                         return;
                     }
                 }
-                Accepted::Nothing => return staff.stand(number),
+                Accepted::Nothing => {
+                    self.denied = false;
+                    return staff.stand(number);
+                }
                 Accepted::Denied(error) => {
+                    self.denied = true;
                     self.paused_until_us = clock::monotonic_us().saturating_add(PAUSE_US);
                     match self.doors.denial(&error) {
                         Some(notice) => staff.have_told(number, notice),
@@ -220,7 +229,7 @@ impl<'a> Listener<'a> {
 
     /// Looks whether connections wait that nobody here can take, and makes room for them.
     fn look(&mut self) {
-        if self.mode != Mode::Run || self.shared.staff.idle() > 0 {
+        if self.mode != Mode::Run || self.shared.staff.idle() > 0 && !self.denied {
             self.had_queue = false;
             self.shared.is_crowded.store(false, Relaxed);
             return;

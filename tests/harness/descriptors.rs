@@ -1,0 +1,124 @@
+//! Descriptors run out, under each process model: a request that needs one is answered with 503, who
+//! can make room does, the error log names the limit, and all is well when there are some again.
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::house::{House, cpu_ticks, wait_for};
+use evenkeel_tests::load::{REQUEST, answer, ask, connect, exchange};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+const PREFORK: &str = "\
+LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so
+StartServers 1
+MinSpareServers 1
+MaxSpareServers 1
+MaxRequestWorkers 1
+";
+const WORKER: &str = "\
+LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so
+ServerLimit 1
+StartServers 1
+ThreadsPerChild 32
+MaxRequestWorkers 32
+";
+const EVENT: &str = "ServerLimit 1\nStartServers 1\nThreadsPerChild 32\nMaxRequestWorkers 32\n";
+
+/// A request that needs no descriptor but its connection's.
+const OPTIONS: &[u8] = b"OPTIONS /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// A server with one child, and that child.
+fn one_child(more: &str) -> (House, u32) {
+    let house = House::open(more, &[]).unwrap();
+    // Not before, for a child that starts opens what it needs.
+    wait_for("a start", || house.error_log().contains("resuming normal operations")).unwrap();
+    let child = *house.children().first().unwrap();
+    (house, child)
+}
+
+/// Leaves a process so many descriptors beside those that it has; what holds now.
+fn leave(pid: u32, more: usize) -> u64 {
+    let numbers = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let used: BTreeSet<u64> =
+        numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    // Those that it has stay open whatever their numbers, and new ones get the lowest.
+    limit(pid, (0..).filter(|number| !used.contains(number)).nth(more).unwrap())
+}
+
+/// Sets the limit of a process for now, as its owner: root may need more than being root.
+fn limit(pid: u32, most: u64) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let id = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap().split_whitespace().next().unwrap().parse::<u32>().unwrap()
+    };
+    let mut prlimit = Command::new("prlimit");
+    prlimit.args([format!("--pid={pid}"), format!("--nofile={most}:")]);
+    assert!(prlimit.uid(id("Uid:")).gid(id("Gid:")).status().unwrap().success());
+    most
+}
+
+#[test]
+fn a_request_that_needs_one_more_descriptor_is_answered_503_and_the_log_names_the_limit() {
+    for model in [PREFORK, WORKER, EVENT] {
+        let (house, child) = one_child(model);
+        let most = leave(child, 1);
+        let refused = answer(ask(house.address, "/large.bin").unwrap()).unwrap();
+        assert_eq!(refused.status(), 503, "{model}");
+        let line = format!("Too many open files (os error 24); this process may have {most} ");
+        let told = |line: &str| house.error_log().contains(line);
+        wait_for("a line", || told(&format!("{line}(ulimit -n {most})"))).unwrap();
+        limit(child, 1 << 10);
+        let served = answer(ask(house.address, "/large.bin").unwrap()).unwrap();
+        assert_eq!((served.status(), served.body.len()), (200, 8 << 20), "{model}");
+        assert_eq!(house.children(), [child], "the child has died of it");
+    }
+}
+
+#[test]
+fn where_no_connection_can_be_accepted_nobody_spins_and_it_is_when_there_are_descriptors_again() {
+    for model in [PREFORK, WORKER, EVENT] {
+        let (house, child) = one_child(model);
+        let most = leave(child, 0);
+        let mut waiting: Vec<TcpStream> = (0..8).map(|_| connect(house.address).unwrap()).collect();
+        waiting.iter_mut().for_each(|stream| stream.write_all(REQUEST).unwrap());
+        let told = |line: &str| house.error_log().lines().filter(|it| it.contains(line)).count();
+        let line = format!(
+            "AH02176: apr_socket_accept: (client socket); this process may have \
+                            {most} (ulimit -n {most})"
+        );
+        wait_for("a line", || told(&line) > 0).unwrap();
+        let (before, busy) = (told("AH02176"), cpu_ticks(child));
+        // Told once a second: two lines more, and nothing was done meanwhile.
+        wait_for("two more lines", || told("AH02176") >= before + 2).unwrap();
+        let busy = cpu_ticks(child) - busy;
+        let second = rustix::param::clock_ticks_per_second();
+        assert!(busy * 4 < second, "{busy} ticks of processor time while exhausted: {model}");
+        limit(child, 1 << 10);
+        for stream in &mut waiting {
+            exchange(stream, b"").unwrap();
+            stream.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+        assert_eq!(house.children(), [child], "the child has died of it");
+    }
+}
+
+#[test]
+fn idle_connections_make_room_where_descriptors_have_run_out_and_workers_have_not() {
+    for model in [WORKER, EVENT] {
+        let (house, child) = one_child(model);
+        leave(child, 6);
+        let mut idle = Vec::new();
+        // Whoever gets none is answered when another has been closed for him, long before
+        // KeepAliveTimeout.
+        for _ in 0..16 {
+            let mut stream = connect(house.address).unwrap();
+            exchange(&mut stream, OPTIONS).unwrap();
+            idle.push(stream);
+        }
+        assert_eq!(house.children(), [child], "the child has died of it");
+    }
+}
