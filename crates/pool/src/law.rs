@@ -122,8 +122,9 @@ impl Law {
 
     fn read(&mut self, census: &Census<'_>, limits: &Limits) -> Reading {
         let now = census.now;
-        let starting = census.children.iter().any(|child| on_time(child, now));
-        let queue = self.queue.take(now, census.queue, starting);
+        let starting = census.children.iter().filter(|child| on_time(child, now)).count();
+        let serving = count(census, Stage::Serving);
+        let queue = self.queue.take(now, census.queue, starting, serving);
         let working = census.children.iter().map(|child| child.working).sum::<usize>();
         let supply = census.children.iter().map(|child| match child.stage {
             Stage::Serving => limits.threads,
@@ -144,8 +145,8 @@ impl Law {
         wanted: usize,
         decision: &mut Decision,
     ) {
-        let count = |stage| census.children.iter().filter(|child| child.stage == stage).count();
-        let active = count(Stage::Starting) + count(Stage::Serving);
+        let serving = count(census, Stage::Serving);
+        let active = count(census, Stage::Starting) + serving;
         let missing = (wanted - decision.reading.supply).div_ceil(limits.threads.max(1));
         let taken = active + finishing(census, limits.threads);
         let room = limits.children.saturating_sub(taken).min(active.max(BATCH)).min(missing);
@@ -161,7 +162,7 @@ impl Law {
         decision.fork = (room - decision.unpark.len()).min(seats);
         let started = decision.unpark.len() + decision.fork;
         if started > 0 {
-            self.queue.answer(census.now, decision.reading.queue);
+            self.queue.answer(census.now, decision.reading.queue, serving);
         }
         self.judge(census.now, wanted);
     }
@@ -183,6 +184,11 @@ impl Law {
             self.window_since = now;
         }
     }
+}
+
+/// How many children there are of this stage.
+fn count(census: &Census<'_>, stage: Stage) -> usize {
+    census.children.iter().filter(|child| child.stage == stage).count()
 }
 
 /// How many whole children the work makes up that ending children of this generation still have:

@@ -1,21 +1,39 @@
 //! What of the accept queue is demand. A connection that stands in it for a moment while a worker
-//! wakes is none; and what children were started for is not counted a second time while they start.
+//! wakes is none; and while children start for a queue, what comes at an even rate is not counted
+//! anew at each reading. What comes all at once is, and so is a queue that has stopped growing:
+//! clients that wait for their answers come, and stand.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Readings in a row in which a connection must stand in the queue.
 const READINGS: usize = 3;
 
-/// For this long after children were started for a queue, it may still grow: clients that come all
-/// at once do not come within one reading. After that, and until the children are ready, growth
-/// only tells of the same lack of workers once more.
-const SETTLE: Duration = Duration::from_millis(200);
+/// Clients that come all at once come within this. What a queue grows by in such a time is counted
+/// after children were first started for it; growth that lasts longer, until they are ready, only
+/// tells of the same lack of workers once more.
+const STEP: Duration = Duration::from_millis(200);
+
+/// So many times as much as was counted before, in such a time, is another crowd, whenever it comes.
+const CROWD: usize = 8;
+
+/// A queue that has not grown in the last part of so many, of the time since it was counted, grows
+/// no more, if it is only long because too few serve. What comes at an even rate has grown in it,
+/// however long children take to start.
+const PART: u32 = 2;
+
+/// And in so much of it at least.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// A queue has not grown that is longer by less than one part of so many: this much comes and goes
+/// where clients ask again. What comes at an even rate grows by more in each of the parts above.
+const TREMBLE: usize = 16;
 
 /// The last readings of the queue, and what children were started for.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
-    last: [usize; READINGS],
-    next: usize,
+    /// The last `READINGS`, and those of a `STEP` before them.
+    last: VecDeque<(Duration, usize)>,
     answered: Option<Answered>,
 }
 
@@ -24,49 +42,100 @@ pub struct Queue {
 struct Answered {
     /// The length that they were started for.
     length: usize,
-    /// When the first of them were.
-    when: Duration,
+    /// When the first of them were, or a crowd came since.
+    crowd_at: Duration,
     /// When a census first showed that none of them was starting any more.
     ready: Option<Duration>,
+    growth: Growth,
+}
+
+/// How a queue grows beyond what was counted at once.
+#[derive(Debug, Clone, Copy)]
+struct Growth {
+    since: Duration,
+    /// The children that served then.
+    serving: usize,
+    /// The length that it last grew to, and when.
+    high: usize,
+    high_at: Duration,
+    /// The least that stood since.
+    low: usize,
 }
 
 impl Queue {
-    /// Takes a reading; gives what stands in the queue and counts as demand. `starting` says
-    /// whether a child is still starting.
-    pub fn take(&mut self, now: Duration, length: usize, starting: bool) -> usize {
-        if let Some(slot) = self.last.get_mut(self.next) {
-            *slot = length;
+    /// Takes a reading; gives what stands in the queue and counts as demand. `starting` and
+    /// `serving` are how many children do.
+    pub fn take(&mut self, now: Duration, length: usize, starting: usize, serving: usize) -> usize {
+        let (standing, step) = self.note(now, length);
+        if length == 0 {
+            // All of them are served; what comes now are others.
+            self.answered = None;
         }
-        self.next = (self.next + 1) % READINGS;
-        let standing = self.last.iter().copied().min().unwrap_or(0);
-        match &mut self.answered {
-            None => standing,
-            Some(answered) if now.saturating_sub(answered.when) <= SETTLE => standing,
-            Some(answered) if starting => {
-                answered.ready = None;
-                standing.min(answered.length)
-            }
+        let Some(answered) = &mut self.answered else { return standing };
+        if step > answered.length.saturating_mul(CROWD) {
+            answered.crowd_at = now;
+        }
+        if now.saturating_sub(answered.crowd_at) <= STEP {
+            answered.length = answered.length.max(step);
+        }
+        let whole = answered.growth.ended(now, length, serving);
+        answered.length = answered.length.max(whole.unwrap_or(0));
+        if starting > 0 {
+            answered.ready = None;
+        } else if answered.ready.is_none_or(|ready| ready == now) {
             // The tick in which they are first seen ready: they had no time to take the queue yet.
-            Some(answered) if answered.ready.is_none_or(|ready| ready == now) => {
-                answered.ready = Some(now);
-                standing.min(answered.length)
-            }
-            Some(_) => {
-                self.answered = None;
-                standing
-            }
+            answered.ready = Some(now);
+        } else {
+            self.answered = None;
+            return standing;
         }
+        standing.min(answered.length)
+    }
+
+    /// Notes a reading; gives what stands, and by how much more that is than what stood a step ago.
+    fn note(&mut self, now: Duration, length: usize) -> (usize, usize) {
+        self.last.push_back((now, length));
+        let newest = || self.last.iter().rev().take(READINGS);
+        let standing = match self.last.len() {
+            READINGS.. => newest().map(|(_, length)| *length).min().unwrap_or(0),
+            _ => 0,
+        };
+        let since = newest().next_back().map_or(now, |(when, _)| *when).saturating_sub(STEP);
+        while self.last.len() > READINGS + 1 && self.last.get(1).is_some_and(|one| one.0 <= since) {
+            let _old = self.last.pop_front();
+        }
+        let before = self.last.iter().rev().skip(READINGS).map(|(_, length)| *length).min();
+        (standing, standing.saturating_sub(before.unwrap_or(0)))
     }
 
     /// Children were started, and this was the queue's part in the demand.
-    pub fn answer(&mut self, now: Duration, length: usize) {
+    pub fn answer(&mut self, now: Duration, length: usize, serving: usize) {
         match &mut self.answered {
             Some(answered) => answered.length = answered.length.max(length),
             None if length > 0 => {
-                self.answered = Some(Answered { length, when: now, ready: None });
+                let growth = Growth::new(now, length, serving);
+                self.answered = Some(Answered { length, crowd_at: now, ready: None, growth });
             }
             None => {}
         }
+    }
+}
+
+impl Growth {
+    fn new(now: Duration, length: usize, serving: usize) -> Self {
+        Self { since: now, serving, high: length, high_at: now, low: length }
+    }
+
+    /// The length of a queue that has stopped growing. One that others have begun to serve since
+    /// stops too, whatever stands in it.
+    fn ended(&mut self, now: Duration, length: usize, serving: usize) -> Option<usize> {
+        if length > self.high + self.high / TREMBLE {
+            (self.high, self.high_at, self.low) = (length, now, length);
+        }
+        self.low = self.low.min(length);
+        let stood = now.saturating_sub(self.high_at);
+        let part = now.saturating_sub(self.since) / PART;
+        (serving <= self.serving && stood >= part.max(LEAST)).then_some(self.low)
     }
 }
 
@@ -84,37 +153,66 @@ mod tests {
         let seen: Vec<_> = [9, 0, 5, 6, 7, 8, 0]
             .iter()
             .zip(0..)
-            .map(|(&length, number)| queue.take(tick(number), length, false))
+            .map(|(&length, number)| queue.take(tick(number), length, 0, 1))
             .collect();
         assert_eq!(seen, [0, 0, 0, 0, 5, 6, 0]);
     }
 
-    #[test]
-    fn what_children_start_for_is_not_counted_again_until_a_tick_after_they_are_ready() {
+    /// A queue of ten, for which children start at the third tick.
+    fn answered() -> Queue {
         let mut queue = Queue::default();
         for number in 0..3 {
-            let _warm = queue.take(tick(number), 10, false);
+            let _warm = queue.take(tick(number), 10, 0, 1);
         }
-        queue.answer(tick(3), 10);
-        let readings =
-            [(40, true), (40, true), (40, true), (50, true), (60, true), (70, false), (80, false)];
-        let seen: Vec<_> = readings
-            .iter()
-            .zip(4..)
-            .map(|(&(length, starting), number)| queue.take(tick(number), length, starting))
-            .collect();
-        assert_eq!(seen, [10, 10, 10, 10, 10, 10, 60]);
+        queue.answer(tick(2), 10, 1);
+        queue
+    }
+
+    /// What counts of these lengths after it, while a child starts.
+    fn while_starting(queue: &mut Queue, lengths: &[usize]) -> Vec<usize> {
+        let ticks = lengths.iter().zip(3..);
+        ticks.map(|(&length, number)| queue.take(tick(number), length, 1, 1)).collect()
     }
 
     #[test]
-    fn a_queue_may_grow_for_a_moment_after_the_first_children_were_started() {
-        let mut queue = Queue::default();
-        for number in 0..3 {
-            let _warm = queue.take(tick(number), 10, false);
-        }
-        queue.answer(tick(2), 10);
-        queue.answer(tick(4), 40);
-        let seen = (3..8).map(|number| queue.take(tick(number), 70, true)).collect::<Vec<_>>();
-        assert_eq!(seen, [10, 10, 40, 40, 40]);
+    fn what_children_start_for_is_not_counted_again_until_a_tick_after_they_are_ready() {
+        let mut queue = answered();
+        let seen = while_starting(&mut queue, &[13, 16, 19, 22, 25, 28, 31]);
+        assert_eq!(seen, [10; 7]);
+        let ready =
+            [(10, 34), (11, 37)].map(|(number, length)| queue.take(tick(number), length, 0, 2));
+        assert_eq!(ready, [10, 31]);
+    }
+
+    #[test]
+    fn a_crowd_is_counted_whole_whenever_it_comes() {
+        let crowd = [12, 11, 12, 150, 270, 270, 270];
+        let seen = while_starting(&mut answered(), &crowd);
+        assert_eq!(seen[5..], [139, 258]);
+        // Others may have become ready meanwhile.
+        let mut queue = answered();
+        let late =
+            crowd.iter().zip(3..).map(|(&length, number)| queue.take(tick(number), length, 1, 9));
+        assert_eq!(late.collect::<Vec<_>>(), [10, 10, 10, 10, 10, 139, 258]);
+    }
+
+    #[test]
+    fn a_queue_that_has_stopped_growing_is_counted_whole() {
+        let grows = [14, 18, 22, 26, 30, 34, 34, 36, 33, 34, 35, 34, 34];
+        let seen = while_starting(&mut answered(), &grows);
+        assert_eq!(seen, [10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 33, 33]);
+    }
+
+    #[test]
+    fn what_others_have_begun_to_serve_has_not_stopped_growing() {
+        let mut queue = answered();
+        let seen: Vec<_> = (3..20).map(|number| queue.take(tick(number), 18, 1, 2)).collect();
+        assert_eq!(seen, [10; 17]);
+    }
+
+    #[test]
+    fn a_queue_that_was_empty_is_another_one() {
+        let seen = while_starting(&mut answered(), &[3, 0, 3, 40, 41, 42]);
+        assert_eq!(seen, [3, 0, 0, 0, 3, 40]);
     }
 }

@@ -122,6 +122,21 @@ fn our_law_serves_everybody_as_soon_as_children_can_be_ready() {
     }
 }
 
+/// Real clients do not come within one reading of the queue.
+#[test]
+fn clients_that_come_one_after_the_other_are_served_after_one_start() {
+    let setup = Setup {
+        load: Load::parse("ramp:0..390/400ms").unwrap(),
+        wait: Think::Exponential(0.24),
+        start_s: 3.0,
+        seconds: 20.0,
+        ..Setup::default()
+    };
+    let ours = simulate(&setup);
+    assert_eq!((ours.forks + 1, ours.retired), (8, 0));
+    assert!(ours.full_s.unwrap() < 4.0, "{:?}", ours.full_s);
+}
+
 /// As the server's own parent: a bucket with a child of its own alone would stand still with it.
 #[test]
 fn every_bucket_may_have_two_children() {

@@ -268,6 +268,32 @@ proptest! {
         }
     }
 
+    /// Clients that wait for their answers and come one after the other: as long after the last
+    /// as it was since the first, all are counted but a sixteenth at most, and served by children
+    /// that start together.
+    #[test]
+    fn a_crowd_is_served_after_one_start(
+        limits in limits(),
+        clients in 20..2000_usize,
+        start in 1000..5000_u64,
+        share in 0..100_u64,
+    ) {
+        let limits = Limits { children: 40_000, slots: 40_000, ..limits };
+        let mut pool = Pool::new(limits, 1, Duration::from_millis(start));
+        pool.run(100, TICK, 0);
+        let come_ms = share * start / 300;
+        for look in 1..=(2 * come_ms + start + 600) / 30 {
+            let come = clients * usize::try_from(look * 30).unwrap();
+            let come = come.checked_div(usize::try_from(come_ms).unwrap()).unwrap_or(clients);
+            let decision = pool.pass(TICK * 3 / 10, come.min(clients));
+            let active = pool.count(Stage::Starting) + pool.count(Stage::Serving);
+            let most = clients + limits.min_spare + limits.threads;
+            prop_assert!(decision.fork == 0 || active * limits.threads < most);
+        }
+        let served = pool.count(Stage::Serving) * limits.threads;
+        prop_assert!(served + clients / 16 >= clients, "{served} of {clients}");
+    }
+
     /// Random loads: a minute at each of several levels.
     #[test]
     fn limits_hold_and_what_is_kept_is_enough(
@@ -404,6 +430,22 @@ fn the_spike_of_2002_starts_what_it_needs_once() {
     pool.run(20, TICK, 0);
     pool.run(36, TICK, 390);
     assert_eq!(pool.count(Stage::Serving), 8);
+}
+
+/// Who waits for the first start is no crowd: that comes when the first child has answered, while
+/// its spare ones still start, and is counted whole then.
+#[test]
+fn a_crowd_that_comes_when_the_first_child_is_ready_is_full_after_one_start_more() {
+    let start = Duration::from_secs(3);
+    for (threads, children) in [(64, 16), (1, 1024)] {
+        let limits = Limits { threads, children, slots: children, ..reports() };
+        let mut pool = Pool::new(limits, 0, start);
+        pool.fork(1);
+        pool.run(31, TICK, 2);
+        assert!(pool.count(Stage::Serving) > 0 && pool.count(Stage::Starting) > 0);
+        pool.run(36, TICK, 390);
+        assert!(pool.count(Stage::Serving) * threads >= 390, "{}", pool.count(Stage::Serving));
+    }
 }
 
 /// What an hour of calm parks is called back without a fork.
