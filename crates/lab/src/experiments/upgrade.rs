@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY_S: f64 = 0.05;
 /// What passes between two changes, in seconds.
 const PAUSE_S: f64 = 0.1;
-/// How long a change may take, in seconds: the old program goes when its connections have.
-pub const PATIENCE_S: f64 = 20.0;
+/// How long a change may take, in seconds: the old program goes when its connections have, and
+/// when the kernel has let it reap its children.
+pub const PATIENCE_S: f64 = 60.0;
 /// How long the last program may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
 
