@@ -14,8 +14,12 @@ const SHRINK: f64 = 0.9;
 const FAR: f64 = 4.0;
 const GROW_FAR: f64 = 2.0;
 
-/// It grows while requests wait for a core less than this part of the CPU time that they use.
+/// It grows while requests wait for a core less than this part of the CPU time that they use; and
+/// however long they wait while less than that part of the cores is used that there is for the
+/// server. Threads that wake at the same time wait for each other, and the cores rest before and
+/// after.
 const IDLE: f64 = 0.25;
+const USED: f64 = 0.8;
 
 /// It shrinks after so many seconds in a row in which requests waited longer for a core than they
 /// used one.
@@ -26,6 +30,9 @@ const LEAST_USE: f64 = 50_000.0;
 
 /// Growth is kept where it made this much more of the answers.
 const GAIN: f64 = 1.03;
+
+/// Growth that could not be judged for so many seconds is given back: the load has changed.
+const LATE: u32 = 10;
 
 /// After growth that was given back, it is tried again after so many seconds, then after twice as
 /// many, up to the most.
@@ -66,8 +73,8 @@ struct Trial {
     before: usize,
     /// Requests answered a second before.
     rate: f64,
-    /// Whether a whole second has passed since.
-    is_ripe: bool,
+    /// How many seconds have begun since.
+    seconds: u32,
 }
 
 impl Auto {
@@ -123,27 +130,31 @@ impl Auto {
         let wanted = whole(budget * if is_far { GROW_FAR } else { GROW }).max(self.budget + 1);
         let grown = wanted.min(beyond).min(most);
         if grown > self.budget {
-            self.trial = Some(Trial { before: self.budget, rate: load.rate, is_ripe: false });
+            self.trial = Some(Trial { before: self.budget, rate: load.rate, seconds: 0 });
             self.budget = grown;
         }
     }
 
-    /// Judges growth after the second that follows it whole: the one in which it came about
-    /// belongs to neither side.
+    /// Judges growth by the first whole second that can be compared with the one before it: the
+    /// second in which it came about belongs to neither side, and one in which fewer were at work
+    /// than before it, or children were still starting, tells of the load and not of the growth.
     fn judge(&mut self, load: &Load) {
         let Some(trial) = &mut self.trial else { return };
-        if !std::mem::replace(&mut trial.is_ripe, true) {
-            return;
-        }
-        let Trial { before, rate, .. } = *trial;
-        self.trial = None;
-        if load.rate >= rate * GAIN {
+        trial.seconds += 1;
+        let Trial { before, rate, seconds } = *trial;
+        let is_alike = load.busy >= FULL * before as f64 && (load.is_full || !load.is_queued);
+        if seconds >= 2 && is_alike && load.rate >= rate * GAIN {
             (self.refused, self.patience) = (false, PATIENCE);
-        } else {
+        } else if seconds >= 2 && is_alike {
             (self.budget, self.refused) = (before, true);
             self.wait = self.patience;
             self.patience = (self.patience * 2).min(MOST_PATIENCE);
+        } else if seconds > LATE {
+            (self.budget, self.wait) = (before, PATIENCE);
+        } else {
+            return;
         }
+        self.trial = None;
     }
 }
 
@@ -151,6 +162,10 @@ impl Auto {
 struct Load {
     /// Requests answered in a second.
     rate: f64,
+    /// Workers at work, on the average.
+    busy: f64,
+    /// Whether these are all.
+    is_full: bool,
     knee: Option<f64>,
     is_queued: bool,
     is_hot: bool,
@@ -163,15 +178,17 @@ impl Load {
         let value = |figure| account.value(figure).unwrap_or(0.0);
         let queued = value(Figure::Queue) + value(Figure::RunnableMilli) / 1000.0;
         let is_queued = queued >= 1.0;
-        let is_full = value(Figure::BusyMilli) / 1000.0 >= FULL * budget as f64;
+        let busy = value(Figure::BusyMilli) / 1000.0;
+        let is_full = busy >= FULL * budget as f64;
         // Microseconds in a second, of all requests together: no number of answers is needed, so
         // that a few slow requests tell as much as many fast ones.
         let used = account.rate(Figure::CpuUs);
         let queued_us = account.rate(Figure::RunQueueUs).unwrap_or(0.0)
             + account.rate(Figure::LineUs).unwrap_or(0.0);
         let waited = used.map(|used| queued_us / used.max(1.0));
-        let held_us = value(Figure::BusyMilli) * 1000.0;
-        let knee = used.zip(cores_left(account)).map(|(used, cores)| {
+        let held_us = busy * 1e6;
+        let cores = cores_left(account);
+        let knee = used.zip(cores).map(|(used, cores)| {
             let cost = Cost {
                 cpu: used.max(1.0),
                 queued: 0.0,
@@ -184,9 +201,12 @@ impl Load {
         let is_throttled = throttled > 50_000.0;
         let is_pressed =
             account.of(Figure::MemoryPressure).is_some_and(|pressure| pressure >= PRESSURE);
-        let has_time = waited.is_some_and(|waited| waited < IDLE);
+        let rests = used.zip(cores).is_some_and(|(used, cores)| used < USED * cores * 1e6);
+        let has_time = waited.is_some_and(|waited| waited < IDLE) || rests;
         Self {
             rate: account.rate(Figure::Completions).unwrap_or(0.0),
+            busy,
+            is_full,
             knee,
             is_queued,
             is_hot: is_working && waited.is_some_and(|waited| waited > 1.0),

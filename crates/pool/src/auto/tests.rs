@@ -114,6 +114,67 @@ fn it_returns_after_a_spike_and_stands_still_at_rest() {
 }
 
 #[test]
+fn threads_that_wait_for_each_other_while_cores_rest_keep_nobody_out() {
+    // They wake by the same clock, and each waits for a core thrice as long as it uses one.
+    let mut auto = Auto::new(400);
+    for _ in 0..60 {
+        let account = WAITING.second(auto.budget());
+        let bunched = account.of(Figure::CpuUs).unwrap_or(0) * 3;
+        auto.decide(&account.with(Figure::RunQueueUs, bunched), &ROOM);
+    }
+    assert!(auto.budget() >= 5_000, "{}", auto.budget());
+    // Where the cores are at work, more threads would only wait longer.
+    let busy = World { cpu: 10_000.0, clients: 1_000, ..WAITING };
+    let mut auto = Auto::new(40);
+    for _ in 0..60 {
+        let account = busy.second(auto.budget());
+        let bunched = account.of(Figure::CpuUs).unwrap_or(0) / 2;
+        auto.decide(&account.with(Figure::RunQueueUs, bunched), &ROOM);
+    }
+    assert_eq!(auto.budget(), 40);
+}
+
+#[test]
+fn a_second_in_which_clients_pause_judges_nothing() {
+    let steady = World { clients: 600, ..WAITING };
+    let pause = World { clients: 250, ..WAITING };
+    for period in 2..7 {
+        let mut auto = Auto::new(400);
+        for second in 0..60 {
+            let world = if second % period == period - 1 { pause } else { steady };
+            auto.decide(&world.second(auto.budget()), &ROOM);
+            assert!(!auto.is_refused(), "after {second} s of {period}");
+        }
+        assert!(auto.budget() >= 600, "{} where every {period}th is a pause", auto.budget());
+    }
+}
+
+#[test]
+fn growth_is_judged_once_its_workers_are_there() {
+    let mut auto = Auto::new(400);
+    let mut budgets = vec![400; 4];
+    for second in 0..90 {
+        // A child takes four seconds to start.
+        budgets.push(auto.budget());
+        let there = budgets[second..].iter().copied().min().unwrap_or(400);
+        auto.decide(&World { clients: 1_500, ..WAITING }.second(there), &ROOM);
+        assert!(!auto.is_refused(), "after {second} s");
+    }
+    assert!(auto.budget() >= 1_500, "{}", auto.budget());
+}
+
+#[test]
+fn growth_into_a_load_that_has_gone_is_given_back() {
+    let mut auto = Auto::new(400);
+    assert!(auto.decide(&WAITING.second(400), &ROOM) > 400);
+    let rest = World { clients: 100, ..WAITING };
+    rest.run(&mut auto, &ROOM, LATE);
+    assert!(auto.budget() > 400);
+    rest.run(&mut auto, &ROOM, 1);
+    assert_eq!((auto.budget(), auto.is_refused()), (400, false));
+}
+
+#[test]
 fn a_budget_beyond_the_need_is_let_be_where_only_others_are_at_work() {
     // Half of the time goes to others, and what is in progress waits: no worker less would help.
     let mut auto = Auto::new(16_384);
