@@ -58,6 +58,9 @@ pub struct Room {
 #[derive(Clone, Debug)]
 pub struct Auto {
     budget: usize,
+    /// What it would be with more room: it is that again once there is more, for it was not the
+    /// load that asked for less.
+    wanted: usize,
     trial: Option<Trial>,
     hot: u32,
     /// Seconds until growth is tried again, and how many it will be the next time.
@@ -81,7 +84,15 @@ impl Auto {
     /// A budget to begin with.
     #[must_use]
     pub const fn new(budget: usize) -> Self {
-        Self { budget, trial: None, hot: 0, wait: 0, patience: PATIENCE, refused: false }
+        Self {
+            budget,
+            wanted: budget,
+            trial: None,
+            hot: 0,
+            wait: 0,
+            patience: PATIENCE,
+            refused: false,
+        }
     }
 
     /// The budget.
@@ -109,17 +120,22 @@ impl Auto {
             // A budget beyond twice the knee keeps nobody from being served.
             let floor = load.knee.map_or(self.budget, |knee| whole(2.0 * knee)).max(least);
             if self.budget > floor {
-                self.budget = whole(self.budget as f64 * SHRINK).max(floor);
+                self.wanted = whole(self.budget as f64 * SHRINK).max(floor);
                 self.trial = None;
             }
             self.hot = 0;
-        } else if load.wants_more && self.trial.is_none() && self.wait == 0 {
+        } else if load.wants_more
+            && self.trial.is_none()
+            && self.wait == 0
+            && self.wanted <= self.budget
+        {
             self.grow(&load, most);
         }
         if !load.is_queued {
             self.refused = false;
         }
-        self.budget = self.budget.clamp(least, most);
+        self.wanted = self.wanted.max(least);
+        self.budget = self.wanted.min(most);
         self.budget
     }
 
@@ -131,7 +147,7 @@ impl Auto {
         let grown = wanted.min(beyond).min(most);
         if grown > self.budget {
             self.trial = Some(Trial { before: self.budget, rate: load.rate, seconds: 0 });
-            self.budget = grown;
+            self.wanted = grown;
         }
     }
 
@@ -146,11 +162,11 @@ impl Auto {
         if seconds >= 2 && is_alike && load.rate >= rate * GAIN {
             (self.refused, self.patience) = (false, PATIENCE);
         } else if seconds >= 2 && is_alike {
-            (self.budget, self.refused) = (before, true);
+            (self.wanted, self.refused) = (before, true);
             self.wait = self.patience;
             self.patience = (self.patience * 2).min(MOST_PATIENCE);
         } else if seconds > LATE {
-            (self.budget, self.wait) = (before, PATIENCE);
+            (self.wanted, self.wait) = (before, PATIENCE);
         } else {
             return;
         }

@@ -164,6 +164,21 @@ fn growth_is_judged_once_its_workers_are_there() {
 }
 
 #[test]
+fn room_that_was_short_for_a_while_costs_no_trials() {
+    let mut auto = Auto::new(400);
+    let short = Room { most: 30, ..ROOM };
+    WAITING.run(&mut auto, &short, 20);
+    assert_eq!(auto.budget(), 30);
+    // Nor does room that comes back little by little.
+    for most in (60..=390).step_by(30) {
+        let account = WAITING.second(auto.budget());
+        assert_eq!(auto.decide(&account, &Room { most, ..ROOM }), most);
+    }
+    let rest = World { clients: 5, ..WAITING };
+    assert_eq!(auto.decide(&rest.second(390), &ROOM), 400);
+}
+
+#[test]
 fn growth_into_a_load_that_has_gone_is_given_back() {
     let mut auto = Auto::new(400);
     assert!(auto.decide(&WAITING.second(400), &ROOM) > 400);
