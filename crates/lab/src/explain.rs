@@ -39,8 +39,6 @@ pub(crate) struct Next {
 /// Of the figures, what is looked at.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Now {
-    /// The most requests in progress at once.
-    pub(crate) workers: Option<u64>,
     /// Requests in progress.
     pub(crate) busy_milli: Option<u64>,
 }
@@ -48,6 +46,35 @@ pub(crate) struct Now {
 #[derive(Deserialize)]
 struct Figures {
     pool: Told,
+}
+
+/// What was told each second.
+#[derive(Deserialize)]
+struct History {
+    workers: Vec<Option<u64>>,
+}
+
+#[derive(Deserialize)]
+struct Past {
+    history: History,
+}
+
+#[derive(Deserialize)]
+struct Seconds {
+    pool: Past,
+}
+
+/// Asks the page at `url` how many requests might be in progress in each of the last seconds, at the
+/// most so many; where it was not told, none might.
+///
+/// # Errors
+/// As those of [`words`].
+pub(crate) fn workers(url: &str, seconds: usize) -> Result<Vec<u64>, String> {
+    let page = Status::open(url, true, PATIENCE)?;
+    let page = page.with_query(&format!("json&pool&last={seconds}"));
+    let told: Seconds = serde_json::from_slice(&page.body()?)
+        .map_err(|error| format!("{}: not a status page of Evenkeel: {error}", page.url()))?;
+    Ok(told.pool.history.workers.into_iter().map(Option::unwrap_or_default).collect())
 }
 
 /// Asks the page at `url` for its figures.

@@ -1,16 +1,17 @@
 //! The experiment `auto`: the best MaxRequestWorkers that a sweep finds beside `MaxRequestWorkers
 //! auto`, for requests that burn, that wait, and a mix of both, in each process model; and an
-//! application with few places, on which auto must not run away. Where auto answers less than 95 %
-//! of what the best number does, or runs away, the status is 1.
+//! application with few places, on which auto must not run away. Each has one load from beginning to
+//! end, whose first seconds do not count. Where auto answers less than 95 % of what the best number
+//! does or the application lets through, or runs away, the status is 1.
 
-use super::ground::{Asked, Ground, source};
+use super::ground::{Asked, Ground, mean, source, whole_seconds};
 use super::overload::fixed;
 use super::paper::{Paper, Plot};
 use super::{Fault, Options};
-use crate::explain::figures;
-use crate::load::{Bounds, Figures, Pace, Plan, Request, Same, Source, Step, Think, Timeouts};
+use crate::explain::workers;
+use crate::load::{Bounds, Pace, Plan, Request, Same, Source, Step, Think, Timeouts};
 use crate::numbers;
-use crate::peers::{Peer, Server, Setup};
+use crate::peers::{GATE, Peer, Server, Setup};
 use crate::plot::{Axis, Chart, Unit};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -22,13 +23,18 @@ const WORKERS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const CLIENTS: u32 = 600;
 /// Auto should answer this share of what the best number does.
 const ENOUGH: f64 = 0.95;
-/// The stretches of auto's warm-up, and how many of them there are at the most.
-const STRETCH: Duration = Duration::from_secs(2);
-const STRETCHES: usize = 20;
-/// It has settled when two stretches differ by no more than this part.
+/// So many seconds of a load do not count: as long as clients come, and as burning requests of a mix
+/// take to fill the workers that the waiting ones leave.
+const WARM: usize = 5;
+/// Auto has settled when three stretches of so many seconds differ by no more than this part each
+/// from the one before it; or after so many seconds in any case.
+const STRETCH: usize = 2;
 const SETTLED: f64 = 0.03;
-/// An application of four places is kept busy by four requests; so many times as many workers as
-/// its clients would have taken are running away.
+const LONGEST: usize = 40;
+/// How long a request stays at its place in the application.
+const STAY_MS: usize = 20;
+/// An application of four places is kept busy by four requests. Growth by this is a trial; more of
+/// it is running away.
 const AWAY: f64 = 1.25;
 /// How long clients wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -59,7 +65,7 @@ struct Settled {
     rate: f64,
     /// How long it took until it answered as much as it does.
     after: Duration,
-    /// The number of workers at the end of each stretch, by the second.
+    /// The number of workers by the second.
     bound: Vec<(f64, f64)>,
 }
 
@@ -83,8 +89,13 @@ impl Work {
             Self::Burn => vec![burn],
             Self::Wait => vec![wait],
             Self::Mixed => std::iter::repeat_n(wait, 9).chain([burn]).collect(),
-            Self::Gate => vec!["/gate?ms=20".to_owned()],
+            Self::Gate => vec![format!("/gate?ms={STAY_MS}")],
         }
+    }
+
+    /// The most answers a second where what is asked bounds them.
+    fn most(self) -> Option<f64> {
+        (self == Self::Gate).then_some(GATE as f64 * 1000.0 / STAY_MS as f64)
     }
 }
 
@@ -100,7 +111,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
             for workers in &sweep {
                 ground.setup = Setup { pool: Some(fixed(peer, *workers)), ..usual.clone() };
                 let server = start(ground, peer)?;
-                let rate = ask(ground, &server, work, options, clients, options.turn)?.rate();
+                let rate = measure(ground, &server, work, options, clients)?;
                 let told = numbers::rate(rate);
                 ground.tell(&format!("{} {} {workers}: {told}/s", peer.name(), work.name()));
                 points.push(Point { peer, work, workers: *workers, rate });
@@ -123,6 +134,23 @@ fn start(ground: &mut Ground, peer: Peer) -> Result<Server, Fault> {
     Ok(ground.start(peer)?.ok_or_else(|| format!("{} did not serve", peer.name()))?)
 }
 
+/// Loads a server, and tells how many answers a second there are once it has warmed up.
+fn measure(
+    ground: &Ground,
+    server: &Server,
+    work: Work,
+    options: &Options,
+    clients: u32,
+) -> Result<f64, Fault> {
+    let turn = whole_seconds(options.turn);
+    let mut answered = Vec::new();
+    ask(ground, server, work, options, clients, &mut |seconds| {
+        answered = seconds.to_vec();
+        seconds.len() < WARM + turn
+    })?;
+    Ok(mean(&answered, WARM, turn))
+}
+
 /// Loads a server that finds its number by itself, until it has found it and for a turn more.
 fn settle(
     ground: &mut Ground,
@@ -132,39 +160,46 @@ fn settle(
     clients: u32,
 ) -> Result<Settled, Fault> {
     let server = start(ground, peer)?;
+    let turn = whole_seconds(options.turn);
+    let (mut answered, mut found) = (Vec::new(), None);
+    ask(ground, &server, work, options, clients, &mut |seconds| {
+        answered = seconds.to_vec();
+        found = found.or_else(|| settled(seconds).map(|after| (after, seconds.len())));
+        found.is_none_or(|(_, since)| seconds.len() < since + turn)
+    })?;
+    let (after, since) = found.unwrap_or_default();
     let url = format!("http://{}/server-status", server.address);
-    let stretch = options.turn.min(STRETCH);
-    let mut it = Settled { peer, work, rate: 0.0, after: Duration::ZERO, bound: Vec::new() };
-    let mut passed = Duration::ZERO;
-    let mut still = 0;
-    for _ in 0..STRETCHES {
-        let rate = ask(ground, &server, work, options, clients, stretch)?.rate();
-        passed += stretch;
-        let workers = figures(&url)?.now.workers.unwrap_or(0);
-        it.bound.push((passed.as_secs_f64(), workers as f64));
-        let is_still = (rate - it.rate).abs() <= SETTLED * rate.max(it.rate);
-        still = if is_still { still + 1 } else { 0 };
-        it.rate = rate;
-        it.after = if is_still { it.after } else { passed };
-        if still >= 2 {
-            break;
-        }
-    }
-    it.rate = ask(ground, &server, work, options, clients, options.turn)?.rate();
-    let workers = figures(&url)?.now.workers.unwrap_or(0);
-    it.bound.push(((passed + options.turn).as_secs_f64(), workers as f64));
-    Ok(it)
+    let bound = workers(&url, answered.len())?.into_iter().enumerate();
+    let bound = bound.map(|(second, workers)| (second as f64, workers as f64)).collect();
+    let rate = mean(&answered, since, turn);
+    Ok(Settled { peer, work, rate, after: Duration::from_secs(after as u64), bound })
 }
 
-/// So many clients ask for what the work says, over and over, on connections that they keep.
+/// From which second on as much was answered as now; none where that may still become more.
+fn settled(seconds: &[u64]) -> Option<usize> {
+    let stretches = seconds.chunks_exact(STRETCH).map(|stretch| mean(stretch, 0, STRETCH));
+    let stretches: Vec<f64> = stretches.collect();
+    let alike = |one: f64, other: f64| (one - other).abs() <= SETTLED * one.max(other);
+    match stretches.as_slice() {
+        [.., one, other, last]
+            if seconds.len() > WARM && alike(*one, *other) && alike(*other, *last) =>
+        {
+            Some((stretches.len() - 3) * STRETCH)
+        }
+        _ => (seconds.len() >= LONGEST).then_some(LONGEST),
+    }
+}
+
+/// So many clients ask for what the work says, over and over, on connections that they keep, until
+/// `look` has seen enough.
 fn ask(
     ground: &Ground,
     server: &Server,
     work: Work,
     options: &Options,
     clients: u32,
-    long: Duration,
-) -> Result<Figures, Fault> {
+    look: &mut dyn FnMut(&[u64]) -> bool,
+) -> Result<(), Fault> {
     let asked = |path: String| Asked {
         path: path.into(),
         clients,
@@ -173,21 +208,18 @@ fn ask(
         conditional: false,
     };
     let paths = work.paths(options);
-    let bounds = Bounds { time: Some(long), ..Bounds::default() };
     let timeouts = Timeouts { connect: PATIENCE, answer: PATIENCE };
-    let plan = ground.plan(server, &asked(String::new()), bounds);
+    let plan = ground.plan(server, &asked(String::new()), Bounds::default());
     let plan = Plan { timeouts, pace: Pace::Greedy, ..plan };
     match paths.as_slice() {
-        [path] => {
-            ground.drive(plan, &mut source(&asked(path.clone()), None), None, &mut |_| Ok(true))
-        }
+        [path] => ground.follow(plan, &mut source(&asked(path.clone()), None), look),
         paths => {
             let all: Vec<Arc<Request>> = paths.iter().map(|path| get(path)).collect();
             // Each begins at another place, so that they do not keep step.
             let mut turns = |client: u32| -> Box<dyn Source> {
                 Box::new(Turns { all: all.clone(), next: client as usize })
             };
-            ground.drive(plan, &mut turns, None, &mut |_| Ok(true))
+            ground.follow(plan, &mut turns, look)
         }
     }
 }
@@ -220,30 +252,30 @@ fn best(points: &[Point], peer: Peer, work: Work) -> Option<&Point> {
     own.max_by(|one, other| one.rate.total_cmp(&other.rate))
 }
 
-/// What part of the best number's answers auto has; none where nothing was swept.
+/// What part auto has of the best number's answers, or of those that the application lets through.
 fn share(points: &[Point], it: &Settled) -> Option<f64> {
-    best(points, it.peer, it.work).map(|best| it.rate / best.rate.max(1e-9))
+    let most = it.work.most().or_else(|| best(points, it.peer, it.work).map(|best| best.rate));
+    most.map(|most| it.rate / most.max(1e-9))
 }
 
 /// Whether the number went on growing while nothing more was answered.
 fn runs_away(it: &Settled) -> bool {
     let first = it.bound.first().map_or(0.0, |(_, workers)| *workers);
-    let last = it.bound.last().map_or(0.0, |(_, workers)| *workers);
-    it.work == Work::Gate && last > first * AWAY
+    let most = it.bound.iter().map(|(_, workers)| *workers).fold(0.0, f64::max);
+    it.work == Work::Gate && most > first * AWAY
 }
 
 fn worse(points: &[Point], settled: &[Settled]) -> Vec<String> {
     let told = |it: &Settled| {
         let (name, work) = (it.peer.name(), it.work.name());
-        match share(points, it) {
-            Some(share) if share < ENOUGH => {
-                Some(format!("{name}, {work}: {:.0} % of the best number's.", share * 100.0))
-            }
-            None if runs_away(it) => Some(format!("{name}, {work}: it runs away.")),
-            _ => None,
-        }
+        let of =
+            it.work.most().map_or("the best number's", |_| "what the application lets through");
+        let share = share(points, it).filter(|share| *share < ENOUGH);
+        let less = share.map(|share| format!("{name}, {work}: {:.0} % of {of}.", share * 100.0));
+        let away = runs_away(it).then(|| format!("{name}, {work}: it runs away."));
+        [less, away]
     };
-    settled.iter().filter_map(told).collect()
+    settled.iter().flat_map(told).flatten().collect()
 }
 
 fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settled]) -> Paper {
@@ -258,10 +290,10 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
     }
     paper.paragraph(&format!(
         "{} {} clients ask for what burns {} of CPU time, for what waits {}, for nine that wait \
-         and one that burns, and for an application with 4 places, 20 ms each. A number of \
-         workers has a server and a turn of {} of its own, all workers being there from the \
-         beginning. Auto begins as it does by itself; settled is when it answered as much as it \
-         does.",
+         and one that burns, and for an application with {GATE} places, {STAY_MS} ms each. A \
+         number of workers has a server of its own and a turn of {} after the {WARM} s in which \
+         it warms up, all workers being there from the beginning. Auto begins as it does by \
+         itself; settled is when it answered as much as it does, and its turn comes then.",
         ground.who(),
         options.one_number_of_clients(CLIENTS),
         numbers::time(options.burn.as_nanos() as f64),
@@ -322,7 +354,7 @@ fn cells(points: &[Point], it: &Settled) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn settled(work: Work, rate: f64, bound: [f64; 2]) -> Settled {
+    fn came(work: Work, rate: f64, bound: [f64; 2]) -> Settled {
         let bound = bound.into_iter().enumerate().map(|(at, it)| (at as f64, it)).collect();
         Settled { peer: Peer::Evenkeel, work, rate, after: Duration::ZERO, bound }
     }
@@ -331,18 +363,35 @@ mod tests {
     fn who_answers_less_or_runs_away_is_told() {
         let point = |workers, rate| Point { peer: Peer::Evenkeel, work: Work::Wait, workers, rate };
         let points = [point(1, 5.0), point(64, 100.0), point(512, 90.0)];
-        assert!(worse(&points, &[settled(Work::Wait, 96.0, [4.0, 400.0])]).is_empty());
+        assert!(worse(&points, &[came(Work::Wait, 96.0, [4.0, 400.0])]).is_empty());
         let told = worse(
             &points,
-            &[settled(Work::Wait, 94.0, [4.0, 4.0]), settled(Work::Gate, 200.0, [64.0, 128.0])],
+            &[came(Work::Wait, 94.0, [4.0, 4.0]), came(Work::Gate, 60.0, [64.0, 128.0])],
         );
         assert_eq!(
             told,
-            ["evenkeel, wait: 94 % of the best number's.", "evenkeel, gate: it runs away."]
+            [
+                "evenkeel, wait: 94 % of the best number's.",
+                "evenkeel, gate: 30 % of what the application lets through.",
+                "evenkeel, gate: it runs away."
+            ]
         );
-        assert!(worse(&points, &[settled(Work::Gate, 200.0, [64.0, 70.0])]).is_empty());
-        let cells = cells(&points, &settled(Work::Wait, 94.0, [4.0, 4.0]));
+        assert!(worse(&points, &[came(Work::Gate, 200.0, [64.0, 70.0])]).is_empty());
+        let cells = cells(&points, &came(Work::Wait, 94.0, [4.0, 4.0]));
         assert_eq!((cells[2].as_str(), cells[5].as_str()), ("64", "94 %"));
+    }
+
+    #[test]
+    fn it_has_settled_when_the_answers_stand_still() {
+        let growing = [100, 100, 125, 125, 156, 156, 195, 195];
+        assert_eq!(settled(&growing), None);
+        let still = [&growing[..], &[244, 250, 251, 243, 247, 247]].concat();
+        assert_eq!((settled(&still[..13]), settled(&still)), (None, Some(8)));
+        // While clients come, nothing is still; and for ever nobody waits.
+        assert_eq!(settled(&[0; WARM]), None);
+        let swinging: Vec<u64> =
+            (0..LONGEST as u64).map(|second| 100 + second / 2 % 2 * 50).collect();
+        assert_eq!((settled(&swinging[..LONGEST - 1]), settled(&swinging)), (None, Some(LONGEST)));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod cases;
 
 use super::confine::{self, Bound, Group};
-use super::ground::Ground;
+use super::ground::{Ground, mean, whole_seconds};
 use super::paper::Paper;
 use super::{Fault, Options};
 use crate::explain::{Told, figures};
@@ -121,7 +121,7 @@ fn pool(case: &Case) -> Pool {
     }
 }
 
-/// Loads a server for a turn, and tells how many it answered a second.
+/// Loads a server for a turn, and tells how many it answered a second once all were there.
 fn drive(
     ground: &Ground,
     server: &Server,
@@ -159,13 +159,17 @@ fn drive(
                 close,
                 conditional: false,
             };
-            let bounds = Bounds { time: Some(turn), ..Bounds::default() };
             let timeouts = Timeouts { connect: PATIENCE, answer: PATIENCE };
             let pace = if think.is_none() { Pace::Greedy } else { Pace::Think(think) };
-            let plan = Plan { timeouts, pace, ..ground.plan(server, &asked, bounds) };
+            let plan = Plan { timeouts, pace, ..ground.plan(server, &asked, Bounds::default()) };
             let mut source = super::ground::source(&asked, None);
-            let figures = ground.drive(plan, &mut source, None, &mut |_| Ok(true))?;
-            Ok(figures.rate())
+            let (turn, mut answered) = (whole_seconds(turn), Vec::new());
+            ground.follow(plan, &mut source, &mut |seconds| {
+                answered = seconds.to_vec();
+                seconds.len() < turn
+            })?;
+            // Its first quarter is for clients and children to come.
+            Ok(mean(&answered, turn / 4, turn - turn / 4))
         }
     }
 }
@@ -245,7 +249,7 @@ fn report(ground: &Ground, options: &Options, rows: &[Row], unstaged: Vec<String
     paper.paragraph(&format!(
         "{} Each load lasts {}. Below saturation explain is asked what binds now (before), what \
          would bind first (next) and how many requests a second that leaves (predicted); at \
-         saturation what binds (named). Measured is what the clients got then. There is no maximum \
+         saturation what binds (named). Measured is what the clients got then, after the first quarter of the load. There is no maximum \
          where none can be told: of a server without work, and where the kernel refuses \
          connections. What an application bears shows once it bears no more: that case is asked \
          there, and driven on.",

@@ -5,7 +5,7 @@
 use super::{Fault, Options};
 use crate::backend::Backend;
 use crate::load::{Bounds, Figures, Keep, Live, Plan, Request, Run, Same, Source, Timeouts};
-use crate::load::{Pace, Think};
+use crate::load::{Pace, Second, Think};
 use crate::peers::{Peer, Server, Setup, Site};
 use crate::report;
 use crate::results::{About, Machine, Saved, Saving};
@@ -225,6 +225,28 @@ impl Ground {
         if interrupted { Err(Fault::Interrupted) } else { Ok(figures) }
     }
 
+    /// The same, of a run that nobody keeps: `look` is given the answers of each second that has
+    /// ended, and the run ends when it says so. The last one it is given is cut off by that.
+    pub fn follow(
+        &self,
+        plan: Plan,
+        source: &mut dyn FnMut(u32) -> Box<dyn Source>,
+        look: &mut dyn FnMut(&[u64]) -> bool,
+    ) -> Result<(), Fault> {
+        let told = |error: io::Error| Fault::Told(format!("the system: {error}"));
+        let threads = plan.threads.clamp(1, (plan.clients as usize).max(1));
+        let mut seconds = Seconds { threads, ..Seconds::default() };
+        let run = Run::start(plan, source).map_err(told)?;
+        let interrupted = self.wait(&run.live(), &mut |live| {
+            if !look(seconds.take(&live.news())) {
+                live.stop();
+            }
+            Ok(())
+        })?;
+        let _figures = run.wait().map_err(told)?;
+        if interrupted { Err(Fault::Interrupted) } else { Ok(()) }
+    }
+
     fn wait(
         &self,
         live: &Live,
@@ -357,6 +379,47 @@ impl Ground {
     }
 }
 
+/// A turn in whole seconds, one at least.
+pub fn whole_seconds(turn: Duration) -> usize {
+    turn.as_secs_f64().ceil().max(1.0) as usize
+}
+
+/// The answers a second of so many seconds from one on. Those beyond are not counted: the last one
+/// that a run tells of is not whole.
+pub fn mean(seconds: &[u64], from: usize, count: usize) -> f64 {
+    let counted = seconds.iter().skip(from).take(count);
+    counted.clone().sum::<u64>() as f64 / counted.len().max(1) as f64
+}
+
+/// The answers of each second, added up from what each thread of clients tells.
+#[derive(Default)]
+struct Seconds {
+    threads: usize,
+    answered: Vec<u64>,
+    /// How many threads have told of it.
+    told: Vec<usize>,
+}
+
+impl Seconds {
+    /// Takes parts of seconds; those that all threads have told of.
+    fn take(&mut self, news: &[Second]) -> &[u64] {
+        for second in news {
+            let number = second.number as usize;
+            let count = self.told.len().max(number + 1);
+            self.told.resize(count, 0);
+            self.answered.resize(count, 0);
+            if let (Some(told), Some(answered)) =
+                (self.told.get_mut(number), self.answered.get_mut(number))
+            {
+                *told += 1;
+                *answered += second.answered;
+            }
+        }
+        let whole = self.told.iter().take_while(|told| **told >= self.threads).count();
+        self.answered.get(..whole).unwrap_or_default()
+    }
+}
+
 /// Makes the requests of each client.
 pub fn source(asked: &Asked, tag: Option<&str>) -> impl FnMut(u32) -> Box<dyn Source> + use<> {
     let mut text = format!("GET {} HTTP/1.1\r\nHost: localhost\r\n", asked.path);
@@ -369,4 +432,22 @@ pub fn source(asked: &Asked, tag: Option<&str>) -> impl FnMut(u32) -> Box<dyn So
     text.push_str("\r\n");
     let request = Arc::new(Request { bytes: Bytes::from(text), ..Request::default() });
     move |_| Box::new(Same(Arc::clone(&request)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_counts_once_all_threads_have_told_of_it() {
+        let part = |number, answered| Second { answered, ..Second::new(number) };
+        let mut seconds = Seconds { threads: 2, ..Seconds::default() };
+        assert_eq!(seconds.take(&[part(0, 5), part(1, 6)]), [0; 0]);
+        assert_eq!(seconds.take(&[part(0, 1)]), [6]);
+        assert_eq!(seconds.take(&[part(2, 9), part(2, 9)]), [6]);
+        assert_eq!(seconds.take(&[part(1, 0)]), [6, 6, 18]);
+        // The last is only a part of a second.
+        assert_eq!(mean(&[1, 100, 102, 2], 1, 2), 101.0);
+        assert_eq!((mean(&[], 3, 1), whole_seconds(Duration::from_millis(1_500))), (0.0, 2));
+    }
 }

@@ -8,6 +8,7 @@ mod php;
 mod server;
 mod site;
 
+pub use configuration::GATE;
 pub use php::php;
 pub use server::Server;
 pub use site::{FILES, Site, size_of};

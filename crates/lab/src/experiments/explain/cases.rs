@@ -166,11 +166,12 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "memory",
-        words: "prefork, MaxRequestWorkers auto, in a control group of 96 MiB; requests wait 50 ms",
+        words: "prefork, MaxRequestWorkers auto, in a control group of 96 MiB; requests wait 200 ms",
         peer: Peer::EvenkeelPrefork,
         workers: 0,
         room: Room::Memory(96 << 20),
-        full: load(200, 0),
+        what: What::Asks("/wait?ms=200", false),
+        full: load(400, 0),
         limit: "memory",
         ..WAIT
     },
