@@ -6,6 +6,8 @@ use evenkeel_sys::connect::{self, Local, Remote};
 use evenkeel_sys::socket::Socket;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -44,6 +46,7 @@ pub struct Fate {
 /// Slow clients at work, until [`Slow::end`].
 pub struct Slow {
     stop: Sender<()>,
+    bytes: Arc<AtomicU64>,
     thread: JoinHandle<Fate>,
 }
 
@@ -61,7 +64,9 @@ impl Slow {
         again: bool,
     ) -> io::Result<Self> {
         let (stop, stopped) = channel();
+        let bytes = Arc::new(AtomicU64::new(0));
         let clients = Clients {
+            bytes: Arc::clone(&bytes),
             remote: Remote::Internet(address),
             manner,
             head: head(manner, path),
@@ -70,7 +75,13 @@ impl Slow {
             fate: Fate::default(),
         };
         let named = std::thread::Builder::new().name("slow-clients".into());
-        Ok(Self { stop, thread: named.spawn(move || clients.run(&stopped))? })
+        Ok(Self { stop, bytes, thread: named.spawn(move || clients.run(&stopped))? })
+    }
+
+    /// How many bytes of answers they have had by now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
     }
 
     /// Ends them.
@@ -96,6 +107,7 @@ struct Clients {
     manner: Manner,
     head: Vec<u8>,
     again: bool,
+    bytes: Arc<AtomicU64>,
     all: Vec<Client>,
     fate: Fate,
 }
@@ -164,6 +176,7 @@ impl Clients {
                 Ok(count) => {
                     client.may_read -= count as f64;
                     self.fate.bytes += count as u64;
+                    self.bytes.store(self.fate.bytes, Relaxed);
                     self.fate.heard += u64::from(!std::mem::replace(&mut client.heard, true));
                 }
                 Err(error) => {
@@ -204,7 +217,9 @@ mod tests {
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             // It hears the answer and closes, which ends this read.
             while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
+            let bytes = slow.bytes();
             let fate = slow.end();
+            assert!(bytes <= fate.bytes);
             assert_eq!(fate, Fate { made: 1, ended: 1, heard: 1, bytes: 6 });
         }
     }

@@ -176,7 +176,9 @@ impl<S: Server> Parent<'_, S> {
         let bar = if is_in_vain { Bar::Vain } else { self.budget.bar() };
         let account = account.with(Figure::Bar, bar as u64);
         if is_first {
-            // There was nothing to compare with.
+            // There was nothing to compare with, but what memory bears is known before the first
+            // clients come.
+            self.move_budget(&account);
             return None;
         }
         self.books.window.push_back(account);
@@ -191,11 +193,14 @@ impl<S: Server> Parent<'_, S> {
         Some(account)
     }
 
-    /// Measures what a child takes, where the number of children follows from it.
+    /// Measures what a child takes, where the number of children follows from it. One that has not
+    /// answered a request for each of its threads has not taken yet what it will: were children
+    /// counted by what they take at rest, more would be started than memory bears.
     fn measure_growth(&mut self) {
-        if self.current.limits.auto && self.current.limits.model != Model::Event {
+        let limits = &self.current.limits;
+        if limits.auto && limits.model != Model::Event {
             let running = self.children.all().filter(|entry| entry.phase == Phase::Running);
-            let pids: Vec<i32> = running.map(|entry| entry.pid.as_raw_nonzero().get()).collect();
+            let pids = served(running, self.board, limits.threads_per_child as u64);
             self.books.growth.look(&pids);
         }
     }
@@ -244,6 +249,19 @@ fn working<Site>(entry: &Entry<Site>, board: Scoreboard) -> u64 {
     [Counter::Busy, Counter::Reserved, Counter::Runnable]
         .into_iter()
         .fold(0, |sum: u64, counter| sum.saturating_add(claimed(line, counter)))
+}
+
+/// Of these children, those that have answered so many requests, by their process ids.
+fn served<'a, Site: 'a>(
+    children: impl Iterator<Item = &'a Entry<Site>>,
+    board: Scoreboard,
+    least: u64,
+) -> Vec<i32> {
+    let answered = |entry: &&Entry<Site>| {
+        let line = board.child_line(entry.index);
+        line.is_some_and(|line| line.read(Counter::Completions) >= least)
+    };
+    children.filter(answered).map(|entry| entry.pid.as_raw_nonzero().get()).collect()
 }
 
 fn total<'a, Site: 'a>(
@@ -555,6 +573,21 @@ mod tests {
         // The last one to have had its turn may have gone.
         assert_eq!((order(6), order(9), order(99)), (order(5), order(0), order(0)));
         assert_eq!(in_turn(&[], 5).next(), None);
+    }
+
+    #[test]
+    fn children_that_have_answered_nothing_are_not_measured() {
+        let (children, _ends) = crate::children::tests::table(3);
+        let board = Scoreboard::new(Layout { children: 4, slots_per_child: 1 }).unwrap();
+        let all: Vec<_> = children.all().collect();
+        let set = |at: usize, count| {
+            board.child_line(all[at].index).unwrap().set(Counter::Completions, count);
+        };
+        set(1, 25);
+        set(2, 24);
+        let pid = |at: usize| all[at].pid.as_raw_nonzero().get();
+        assert_eq!(served(children.all(), board, 25), [pid(1)]);
+        assert_eq!(served(children.all(), board, 1), [pid(1), pid(2)]);
     }
 
     #[test]

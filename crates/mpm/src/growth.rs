@@ -21,7 +21,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Looks at the next of these processes.
+    /// Looks at the next of these processes, which have served.
     pub(crate) fn look(&mut self, pids: &[i32]) {
         self.turn = self.turn.wrapping_add(1);
         let next = self.turn.checked_rem(pids.len()).and_then(|at| pids.get(at));
@@ -32,9 +32,9 @@ impl Growth {
         }
     }
 
-    /// The bytes of a child that has served: a quarter of those looked at take more, so that neither
-    /// those which rest since their start count nor the few which made an uncommon answer. None
-    /// before the first look.
+    /// What a child takes in bytes: a quarter of those looked at take more, so that neither those
+    /// count which have served little nor the few which made an uncommon answer. None before the
+    /// first look.
     pub(crate) fn child_bytes(&self) -> Option<u64> {
         let mut looks: Vec<u64> = self.looks.iter().copied().collect();
         looks.sort_unstable();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_those_at_rest_nor_a_large_one_speak_for_all() {
+    fn neither_small_ones_nor_a_large_one_speak_for_all() {
         let bytes = |looks: &[u64]| {
             let looks = looks.iter().copied().collect();
             Growth { looks, turn: 0 }.child_bytes()

@@ -23,9 +23,11 @@ const WORKERS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 const CLIENTS: u32 = 600;
 /// Auto should answer this share of what the best number does.
 const ENOUGH: f64 = 0.95;
-/// So many seconds of a load do not count: as long as clients come, and as burning requests of a mix
-/// take to fill the workers that the waiting ones leave.
-const WARM: usize = 5;
+/// So many seconds of a load do not count, in which its clients come.
+const WARM: usize = 3;
+/// A mix begins with too few that burn: they come to stand in line until they hold all workers that
+/// cannot wait. So many rounds of its requests bring that to within a hundredth.
+const ROUNDS: u32 = 6;
 /// Auto has settled when three stretches of so many seconds differ by no more than this part each
 /// from the one before it; or after so many seconds in any case.
 const STRETCH: usize = 2;
@@ -93,6 +95,17 @@ impl Work {
         }
     }
 
+    /// How many seconds of a load do not count.
+    fn warm(self, options: &Options) -> usize {
+        match self {
+            Self::Mixed => {
+                let round = options.wait * 9 + options.burn;
+                WARM.max(whole_seconds(round * ROUNDS))
+            }
+            Self::Burn | Self::Wait | Self::Gate => WARM,
+        }
+    }
+
     /// The most answers a second where what is asked bounds them.
     fn most(self) -> Option<f64> {
         (self == Self::Gate).then_some(GATE as f64 * 1000.0 / STAY_MS as f64)
@@ -142,13 +155,13 @@ fn measure(
     options: &Options,
     clients: u32,
 ) -> Result<f64, Fault> {
-    let turn = whole_seconds(options.turn);
+    let (warm, turn) = (work.warm(options), whole_seconds(options.turn));
     let mut answered = Vec::new();
     ask(ground, server, work, options, clients, &mut |seconds| {
         answered = seconds.to_vec();
-        seconds.len() < WARM + turn
+        seconds.len() < warm + turn
     })?;
-    Ok(mean(&answered, WARM, turn))
+    Ok(mean(&answered, warm, turn))
 }
 
 /// Loads a server that finds its number by itself, until it has found it and for a turn more.
@@ -160,11 +173,11 @@ fn settle(
     clients: u32,
 ) -> Result<Settled, Fault> {
     let server = start(ground, peer)?;
-    let turn = whole_seconds(options.turn);
+    let (warm, turn) = (work.warm(options), whole_seconds(options.turn));
     let (mut answered, mut found) = (Vec::new(), None);
     ask(ground, &server, work, options, clients, &mut |seconds| {
         answered = seconds.to_vec();
-        found = found.or_else(|| settled(seconds).map(|after| (after, seconds.len())));
+        found = found.or_else(|| settled(seconds, warm).map(|after| (after, seconds.len())));
         found.is_none_or(|(_, since)| seconds.len() < since + turn)
     })?;
     let (after, since) = found.unwrap_or_default();
@@ -176,13 +189,13 @@ fn settle(
 }
 
 /// From which second on as much was answered as now; none where that may still become more.
-fn settled(seconds: &[u64]) -> Option<usize> {
+fn settled(seconds: &[u64], warm: usize) -> Option<usize> {
     let stretches = seconds.chunks_exact(STRETCH).map(|stretch| mean(stretch, 0, STRETCH));
     let stretches: Vec<f64> = stretches.collect();
     let alike = |one: f64, other: f64| (one - other).abs() <= SETTLED * one.max(other);
     match stretches.as_slice() {
         [.., one, other, last]
-            if seconds.len() > WARM && alike(*one, *other) && alike(*other, *last) =>
+            if seconds.len() > warm && alike(*one, *other) && alike(*other, *last) =>
         {
             Some((stretches.len() - 3) * STRETCH)
         }
@@ -291,14 +304,15 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
     paper.paragraph(&format!(
         "{} {} clients ask for what burns {} of CPU time, for what waits {}, for nine that wait \
          and one that burns, and for an application with {GATE} places, {STAY_MS} ms each. A \
-         number of workers has a server of its own and a turn of {} after the {WARM} s in which \
-         it warms up, all workers being there from the beginning. Auto begins as it does by \
+         number of workers has a server of its own and a turn of {} after {WARM} s in which \
+         clients come, or {} in which a mix settles, all workers being there from the beginning. Auto begins as it does by \
          itself; settled is when it answered as much as it does, and its turn comes then.",
         ground.who(),
         options.one_number_of_clients(CLIENTS),
         numbers::time(options.burn.as_nanos() as f64),
         numbers::time(options.wait.as_nanos() as f64),
         numbers::time(options.turn.as_nanos() as f64),
+        numbers::time(Work::Mixed.warm(options) as f64 * 1e9),
     ));
     let heading =
         ["server", "asked", "best number", "its/s", "auto/s", "share", "settled", "its number"];
@@ -384,14 +398,17 @@ mod tests {
     #[test]
     fn it_has_settled_when_the_answers_stand_still() {
         let growing = [100, 100, 125, 125, 156, 156, 195, 195];
-        assert_eq!(settled(&growing), None);
+        assert_eq!(settled(&growing, 3), None);
         let still = [&growing[..], &[244, 250, 251, 243, 247, 247]].concat();
-        assert_eq!((settled(&still[..13]), settled(&still)), (None, Some(8)));
+        assert_eq!((settled(&still[..13], 3), settled(&still, 3)), (None, Some(8)));
         // While clients come, nothing is still; and for ever nobody waits.
-        assert_eq!(settled(&[0; WARM]), None);
+        assert_eq!(settled(&[0; 12], 12), None);
         let swinging: Vec<u64> =
             (0..LONGEST as u64).map(|second| 100 + second / 2 % 2 * 50).collect();
-        assert_eq!((settled(&swinging[..LONGEST - 1]), settled(&swinging)), (None, Some(LONGEST)));
+        assert_eq!(
+            (settled(&swinging[..LONGEST - 1], 3), settled(&swinging, 3)),
+            (None, Some(LONGEST))
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{Fault, Options};
 use crate::explain::{Told, figures};
 use crate::load::{Bounds, Pace, Plan, Timeouts};
 use crate::numbers;
-use crate::peers::{Peer, Pool, Server, Setup};
+use crate::peers::{Peer, Pool, Server, Setup, size_of};
 use crate::slow::{Manner, Slow};
 use cases::{CASES, Case, Load, Room, What};
 use std::time::{Duration, Instant};
@@ -143,12 +143,19 @@ fn drive(
             let told = |error: std::io::Error| Fault::Told(format!("the system: {error}"));
             let manner = Manner::Read(rate);
             let slow = Slow::begin(server.address, manner, path, clients, true).map_err(told)?;
+            let mut first = None;
             while begun.elapsed() < turn {
                 ground.heed()?;
                 std::thread::sleep(Duration::from_millis(20));
+                if begun.elapsed() >= turn / 4 {
+                    first = first.or_else(|| Some((begun.elapsed(), slow.bytes())));
+                }
             }
-            let fate = slow.end();
-            Ok(fate.ended as f64 / begun.elapsed().as_secs_f64())
+            let (since, before) = first.unwrap_or_default();
+            let passed = begun.elapsed().saturating_sub(since);
+            let bytes = slow.end().bytes.saturating_sub(before);
+            // In parts of answers: whole ones come in as many at a time as there are workers.
+            Ok(bytes as f64 / size_of(path).max(1) as f64 / passed.as_secs_f64())
         }
         What::Asks(path, close) => {
             let think = load.think();

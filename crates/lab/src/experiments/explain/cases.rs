@@ -171,6 +171,7 @@ pub const CASES: [Case; 12] = [
         workers: 0,
         room: Room::Memory(96 << 20),
         what: What::Asks("/wait?ms=200", false),
+        before: &[load(20, 0)],
         full: load(400, 0),
         limit: "memory",
         ..WAIT
