@@ -102,8 +102,8 @@ impl Gate {
             .find(|word| read(word) == 0 && word.compare_exchange(0, given, ORDER, ORDER).is_ok());
     }
 
-    /// Of the turns that were given back and last so long, the one that begins first, with its word.
-    /// Those whose time has come are no more.
+    /// Of the turns that were given back and last so long, the one that begins first, with its
+    /// word. Those whose time has come are no more.
     fn earliest(&self, now_us: u64, stay: Duration) -> Option<(u64, &AtomicU64)> {
         let all = self.given.words().iter().map(|word| (read(word), word));
         let (past, coming): (Vec<_>, Vec<_>) =
