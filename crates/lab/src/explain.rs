@@ -64,8 +64,8 @@ struct Seconds {
     pool: Past,
 }
 
-/// Asks the page at `url` how many requests might be in progress in each of the last seconds, at the
-/// most so many; where it was not told, none might.
+/// Asks the page at `url` how many requests might be in progress in each of the last seconds, at
+/// the most so many; where it was not told, none might.
 ///
 /// # Errors
 /// As those of [`words`].

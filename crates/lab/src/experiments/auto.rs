@@ -1,8 +1,8 @@
 //! The experiment `auto`: the best MaxRequestWorkers that a sweep finds beside `MaxRequestWorkers
 //! auto`, for requests that burn, that wait, and a mix of both, in each process model; and an
-//! application with few places, on which auto must not run away. Each has one load from beginning to
-//! end, whose first seconds do not count. Where auto answers less than 95 % of what the best number
-//! does or the application lets through, or runs away, the status is 1.
+//! application with few places, on which auto must not run away. Each has one load from beginning
+//! to end, whose first seconds do not count. Where auto answers less than 95 % of what the best
+//! number does or the application lets through, or runs away, the status is 1.
 
 use super::ground::{Asked, Ground, mean, source, whole_seconds};
 use super::overload::fixed;
@@ -305,8 +305,8 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
         "{} {} clients ask for what burns {} of CPU time, for what waits {}, for nine that wait \
          and one that burns, and for an application with {GATE} places, {STAY_MS} ms each. A \
          number of workers has a server of its own and a turn of {} after {WARM} s in which \
-         clients come, or {} in which a mix settles, all workers being there from the beginning. Auto begins as it does by \
-         itself; settled is when it answered as much as it does, and its turn comes then.",
+         clients come, or {} in which a mix settles, all workers being there from the beginning. \
+         Auto begins as it does by itself; settled is when it answered as much as it does, and its turn comes then.",
         ground.who(),
         options.one_number_of_clients(CLIENTS),
         numbers::time(options.burn.as_nanos() as f64),

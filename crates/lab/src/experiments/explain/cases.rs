@@ -166,7 +166,7 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "memory",
-        words: "prefork, MaxRequestWorkers auto, in a control group of 96 MiB; requests wait 200 ms",
+        words: "prefork, MaxRequestWorkers auto, in a control group of 96 MiB; they wait 200 ms",
         peer: Peer::EvenkeelPrefork,
         workers: 0,
         room: Room::Memory(96 << 20),
