@@ -306,7 +306,8 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
          and one that burns, and for an application with {GATE} places, {STAY_MS} ms each. A \
          number of workers has a server of its own and a turn of {} after {WARM} s in which \
          clients come, or {} in which a mix settles, all workers being there from the beginning. \
-         Auto begins as it does by itself; settled is when it answered as much as it does, and its turn comes then.",
+         Auto begins as it does by itself; settled is when it answered as much as it does, and \
+         its turn comes then.",
         ground.who(),
         options.one_number_of_clients(CLIENTS),
         numbers::time(options.burn.as_nanos() as f64),
