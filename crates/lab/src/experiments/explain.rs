@@ -258,8 +258,8 @@ fn report(ground: &Ground, options: &Options, rows: &[Row], unstaged: Vec<String
          would bind first (next) and how many requests a second that leaves (predicted); at \
          saturation what binds (named). Measured is what the clients got then, after the \
          first quarter of the load. There is no maximum where none can be told: of a server \
-         without work, and where the kernel refuses connections. What an application bears shows once it bears no more: that case is asked \
-         there, and driven on.",
+         without work, and where the kernel refuses connections. What an application bears shows \
+         once it bears no more: that case is asked there, and driven on.",
         ground.who(),
         numbers::time(options.turn.as_nanos() as f64),
     ));
