@@ -1,5 +1,6 @@
-//! Descriptors run out, under each process model: a request that needs one is answered with 503, who
-//! can make room does, the error log names the limit, and all is well when there are some again.
+//! Descriptors run out, under each process model: a request that needs one is answered with 503,
+//! who can make room does, the error log names the limit, and all is well when there are some
+//! again.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, cpu_ticks, wait_for};
