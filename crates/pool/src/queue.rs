@@ -14,7 +14,7 @@ const READINGS: usize = 3;
 /// tells of the same lack of workers once more.
 const STEP: Duration = Duration::from_millis(200);
 
-/// So many times as much as was counted before, in such a time, is another crowd, whenever it comes.
+/// So many times what was counted before, within such a time, is another crowd, whenever it comes.
 const CROWD: usize = 8;
 
 /// A queue that has not grown in the last part of so many, of the time since it was counted, grows
