@@ -61,9 +61,11 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
             let busy = account.of(Figure::BusyMilli).unwrap_or(0) / 1000;
             (busy, bytes_each(Model::Event))
         }
-        // Workers that rest take memory too.
+        // Workers that rest take memory too, and parked ones are called back before others start: did
+        // they not count, each that is parked for want of memory would have another one parked.
         model => {
-            let active = account.of(Figure::Active).unwrap_or(0);
+            let count = |figure| account.of(figure).unwrap_or(0);
+            let active = count(Figure::Active).saturating_add(count(Figure::Parked));
             let measured = child_bytes.map(|bytes| (bytes / threads).max(1));
             (active.saturating_mul(threads), measured.unwrap_or(bytes_each(model)))
         }
@@ -172,6 +174,9 @@ mod tests {
         // And while more of them come, it stays as it is.
         let later = account.with(Figure::Active, 24).with(Figure::MemoryFree, 40 << 20);
         assert_eq!(room(&limits(Model::Prefork), &later, Some(2 << 20)).0.most, 35);
+        // Nor does it fall because some are parked.
+        let parked = later.with(Figure::Active, 19).with(Figure::Parked, 5);
+        assert_eq!(room(&limits(Model::Prefork), &parked, Some(2 << 20)).0.most, 35);
         let (worker, bar) = room(&limits(Model::Worker), &account, None);
         assert_eq!((worker.most, bar), (144, Bar::Memory));
         let (unknown, bar) = room(&limits(Model::Event), &Account::default(), None);

@@ -10,8 +10,8 @@ use evenkeel_sys::bounds;
 const LOOKS: usize = 16;
 
 /// The kernel's own for a process beside its page tables: its stack, its descriptors and sockets.
-/// Linux 6.18 charges a control group 62 KiB for each more of them that serves a connection.
-const KERNEL_EACH: u64 = 64 << 10;
+/// Linux 6.18 charges a control group 62 to 72 KiB for each more of them that serves a connection.
+const KERNEL_EACH: u64 = 72 << 10;
 
 /// The memory of the children that were looked at last.
 #[derive(Default)]
