@@ -61,8 +61,8 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
             let busy = account.of(Figure::BusyMilli).unwrap_or(0) / 1000;
             (busy, bytes_each(Model::Event))
         }
-        // Workers that rest take memory too, and parked ones are called back before others start: did
-        // they not count, each that is parked for want of memory would have another one parked.
+        // Workers that rest take memory too, and parked ones are called back before others start:
+        // did they not count, each parked for want of memory would have another one parked.
         model => {
             let count = |figure| account.of(figure).unwrap_or(0);
             let active = count(Figure::Active).saturating_add(count(Figure::Parked));

@@ -35,9 +35,11 @@ const SETTLED: f64 = 0.03;
 const LONGEST: usize = 40;
 /// How long a request stays at its place in the application.
 const STAY_MS: usize = 20;
-/// An application of four places is kept busy by four requests. Growth by this is a trial; more of
-/// it is running away.
+/// An application of four places is kept busy by four requests. More than so many times as many
+/// workers as at first are running away where they stay; a trial, which is given back, has twice as
+/// many at the most.
 const AWAY: f64 = 1.25;
+const TRIAL: f64 = 2.0;
 /// How long clients wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -274,8 +276,8 @@ fn share(points: &[Point], it: &Settled) -> Option<f64> {
 /// Whether the number went on growing while nothing more was answered.
 fn runs_away(it: &Settled) -> bool {
     let first = it.bound.first().map_or(0.0, |(_, workers)| *workers);
-    let most = it.bound.iter().map(|(_, workers)| *workers).fold(0.0, f64::max);
-    it.work == Work::Gate && most > first * AWAY
+    let beyond = |times: f64| it.bound.iter().filter(|(_, it)| *it > first * times).count();
+    it.work == Work::Gate && (beyond(TRIAL) > 0 || beyond(AWAY) * 2 > it.bound.len())
 }
 
 fn worse(points: &[Point], settled: &[Settled]) -> Vec<String> {
@@ -381,7 +383,7 @@ mod tests {
         assert!(worse(&points, &[came(Work::Wait, 96.0, [4.0, 400.0])]).is_empty());
         let told = worse(
             &points,
-            &[came(Work::Wait, 94.0, [4.0, 4.0]), came(Work::Gate, 60.0, [64.0, 128.0])],
+            &[came(Work::Wait, 94.0, [4.0, 4.0]), came(Work::Gate, 60.0, [64.0, 129.0])],
         );
         assert_eq!(
             told,
@@ -391,7 +393,10 @@ mod tests {
                 "evenkeel, gate: it runs away."
             ]
         );
-        assert!(worse(&points, &[came(Work::Gate, 200.0, [64.0, 70.0])]).is_empty());
+        assert!(worse(&points, &[came(Work::Gate, 200.0, [64.0, 128.0])]).is_empty());
+        let mut stays = came(Work::Gate, 200.0, [64.0, 128.0]);
+        stays.bound.push((2.0, 128.0));
+        assert_eq!(worse(&points, &[stays]), ["evenkeel, gate: it runs away."]);
         let cells = cells(&points, &came(Work::Wait, 94.0, [4.0, 4.0]));
         assert_eq!((cells[2].as_str(), cells[5].as_str()), ("64", "94 %"));
     }
