@@ -332,6 +332,7 @@ impl<S: Server> Parent<'_, S> {
         limits.start_servers = limits.start_servers.min(self.children.table());
         let listeners =
             Listeners::open(&settings, limits.buckets, &self.listeners, Duration::ZERO)?;
+        let lines = settings.line_store()?;
         let site = Rc::new(site);
         self.server.activate(&site)?;
         // Last of all: what waits on the sockets of a configuration that is refused is reset.
@@ -343,7 +344,7 @@ impl<S: Server> Parent<'_, S> {
         self.last_number = self.last_number.wrapping_add(1);
         let number = self.last_number;
         let settings = Arc::new(settings);
-        let generation = Rc::new(Generation { number, site, settings, limits });
+        let generation = Rc::new(Generation { number, site, settings, limits, lines });
         let children = self.children.count(self.current.number).active;
         let base = Base {
             generation: std::mem::replace(&mut self.current, generation),
@@ -436,9 +437,10 @@ impl<S: Server> Parent<'_, S> {
     /// meanwhile is `next`.
     pub(crate) fn begin_again(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
-        let Generation { site, settings, limits, .. } = &*self.current;
+        let Generation { site, settings, limits, lines, .. } = &*self.current;
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
-        let again = Generation { number: self.last_number, site, settings, limits: *limits };
+        let (number, limits, lines) = (self.last_number, *limits, Rc::clone(lines));
+        let again = Generation { number, site, settings, limits, lines };
         let generation = std::mem::replace(&mut self.current, Rc::new(again));
         let children = self.children.count(generation.number).active;
         let base = Base { generation, listeners: self.listeners.clone() };

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
-use evenkeel_scoreboard::{Counter, LineBuffers, Phase, Scoreboard};
+use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
@@ -30,7 +30,6 @@ pub(crate) struct Entry<Site> {
     /// Which bucket of listening sockets it accepts from.
     pub(crate) bucket: usize,
     pub(crate) generation: Rc<Generation<Site>>,
-    pub(crate) buffers: LineBuffers,
     pub(crate) phase: Phase,
     /// Since when it is in that phase.
     pub(crate) phase_since_us: u64,
@@ -154,6 +153,7 @@ impl<Site> Children<Site> {
     pub(crate) fn forget(&mut self) {
         // Without a word to the set, which is the parent's too.
         self.set = None;
+        self.entries.values().for_each(|entry| entry.generation.lines.forget());
         self.entries.clear();
     }
 
@@ -165,7 +165,6 @@ impl<Site> Children<Site> {
         place: Place,
         generation: Rc<Generation<Site>>,
         channel: Channel,
-        buffers: LineBuffers,
         now_us: u64,
     ) -> io::Result<()> {
         let Place { index, seat, bucket } = place;
@@ -183,7 +182,6 @@ impl<Site> Children<Site> {
             seat,
             bucket,
             generation,
-            buffers,
             phase: Phase::Starting,
             phase_since_us: now_us,
             forked_us: now_us,
@@ -533,11 +531,11 @@ pub(crate) mod tests {
         let (channel, end) = Channel::pair().unwrap();
         let settings = Arc::new(Settings::default());
         let limits = limits::check(&settings.configured, Moment::Start, 2, 128).0;
-        let generation = Generation { number: 0, site: Rc::new(()), settings, limits };
+        let (site, lines) = (Rc::new(()), settings.line_store().unwrap());
+        let generation = Generation { number: 0, site, settings, limits, lines };
         let index = children.free_line().unwrap();
         let place = Place { index, seat: at, bucket: 0 };
-        let buffers = LineBuffers::new(0, 0).unwrap();
-        children.add(pid(at), place, Rc::new(generation), channel, buffers, 1_000).unwrap();
+        children.add(pid(at), place, Rc::new(generation), channel, 1_000).unwrap();
         end
     }
 

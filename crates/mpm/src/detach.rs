@@ -40,10 +40,17 @@ impl Outcome {
     /// Tells that the server serves and lets go of standard input and output, and of the folder
     /// in which it was started. Standard error is the error log's affair.
     pub(crate) fn serves(mut self) -> io::Result<()> {
-        let null = File::options().read(true).write(true).open("/dev/null")?;
-        process::replace_standard(0, &null)?;
-        process::replace_standard(1, &null)?;
-        std::env::set_current_dir("/")?;
+        leave_caller()?;
         self.pipe.write_all(&[0])
     }
+}
+
+/// Lets go of what the caller gave: standard input and output, and the folder in which it was. A
+/// child that is forked before the parent has done so does it itself: else whoever reads what the
+/// caller writes would wait for its end as long as that child lives.
+pub(crate) fn leave_caller() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    process::replace_standard(0, &null)?;
+    process::replace_standard(1, &null)?;
+    std::env::set_current_dir("/")
 }

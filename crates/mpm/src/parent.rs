@@ -165,7 +165,8 @@ pub(crate) fn prepare<S: Server>(
         tell(Event::UserIgnored);
     }
     let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
-    let generation = Generation { number: 0, site, settings: Arc::new(settings), limits };
+    let lines = settings.line_store()?;
+    let generation = Generation { number: 0, site, settings: Arc::new(settings), limits, lines };
     Ok(Prepared { generation, listeners, passed, board, pid_file })
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_message::Notice;
+use evenkeel_scoreboard::LineStore;
 use evenkeel_sys::identity::Identity;
 use evenkeel_sys::process::{End, Pid};
 
@@ -140,4 +141,15 @@ pub(crate) struct Generation<Site> {
     pub(crate) site: Rc<Site>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) limits: crate::limits::Limits,
+    /// The log buffers of its children.
+    pub(crate) lines: Rc<LineStore>,
+}
+
+impl Settings {
+    /// Where children of this configuration have their log buffers. The error is what to tell the
+    /// administrator.
+    pub(crate) fn line_store(&self) -> Result<Rc<LineStore>, String> {
+        let store = LineStore::new(self.log_buffers, self.log_buffer_bytes);
+        store.map(Rc::new).map_err(|error| format!("log buffers cannot be made: {error}"))
+    }
 }

@@ -19,6 +19,7 @@ use crate::announce::Event;
 use crate::change::{Base, State};
 use crate::child::{Child, Command, Control, Report};
 use crate::children::{Entry, Place};
+use crate::detach;
 use crate::limits::Model;
 use crate::listeners::Listeners;
 use crate::parent::{Parent, Prepared, prepare};
@@ -150,8 +151,7 @@ impl<S: Server> Parent<'_, S> {
     fn spawn(&mut self, base: &mut Base<S::Site>, place: Place) -> io::Result<()> {
         let Place { index, seat, bucket } = place;
         let generation = Rc::clone(&base.generation);
-        let settings = &generation.settings;
-        let buffers = LineBuffers::new(settings.log_buffers, settings.log_buffer_bytes)?;
+        generation.lines.reserve(index)?;
         let (channel, childs_end) = Channel::pair()?;
         let credits = generation.limits.credits(seat);
         let shown = u32::try_from(bucket).unwrap_or(u32::MAX);
@@ -159,14 +159,14 @@ impl<S: Server> Parent<'_, S> {
         match process::fork() {
             Ok(Side::Parent(pid)) => {
                 let now_us = clock::monotonic_us();
-                self.children.add(pid, place, generation, channel, buffers, now_us)
+                self.children.add(pid, place, generation, channel, now_us)
             }
             Ok(Side::Child) => {
                 drop(channel);
                 self.current = generation;
                 // Taken, for no other copy may keep a socket open that the child lets go of.
                 self.listeners = std::mem::replace(&mut base.listeners, Listeners::none());
-                let status = self.serve_as_child(place, credits, childs_end, buffers);
+                let status = self.serve_as_child(place, credits, childs_end);
                 process::exit_now(status)
             }
             Err(error) => {
@@ -177,25 +177,24 @@ impl<S: Server> Parent<'_, S> {
     }
 
     /// The whole life of a child: lets go of what is the parent's, then serves.
-    fn serve_as_child(
-        &mut self,
-        place: Place,
-        credits: usize,
-        channel: Channel,
-        buffers: LineBuffers,
-    ) -> i32 {
+    fn serve_as_child(&mut self, place: Place, credits: usize, channel: Channel) -> i32 {
+        let buffers = self.current.lines.take(place.index);
         self.children.forget();
         self.state.forget();
         self.signals = None;
-        self.outcome = None;
+        let left = self.outcome.take().map_or(Ok(()), |_told_by_the_parent| detach::leave_caller());
         self.predecessor = None;
         self.supervisor = Supervisor::default();
         let listeners = std::mem::replace(&mut self.listeners, Listeners::none());
         let ignored =
             [Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::User2, Signal::WindowChange];
         let wake = Report::EndAsked.byte();
-        let prepared = signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
+        let prepared = left
             .and_then(|()| {
+                signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
+            })
+            .and_then(|()| buffers)
+            .and_then(|buffers| {
                 make_child(&self.current, self.board, &listeners, place, credits, buffers, {
                     let line = self.board.child_line(place.index);
                     Control::new(channel, line.ok_or(io::ErrorKind::InvalidInput)?, None)
@@ -219,12 +218,14 @@ impl<S: Server> Parent<'_, S> {
     /// What is done when a child has ended, which used `used_us` of CPU time.
     pub(crate) fn bury(&mut self, entry: Entry<S::Site>, end: End, used_us: u64) {
         let now_us = clock::monotonic_us();
-        for buffer in 0..entry.buffers.count() {
-            let lines = entry.buffers.leftover(buffer);
+        let store = &entry.generation.lines;
+        for buffer in 0..store.count() {
+            let lines = store.leftover(entry.index, buffer);
             if !lines.is_empty() {
                 self.server.salvage(&entry.generation.site, buffer, &lines);
             }
         }
+        store.clear(entry.index);
         self.books.bury(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();

@@ -20,7 +20,7 @@ pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
 pub use gate::{Credit, Gate, Waiting};
 pub use history::{Moment, READING_WORDS, READINGS};
-pub use lines::{LineBuffers, LineWriter};
+pub use lines::{LineBuffers, LineStore, LineWriter};
 pub use slots::{Request, SlotGuard, Slots};
 pub use snapshot::{ChildRecord, Snapshot, WorkerRecord};
 pub use state::{Phase, SlotState};

@@ -2,14 +2,31 @@
 //! and empties the buffer when it has written them out; should it die before, the parent takes
 //! what is left. The parent bounds every length that it reads here by the buffer's size.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use evenkeel_sys::memory::Shared;
+use evenkeel_sys::memory::{self, Shared};
 
-/// The buffers of one child: made by the parent before the fork, kept by both.
+/// How many children's buffers are mapped at once. A mapping for each child would be copied by each
+/// fork and taken down in each child: a pool of 500 processes then starts three times as slowly.
+const TOGETHER: usize = 64;
+
+/// The buffers of all children of a configuration, as the parent has them: it reserves a child's
+/// before the fork, the child takes its own and has no other's, and the parent reads what it left.
+pub struct LineStore {
+    count: usize,
+    // Of each buffer, and of each child: whole pages.
+    words: usize,
+    of_child: usize,
+    mapped: RefCell<BTreeMap<usize, Shared>>,
+}
+
+/// The buffers of one child.
 #[derive(Clone)]
 pub struct LineBuffers {
     region: Arc<Shared>,
@@ -26,6 +43,89 @@ pub struct LineWriter {
     length: usize,
     // The bytes of the last word that is not full.
     partial: u64,
+}
+
+impl LineStore {
+    /// For children with `count` buffers of `bytes` each (rounded up to whole words). `InvalidInput`
+    /// where they pass the address space.
+    pub fn new(count: usize, bytes: usize) -> io::Result<Self> {
+        let words = bytes.div_ceil(8).max(1) + 1;
+        let all = count.checked_mul(words).filter(|all| *all < usize::MAX / 16 / TOGETHER);
+        let of_child = memory::whole_pages(all.ok_or(io::ErrorKind::InvalidInput)?.max(1));
+        Ok(Self { count, words, of_child, mapped: RefCell::default() })
+    }
+
+    /// Makes sure that there is memory for the buffers of a child, which costs nothing until lines
+    /// are written. Errors are mmap(2)'s.
+    pub fn reserve(&self, child: usize) -> io::Result<()> {
+        let mut mapped = self.mapped.borrow_mut();
+        if let std::collections::btree_map::Entry::Vacant(free) = mapped.entry(child / TOGETHER) {
+            let _new = free.insert(Shared::new(self.of_child * TOGETHER)?);
+        }
+        Ok(())
+    }
+
+    /// Takes the buffers that were reserved for a child, in this child, which has no other's from
+    /// then on. Errors are those of [`Shared::keep`].
+    pub fn take(&self, child: usize) -> io::Result<LineBuffers> {
+        let mut mapped = std::mem::take(&mut *self.mapped.borrow_mut());
+        let region = mapped.remove(&(child / TOGETHER)).ok_or(io::ErrorKind::NotFound)?;
+        let region = Arc::new(region.keep(self.part(child))?);
+        Ok(LineBuffers { region, count: self.count, words: self.words })
+    }
+
+    /// Gives up all of them, in a process that is not the parent.
+    pub fn forget(&self) {
+        self.mapped.borrow_mut().clear();
+    }
+
+    /// How many buffers each child has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What a child that is dead left in a buffer, as it appended it.
+    #[must_use]
+    pub fn leftover(&self, child: usize, buffer: usize) -> Vec<u8> {
+        let mapped = self.mapped.borrow();
+        let words =
+            mapped.get(&(child / TOGETHER)).and_then(|all| all.words().get(self.part(child)));
+        let at = start(buffer, self.count, self.words);
+        let words = words.zip(at).and_then(|(words, at)| words.get(at..at + self.words));
+        words.map(leftover).unwrap_or_default()
+    }
+
+    /// Empties the buffers of a child that is dead, and gives their memory back.
+    pub fn clear(&self, child: usize) {
+        let mapped = self.mapped.borrow();
+        let Some(all) = mapped.get(&(child / TOGETHER)) else { return };
+        let words = all.words().get(self.part(child)).unwrap_or_default();
+        for at in (0..self.count).filter_map(|buffer| start(buffer, self.count, self.words)) {
+            if let Some(length) = words.get(at) {
+                length.store(0, Release);
+            }
+        }
+        all.give_back(self.part(child));
+    }
+
+    fn part(&self, child: usize) -> Range<usize> {
+        let at = child % TOGETHER * self.of_child;
+        at..at + self.of_child
+    }
+}
+
+/// Where a buffer begins; none where there is no such buffer.
+fn start(buffer: usize, count: usize, words: usize) -> Option<usize> {
+    (buffer < count).then_some(buffer * words)
+}
+
+/// The lines of a buffer: a word of length, then the bytes.
+fn leftover(words: &[AtomicU64]) -> Vec<u8> {
+    let Some((length, data)) = words.split_first() else { return Vec::new() };
+    let length = usize::try_from(length.load(Acquire)).unwrap_or(usize::MAX);
+    let bytes = data.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+    bytes.take(length.min(data.len() * 8)).collect()
 }
 
 impl LineBuffers {
@@ -62,17 +162,13 @@ impl LineBuffers {
     /// What a writer that is dead left in a buffer, as it appended it; it stays there.
     #[must_use]
     pub fn leftover(&self, buffer: usize) -> Vec<u8> {
-        let words = self.start(buffer).and_then(|at| self.region.words().get(at..at + self.words));
-        let Some((length, data)) = words.and_then(<[AtomicU64]>::split_first) else {
-            return Vec::new();
-        };
-        let length = usize::try_from(length.load(Acquire)).unwrap_or(usize::MAX);
-        let bytes = data.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
-        bytes.take(length.min(data.len() * 8)).collect()
+        let at = self.start(buffer);
+        let words = at.and_then(|at| self.region.words().get(at..at + self.words));
+        words.map(leftover).unwrap_or_default()
     }
 
     fn start(&self, buffer: usize) -> Option<usize> {
-        (buffer < self.count).then_some(buffer * self.words)
+        start(buffer, self.count, self.words)
     }
 }
 
@@ -197,6 +293,36 @@ mod tests {
         assert_eq!(writer.len(), 60);
         assert!(writer.append(b"1234"));
         assert!(buffers.writer(1).is_none());
+    }
+
+    #[test]
+    fn each_child_has_buffers_of_its_own_that_its_successor_finds_empty() {
+        let store = LineStore::new(2, 64).unwrap();
+        assert!(LineStore::new(usize::MAX / 8, 64).is_err());
+        // What a child takes is a copy of its parent's in another process: here both are one.
+        for child in [0, 63, 64, 200] {
+            store.reserve(child).unwrap();
+        }
+        let write = |child: usize, buffer: usize, text: &[u8]| {
+            let mapped = store.mapped.borrow();
+            let words = &mapped[&(child / TOGETHER)].words()[store.part(child)];
+            let at = start(buffer, 2, store.words).unwrap();
+            words[at].store(text.len() as u64, Release);
+            for (word, byte) in words[at + 1..].iter().zip(text) {
+                word.store(u64::from(*byte), Relaxed);
+            }
+        };
+        write(63, 1, b"a");
+        write(64, 0, b"b");
+        assert_eq!((store.leftover(63, 1)[0], store.leftover(64, 0)[0]), (b'a', b'b'));
+        assert!(store.leftover(63, 0).is_empty() && store.leftover(0, 1).is_empty());
+        assert!(store.leftover(63, 2).is_empty() && store.leftover(7_000, 0).is_empty());
+        store.clear(63);
+        assert!(store.leftover(63, 1).is_empty());
+        assert_eq!(store.leftover(64, 0).len(), 1);
+        let own = store.take(64).unwrap();
+        assert_eq!((own.leftover(0), own.count()), (b"b".to_vec(), 2));
+        assert!(store.leftover(64, 0).is_empty() && store.take(64).is_err());
     }
 
     #[test]

@@ -3,8 +3,16 @@
 //! no other process can break a promise that the compiler relies on.
 
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
+
+/// How many words whole pages have that hold so many words.
+#[must_use]
+pub fn whole_pages(words: usize) -> usize {
+    words.next_multiple_of(rustix::param::page_size() / size_of::<AtomicU64>())
+}
 
 /// A zeroed region shared with every process forked while it exists. Pages cost memory only once
 /// they are touched (MAP_NORESERVE), so a region may be sized for the worst case.
@@ -46,6 +54,44 @@ impl Shared {
         Ok(Self { start, words })
     }
 
+    /// Keeps a part of it alone, and unmaps the rest: another process that shares it keeps all. An
+    /// error is `InvalidInput` where these are not whole pages of it, or munmap(2)'s.
+    pub fn keep(self, part: Range<usize>) -> io::Result<Self> {
+        let is_whole = part.start < part.end && part.end <= self.words;
+        if !is_whole || [part.start, part.end].iter().any(|at| whole_pages(*at) != *at) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let whole = ManuallyDrop::new(self);
+        for rest in [0..part.start, part.end..whole.words].into_iter().filter(|it| !it.is_empty()) {
+            // SAFETY: the rest is ours, begins with a page and ends with one or with the region, and
+            // no slice of it is left.
+            let done = unsafe {
+                let start = whole.start.as_ptr().add(rest.start);
+                libc::munmap(start.cast(), rest.len() * size_of::<AtomicU64>())
+            };
+            if done != 0 {
+                // What is mapped still stays so: the region has an end no more that can be told.
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: the part lies within the region.
+        let start = unsafe { whole.start.add(part.start) };
+        Ok(Self { start, words: part.len() })
+    }
+
+    /// Gives the memory of these words back where they are whole pages: they are zero then. Nothing
+    /// is done where the system does not want it (madvise(2), MADV_REMOVE).
+    pub fn give_back(&self, part: Range<usize>) {
+        let is_whole = part.start < part.end && part.end <= self.words;
+        if is_whole && whole_pages(part.start) == part.start {
+            // SAFETY: the pages are ours and of shared memory, which is read as atomics alone.
+            unsafe {
+                let start = self.start.as_ptr().add(part.start);
+                libc::madvise(start.cast(), part.len() * size_of::<AtomicU64>(), libc::MADV_REMOVE)
+            };
+        }
+    }
+
     /// The whole region.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
@@ -74,6 +120,23 @@ mod tests {
         assert_eq!(region.words()[12345].load(Relaxed), 0);
         region.words()[(1 << 20) - 1].store(7, Relaxed);
         assert_eq!(region.words()[(1 << 20) - 1].load(Relaxed), 7);
+    }
+
+    #[test]
+    fn a_part_is_kept_and_memory_given_back() {
+        let page = whole_pages(1);
+        assert_eq!((whole_pages(page), whole_pages(page + 1)), (page, 2 * page));
+        let region = Shared::new(5 * page).unwrap();
+        for at in 0..5 {
+            region.words()[at * page + 1].store(at as u64 + 1, Relaxed);
+        }
+        region.give_back(page..2 * page);
+        let seen = |region: &Shared, at: usize| region.words()[at * page + 1].load(Relaxed);
+        assert_eq!([0, 1, 2].map(|at| seen(&region, at)), [1, 0, 3]);
+        let part = region.keep(2 * page..4 * page).unwrap();
+        assert_eq!((part.words().len(), seen(&part, 0), seen(&part, 1)), (2 * page, 3, 4));
+        assert!(Shared::new(3 * page).unwrap().keep(page..page + 1).is_err());
+        assert!(Shared::new(3 * page).unwrap().keep(page..4 * page).is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use evenkeel_sys::process::{Pid, kill};
 use evenkeel_sys::signal::Signal;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A folder of its own for one server, removed at the end.
 pub struct Folder {

@@ -1,12 +1,15 @@
 //! Starts and stops, pid files, ports in use, deaths of children and of the parent.
 
 use std::fs;
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 
 use evenkeel_sys::identity;
 use evenkeel_sys::signal::Signal;
 
-use crate::runner::{Client, Folder, Running, send};
+use crate::runner::{Client, Folder, PATIENCE, Running, send};
 
 pub const TESTS: &[(&str, fn())] = &[
     ("a_server_answers_and_term_ends_it_in_good_order", answers_and_ends),
@@ -26,6 +29,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("children_that_cannot_start_end_the_server", nothing_starts),
     ("a_fatal_child_ends_the_server_at_its_start", fatal_start),
     ("the_caller_of_a_detached_server_hears_how_the_start_went", detached),
+    ("who_reads_what_the_caller_of_a_detached_server_writes_hears_its_end", read_to_the_end),
     ("one_process_serves_alone", alone),
     ("children_have_no_rights_left", no_rights),
     ("for_an_ordinary_user_user_is_ignored_with_a_notice", ordinary_user),
@@ -247,6 +251,24 @@ fn detached() {
     let mut caller = Running::start(&folder, "detached");
     assert_eq!(caller.await_end().code(), Some(1));
     assert_eq!(caller.seen[1], "broken");
+}
+
+fn read_to_the_end() {
+    let folder = Folder::new();
+    folder.configure("children=2");
+    let (mut output, theirs) = std::io::pipe().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.stdin(Stdio::null()).stdout(theirs);
+    let mut caller = Running::start_as_is(command, &folder, "detached");
+    let serving = caller.await_serving();
+    caller.await_line("AH00094");
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(output.read_to_end(&mut Vec::new()).is_ok()));
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(true));
+    Client::connect(serving.address).ask();
+    let pid = fs::read_to_string(folder.pid_file()).unwrap();
+    send(pid.trim().parse().unwrap(), Signal::Terminate);
+    assert!(caller.await_end().success());
 }
 
 fn alone() {
