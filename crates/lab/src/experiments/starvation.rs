@@ -9,7 +9,8 @@ use super::paper::Paper;
 use super::{Fault, Options};
 use crate::load::Figures;
 use crate::numbers;
-use crate::peers::Peer;
+use crate::peers::{Peer, Server};
+use std::time::Duration;
 
 /// Workers of the servers that have such a number.
 const WORKERS: usize = 256;
@@ -17,6 +18,12 @@ const WORKERS: usize = 256;
 const CLIENTS: [u32; 2] = [512, 4096];
 /// Nobody should wait for longer than so many times the time of a fair share.
 const PATIENCE_SHARES: f64 = 2.0;
+
+/// How often it is looked whether a server still starts workers, and how many looks it must have
+/// been the same at; it is waited no longer than so many.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: usize = 5;
+const MOST_LOOKS: usize = 100;
 
 /// What came of a load.
 struct Row {
@@ -38,6 +45,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
         for clients in &clients {
             // Each begins anew, so that nobody meets who was there before.
             let Some(server) = ground.start(peer)? else { continue };
+            await_workers(ground, || threads(&server))?;
             let name = format!("{}/{clients}", peer.name());
             let path = Work::Wait.path(options);
             let figures = ask(ground, &server, &path, *clients, options.turn, &name)?;
@@ -51,6 +59,27 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     Ok(report(ground, options, workers, &rows))
 }
 
+/// Waits until a server has as many threads as it will: how fairly workers are shared is asked here,
+/// not how fast they are started.
+fn await_workers(ground: &Ground, mut threads: impl FnMut() -> u64) -> Result<(), Fault> {
+    let (mut before, mut same) = (0, 0);
+    for _ in 0..MOST_LOOKS {
+        ground.heed()?;
+        let now = threads();
+        same = if now == before { same + 1 } else { 1 };
+        before = now;
+        if same == LOOKS {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn threads(server: &Server) -> u64 {
+    server.family.members().iter().map(|member| member.threads).sum()
+}
+
 fn report(ground: &Ground, options: &Options, workers: usize, rows: &[Row]) -> Paper {
     let mut paper = Paper::new("Starvation", ground.origin());
     paper.heading("Where Evenkeel does worse");
@@ -62,8 +91,9 @@ fn report(ground: &Ground, options: &Options, workers: usize, rows: &[Row]) -> P
     }
     paper.paragraph(&format!(
         "{} {workers} workers (nginx has no such number), requests that wait {}; each client keeps \
-         its connection as long as it may and asks again, for {}, as soon as it is answered. A \
-         fair share's time is how long it takes to serve everybody once.",
+         its connection as long as it may and asks again, for {}, as soon as it is answered. They \
+         come when the server has started all that it starts with. A fair share's time is how \
+         long it takes to serve everybody once.",
         ground.who(),
         numbers::time(options.wait.as_nanos() as f64),
         numbers::time(options.turn.as_nanos() as f64),
