@@ -193,7 +193,7 @@ impl<S: Server> Parent<'_, S> {
             .and_then(|()| {
                 signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
             })
-            .and_then(|()| buffers)
+            .and(buffers)
             .and_then(|buffers| {
                 make_child(&self.current, self.board, &listeners, place, credits, buffers, {
                     let line = self.board.child_line(place.index);

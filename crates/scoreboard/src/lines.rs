@@ -46,8 +46,8 @@ pub struct LineWriter {
 }
 
 impl LineStore {
-    /// For children with `count` buffers of `bytes` each (rounded up to whole words). `InvalidInput`
-    /// where they pass the address space.
+    /// For children with `count` buffers of `bytes` each (rounded up to whole words).
+    /// `InvalidInput` where they pass the address space.
     pub fn new(count: usize, bytes: usize) -> io::Result<Self> {
         let words = bytes.div_ceil(8).max(1) + 1;
         let all = count.checked_mul(words).filter(|all| *all < usize::MAX / 16 / TOGETHER);

@@ -63,8 +63,8 @@ impl Shared {
         }
         let whole = ManuallyDrop::new(self);
         for rest in [0..part.start, part.end..whole.words].into_iter().filter(|it| !it.is_empty()) {
-            // SAFETY: the rest is ours, begins with a page and ends with one or with the region, and
-            // no slice of it is left.
+            // SAFETY: the rest is ours, begins with a page and ends with one or with the region,
+            // and no slice of it is left.
             let done = unsafe {
                 let start = whole.start.as_ptr().add(rest.start);
                 libc::munmap(start.cast(), rest.len() * size_of::<AtomicU64>())

@@ -59,8 +59,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     Ok(report(ground, options, workers, &rows))
 }
 
-/// Waits until a server has as many threads as it will: how fairly workers are shared is asked here,
-/// not how fast they are started.
+/// Waits until a server has as many threads as it will: how fairly workers are shared is asked
+/// here, not how fast they are started.
 fn await_workers(ground: &Ground, mut threads: impl FnMut() -> u64) -> Result<(), Fault> {
     let (mut before, mut same) = (0, 0);
     for _ in 0..MOST_LOOKS {
