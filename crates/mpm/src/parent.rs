@@ -164,8 +164,8 @@ pub(crate) fn prepare<S: Server>(
     if settings.identity.is_some() && !identity::is_root() {
         tell(Event::UserIgnored);
     }
-    let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
     let lines = settings.line_store()?;
+    let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
     let generation = Generation { number: 0, site, settings: Arc::new(settings), limits, lines };
     Ok(Prepared { generation, listeners, passed, board, pid_file })
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use evenkeel_sys::memory::{self, Shared};
 
 /// How many children's buffers are mapped at once. A mapping for each child would be copied by each
-/// fork and taken down in each child: a pool of 500 processes then starts three times as slowly.
+/// fork and taken down in each child: 500 processes then take twice the CPU time to start.
 const TOGETHER: usize = 64;
 
 /// The buffers of all children of a configuration, as the parent has them: it reserves a child's

@@ -249,6 +249,7 @@ mod tests {
         assert!(caught.by_process);
         assert_eq!(signals.next(), None);
     }
+
     #[test]
     fn what_happens_after_the_look_is_told_by_a_signal_of_its_own() {
         let signals = Signals::catch(&[Signal::Child]).unwrap();
