@@ -35,7 +35,8 @@ const OPTIONS: &[u8] = b"OPTIONS /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n"
 fn one_child(more: &str) -> (House, u32) {
     let house = House::open(more, &[]).unwrap();
     // Not before, for a child that starts opens what it needs.
-    wait_for("a start", || house.error_log().contains("resuming normal operations")).unwrap();
+    let started = || house.error_log().contains("resuming normal operations");
+    assert!(wait_for("a start", started).is_ok(), "no start:\n{}", house.error_log());
     let child = *house.children().first().unwrap();
     (house, child)
 }

@@ -5,10 +5,13 @@
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to answer its first connection, and to end.
@@ -170,7 +173,8 @@ fn said_in(root: &Path) -> String {
 }
 
 /// A port of the loopback address on which nothing listens, below those that the kernel gives
-/// out by itself, so that it stays free between two servers.
+/// out by itself, so that it stays free between two servers. It is this process's as long as that
+/// lives: of two tests that found the same port free, one would speak to the other's server.
 pub fn free_port() -> Result<u16, String> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
@@ -180,9 +184,31 @@ pub fn free_port() -> Result<u16, String> {
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = FIRST + (own + step) % COUNT;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if reserve(port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return Ok(port);
         }
     }
     Err("no port is free".to_owned())
+}
+
+/// Takes a port for this process: a name that the kernel gives to one process at a time.
+fn reserve(port: u16) -> bool {
+    static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
+    let name = format!("evenkeel-tests-port-{port}");
+    let Ok(address) = SocketAddr::from_abstract_name(name) else { return false };
+    let Ok(mark) = UnixDatagram::bind_addr(&address) else { return false };
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_to_one_test_alone() {
+        let port = free_port().unwrap();
+        assert!(!reserve(port), "{port} was given twice");
+        assert_ne!(free_port().unwrap(), port);
+    }
 }
