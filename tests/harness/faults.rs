@@ -246,3 +246,18 @@ fn slow_readers_of_a_large_file_keep_nobody_waiting() {
     drop(slow);
     probe(house.address).unwrap();
 }
+
+#[test]
+fn where_memory_runs_out_a_child_is_ended_before_the_parent() {
+    let adjustment = |pid: u32| -> i32 {
+        let text = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let house = House::open("StartServers 3\n", &[]).unwrap();
+    wait_for("three children", || house.children().len() == 3).unwrap();
+    let parent = adjustment(house.parent());
+    let own = adjustment(std::process::id());
+    assert_eq!(parent, own, "the parent is what whoever starts it has made it");
+    let is_first = || house.children().into_iter().all(|child| adjustment(child) > parent);
+    wait_for("children that come first", is_first).unwrap();
+}

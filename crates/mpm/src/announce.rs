@@ -28,6 +28,8 @@ pub(crate) enum Event<'a> {
     Surplus(Pid, usize),
     Still(Pid),
     Lost(Pid),
+    /// Children are killed by someone else as fast as they are started.
+    KilledAgain,
     StalePidFile(&'a str),
     UserIgnored,
     Refused,
@@ -123,6 +125,12 @@ impl Event<'_> {
                     "child pid {} has not come round for 30 s, another takes its place",
                     number(pid)
                 ),
+            ),
+            Self::KilledAgain => own(
+                Level::Error,
+                "children are killed from outside (SIGKILL) as fast as others take their place, \
+                 as the kernel does where memory has run out: the next ones must wait"
+                    .into(),
             ),
             Self::StalePidFile(path) => Notice::new(
                 "core",

@@ -23,6 +23,7 @@ use crate::probe::{Probe, TRIAL_US};
 use crate::settings::{Generation, Loaded, Mode, Server};
 use crate::spawn::CHILD_FATAL;
 use crate::upgrade::Upgrade;
+use crate::victim::Victims;
 
 /// How many of them may fail to start before the change is given up.
 const MOST_FAILURES: u32 = 3;
@@ -343,8 +344,8 @@ impl<S: Server> Parent<'_, S> {
         }
         self.last_number = self.last_number.wrapping_add(1);
         let number = self.last_number;
-        let settings = Arc::new(settings);
-        let generation = Rc::new(Generation { number, site, settings, limits, lines });
+        let (settings, victims) = (Arc::new(settings), Victims::of_this_process());
+        let generation = Rc::new(Generation { number, site, settings, limits, lines, victims });
         let children = self.children.count(self.current.number).active;
         let base = Base {
             generation: std::mem::replace(&mut self.current, generation),
@@ -437,10 +438,10 @@ impl<S: Server> Parent<'_, S> {
     /// meanwhile is `next`.
     pub(crate) fn begin_again(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
-        let Generation { site, settings, limits, lines, .. } = &*self.current;
+        let Generation { site, settings, limits, lines, victims, .. } = &*self.current;
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
         let (number, limits, lines) = (self.last_number, *limits, Rc::clone(lines));
-        let again = Generation { number, site, settings, limits, lines };
+        let again = Generation { number, site, settings, limits, lines, victims: *victims };
         let generation = std::mem::replace(&mut self.current, Rc::new(again));
         let children = self.children.count(generation.number).active;
         let base = Base { generation, listeners: self.listeners.clone() };

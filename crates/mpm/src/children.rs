@@ -532,7 +532,8 @@ pub(crate) mod tests {
         let settings = Arc::new(Settings::default());
         let limits = limits::check(&settings.configured, Moment::Start, 2, 128).0;
         let (site, lines) = (Rc::new(()), settings.line_store().unwrap());
-        let generation = Generation { number: 0, site, settings, limits, lines };
+        let victims = crate::victim::Victims::default();
+        let generation = Generation { number: 0, site, settings, limits, lines, victims };
         let index = children.free_line().unwrap();
         let place = Place { index, seat: at, bucket: 0 };
         children.add(pid(at), place, Rc::new(generation), channel, 1_000).unwrap();

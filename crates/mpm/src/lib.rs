@@ -30,6 +30,7 @@ mod sizing;
 mod spawn;
 mod supervisor;
 mod upgrade;
+mod victim;
 pub mod worker;
 
 pub use ask::{Answer, Wish, ask};

@@ -31,6 +31,7 @@ use crate::sizing::Sizing;
 use crate::spawn::{self, BackOff};
 use crate::supervisor::Supervisor;
 use crate::upgrade::{self, Invocation, Predecessor};
+use crate::victim::Victims;
 
 /// The signals that the parent acts on.
 const SIGNALS: [Signal; 7] = [
@@ -166,7 +167,8 @@ pub(crate) fn prepare<S: Server>(
     }
     let lines = settings.line_store()?;
     let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
-    let generation = Generation { number: 0, site, settings: Arc::new(settings), limits, lines };
+    let (settings, victims) = (Arc::new(settings), Victims::of_this_process());
+    let generation = Generation { number: 0, site, settings, limits, lines, victims };
     Ok(Prepared { generation, listeners, passed, board, pid_file })
 }
 

@@ -14,6 +14,7 @@ use evenkeel_sys::process::{End, Pid};
 use crate::child::Child;
 use crate::limits::Configured;
 use crate::listen::Listen;
+use crate::victim::Victims;
 
 /// A configuration that was read whole.
 pub struct Loaded<Site> {
@@ -143,6 +144,7 @@ pub(crate) struct Generation<Site> {
     pub(crate) limits: crate::limits::Limits,
     /// The log buffers of its children.
     pub(crate) lines: Rc<LineStore>,
+    pub(crate) victims: Victims,
 }
 
 impl Settings {

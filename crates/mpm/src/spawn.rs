@@ -36,31 +36,55 @@ const PANICKED: i32 = 101;
 /// Who dies before this age has died young.
 const YOUNG_US: u64 = 1_000_000;
 
-/// Holds back the replacing of children that keep dying young.
+/// Holds back the replacing of children that keep dying young, or are killed as fast as they are
+/// started, as the kernel does where memory has run out.
 #[derive(Default)]
 pub(crate) struct BackOff {
     // When children died young, within the last ten seconds.
     young: VecDeque<u64>,
+    // When some were forked, and when as many were killed from outside, within the same.
+    forked: VecDeque<u64>,
+    killed: VecDeque<u64>,
     until_us: Option<u64>,
 }
 
 impl BackOff {
     const MEMORY_US: u64 = 10_000_000;
     const FREE_OF_CHARGE: usize = 4;
+    const KILLS_FREE_OF_CHARGE: usize = 16;
     const FIRST_WAIT_US: u64 = 100_000;
     const LONGEST_WAIT_US: u64 = 5_000_000;
 
     /// A first few are replaced at once, then the wait doubles with each.
     fn note_young_death(&mut self, now_us: u64) {
-        self.young.retain(|&died| now_us.saturating_sub(died) < Self::MEMORY_US);
-        self.young.push_back(now_us);
-        let beyond = self.young.len().saturating_sub(Self::FREE_OF_CHARGE);
+        note(&mut self.young, now_us, 1);
+        self.wait_for(self.young.len().saturating_sub(Self::FREE_OF_CHARGE), now_us);
+    }
+
+    fn note_fork(&mut self, now_us: u64) {
+        note(&mut self.forked, now_us, 1);
+    }
+
+    /// Counts a child that was killed from outside, if another was forked lately: a whole pool that
+    /// is killed at once has its successors at once. True when it begins to hold them back.
+    fn note_kill(&mut self, now_us: u64) -> bool {
+        note(&mut self.forked, now_us, 0);
+        if self.forked.pop_front().is_none() {
+            return false;
+        }
+        note(&mut self.killed, now_us, 1);
+        let beyond = self.killed.len().saturating_sub(Self::KILLS_FREE_OF_CHARGE);
+        self.wait_for(beyond, now_us);
+        beyond == 1
+    }
+
+    /// The first wait, doubled with each death beyond those that cost nothing.
+    fn wait_for(&mut self, beyond: usize, now_us: u64) {
         if beyond > 0 {
             let doublings = u32::try_from(beyond - 1).unwrap_or(u32::MAX).min(16);
             let wait = (Self::FIRST_WAIT_US << doublings).min(Self::LONGEST_WAIT_US);
             self.until_us = Some(now_us.saturating_add(wait));
         }
-        self.young.truncate(64);
     }
 
     fn wait_a_second(&mut self, now_us: u64) {
@@ -75,6 +99,13 @@ impl BackOff {
     pub(crate) fn until_us(&self) -> Option<u64> {
         self.until_us
     }
+}
+
+/// Adds so many deaths or births of now, and forgets the old ones.
+fn note(times: &mut VecDeque<u64>, now_us: u64, count: usize) {
+    times.retain(|&when| now_us.saturating_sub(when) < BackOff::MEMORY_US);
+    times.extend(std::iter::repeat_n(now_us, count));
+    times.truncate(64);
 }
 
 impl<S: Server> Parent<'_, S> {
@@ -159,6 +190,7 @@ impl<S: Server> Parent<'_, S> {
         match process::fork() {
             Ok(Side::Parent(pid)) => {
                 let now_us = clock::monotonic_us();
+                self.back_off.note_fork(now_us);
                 self.children.add(pid, place, generation, channel, now_us)
             }
             Ok(Side::Child) => {
@@ -178,6 +210,7 @@ impl<S: Server> Parent<'_, S> {
 
     /// The whole life of a child: lets go of what is the parent's, then serves.
     fn serve_as_child(&mut self, place: Place, credits: usize, channel: Channel) -> i32 {
+        self.current.victims.join();
         let buffers = self.current.lines.take(place.index);
         self.children.forget();
         self.state.forget();
@@ -239,13 +272,13 @@ impl<S: Server> Parent<'_, S> {
             return;
         }
         let is_young = now_us.saturating_sub(entry.forked_us) < YOUNG_US;
-        // One that served its share, or was killed from outside, is nothing to be held back for.
-        let crashed = match end {
-            End::Exited(status) => status != 0,
-            End::Killed { signal, .. } => signal != Signal::Kill.number(),
-        };
+        // One that served its share is nothing to be held back for.
+        let is_killed = end.is_killed_by(Signal::Kill);
+        let crashed = end != End::Exited(0) && !is_killed;
         if !entry.served || (is_young && crashed) {
             self.back_off.note_young_death(now_us);
+        } else if is_killed && self.back_off.note_kill(now_us) {
+            self.tell(&Event::KilledAgain);
         }
         if !entry.served {
             self.note_failed_start(&entry, end);
@@ -376,5 +409,24 @@ mod tests {
         assert!(!back_off.holds(5_000_030));
         back_off.note_young_death(60_000_000);
         assert!(!back_off.holds(60_000_000));
+    }
+
+    #[test]
+    fn children_that_are_killed_as_fast_as_they_start_wait_and_a_pool_killed_at_once_does_not() {
+        let mut back_off = BackOff::default();
+        // None was forked lately.
+        assert!((0..100).all(|_| !back_off.note_kill(5)));
+        let tells: Vec<bool> = (0..20)
+            .map(|now| {
+                back_off.note_fork(now);
+                back_off.note_kill(now)
+            })
+            .collect();
+        assert_eq!(tells.iter().position(|told| *told), Some(16));
+        assert_eq!(tells.iter().filter(|told| **told).count(), 1);
+        assert_eq!(back_off.until_us(), Some(19 + 800_000));
+        // Ten seconds later all is forgotten.
+        back_off.note_fork(20_000_000);
+        assert!(!back_off.note_kill(20_000_000) && !back_off.holds(20_000_000));
     }
 }

@@ -200,6 +200,14 @@ pub fn private_bytes(pid: i32) -> Option<u64> {
     private(&read(&folder, "smaps_rollup"), &read(&folder, "status"))
 }
 
+/// Bytes of memory that the calling process occupies, shared pages too (/proc/self/status); none
+/// where the kernel does not tell.
+#[must_use]
+pub fn own_resident_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    Some(kib(&status, "VmRSS")?.saturating_mul(1024))
+}
+
 fn private(rollup: &str, status: &str) -> Option<u64> {
     let pages = kib(rollup, "Private_Clean")?.saturating_add(kib(rollup, "Private_Dirty")?);
     Some(pages.saturating_add(kib(status, "VmPTE").unwrap_or(0)).saturating_mul(1024))

@@ -39,6 +39,14 @@ pub enum End {
     },
 }
 
+impl End {
+    /// Whether this signal ended it.
+    #[must_use]
+    pub fn is_killed_by(self, by: Signal) -> bool {
+        matches!(self, Self::Killed { signal, .. } if signal == by.number())
+    }
+}
+
 /// Copies the calling process. Refused (`Unsupported`) while it has more than one thread: in the
 /// copy the other threads would be gone with their locks held. Other errors are fork(2)'s.
 pub fn fork() -> io::Result<Side> {
@@ -210,6 +218,22 @@ pub fn descriptor_limit(error: &io::Error) -> String {
 #[must_use]
 pub fn open_descriptors() -> u64 {
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
+}
+
+/// Where the kernel keeps what it adds to a process's size, in thousandths of the memory there is,
+/// when it looks for one to end because memory has run out (proc_pid_oom_score_adj(5)).
+const MEMORY_KILLER: &str = "/proc/self/oom_score_adj";
+
+/// What is added to this process's; none where the kernel does not tell.
+#[must_use]
+pub fn memory_killer_adjustment() -> Option<i32> {
+    fs::read_to_string(MEMORY_KILLER).ok()?.trim().parse().ok()
+}
+
+/// Has so much added, from -1000 to 1000. Lowering it is root's; a /proc that is read-only or not
+/// there refuses both.
+pub fn adjust_memory_killer(adjustment: i32) -> io::Result<()> {
+    fs::write(MEMORY_KILLER, adjustment.to_string())
 }
 
 /// Has the kernel send this process `signal` when the thread that forked it ends. To be called
