@@ -6,6 +6,7 @@ use evenkeel_monitor::process::{ProcessStat, TICK_US};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::str::SplitWhitespace;
 
 /// A process and its descendants, as they are when asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,20 +176,41 @@ fn socket_inode(link: &str) -> Option<u64> {
 
 /// The inodes and the accept queues of the sockets that listen on a port of this machine.
 pub(crate) fn listening_sockets(port: u16) -> Vec<(u64, u64)> {
-    let texts = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
-    texts.iter().flatten().flat_map(|text| listeners(text, port)).collect()
+    tables().iter().flat_map(|text| listeners(text, port)).collect()
 }
 
-/// Of the text of /proc/net/tcp or tcp6: state 0A is LISTEN, and in that state the receive queue
-/// is the number of connections that wait to be accepted (tcp_ipv4.c: get_tcp4_sock).
-fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
+/// How many connections wait to be accepted at a port of this machine, and how many there are,
+/// these and the accepted ones, as one look shows them.
+pub(crate) fn crowd(port: u16) -> (u64, u64) {
+    let texts = tables();
+    let waiting = texts.iter().flat_map(|text| listeners(text, port)).map(|(_, waiting)| waiting);
+    let open = texts.iter().flat_map(|text| sockets(text, port));
+    (waiting.sum(), open.filter(|(state, _)| OPEN.contains(state)).count() as u64)
+}
+
+/// The kernel's tables of TCP sockets.
+fn tables() -> Vec<String> {
+    ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(fs::read_to_string).collect()
+}
+
+/// The states of a connection whose server has not closed it: ESTABLISHED and CLOSE_WAIT
+/// (include/net/tcp_states.h).
+const OPEN: [&str; 2] = ["01", "08"];
+
+/// The sockets of a port in the text of /proc/net/tcp or tcp6: the state, and the words behind it.
+fn sockets(text: &str, port: u16) -> impl Iterator<Item = (&str, SplitWhitespace<'_>)> {
     text.lines().skip(1).filter_map(move |line| {
         let mut words = line.split_whitespace();
         let (local, _remote, state) = (words.nth(1)?, words.next()?, words.next()?);
         let (_, own) = local.rsplit_once(':')?;
-        if state != "0A" || u16::from_str_radix(own, 16).ok()? != port {
-            return None;
-        }
+        (u16::from_str_radix(own, 16).ok()? == port).then_some((state, words))
+    })
+}
+
+/// Those that listen: state 0A is LISTEN, and in that state the receive queue is the number of
+/// connections that wait to be accepted (tcp_ipv4.c: get_tcp4_sock).
+fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
+    sockets(text, port).filter(|(state, _)| *state == "0A").filter_map(|(_, mut words)| {
         let (_, waiting) = words.next()?.split_once(':')?;
         let inode = words.nth(4)?.parse().ok()?;
         Some((inode, u64::from_str_radix(waiting, 16).ok()?))
@@ -265,7 +287,10 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(Family::listening_on(port), Some(Family::new(std::process::id())));
-        drop(listener);
+        let clients = [0; 3].map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+        let accepted = listener.accept().unwrap();
+        assert_eq!(crowd(port), (2, 3));
+        drop((listener, clients, accepted));
         assert_eq!(Family::listening_on(port), None);
     }
 
@@ -276,6 +301,8 @@ mod tests {
             1: 0100007F:1F90 0100007F:0001 01 00000000:00000002 00:00000000 00000000 0 0 4712 1\n\
             2: 0100007F:0050 00000000:0000 0A 00000000:00000001 00:00000000 00000000 0 0 4713 1\n";
         assert_eq!(listeners(text, 8080).collect::<Vec<_>>(), [(4711, 27)]);
+        let states = |port| sockets(text, port).map(|(state, _)| state).collect::<Vec<_>>();
+        assert_eq!((states(8080), states(80)), (vec!["0A", "01"], vec!["0A"]));
     }
 
     fn stat(pid: i32, parent: i32) -> ProcessStat {

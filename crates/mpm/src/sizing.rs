@@ -137,11 +137,19 @@ impl<S: Server> Parent<'_, S> {
             generation: u64::from(self.current.number),
             children: &children,
             queue,
+            answered: self.answered() / count as u64,
         };
         let bucket = self.sizing.buckets.get_mut(number)?;
         let decision = bucket.law.decide(&census, limits);
         bucket.demand = decision.reading.demand;
         Some(decision)
+    }
+
+    /// Requests that were answered since the start.
+    fn answered(&self) -> u64 {
+        let lines = self.children.all().filter_map(|entry| self.board.child_line(entry.index));
+        let living = lines.map(|line| line.read(Counter::Completions));
+        living.fold(self.board.totals().accesses, u64::saturating_add)
     }
 
     /// Does what the law says.

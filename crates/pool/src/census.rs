@@ -44,4 +44,6 @@ pub struct Census<'a> {
     pub children: &'a [Child],
     /// Connections in the kernel's accept queues.
     pub queue: usize,
+    /// Requests that were answered since the pool began, by children that are gone too.
+    pub answered: u64,
 }

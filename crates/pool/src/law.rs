@@ -6,6 +6,7 @@
 
 use crate::census::{Census, Child, Stage};
 use crate::limits::Limits;
+use crate::pace::Pace;
 use crate::peak::{Peak, REACH};
 use crate::queue::Queue;
 use std::cmp::Reverse;
@@ -30,6 +31,7 @@ const BATCH: usize = 8;
 #[derive(Debug, Clone)]
 pub struct Law {
     queue: Queue,
+    pace: Pace,
     peak: Peak,
     window: Duration,
     /// When the window last changed, or the law began.
@@ -78,6 +80,7 @@ impl Default for Law {
     fn default() -> Self {
         Self {
             queue: Queue::default(),
+            pace: Pace::default(),
             peak: Peak::default(),
             window: LEAST_WINDOW,
             window_since: Duration::ZERO,
@@ -123,9 +126,11 @@ impl Law {
     fn read(&mut self, census: &Census<'_>, limits: &Limits) -> Reading {
         let now = census.now;
         let starting = census.children.iter().filter(|child| on_time(child, now)).count();
-        let serving = count(census, Stage::Serving);
-        let queue = self.queue.take(now, census.queue, starting, serving);
+        let serving = count(census, Stage::Serving).saturating_mul(limits.threads);
         let working = census.children.iter().map(|child| child.working).sum::<usize>();
+        let busy = census.children.iter().map(|child| child.working.min(limits.threads)).sum();
+        let service = self.pace.take(now, busy, census.answered);
+        let queue = self.queue.take(now, census.queue, (starting, serving), service);
         let supply = census.children.iter().map(|child| match child.stage {
             Stage::Serving => limits.threads,
             Stage::Starting if on_time(child, now) => limits.threads,
@@ -162,7 +167,8 @@ impl Law {
         decision.fork = (room - decision.unpark.len()).min(seats);
         let started = decision.unpark.len() + decision.fork;
         if started > 0 {
-            self.queue.answer(census.now, decision.reading.queue, serving);
+            let workers = serving.saturating_mul(limits.threads);
+            self.queue.answer(census.now, decision.reading.queue, workers);
         }
         self.judge(census.now, wanted);
     }

@@ -11,6 +11,7 @@ mod census;
 mod law;
 mod limit;
 mod limits;
+mod pace;
 mod peak;
 mod plateau;
 mod queue;

@@ -9,9 +9,10 @@ use std::time::Duration;
 /// Readings in a row in which a connection must stand in the queue.
 const READINGS: usize = 3;
 
-/// Clients that come all at once come within this. What a queue grows by in such a time is counted
-/// after children were first started for it; growth that lasts longer, until they are ready, only
-/// tells of the same lack of workers once more.
+/// Clients that come all at once come within this. What a queue grows by in such a time, and in
+/// that for which a request holds its worker, is counted after children were first started for it:
+/// what comes within that time is what an even rate has in progress. Growth that lasts longer,
+/// until they are ready, only tells of the same lack of workers once more.
 const STEP: Duration = Duration::from_millis(200);
 
 /// So many times what was counted before, within such a time, is another crowd, whenever it comes.
@@ -32,7 +33,7 @@ const TREMBLE: usize = 16;
 /// The last readings of the queue, and what children were started for.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
-    /// The last `READINGS`, and those of a `STEP` before them.
+    /// The last `READINGS`, and those of a `STEP` and a request's time before them.
     last: VecDeque<(Duration, usize)>,
     answered: Option<Answered>,
 }
@@ -40,8 +41,11 @@ pub struct Queue {
 /// Children are starting for a queue.
 #[derive(Debug, Clone, Copy)]
 struct Answered {
-    /// The length that they were started for.
+    /// The length that they were started for: what comes within a step and a request's time.
     length: usize,
+    /// The part of it that came within a step. So much counts anew while they become ready, and
+    /// the rest once: they take it, and what is left longer was there because they were not.
+    step: usize,
     /// When the first of them were, or a crowd came since.
     crowd_at: Duration,
     /// When a census first showed that none of them was starting any more.
@@ -53,7 +57,7 @@ struct Answered {
 #[derive(Debug, Clone, Copy)]
 struct Growth {
     since: Duration,
-    /// The children that served then.
+    /// The workers that served then.
     serving: usize,
     /// The length that it last grew to, and when.
     high: usize,
@@ -63,23 +67,37 @@ struct Growth {
 }
 
 impl Queue {
-    /// Takes a reading; gives what stands in the queue and counts as demand. `starting` and
-    /// `serving` are how many children do.
-    pub fn take(&mut self, now: Duration, length: usize, starting: usize, serving: usize) -> usize {
-        let (standing, step) = self.note(now, length);
+    /// Takes a reading; gives what stands in the queue and counts as demand. So many children are
+    /// starting and so many workers serve; `service` is how long requests hold them.
+    pub fn take(
+        &mut self,
+        now: Duration,
+        length: usize,
+        (starting, serving): (usize, usize),
+        service: Duration,
+    ) -> usize {
+        let whole = STEP + service;
+        let standing = self.note(now, length, whole);
+        let step = standing.saturating_sub(self.before(STEP));
+        let come = standing.saturating_sub(self.before(whole));
         if length == 0 {
             // All of them are served; what comes now are others.
             self.answered = None;
         }
         let Some(answered) = &mut self.answered else { return standing };
-        if step > answered.length.saturating_mul(CROWD) {
+        if step > answered.step.saturating_mul(CROWD) {
             answered.crowd_at = now;
         }
-        if now.saturating_sub(answered.crowd_at) <= STEP {
-            answered.length = answered.length.max(step);
+        let passed = now.saturating_sub(answered.crowd_at);
+        if passed <= STEP {
+            answered.step = answered.step.max(step);
         }
-        let whole = answered.growth.ended(now, length, serving);
-        answered.length = answered.length.max(whole.unwrap_or(0));
+        if passed <= whole {
+            answered.length = answered.length.max(come);
+        }
+        if let Some(stopped) = answered.growth.ended(now, length, serving) {
+            answered.step = answered.step.max(stopped);
+        }
         if starting > 0 {
             answered.ready = None;
         } else if answered.ready.is_none_or(|ready| ready == now) {
@@ -89,34 +107,44 @@ impl Queue {
             self.answered = None;
             return standing;
         }
-        standing.min(answered.length)
+        let ready = serving.saturating_sub(answered.growth.serving);
+        standing.min(answered.length.saturating_sub(ready).max(answered.step))
     }
 
-    /// Notes a reading; gives what stands, and by how much more that is than what stood a step ago.
-    fn note(&mut self, now: Duration, length: usize) -> (usize, usize) {
+    /// Notes a reading, and forgets those that are not of the last `whole` before it stood; gives
+    /// what stands.
+    fn note(&mut self, now: Duration, length: usize, whole: Duration) -> usize {
         self.last.push_back((now, length));
-        let newest = || self.last.iter().rev().take(READINGS);
-        let standing = match self.last.len() {
-            READINGS.. => newest().map(|(_, length)| *length).min().unwrap_or(0),
-            _ => 0,
-        };
-        let since = newest().next_back().map_or(now, |(when, _)| *when).saturating_sub(STEP);
+        let since = self.stands_since().saturating_sub(whole);
         while self.last.len() > READINGS + 1 && self.last.get(1).is_some_and(|one| one.0 <= since) {
             let _old = self.last.pop_front();
         }
-        let before = self.last.iter().rev().skip(READINGS).map(|(_, length)| *length).min();
-        (standing, standing.saturating_sub(before.unwrap_or(0)))
+        let newest = self.last.iter().rev().take(READINGS);
+        match self.last.len() {
+            READINGS.. => newest.map(|(_, length)| *length).min().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// When the oldest was taken of the readings that tell what stands.
+    fn stands_since(&self) -> Duration {
+        self.last.iter().rev().take(READINGS).next_back().map_or(Duration::ZERO, |one| one.0)
+    }
+
+    /// The least that was there within such a time before that, and at its beginning.
+    fn before(&self, long: Duration) -> usize {
+        let since = self.stands_since().saturating_sub(long);
+        let older = || self.last.iter().rev().skip(READINGS);
+        let within = older().take_while(|(when, _)| *when > since).count();
+        older().take(within + 1).map(|(_, length)| *length).min().unwrap_or(0)
     }
 
     /// Children were started, and this was the queue's part in the demand.
     pub fn answer(&mut self, now: Duration, length: usize, serving: usize) {
-        match &mut self.answered {
-            Some(answered) => answered.length = answered.length.max(length),
-            None if length > 0 => {
-                let growth = Growth::new(now, length, serving);
-                self.answered = Some(Answered { length, crowd_at: now, ready: None, growth });
-            }
-            None => {}
+        if self.answered.is_none() && length > 0 {
+            let growth = Growth::new(now, length, serving);
+            let crowd_at = now;
+            self.answered = Some(Answered { length, step: length, crowd_at, ready: None, growth });
         }
     }
 }
@@ -153,7 +181,7 @@ mod tests {
         let seen: Vec<_> = [9, 0, 5, 6, 7, 8, 0]
             .iter()
             .zip(0..)
-            .map(|(&length, number)| queue.take(tick(number), length, 0, 1))
+            .map(|(&length, number)| queue.take(tick(number), length, (0, 1), Duration::ZERO))
             .collect();
         assert_eq!(seen, [0, 0, 0, 0, 5, 6, 0]);
     }
@@ -162,7 +190,7 @@ mod tests {
     fn answered() -> Queue {
         let mut queue = Queue::default();
         for number in 0..3 {
-            let _warm = queue.take(tick(number), 10, 0, 1);
+            let _warm = queue.take(tick(number), 10, (0, 1), Duration::ZERO);
         }
         queue.answer(tick(2), 10, 1);
         queue
@@ -171,7 +199,9 @@ mod tests {
     /// What counts of these lengths after it, while a child starts.
     fn while_starting(queue: &mut Queue, lengths: &[usize]) -> Vec<usize> {
         let ticks = lengths.iter().zip(3..);
-        ticks.map(|(&length, number)| queue.take(tick(number), length, 1, 1)).collect()
+        ticks
+            .map(|(&length, number)| queue.take(tick(number), length, (1, 1), Duration::ZERO))
+            .collect()
     }
 
     #[test]
@@ -179,8 +209,8 @@ mod tests {
         let mut queue = answered();
         let seen = while_starting(&mut queue, &[13, 16, 19, 22, 25, 28, 31]);
         assert_eq!(seen, [10; 7]);
-        let ready =
-            [(10, 34), (11, 37)].map(|(number, length)| queue.take(tick(number), length, 0, 2));
+        let ready = [(10, 34), (11, 37)]
+            .map(|(number, length)| queue.take(tick(number), length, (0, 2), Duration::ZERO));
         assert_eq!(ready, [10, 31]);
     }
 
@@ -191,8 +221,10 @@ mod tests {
         assert_eq!(seen[5..], [139, 258]);
         // Others may have become ready meanwhile.
         let mut queue = answered();
-        let late =
-            crowd.iter().zip(3..).map(|(&length, number)| queue.take(tick(number), length, 1, 9));
+        let late = crowd
+            .iter()
+            .zip(3..)
+            .map(|(&length, number)| queue.take(tick(number), length, (1, 9), Duration::ZERO));
         assert_eq!(late.collect::<Vec<_>>(), [10, 10, 10, 10, 10, 139, 258]);
     }
 
@@ -206,7 +238,8 @@ mod tests {
     #[test]
     fn what_others_have_begun_to_serve_has_not_stopped_growing() {
         let mut queue = answered();
-        let seen: Vec<_> = (3..20).map(|number| queue.take(tick(number), 18, 1, 2)).collect();
+        let seen: Vec<_> =
+            (3..20).map(|number| queue.take(tick(number), 18, (1, 2), Duration::ZERO)).collect();
         assert_eq!(seen, [10; 17]);
     }
 

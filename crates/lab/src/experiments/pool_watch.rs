@@ -2,7 +2,7 @@
 //! them, workers as the status page does. What it saw goes out, and what follows from it. The page
 //! itself needs a worker: where none is free it comes late, and says so by its time.
 
-use crate::family::{Family, listening_sockets};
+use crate::family::{Family, crowd};
 use crate::peers::Server;
 use crate::results::Sampling;
 use crate::status::{Status, is_busy};
@@ -42,10 +42,23 @@ pub struct PoolSeen {
 /// The looks at processes and the queue.
 #[derive(Clone, Debug, Default)]
 pub struct Looks {
-    /// Seconds, children, connections that wait to be accepted.
-    pub rows: Vec<(f64, usize, u64)>,
+    /// In the order of time.
+    pub rows: Vec<Look>,
     /// When each child was first and last seen, by its process.
     pub lives: BTreeMap<i32, (f64, f64)>,
+}
+
+/// What a look showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Look {
+    /// When it was, in seconds.
+    pub at_s: f64,
+    /// Children.
+    pub children: usize,
+    /// Connections that wait to be accepted.
+    pub queue: u64,
+    /// These and those that are accepted and open.
+    pub connections: u64,
 }
 
 /// The rows of the status page.
@@ -66,7 +79,7 @@ pub struct PageRow {
     pub busy: usize,
     /// Idle workers.
     pub idle: usize,
-    /// Connections that waited to be accepted just before.
+    /// Connections that waited to be accepted when it had come.
     pub queue: u64,
 }
 
@@ -114,7 +127,8 @@ fn look_on(family: Family, port: u16, begun: Instant, stopped: &Receiver<()>) ->
         for pid in &children {
             looks.lives.entry(*pid).or_insert((at_s, at_s)).1 = at_s;
         }
-        looks.rows.push((at_s, children.len(), queue(port)));
+        let (queue, connections) = crowd(port);
+        looks.rows.push(Look { at_s, children: children.len(), queue, connections });
         if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
             return looks;
         }
@@ -124,13 +138,12 @@ fn look_on(family: Family, port: u16, begun: Instant, stopped: &Receiver<()>) ->
 fn ask_on(status: &Status, port: u16, begun: Instant, stopped: &Receiver<()>) -> Pages {
     let mut pages = Pages::default();
     loop {
-        let queue = queue(port);
         match status.page() {
             Ok(page) => pages.rows.push(PageRow {
                 at_s: begun.elapsed().as_secs_f64(),
                 busy: page.slots(is_busy),
                 idle: page.slots(|letter| letter == '_'),
-                queue,
+                queue: crowd(port).0,
             }),
             Err(_) => pages.missing += 1,
         }
@@ -138,10 +151,6 @@ fn ask_on(status: &Status, port: u16, begun: Instant, stopped: &Receiver<()>) ->
             return pages;
         }
     }
-}
-
-fn queue(port: u16) -> u64 {
-    listening_sockets(port).into_iter().map(|(_, waiting)| waiting).sum()
 }
 
 impl PoolSeen {
@@ -152,7 +161,7 @@ impl PoolSeen {
 
     /// Children that ended before it ended, and of them those that had begun while it looked.
     pub fn ended(&self) -> (usize, usize) {
-        let last_s = self.looks.rows.last().map_or(0.0, |(at_s, ..)| *at_s);
+        let last_s = self.looks.rows.last().map_or(0.0, |look| look.at_s);
         let gone = self.looks.lives.values().filter(|(_, last)| *last < last_s);
         let gone: Vec<f64> = gone.map(|(first, _)| *first).collect();
         (gone.len(), gone.iter().filter(|first| **first > BEFORE_S).count())
@@ -160,23 +169,23 @@ impl PoolSeen {
 
     /// The most children at once.
     pub fn most_children(&self) -> usize {
-        self.looks.rows.iter().map(|(_, children, _)| *children).max().unwrap_or(0)
+        self.looks.rows.iter().map(|look| look.children).max().unwrap_or(0)
     }
 
     /// The longest accept queue.
     pub fn most_queued(&self) -> u64 {
-        self.looks.rows.iter().map(|(.., queue)| *queue).max().unwrap_or(0)
+        self.looks.rows.iter().map(|look| look.queue).max().unwrap_or(0)
     }
 
     /// When nobody waited to be accepted any more, for a second and but for moments, in seconds.
     pub fn queue_gone_s(&self) -> Option<f64> {
         let rows = &self.looks.rows;
-        let came = rows.iter().position(|(.., queue)| *queue > 0).unwrap_or(0);
+        let came = rows.iter().position(|look| look.queue > 0).unwrap_or(0);
         let mut later = (came..rows.len()).filter_map(|at| rows.get(at..));
         later.find_map(|rest| {
-            let (gone_s, _, queue) = rest.first()?;
-            let second = rest.iter().take_while(|(at_s, ..)| at_s - gone_s <= SETTLED_S);
-            let queues: Vec<u64> = second.map(|(.., queue)| *queue).collect();
+            let Look { at_s: gone_s, queue, .. } = rest.first()?;
+            let second = rest.iter().take_while(|look| look.at_s - gone_s <= SETTLED_S);
+            let queues: Vec<u64> = second.map(|look| look.queue).collect();
             let stands = queues.windows(2).any(|pair| pair.iter().all(|queue| *queue > 0));
             (*queue == 0 && !stands).then_some(*gone_s)
         })
@@ -187,15 +196,17 @@ impl PoolSeen {
         self.pages.rows.iter().map(|row| row.idle).max().unwrap_or(0)
     }
 
-    /// By how much the workers were at most more than the greatest demand until then: a page that
-    /// comes late, because no worker was free for it, does not know of the queue that stood
-    /// meanwhile, but the looks do.
-    pub fn most_beyond_demand(&self) -> i64 {
+    /// By how much the workers were at most more than the greatest demand until then. Busy workers
+    /// are of the moment of their page, and so is the queue beside them. A page comes late where no
+    /// worker is free for it: looks know meanwhile what stands in the queue, and where each
+    /// connection holds a worker (`holds`), all that are served or wait.
+    pub fn most_beyond_demand(&self, holds: bool) -> i64 {
         let mut looks = self.looks.rows.iter().peekable();
         let (mut busy, mut demand, mut most) = (0, 0, 0);
         for row in &self.pages.rows {
-            while let Some((_, _, queue)) = looks.next_if(|(at_s, ..)| *at_s <= row.at_s) {
-                demand = demand.max(busy + *queue as i64);
+            while let Some(look) = looks.next_if(|look| look.at_s <= row.at_s) {
+                let open = if holds { look.connections } else { 0 };
+                demand = demand.max(busy + look.queue as i64).max(open as i64);
             }
             busy = row.busy as i64;
             demand = demand.max(busy + row.queue as i64);
@@ -213,12 +224,13 @@ impl PoolSeen {
         let named = |pairs: &[(&str, f64)]| -> BTreeMap<String, f64> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
         };
-        for (at_s, children, queue) in &self.looks.rows {
+        for look in &self.looks.rows {
             let values = [
-                ("Children/children", *children as f64),
-                ("Accept queue/connections", *queue as f64),
+                ("Children/children", look.children as f64),
+                ("Accept queue/connections", look.queue as f64),
+                ("Open connections/connections", look.connections as f64),
             ];
-            sampling.sample(*at_s, named(&values))?;
+            sampling.sample(look.at_s, named(&values))?;
         }
         for row in &self.pages.rows {
             let values = [("Workers/busy", row.busy as f64), ("Workers/idle", row.idle as f64)];
@@ -235,10 +247,10 @@ mod tests {
     #[test]
     fn a_queue_is_gone_when_it_does_not_stand_again_within_a_second() {
         let of = |queues: &[u64]| {
-            let rows = queues
-                .iter()
-                .zip(0_u32..)
-                .map(|(&queue, tenth)| (f64::from(tenth) / 10.0, 1, queue));
+            let rows = queues.iter().zip(0_u32..).map(|(&queue, tenth)| {
+                let at_s = f64::from(tenth) / 10.0;
+                Look { at_s, children: 1, queue, ..Look::default() }
+            });
             let looks = Looks { rows: rows.collect(), ..Looks::default() };
             PoolSeen { looks, ..PoolSeen::default() }.queue_gone_s()
         };
@@ -250,18 +262,36 @@ mod tests {
     #[test]
     fn what_the_step_started_and_what_ended_is_counted() {
         let lives = [(1, (0.0, 9.0)), (2, (0.0, 3.0)), (3, (1.0, 9.0)), (4, (1.0, 5.0))];
-        let rows = vec![(0.0, 2, 0), (1.0, 4, 7), (9.0, 2, 0)];
+        let look = |at_s, children, queue| Look { at_s, children, queue, ..Look::default() };
+        let rows = vec![look(0.0, 2, 0), look(1.0, 4, 7), look(9.0, 2, 0)];
         let page = |busy, idle, queue| PageRow { at_s: 0.0, busy, idle, queue };
         let pages = Pages { rows: vec![page(1, 9, 0), page(5, 9, 2), page(1, 20, 0)], missing: 0 };
         let seen = PoolSeen { looks: Looks { rows, lives: lives.into() }, pages };
         assert_eq!((seen.started(), seen.ended(), seen.most_children()), (2, (2, 1), 4));
         assert_eq!((seen.most_queued(), seen.most_idle()), (7, 20));
         // 21 workers against a demand of 7.
-        assert_eq!(seen.most_beyond_demand(), 14);
+        assert_eq!(seen.most_beyond_demand(true), 14);
         assert_eq!(seen.queue_gone_s(), Some(9.0));
         // A page that had to wait for a worker, and the queue that stood until then.
         let late = Pages { rows: vec![PageRow { at_s: 2.0, ..page(5, 59, 0) }], missing: 0 };
-        let looks = Looks { rows: vec![(0.5, 1, 60)], ..Looks::default() };
-        assert_eq!(PoolSeen { looks, pages: late }.most_beyond_demand(), 4);
+        let looks = Looks { rows: vec![look(0.5, 1, 60)], ..Looks::default() };
+        assert_eq!(PoolSeen { looks, pages: late }.most_beyond_demand(true), 4);
+    }
+
+    /// Children that take seconds to start: the first page comes when they are ready, and its busy
+    /// workers say nothing of those that were busy before.
+    #[test]
+    fn who_is_served_while_a_page_waits_is_demand() {
+        let looks = [(0.1, 30, 50), (0.2, 300, 390), (3.0, 262, 390)];
+        let look = |(at_s, queue, connections)| Look { at_s, children: 8, queue, connections };
+        let rows = looks.into_iter().map(look).collect();
+        let page = PageRow { at_s: 3.1, busy: 130, idle: 382, queue: 90 };
+        let pages = Pages { rows: vec![page], missing: 0 };
+        let seen = PoolSeen { looks: Looks { rows, ..Looks::default() }, pages };
+        assert_eq!((seen.most_beyond_demand(true), seen.most_beyond_demand(false)), (122, 212));
+        // A page that came before, with the queue of its moment.
+        let mut seen = seen;
+        seen.pages.rows.insert(0, PageRow { at_s: 0.6, busy: 128, idle: 384, queue: 262 });
+        assert_eq!(seen.most_beyond_demand(false), 122);
     }
 }

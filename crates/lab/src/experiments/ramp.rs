@@ -286,7 +286,7 @@ fn table(paper: &mut Paper, rows: &[Row]) {
             ended.to_string(),
             of_step.to_string(),
             row.pool.most_idle().to_string(),
-            format!("{} (bound {})", row.pool.most_beyond_demand(), bound(row.peer)),
+            format!("{} (bound {})", beyond(row), bound(row.peer)),
             numbers::count(row.pool.most_queued()),
             format!("{} of {}", row.downloads.heard, row.downloads.made - row.downloads.ended),
             row.downloads.ended.to_string(),
@@ -315,6 +315,11 @@ fn table(paper: &mut Paper, rows: &[Row]) {
     paper.table(&heading, rows.iter().map(cells).collect());
 }
 
+/// How many workers there were beyond the greatest demand.
+fn beyond(row: &Row) -> i64 {
+    row.pool.most_beyond_demand(row.peer.model() != Some(Model::Event))
+}
+
 /// How many workers there may be beyond the greatest demand: MinSpare and one child.
 fn bound(peer: Peer) -> i64 {
     let threads = if peer.model() == Some(Model::Prefork) { 1 } else { Pool::OF_2002.threads };
@@ -338,11 +343,11 @@ fn plots(paper: &mut Paper, row: &Row) {
             .line("idle", pages(|_, idle| idle))
             .line(
                 "accept queue",
-                looks.iter().map(|(at, _, queue)| (*at, *queue as f64)).collect(),
+                looks.iter().map(|look| (look.at_s, look.queue as f64)).collect(),
             );
     let children =
         Chart::new(&format!("{name}: children"), moment(), Axis::new("children", Unit::Count))
-            .line("children", looks.iter().map(|(at, count, _)| (*at, *count as f64)).collect());
+            .line("children", looks.iter().map(|look| (look.at_s, look.children as f64)).collect());
     paper.plots(vec![
         (format!("workers-{name}"), Plot::Chart(workers)),
         (format!("children-{name}"), Plot::Chart(children)),
@@ -373,7 +378,7 @@ fn worse(rows: &[Row]) -> Vec<String> {
         if of_step > 0 {
             sentences.push(format!("{name}: {of_step} children that the step started have ended."));
         }
-        let (beyond, bound) = (own.pool.most_beyond_demand(), bound(own.peer));
+        let (beyond, bound) = (beyond(own), bound(own.peer));
         if beyond >= bound {
             sentences.push(format!("{name}: {beyond} workers beyond demand, not below {bound}."));
         }

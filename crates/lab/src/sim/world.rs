@@ -474,6 +474,7 @@ impl<'a> World<'a> {
             generation: self.generation,
             children: &children,
             queue: bucket.queue.len(),
+            answered: self.outcome.answered / self.setup.buckets.max(1) as u64,
         };
         let decision = bucket.parent.decide(&census, limits, &mut self.random);
         bucket.demand = decision.reading.demand;

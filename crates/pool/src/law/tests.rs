@@ -15,6 +15,8 @@ struct Pool {
     /// How long a child needs to be ready.
     start: Duration,
     next: u64,
+    /// Requests that have ended: none, where clients are a fluid.
+    answered: u64,
     forks: usize,
     parks: Vec<u64>,
     most_active: usize,
@@ -31,6 +33,7 @@ impl Pool {
             now: Duration::ZERO,
             start,
             next: 0,
+            answered: 0,
             forks: 0,
             parks: Vec::new(),
             most_active: 0,
@@ -78,7 +81,13 @@ impl Pool {
             };
             left -= child.working;
         }
-        let census = Census { now, generation: 0, children: &self.children, queue: left };
+        let census = Census {
+            now,
+            generation: 0,
+            children: &self.children,
+            queue: left,
+            answered: self.answered,
+        };
         let window = self.law.window;
         let decision = self.law.decide(&census, &self.limits);
         self.regrets += usize::from(self.law.window > window);
@@ -170,6 +179,8 @@ struct Stream {
     now: Duration,
     taken: usize,
     serving: usize,
+    /// The longest that one has waited for a worker.
+    waited: Duration,
     /// How many requests a worker took at which moment.
     begun: VecDeque<(Duration, usize)>,
 }
@@ -189,6 +200,7 @@ impl Stream {
                 self.begun.pop_front_if(|(when, _)| now - *when >= self.service)
             {
                 self.serving -= count;
+                pool.answered += count as u64;
             }
             let ready = |child: &&Child| {
                 let started = child.stage == Stage::Starting && now - child.since >= pool.start;
@@ -196,6 +208,11 @@ impl Stream {
             };
             let workers = pool.children.iter().filter(ready).count() * pool.limits.threads;
             let begun = (arrived - self.taken).min(workers.saturating_sub(self.serving));
+            if begun > 0 {
+                let first_ms = (self.taken as u64 + 1) * 1000 / self.a_second;
+                let first = self.began + Duration::from_millis(first_ms);
+                self.waited = self.waited.max(now.saturating_sub(first));
+            }
             self.taken += begun;
             self.serving += begun;
             self.begun.push_back((now, begun));
@@ -214,6 +231,9 @@ impl Stream {
 /// After so many equal ticks the queue's readings are all the same, and what children were started
 /// for is forgotten.
 const QUIET: u32 = 5;
+
+/// A queue is noticed within this, with what it may grow by once it was.
+const NOTICED_MS: u64 = 400;
 
 const TICK: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(1);
@@ -340,7 +360,8 @@ proptest! {
 proptest! {
     #![proptest_config(config(10))]
 
-    /// A step of requests that come whether or not they are answered: beyond what the rate and
+    /// A step of requests that come whether or not they are answered: nobody waits much longer
+    /// than children take to start, and beyond what the rate and
     /// MinSpare need, two children, those for what comes within a service time and the 0.4 s in
     /// which the queue is noticed and may grow, and MinSpare once more, since what has queued
     /// while children started takes the spare ones too. What is too much is parked, and never
@@ -366,6 +387,7 @@ proptest! {
             now: pool.now,
             taken: 0,
             serving: 0,
+            waited: Duration::ZERO,
             begun: VecDeque::new(),
         };
         let mut seconds = 0;
@@ -373,9 +395,11 @@ proptest! {
             seconds += 1;
             prop_assert!(seconds < 300, "the queue is not empty after five minutes");
         }
+        let longest = Duration::from_millis(start + NOTICED_MS);
+        prop_assert!(stream.waited <= longest, "{:?} of {longest:?}", stream.waited);
         let steady = (a_second * service / 1000) as usize;
         let needed = (steady + 1 + min_spare).div_ceil(threads);
-        let noticed = (a_second * (400 + service) / 1000) as usize;
+        let noticed = (a_second * (NOTICED_MS + service) / 1000) as usize;
         let bound = 2 + (noticed + min_spare) / threads;
         let beyond = pool.most_active.saturating_sub(needed);
         prop_assert!(beyond <= bound, "{beyond} of {bound}");
@@ -478,7 +502,8 @@ fn what_is_parked_of_an_old_generation_ends_and_holds_nobody_back() {
     for child in &mut pool.children {
         (child.stage, child.since) = (Stage::Parked, pool.now);
     }
-    let census = Census { now: pool.now, generation: 1, children: &pool.children, queue: 0 };
+    let census =
+        Census { now: pool.now, generation: 1, children: &pool.children, queue: 0, answered: 0 };
     let decision = pool.law.decide(&census, &pool.limits);
     assert_eq!((decision.fork, decision.drain.len()), (1, 8));
     assert_eq!(decision.unpark, [0_u64; 0]);
@@ -527,13 +552,13 @@ proptest! {
         let mut forked = 0;
         for tick in 1..20 {
             let now = TICK * tick;
-            let census = Census { now, generation: 0, children: &pool.children, queue };
+            let census = Census { now, generation: 0, children: &pool.children, queue, answered: 0 };
             let fork = pool.law.decide(&census, &limits).fork;
             pool.fork(fork);
             forked += fork;
         }
         prop_assert!(left + forked * limits.threads < (limits.children + 1) * limits.threads);
-        let old = Census { now: TICK * 20, generation: 1, children: &pool.children, queue };
+        let old = Census { now: TICK * 20, generation: 1, children: &pool.children, queue, answered: 0 };
         prop_assert_eq!(finishing(&old, limits.threads), 0);
     }
 }
@@ -546,7 +571,8 @@ fn the_only_child_has_a_successor_unless_it_ends_with_all_its_workers_taken() {
     for (working, forks) in [(0, 1), (3, 1), (4, 0), (1 << 20, 0)] {
         let mut pool = Pool::new(limits, 1, Duration::ZERO);
         (pool.children[0].stage, pool.children[0].working) = (Stage::Draining, working);
-        let census = Census { now: TICK, generation: 0, children: &pool.children, queue: 5 };
+        let census =
+            Census { now: TICK, generation: 0, children: &pool.children, queue: 5, answered: 0 };
         assert_eq!(pool.law.decide(&census, &limits).fork, forks, "{working}");
     }
 }
