@@ -232,6 +232,9 @@ impl Stream {
 /// for is forgotten.
 const QUIET: u32 = 5;
 
+/// Nobody of an even rate waits longer than a start and this.
+const LONGER_MS: u64 = 600;
+
 /// A queue is noticed within this, with what it may grow by once it was.
 const NOTICED_MS: u64 = 400;
 
@@ -395,7 +398,7 @@ proptest! {
             seconds += 1;
             prop_assert!(seconds < 300, "the queue is not empty after five minutes");
         }
-        let longest = Duration::from_millis(start + NOTICED_MS);
+        let longest = Duration::from_millis(start + LONGER_MS);
         prop_assert!(stream.waited <= longest, "{:?} of {longest:?}", stream.waited);
         let steady = (a_second * service / 1000) as usize;
         let needed = (steady + 1 + min_spare).div_ceil(threads);
@@ -552,13 +555,16 @@ proptest! {
         let mut forked = 0;
         for tick in 1..20 {
             let now = TICK * tick;
-            let census = Census { now, generation: 0, children: &pool.children, queue, answered: 0 };
+            let children = &pool.children;
+            let census = Census { now, generation: 0, children, queue, answered: 0 };
             let fork = pool.law.decide(&census, &limits).fork;
             pool.fork(fork);
             forked += fork;
         }
         prop_assert!(left + forked * limits.threads < (limits.children + 1) * limits.threads);
-        let old = Census { now: TICK * 20, generation: 1, children: &pool.children, queue, answered: 0 };
+        let children = &pool.children;
+        let now = TICK * 20;
+        let old = Census { now, generation: 1, children, queue, answered: 0 };
         prop_assert_eq!(finishing(&old, limits.threads), 0);
     }
 }
