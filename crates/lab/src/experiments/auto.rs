@@ -14,6 +14,9 @@ use crate::numbers;
 use crate::peers::{GATE, Peer, Server, Setup};
 use crate::plot::{Axis, Chart, Unit};
 use bytes::Bytes;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +31,8 @@ const WARM: usize = 3;
 /// A mix begins with too few that burn: they come to stand in line until they hold all workers that
 /// cannot wait. So many rounds of its requests bring that to within a hundredth.
 const ROUNDS: u32 = 6;
+/// A turn of a mix lasts so many seconds at least: a client's round takes half of it.
+const MIXED: usize = 30;
 /// Auto has settled when three stretches of so many seconds differ by no more than this part each
 /// from the one before it; or after so many seconds in any case.
 const STRETCH: usize = 2;
@@ -85,6 +90,11 @@ impl Work {
         }
     }
 
+    /// Whether it is among those that are asked for.
+    fn is_in(self, options: &Options) -> bool {
+        options.only.as_ref().is_none_or(|only| only.iter().any(|name| name == self.name()))
+    }
+
     /// The paths that a client asks for in turn.
     fn paths(self, options: &Options) -> Vec<String> {
         let burn = format!("/burn?ms={}", options.burn.as_millis());
@@ -95,6 +105,13 @@ impl Work {
             Self::Mixed => std::iter::repeat_n(wait, 9).chain([burn]).collect(),
             Self::Gate => vec![format!("/gate?ms={STAY_MS}")],
         }
+    }
+
+    /// How long a turn is, in seconds. In a mix those that burn share the cores and end together,
+    /// as the waits behind them do: a second has many answers or few, by chance.
+    fn turn(self, options: &Options) -> usize {
+        let turn = whole_seconds(options.turn);
+        if self == Self::Mixed { turn.max(MIXED) } else { turn }
     }
 
     /// How many seconds of a load do not count.
@@ -122,7 +139,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let sweep = options.sweep.clone().unwrap_or_else(|| WORKERS.to_vec());
     let (mut points, mut settled) = (Vec::new(), Vec::new());
     for peer in ground.peers.clone() {
-        for work in Work::SWEPT {
+        for work in Work::SWEPT.into_iter().filter(|work| work.is_in(options)) {
             for workers in &sweep {
                 ground.setup = Setup { pool: Some(fixed(peer, *workers)), ..usual.clone() };
                 let server = start(ground, peer)?;
@@ -133,7 +150,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
             }
         }
         ground.setup = Setup { pool: None, auto: true, ..usual.clone() };
-        for work in Work::SWEPT.into_iter().chain([Work::Gate]) {
+        let all = Work::SWEPT.into_iter().chain([Work::Gate]);
+        for work in all.filter(|work| work.is_in(options)) {
             let it = settle(ground, peer, work, options, clients)?;
             let (name, rate) = (work.name(), numbers::rate(it.rate));
             ground.tell(&format!("{} {name} auto: {rate}/s", peer.name()));
@@ -157,7 +175,7 @@ fn measure(
     options: &Options,
     clients: u32,
 ) -> Result<f64, Fault> {
-    let (warm, turn) = (work.warm(options), whole_seconds(options.turn));
+    let (warm, turn) = (work.warm(options), work.turn(options));
     let mut answered = Vec::new();
     ask(ground, server, work, options, clients, &mut |seconds| {
         answered = seconds.to_vec();
@@ -175,7 +193,7 @@ fn settle(
     clients: u32,
 ) -> Result<Settled, Fault> {
     let server = start(ground, peer)?;
-    let (warm, turn) = (work.warm(options), whole_seconds(options.turn));
+    let (warm, turn) = (work.warm(options), work.turn(options));
     let (mut answered, mut found) = (Vec::new(), None);
     ask(ground, &server, work, options, clients, &mut |seconds| {
         answered = seconds.to_vec();
@@ -230,9 +248,8 @@ fn ask(
         [path] => ground.follow(plan, &mut source(&asked(path.clone()), None), look),
         paths => {
             let all: Vec<Arc<Request>> = paths.iter().map(|path| get(path)).collect();
-            // Each begins at another place, so that they do not keep step.
             let mut turns = |client: u32| -> Box<dyn Source> {
-                Box::new(Turns { all: all.clone(), next: client as usize })
+                Box::new(Turns::new(all.clone(), u64::from(client)))
             };
             ground.follow(plan, &mut turns, look)
         }
@@ -244,17 +261,32 @@ fn get(path: &str) -> Arc<Request> {
     Arc::new(Request { bytes: Bytes::from(text), ..Request::default() })
 }
 
-/// One request after the other, over and over.
+/// Each of some requests once a round, in an order that is drawn for each: clients who all kept the
+/// same would come to keep step, and wait together and burn together.
 struct Turns {
     all: Vec<Arc<Request>>,
     next: usize,
+    random: ChaCha8Rng,
+}
+
+impl Turns {
+    /// Those of a client, which begins somewhere in a round of its own.
+    fn new(mut all: Vec<Arc<Request>>, client: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(client);
+        all.shuffle(&mut random);
+        let next = random.random_range(0..all.len().max(1));
+        Self { all, next, random }
+    }
 }
 
 impl Source for Turns {
     fn next(&mut self, now_ns: u64) -> Step {
-        let at = self.next.checked_rem(self.all.len()).unwrap_or(0);
-        self.next = self.next.wrapping_add(1);
-        match self.all.get(at) {
+        if self.next >= self.all.len() {
+            self.all.shuffle(&mut self.random);
+            self.next = 0;
+        }
+        self.next += 1;
+        match self.all.get(self.next - 1) {
             Some(request) => Same(Arc::clone(request)).next(now_ns),
             None => Step::Over,
         }
@@ -307,7 +339,8 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
         "{} {} clients ask for what burns {} of CPU time, for what waits {}, for nine that wait \
          and one that burns, and for an application with {GATE} places, {STAY_MS} ms each. A \
          number of workers has a server of its own and a turn of {} after {WARM} s in which \
-         clients come, or {} in which a mix settles, all workers being there from the beginning. \
+         clients come, or, for a mix, {} after {} in which it settles, all workers being there \
+         from the beginning. \
          Auto begins as it does by itself; settled is when it answered as much as it does, and \
          its turn comes then.",
         ground.who(),
@@ -315,24 +348,34 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
         numbers::time(options.burn.as_nanos() as f64),
         numbers::time(options.wait.as_nanos() as f64),
         numbers::time(options.turn.as_nanos() as f64),
+        numbers::time(Work::Mixed.turn(options) as f64 * 1e9),
         numbers::time(Work::Mixed.warm(options) as f64 * 1e9),
     ));
     let heading =
         ["server", "asked", "best number", "its/s", "auto/s", "share", "settled", "its number"];
     paper.table(&heading, settled.iter().map(|it| cells(points, it)).collect());
     for work in Work::SWEPT {
+        if !work.is_in(options) {
+            continue;
+        }
         let name = format!("sweep-{}", work.name());
         paper.plots(vec![(name, Plot::Chart(swept(points, settled, work)))]);
     }
-    let x = Axis::new("seconds", Unit::Count);
-    let mut bound =
-        Chart::new("An application with 4 places: workers", x, Axis::new("", Unit::Count));
-    for it in settled.iter().filter(|it| it.work == Work::Gate) {
-        bound = bound.line(it.peer.name(), it.bound.clone());
+    for work in Work::SWEPT.into_iter().chain([Work::Gate]).filter(|work| work.is_in(options)) {
+        let name = format!("bound-{}", work.name());
+        paper.plots(vec![(name, Plot::Chart(bound(settled, work)))]);
     }
-    paper.plots(vec![("bound".to_owned(), Plot::Chart(bound))]);
     paper.heading("How it was made").code(&ground.words());
     paper
+}
+
+/// The number of workers while it settled and after.
+fn bound(settled: &[Settled], work: Work) -> Chart {
+    let x = Axis::new("seconds", Unit::Count);
+    let title = format!("{}: the number of workers", work.name());
+    let chart = Chart::new(&title, x, Axis::new("", Unit::Count));
+    let own = settled.iter().filter(|it| it.work == work);
+    own.fold(chart, |chart, it| chart.line(it.peer.name(), it.bound.clone()))
 }
 
 fn swept(points: &[Point], settled: &[Settled], work: Work) -> Chart {
@@ -418,13 +461,24 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_is_asked_for_in_turn() {
-        let all = vec![get("/a"), get("/b")];
-        let mut turns = Turns { all, next: 1 };
-        let mut path = || match turns.next(0) {
-            Step::Send(request) => String::from_utf8_lossy(&request.bytes).into_owned(),
-            other => panic!("{other:?}"),
+    fn a_mix_is_asked_for_in_rounds_that_differ() {
+        let paths = ["/a", "/b", "/c", "/d"];
+        let all: Vec<_> = paths.into_iter().map(get).collect();
+        let asked = |client: u64| {
+            let mut turns = Turns { next: 0, ..Turns::new(all.clone(), client) };
+            let mut path = || match turns.next(0) {
+                Step::Send(request) => String::from_utf8_lossy(&request.bytes)[4..6].to_owned(),
+                other => panic!("{other:?}"),
+            };
+            (0..32).map(|_| path()).collect::<Vec<String>>()
         };
-        assert!(path().starts_with("GET /b ") && path().starts_with("GET /a "));
+        let one = asked(1);
+        for round in one.chunks(paths.len()) {
+            assert!(paths.iter().all(|path| round.contains(&(*path).to_owned())), "{round:?}");
+        }
+        assert!(one.chunks(4).any(|round| round != &one[..4]), "{one:?}");
+        assert_ne!(one, asked(2));
+        let begins = |client| Turns::new(all.clone(), client).next;
+        assert!((0..100).map(begins).any(|next| next != begins(0)));
     }
 }

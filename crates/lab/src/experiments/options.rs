@@ -54,7 +54,7 @@ Experiments on this machine, with whichever of the servers are installed:
   --reloads N      reload: how often (1000, peers at most 50; buckets 18, kills 10,
                    upgrades 20)
   --sweep LIST     auto: the numbers of workers that are tried (1,2,4 .. 512)
-  --only LIST      explain: these cases alone
+  --only LIST      explain, auto (burn, wait, mixed, gate): these cases alone
   -o, --out DIR    a new folder for the report and its results (lab-EXPERIMENT)
   -h, --help       this text
 
