@@ -1,7 +1,10 @@
 //! `MaxRequestWorkers auto`: how many requests may be in progress at once. An account of each
 //! second and the room that memory and descriptors leave come in, the budget goes out. It grows
 //! while requests wait for a worker and cores have time, keeps what made more answers and gives
-//! back what did not; it shrinks while requests mostly wait for a core. Pure: no clock, no I/O.
+//! back what did not; it shrinks while requests mostly wait for a core. What seconds tell that
+//! differ by chance is judged over several of them. Pure: no clock, no I/O.
+
+use std::collections::VecDeque;
 
 use crate::account::{Account, Figure};
 use crate::limit::{Cost, cores_left};
@@ -17,9 +20,10 @@ const GROW_FAR: f64 = 2.0;
 /// It grows while requests wait for a core less than this part of the CPU time that they use; and
 /// however long they wait while less than that part of the cores is used that there is for the
 /// server. Threads that wake at the same time wait for each other, and the cores rest before and
-/// after.
+/// after. Some seconds together tell whether they rest.
 const IDLE: f64 = 0.25;
-const USED: f64 = 0.8;
+const USED: f64 = 0.95;
+const REST: usize = 3;
 
 /// It shrinks after so many seconds in a row in which requests waited longer for a core than they
 /// used one.
@@ -28,11 +32,30 @@ const HOT: u32 = 3;
 /// A server that uses less than so many microseconds of CPU time in a second does not wait for it.
 const LEAST_USE: f64 = 50_000.0;
 
-/// Growth is kept where it made this much more of the answers.
-const GAIN: f64 = 1.03;
+/// Growth is kept where the answers grew by this part of it, and by so much in any case.
+const GAIN: f64 = 0.12;
+const LEAST_GAIN: f64 = 0.03;
+
+/// At the most so many seconds before growth are compared with as many after it: as many as it
+/// takes until the gain is clear of what seconds differ by chance.
+const JUDGED: usize = 8;
+
+/// By so much of its answers a second may differ from the next for all that is known before any
+/// was seen.
+const CHANCE: f64 = 0.05;
+
+/// A gain is clear by so many standard errors.
+const SURE: f64 = 2.0;
+
+/// A second in which less than this part of the cores was left than before is like no other.
+const LEFT: f64 = 0.9;
 
 /// Growth that could not be judged for so many seconds is given back: the load has changed.
 const LATE: u32 = 10;
+
+/// What a request takes is told from so many seconds: a budget that shrinks to what the worst of
+/// them seems to need would have too few workers in the others.
+const COSTED: usize = 10;
 
 /// After growth that was given back, it is tried again after so many seconds, then after twice as
 /// many, up to the most.
@@ -62,6 +85,10 @@ pub struct Auto {
     /// load that asked for less.
     wanted: usize,
     trial: Option<Trial>,
+    /// What was answered in the last seconds with this budget, all of it being in use.
+    rates: Rates,
+    /// The last seconds, oldest first.
+    past: VecDeque<Use>,
     hot: u32,
     /// Seconds until growth is tried again, and how many it will be the next time.
     wait: u32,
@@ -70,24 +97,46 @@ pub struct Auto {
 }
 
 /// Growth that is not judged yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Trial {
     /// The budget before.
     before: usize,
-    /// Requests answered a second before.
-    rate: f64,
-    /// How many seconds have begun since.
+    /// What was answered before.
+    rates: Rates,
+    /// The cores that others left then.
+    left: f64,
+    /// The budget since.
+    grown: usize,
+    /// How many seconds have begun since, and how many of them could not be judged.
     seconds: u32,
+    odd: u32,
+}
+
+/// Requests answered a second, in some seconds that are alike.
+#[derive(Clone, Debug, Default)]
+struct Rates(VecDeque<f64>);
+
+/// What a second used, in microseconds of CPU time, and of what.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    used: f64,
+    /// Holding workers while waiting for something else than a core.
+    waited: f64,
+    /// The cores that the server may use, and those that others left it.
+    cores: f64,
+    left: f64,
 }
 
 impl Auto {
     /// A budget to begin with.
     #[must_use]
-    pub const fn new(budget: usize) -> Self {
+    pub fn new(budget: usize) -> Self {
         Self {
             budget,
             wanted: budget,
             trial: None,
+            rates: Rates(VecDeque::new()),
+            past: VecDeque::new(),
             hot: 0,
             wait: 0,
             patience: PATIENCE,
@@ -112,65 +161,160 @@ impl Auto {
     pub fn decide(&mut self, account: &Account, room: &Room) -> usize {
         let most = room.most.max(1);
         let least = room.least.clamp(1, most);
+        let budget = self.budget;
         self.wait = self.wait.saturating_sub(1);
-        let load = Load::of(account, self.budget);
+        let load = Load::of(account, budget);
+        self.remember(&load);
         self.judge(&load);
         self.hot = if load.is_hot { self.hot + 1 } else { 0 };
         if self.hot >= HOT || load.is_throttled {
             // A budget beyond twice the knee keeps nobody from being served.
-            let floor = load.knee.map_or(self.budget, |knee| whole(2.0 * knee)).max(least);
+            let floor = self.knee().map_or(budget, |knee| whole(2.0 * knee)).max(least);
             if self.budget > floor {
                 self.wanted = whole(self.budget as f64 * SHRINK).max(floor);
                 self.trial = None;
             }
             self.hot = 0;
         } else if load.wants_more
+            && (load.is_idle || self.rests())
             && self.trial.is_none()
             && self.wait == 0
             && self.wanted <= self.budget
         {
-            self.grow(&load, most);
+            self.grow(most);
         }
         if !load.is_queued {
             self.refused = false;
         }
         self.wanted = self.wanted.max(least);
         self.budget = self.wanted.min(most);
+        if self.budget != budget {
+            // The second in which it came about belongs to neither side.
+            self.rates = Rates::default();
+        }
         self.budget
     }
 
-    fn grow(&mut self, load: &Load, most: usize) {
-        let beyond = load.knee.map_or(0, |knee| whole(2.0 * knee));
+    fn remember(&mut self, load: &Load) {
+        self.past.extend(load.uses);
+        if self.past.len() > COSTED {
+            let _oldest = self.past.pop_front();
+        }
+        if self.trial.is_none() {
+            match load.is_full {
+                true => self.rates.take(load.rate),
+                false => self.rates = Rates::default(),
+            }
+        }
+    }
+
+    /// How many workers keep the cores at work that the server may use, others being away: those
+    /// who have them now may be gone in the next second.
+    fn knee(&self) -> Option<f64> {
+        let cores = self.past.back()?.cores;
+        let sum = |of: fn(&Use) -> f64| self.past.iter().map(of).sum::<f64>();
+        let (cpu, wait) = (sum(|it| it.used), sum(|it| it.waited));
+        Some(Cost { cpu: cpu.max(1.0), queued: 0.0, wait }.knee(cores))
+    }
+
+    /// Whether cores that are left for the server rest.
+    fn rests(&self) -> bool {
+        let used = self.past.iter().rev().take(REST).map(|it| it.used).sum::<f64>();
+        used < USED * self.left(REST) * 1e6
+    }
+
+    /// The cores that were left for the server in so many last seconds, in sum.
+    fn left(&self, seconds: usize) -> f64 {
+        self.past.iter().rev().take(seconds).map(|it| it.left).sum()
+    }
+
+    fn grow(&mut self, most: usize) {
+        let knee = self.knee();
+        let beyond = knee.map_or(0, |knee| whole(2.0 * knee));
         let budget = self.budget as f64;
-        let is_far = load.knee.is_some_and(|knee| knee >= FAR * budget);
+        let is_far = knee.is_some_and(|knee| knee >= FAR * budget);
         let wanted = whole(budget * if is_far { GROW_FAR } else { GROW }).max(self.budget + 1);
         let grown = wanted.min(beyond).min(most);
         if grown > self.budget {
-            self.trial = Some(Trial { before: self.budget, rate: load.rate, seconds: 0 });
+            let (before, rates) = (self.budget, self.rates.clone());
+            let left = self.left(rates.0.len()) / rates.0.len().max(1) as f64;
+            self.trial = Some(Trial { before, rates, left, grown, seconds: 0, odd: 0 });
             self.wanted = grown;
         }
     }
 
-    /// Judges growth by the first whole second that can be compared with the one before it: the
-    /// second in which it came about belongs to neither side, and one in which fewer were at work
-    /// than before it, or children were still starting, tells of the load and not of the growth.
+    /// Judges growth by the whole seconds that can be compared with those before it: the second in
+    /// which it came about belongs to neither side, and one in which fewer were at work than before
+    /// it, children were still starting or others took more of the cores, tells of these and not of
+    /// the growth.
     fn judge(&mut self, load: &Load) {
         let Some(trial) = &mut self.trial else { return };
         trial.seconds += 1;
-        let Trial { before, rate, seconds } = *trial;
-        let is_alike = load.busy >= FULL * before as f64 && (load.is_full || !load.is_queued);
-        if seconds >= 2 && is_alike && load.rate >= rate * GAIN {
-            (self.refused, self.patience) = (false, PATIENCE);
-        } else if seconds >= 2 && is_alike {
-            (self.wanted, self.refused) = (before, true);
-            self.wait = self.patience;
-            self.patience = (self.patience * 2).min(MOST_PATIENCE);
-        } else if seconds > LATE {
-            (self.wanted, self.wait) = (before, PATIENCE);
-        } else {
+        if trial.seconds < 2 {
             return;
         }
+        let is_served = load.busy >= FULL * trial.before as f64;
+        let enough = (GAIN * trial.growth()).max(LEAST_GAIN);
+        // More answers in spite of fewer cores come of the growth.
+        let is_left = load.uses.is_none_or(|it| it.left >= LEFT * trial.left)
+            || load.rate >= trial.rates.mean() * (1.0 + enough);
+        if is_served && is_left && (load.is_full || !load.is_queued) {
+            self.rates.take(load.rate);
+            let (gain, chance) = self.rates.gain_over(&trial.rates);
+            // What is kept in error is not taken back, what is given back is tried again.
+            let is_clear = gain - enough >= SURE * chance || enough - gain >= chance;
+            if !is_clear && self.rates.0.len() < JUDGED {
+                return;
+            }
+            self.refused = gain < enough;
+            if self.refused {
+                (self.wanted, self.wait) = (trial.before, self.patience);
+                self.patience = (self.patience * 2).min(MOST_PATIENCE);
+            } else if is_clear {
+                self.patience = PATIENCE;
+            }
+        } else {
+            trial.odd += 1;
+            if trial.odd < LATE {
+                return;
+            }
+            (self.wanted, self.wait) = (trial.before, PATIENCE);
+        }
         self.trial = None;
+    }
+}
+
+impl Trial {
+    /// By what part of it the budget grew.
+    fn growth(&self) -> f64 {
+        self.grown as f64 / self.before.max(1) as f64 - 1.0
+    }
+}
+
+impl Rates {
+    fn take(&mut self, rate: f64) {
+        self.0.push_back(rate);
+        if self.0.len() > JUDGED {
+            let _oldest = self.0.pop_front();
+        }
+    }
+
+    fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// How much more was answered than then, in parts of it, and by how much that may be off (its
+    /// standard error).
+    fn gain_over(&self, then: &Self) -> (f64, f64) {
+        let (now, before) = (self.mean().max(1e-9), then.mean().max(1e-9));
+        let squares = |rates: &Self, mean: f64| {
+            rates.0.iter().map(|rate| (rate / mean - 1.0).powi(2)).sum::<f64>()
+        };
+        let (here, there) = (self.0.len() as f64, then.0.len() as f64);
+        let seen = squares(self, now) + squares(then, before);
+        let spread = (seen + CHANCE.powi(2)) / (here + there - 1.0).max(1.0);
+        let gain = now / before;
+        (gain - 1.0, gain * (spread * (1.0 / here.max(1.0) + 1.0 / there.max(1.0))).sqrt())
     }
 }
 
@@ -182,10 +326,12 @@ struct Load {
     busy: f64,
     /// Whether these are all.
     is_full: bool,
-    knee: Option<f64>,
+    uses: Option<Use>,
     is_queued: bool,
     is_hot: bool,
     is_throttled: bool,
+    /// Whether requests hardly wait for a core.
+    is_idle: bool,
     wants_more: bool,
 }
 
@@ -203,31 +349,28 @@ impl Load {
             + account.rate(Figure::LineUs).unwrap_or(0.0);
         let waited = used.map(|used| queued_us / used.max(1.0));
         let held_us = busy * 1e6;
-        let cores = cores_left(account);
-        let knee = used.zip(cores).map(|(used, cores)| {
-            let cost = Cost {
-                cpu: used.max(1.0),
-                queued: 0.0,
-                wait: (held_us - used - queued_us).max(0.0),
-            };
-            cost.knee(cores)
+        let cores = account.value(Figure::CoresMilli).zip(cores_left(account));
+        let uses = used.zip(cores).map(|(used, (milli, left))| Use {
+            used,
+            waited: (held_us - used - queued_us).max(0.0),
+            cores: milli / 1000.0,
+            left,
         });
         let is_working = used.is_some_and(|used| used >= LEAST_USE);
         let throttled = account.rate(Figure::ThrottledUs).unwrap_or(0.0);
         let is_throttled = throttled > 50_000.0;
         let is_pressed =
             account.of(Figure::MemoryPressure).is_some_and(|pressure| pressure >= PRESSURE);
-        let rests = used.zip(cores).is_some_and(|(used, cores)| used < USED * cores * 1e6);
-        let has_time = waited.is_some_and(|waited| waited < IDLE) || rests;
         Self {
             rate: account.rate(Figure::Completions).unwrap_or(0.0),
             busy,
             is_full,
-            knee,
+            uses,
             is_queued,
             is_hot: is_working && waited.is_some_and(|waited| waited > 1.0),
             is_throttled,
-            wants_more: is_queued && is_full && has_time && !is_throttled && !is_pressed,
+            is_idle: waited.is_some_and(|waited| waited < IDLE),
+            wants_more: is_queued && is_full && !is_throttled && !is_pressed,
         }
     }
 }
@@ -237,5 +380,7 @@ fn whole(value: f64) -> usize {
     value.ceil().max(0.0) as usize
 }
 
+#[cfg(test)]
+mod mixed;
 #[cfg(test)]
 mod tests;
