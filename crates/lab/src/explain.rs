@@ -77,15 +77,18 @@ pub(crate) fn workers(url: &str, seconds: usize) -> Result<Vec<u64>, String> {
     Ok(told.pool.history.workers.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// Asks the page at `url` for its figures.
+/// Asks the page at `url` for its figures; gives them and the page as it came, with the history of
+/// so many seconds.
 ///
 /// # Errors
 /// As those of [`words`].
-pub(crate) fn figures(url: &str) -> Result<Told, String> {
-    let page = Status::open(url, true, PATIENCE)?.with_query("json&pool&last=1");
-    let figures: Figures = serde_json::from_slice(&page.body()?)
+pub(crate) fn figures(url: &str, seconds: usize) -> Result<(Told, Vec<u8>), String> {
+    let page = Status::open(url, true, PATIENCE)?;
+    let page = page.with_query(&format!("json&pool&last={seconds}"));
+    let body = page.body()?;
+    let figures: Figures = serde_json::from_slice(&body)
         .map_err(|error| format!("{}: not a status page of Evenkeel: {error}", page.url()))?;
-    Ok(figures.pool)
+    Ok((figures.pool, body))
 }
 
 /// Asks the page at `url`, whose certificate is checked if `verify`.

@@ -12,12 +12,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the connections are looked at.
+/// How often the connections are looked at, and how often those that read more than a window
+/// between two looks.
 const TICK: Duration = Duration::from_millis(100);
+const SHORT_TICK: Duration = Duration::from_millis(10);
 /// How long a head or a body stands still between two drops.
 const DROP_EVERY: Duration = Duration::from_secs(10);
-/// The client's window in bytes: what it has not asked for must not fill its memory.
+/// The client's least window in bytes: what it has not asked for must not fill its memory.
 const WINDOW: usize = 4096;
+/// A window holds what is read within so many ticks: with less a client would wait for its server,
+/// and read slower the more clients there are.
+const TICKS: f64 = 3.0;
 
 /// In which way a client is slow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +33,35 @@ pub enum Manner {
     Body,
     /// It reads its answer so many bytes a second.
     Read(f64),
+}
+
+impl Manner {
+    /// How often a client is looked at.
+    fn tick(self) -> Duration {
+        match self {
+            Self::Read(rate) if rate * TICK.as_secs_f64() > WINDOW as f64 => SHORT_TICK,
+            _ => TICK,
+        }
+    }
+
+    /// Its window in bytes.
+    fn window(self) -> usize {
+        match self {
+            Self::Read(rate) if self.tick() == SHORT_TICK => {
+                WINDOW.max((rate * SHORT_TICK.as_secs_f64() * TICKS) as usize)
+            }
+            _ => WINDOW,
+        }
+    }
+
+    /// How many bytes a client may read that had so many left when it was looked at `passed_s`
+    /// seconds ago. What it could not read it does not make up for: it waits for its turn at the
+    /// server, too, and is as slow as ever when that comes.
+    fn may_read(self, left: f64, passed_s: f64) -> f64 {
+        let rate = if let Self::Read(rate) = self { rate } else { WINDOW as f64 };
+        let most = rate * passed_s.max(self.tick().as_secs_f64()) * 2.0;
+        (left + rate * passed_s).min(most.max(1.0))
+    }
 }
 
 /// What became of slow clients.
@@ -132,7 +166,7 @@ impl Clients {
                 self.tend(index, now, (now - last).as_secs_f64());
             }
             last = now;
-            if stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+            if stopped.recv_timeout(self.manner.tick()) != Err(RecvTimeoutError::Timeout) {
                 return self.fate;
             }
         }
@@ -142,7 +176,7 @@ impl Clients {
         let Some(client) = self.all.get_mut(index) else { return };
         if client.socket.is_none() && (!client.begun || self.again) {
             client.begun = true;
-            let local = Local { window: Some(WINDOW), ..Local::default() };
+            let local = Local { window: Some(self.manner.window()), ..Local::default() };
             let Ok(socket) = connect::begin(&self.remote, &local) else { return };
             let heard = client.heard;
             *client = Client { socket: Some(socket), begun: true, heard, ..Client::default() };
@@ -166,8 +200,7 @@ impl Clients {
                 over = socket.send(&[IoSlice::new(drop)], false).is_err_and(|it| is_over(&it));
             }
         }
-        let rate = if let Manner::Read(rate) = self.manner { rate } else { WINDOW as f64 };
-        client.may_read = (client.may_read + rate * passed_s).min(rate.max(1.0));
+        client.may_read = self.manner.may_read(client.may_read, passed_s);
         let mut buffer = [0; WINDOW];
         while !over && client.may_read >= 1.0 {
             let most = (client.may_read as usize).min(WINDOW);
@@ -202,6 +235,27 @@ mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+
+    #[test]
+    fn a_client_reads_at_its_rate_and_makes_up_for_no_wait() {
+        let fast = Manner::Read(2e6);
+        // Three seconds in which nothing came: it reads on at its rate.
+        let waited = (0..300).fold(0.0, |left, _| fast.may_read(left, 0.01));
+        assert!((20_000.0..=40_000.0).contains(&waited), "{waited}");
+        // A look that is late loses nothing, and a byte comes together in time.
+        assert!(fast.may_read(0.0, 0.3) >= 600_000.0);
+        assert!((0..50).fold(0.0, |left, _| Manner::Read(0.5).may_read(left, 0.1)) >= 1.0);
+    }
+
+    #[test]
+    fn what_is_read_between_two_looks_is_less_than_a_window() {
+        for rate in [50.0, 30_000.0, 1e6, 8e6] {
+            let manner = Manner::Read(rate);
+            assert!(rate * manner.tick().as_secs_f64() <= manner.window() as f64, "{rate}");
+        }
+        assert_eq!(Manner::Read(30_000.0).window(), WINDOW);
+        assert_eq!((Manner::Head.tick(), Manner::Head.window()), (TICK, WINDOW));
+    }
 
     #[test]
     fn a_slow_head_is_no_request_and_a_slow_reader_is_one() {

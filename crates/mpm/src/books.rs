@@ -35,6 +35,9 @@ const MOST_CLOCKS: usize = 500;
 /// How often cores and quota are read anew.
 const BOUNDS_US: u64 = 10_000_000;
 
+/// By so much the kernel's ticks may be behind the clocks of the server's children.
+const MOST_UNTOLD_US: u64 = 50_000;
+
 /// What the scoreboard has room for is what an account has.
 const _: () = assert!(Account::WORDS == READING_WORDS);
 
@@ -125,6 +128,8 @@ struct Machine {
     /// How many descriptors a child may have for connections.
     descriptors: u64,
     busy_us: Option<u64>,
+    /// CPU time that the kernel's ticks have not told yet though the server's clocks have.
+    untold_us: u64,
     periods: Vec<Periods>,
     sent: BTreeMap<String, u64>,
 }
@@ -436,7 +441,7 @@ impl Machine {
         let all_us = busy_us.zip(self.busy_us).map(|(now, before)| now.saturating_sub(before));
         let (span_us, own_us) = (account.of(Figure::SpanUs), account.of(Figure::CpuUs));
         self.busy_us = busy_us;
-        let others_us = all_us.zip(own_us).map(|(all, own)| all.saturating_sub(own));
+        let others_us = all_us.zip(own_us).map(|(all, own)| self.others_us(all, own));
         // What the cores have beyond the quota is others' in any case.
         let beyond_milli = (self.cores.len() as u64 * 1000).saturating_sub(self.cores_milli);
         let beyond_us = beyond_milli.saturating_mul(span_us.unwrap_or(0)) / 1000;
@@ -449,6 +454,15 @@ impl Machine {
             .with(Figure::MemoryFree, memory.map(|memory| memory.free))
             .with(Figure::MemoryPressure, bounds::memory_pressure())
             .with(Figure::NetworkMilli, self.network_milli(span_us, bounds::interfaces()))
+    }
+
+    /// What others had of the cores' time. The kernel counts that in ticks, and now too much and
+    /// now too little: where it has told less than the server used, the rest comes off what it
+    /// tells next, up to what a second may be off by.
+    fn others_us(&mut self, all_us: u64, own_us: u64) -> u64 {
+        let own_us = own_us.saturating_add(self.untold_us);
+        self.untold_us = own_us.saturating_sub(all_us).min(MOST_UNTOLD_US);
+        all_us.saturating_sub(own_us)
     }
 
     /// For how much of the time a quota held the server back, by the periods in which it did.
@@ -620,6 +634,21 @@ mod tests {
         );
         let next = samples.tell(Account::default());
         assert_eq!((next.of(Figure::Queue), next.of(Figure::WritingMilli)), (Some(0), Some(0)));
+    }
+
+    #[test]
+    fn ticks_that_are_early_and_late_are_no_work_of_others() {
+        let mut machine = Machine::default();
+        // 340 ms a second of the server's own and nobody else, in ticks of 10 ms.
+        let ticks = [350_000, 330_000, 340_000, 320_000, 360_000, 340_000, 350_000, 330_000];
+        let told: u64 = ticks.map(|all_us| machine.others_us(all_us, 340_000)).iter().sum();
+        assert!(told <= 20_000, "{told}");
+        // Whoever has 100 ms of each second is told.
+        let told = ticks.map(|all_us| machine.others_us(all_us + 100_000, 340_000));
+        assert!((780_000..=800_000).contains(&told.iter().sum::<u64>()), "{told:?}");
+        // A clock that was read late does not hide others for long.
+        assert_eq!(machine.others_us(0, 9_000_000), 0);
+        assert_eq!(machine.others_us(440_000, 340_000), 100_000 - MOST_UNTOLD_US);
     }
 
     #[test]

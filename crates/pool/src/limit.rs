@@ -191,18 +191,25 @@ fn ceilings(account: &Account) -> Vec<(Limit, f64)> {
     if let Some(workers) = account.value(Figure::Workers) {
         all.push((bar(account), workers * 1e6 / (cost.cpu + cost.wait)));
     }
-    // A connection that rests makes room for another; where connections hold workers, these run
-    // out first.
+    // A connection that rests makes room for another, one whose client reads does not; where
+    // connections hold workers, these run out first.
     let descriptors = account.value(Figure::Descriptors);
     let holds_workers = account.of(Figure::RestingMilli).is_some();
     if let Some(descriptors) = descriptors.filter(|_| !holds_workers) {
-        all.push((Limit::Descriptors, descriptors * 1e6 / (cost.cpu + cost.wait)));
+        let open = cost.cpu + cost.wait + writing_us(account);
+        all.push((Limit::Descriptors, descriptors * 1e6 / open));
     }
     let used = account.value(Figure::NetworkMilli).filter(|used| *used >= 10.0);
     if let (Some(used), Some(rate)) = (used, account.rate(Figure::Completions)) {
         all.push((Limit::Network, rate * 1000.0 / used));
     }
     all
+}
+
+/// For how many microseconds the answer to a request waited for its client (Little's law).
+fn writing_us(account: &Account) -> f64 {
+    let writing = account.value(Figure::WritingMilli).unwrap_or(0.0) / 1000.0;
+    account.each(Figure::SpanUs).unwrap_or(0.0) * writing
 }
 
 /// What it is that there are no more workers for.

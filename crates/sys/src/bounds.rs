@@ -192,8 +192,10 @@ fn overflows(text: &str) -> Option<u64> {
     found.1.parse().ok()
 }
 
-/// Bytes of memory that a process has to itself: pages that no other one has too, and its page
-/// tables (/proc/PID/smaps_rollup and status); none where the kernel does not tell us.
+/// Bytes of memory that a process takes beside what others have too: pages that it has changed, and
+/// its page tables (/proc/PID/smaps_rollup and status); none where the kernel does not tell us.
+/// Pages as their file has them are not counted: the next process that reads them shares them, and
+/// the kernel can drop them.
 #[must_use]
 pub fn private_bytes(pid: i32) -> Option<u64> {
     let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -209,7 +211,7 @@ pub fn own_resident_bytes() -> Option<u64> {
 }
 
 fn private(rollup: &str, status: &str) -> Option<u64> {
-    let pages = kib(rollup, "Private_Clean")?.saturating_add(kib(rollup, "Private_Dirty")?);
+    let pages = kib(rollup, "Private_Dirty")?;
     Some(pages.saturating_add(kib(status, "VmPTE").unwrap_or(0)).saturating_mul(1024))
 }
 
@@ -393,8 +395,8 @@ mod tests {
     #[test]
     fn memory_of_a_process_alone_is_read() {
         let rollup = "Rss:  900 kB\nPrivate_Clean:  20 kB\nPrivate_Dirty:   300 kB\n";
-        assert_eq!(private(rollup, "VmPTE:\t  80 kB\n"), Some(400 * 1024));
-        assert_eq!((private(rollup, ""), private("", "")), (Some(320 * 1024), None));
+        assert_eq!(private(rollup, "VmPTE:\t  80 kB\n"), Some(380 * 1024));
+        assert_eq!((private(rollup, ""), private("", "")), (Some(300 * 1024), None));
         assert!(private_bytes(std::process::id().cast_signed()).is_some_and(|bytes| bytes > 4096));
     }
 

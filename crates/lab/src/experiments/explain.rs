@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const TENTH: f64 = 0.1;
 /// How long clients wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How many seconds of a server's history are kept with each page.
+const KEPT: usize = 60;
 /// How long before the first load nothing is asked: the accounts begin with the server, and the
 /// first ones have its start in them.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -85,10 +87,10 @@ fn stage(
     for load in case.before {
         let _rate = drive(ground, &first, case, load, turn)?;
     }
-    let before = ask(&first)?;
+    let before = ask(ground, &first, case, "before")?;
     let server = if case.keeps { first } else { again(ground, first, case.peer)? };
     let measured = drive(ground, &server, case, &case.full, turn)?;
-    let told = ask(&server)?;
+    let told = ask(ground, &server, case, "full")?;
     drop(server);
     drop(group);
     Ok(Row { case, before, told, measured })
@@ -105,8 +107,15 @@ fn start(ground: &mut Ground, peer: Peer) -> Result<Server, Fault> {
     Ok(server)
 }
 
-fn ask(server: &Server) -> Result<Told, Fault> {
-    Ok(figures(&format!("http://{}/server-status", server.address))?)
+/// Asks a server what it says now; its page is kept beside the report.
+fn ask(ground: &Ground, server: &Server, case: &Case, when: &str) -> Result<Told, Fault> {
+    let (told, page) = figures(&format!("http://{}/server-status", server.address), KEPT)?;
+    let folder = ground.folder(case.name);
+    let file = folder.join(format!("{when}.json"));
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::write(&file, page))
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(told)
 }
 
 /// A pool of so many workers, all there from the beginning, in two children where they are many.

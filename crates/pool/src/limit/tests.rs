@@ -170,6 +170,12 @@ fn descriptors_run_out_by_requests_in_progress() {
     assert_eq!((told.limit, told.next), (Limit::Wait, Some((Limit::Descriptors, 10_000.0))));
     let taken = verdict(&few.with(Figure::Connections, 980));
     assert_eq!((taken.limit, taken.maximum), (Limit::Descriptors, Some(10_000.0)));
+    // 60 clients that read for 1.5 s each, beside 25 ms of work that holds a credit: 40 a second.
+    let slow = staged(40, 100, 1).with(Figure::WritingMilli, 60_000);
+    let told = verdict(&slow.with(Figure::Descriptors, 1000));
+    assert_eq!(told.limit, Limit::Clients);
+    assert_eq!(told.maximum.map(f64::round), Some(656.0));
+    assert_eq!(told.next.map(|(limit, _)| limit), Some(Limit::Descriptors));
     // Where connections hold workers, these run out first.
     let held = verdict(&few.with(Figure::RestingMilli, 0));
     assert_eq!(held.next, Some((Limit::Workers, 40_000.0)));

@@ -154,10 +154,10 @@ pub const CASES: [Case; 12] = [
     },
     Case {
         name: "clients",
-        words: "worker with 32 threads; clients read 1 MiB at 8 MB/s",
+        words: "worker with 32 threads; clients read 1 MiB at 2 MB/s",
         peer: Peer::EvenkeelWorker,
         workers: 32,
-        what: What::Reads("/1m.bin", 8e6),
+        what: What::Reads("/1m.bin", 2e6),
         before: &[load(20, 0)],
         full: load(64, 0),
         named_before: "clients",
