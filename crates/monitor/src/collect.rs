@@ -63,6 +63,7 @@ fn child(record: &ChildRecord, extended: bool) -> Child {
         slot: record.index,
         pid: record.pid,
         generation: u64::from(record.generation),
+        starting: record.phase == Phase::Starting,
         stopping: record.phase.is_stopping(),
         accepting: record.phase == Phase::Running && record.idle() > 0,
         connections: Connections {
@@ -111,7 +112,7 @@ mod tests {
     fn the_scoreboards_records_become_a_snapshot() {
         let board = Scoreboard::new(Layout { children: 6, slots_per_child: 4 }).unwrap();
         board.note_start(1_000_000, 2, std::process::id().cast_signed(), 3);
-        for (index, phase) in [(0, Phase::Running), (1, Phase::Draining)] {
+        for (index, phase) in [(0, Phase::Running), (1, Phase::Draining), (2, Phase::Starting)] {
             board.assign(index, 2, 0, 4, 1_000_000);
             let line = board.parent_line(index).unwrap();
             line.set_pid(1_000_000 + index as i32);
@@ -128,8 +129,8 @@ mod tests {
         let snapshot = collect(&board, &facts, View::default(), 4_000_000);
         assert_eq!((snapshot.accesses, snapshot.bytes, snapshot.duration_ms), (1, 2_048, 5));
         assert_eq!((snapshot.uptime_s(), snapshot.config_generation), (3, 3));
-        // One active child of three; the draining one's idle slots are gone.
-        assert_eq!(snapshot.letters(), format!("W___....{}", ".".repeat(8)));
+        // Two active children of three; the draining one's idle slots are gone.
+        assert_eq!(snapshot.letters(), "W___....SSSS....");
         let first = &snapshot.children[0];
         assert_eq!((first.connections.total, first.accepting), (7, true));
         assert_eq!(first.workers[0].request, "GET /\u{e4} HTTP/1.1");

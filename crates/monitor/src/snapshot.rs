@@ -82,6 +82,8 @@ pub struct Child {
     pub pid: i32,
     /// The configuration that it serves.
     pub generation: u64,
+    /// Whether it does not serve yet.
+    pub starting: bool,
     /// Whether it finishes what it has and ends.
     pub stopping: bool,
     /// Whether it accepts connections now.
@@ -165,17 +167,18 @@ impl Child {
                 _ => {}
             }
         }
-        if !self.stopping {
+        if !self.stopping && !self.starting {
             counts.idle = counts.idle.saturating_add(self.unused);
         }
         counts
     }
 
     /// The state of a worker as the page shows it: one that is busy in a child that ends is
-    /// finishing, one that is idle there is gone.
+    /// finishing, one that is idle there is gone. Nobody is served yet by those of one that starts.
     #[must_use]
     pub fn shown(&self, state: SlotState) -> SlotState {
         match state {
+            state if self.starting && !state.is_busy() => SlotState::Starting,
             state if !self.stopping => state,
             state if state.is_busy() => SlotState::Graceful,
             _ => SlotState::Open,
@@ -274,6 +277,7 @@ pub(crate) mod tests {
                     slot: 0,
                     pid: 100,
                     generation: 1,
+                    starting: false,
                     stopping: false,
                     accepting: true,
                     connections: Connections {
@@ -290,6 +294,7 @@ pub(crate) mod tests {
                     slot: 1,
                     pid: 90,
                     generation: 0,
+                    starting: false,
                     stopping: true,
                     accepting: false,
                     connections: Connections { total: 1, ..Connections::default() },
@@ -306,6 +311,16 @@ pub(crate) mod tests {
         let child = Child { unused: usize::MAX, ..sample().children.remove(0) };
         let snapshot = Snapshot { children: vec![child.clone(), child], ..Snapshot::default() };
         assert_eq!(snapshot.counts().idle, usize::MAX);
+    }
+
+    #[test]
+    fn workers_of_a_child_that_starts_are_not_idle() {
+        let mut child = sample().children.remove(0);
+        (child.starting, child.unused) = (true, 7);
+        child.workers.push(Worker::default());
+        let snapshot = Snapshot { children: vec![child], ..Snapshot::default() };
+        assert_eq!(snapshot.letters(), "WSSS");
+        assert_eq!(snapshot.counts(), Counts { busy: 1, graceful: 0, idle: 0 });
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct PageRow {
     pub at_s: f64,
     /// Busy workers.
     pub busy: usize,
-    /// Idle workers.
+    /// Idle workers, and those of children that start.
     pub idle: usize,
     /// Connections that waited to be accepted when it had come.
     pub queue: u64,
@@ -142,7 +142,7 @@ fn ask_on(status: &Status, port: u16, begun: Instant, stopped: &Receiver<()>) ->
             Ok(page) => pages.rows.push(PageRow {
                 at_s: begun.elapsed().as_secs_f64(),
                 busy: page.slots(is_busy),
-                idle: page.slots(|letter| letter == '_'),
+                idle: page.slots(|letter| matches!(letter, '_' | 'S')),
                 queue: crowd(port).0,
             }),
             Err(_) => pages.missing += 1,
