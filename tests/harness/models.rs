@@ -285,3 +285,22 @@ fn one_process_serves_alone_under_each_model() {
         house.stop().unwrap();
     }
 }
+
+#[test]
+fn what_a_process_had_done_before_it_became_the_server_is_not_the_servers() {
+    // A second of CPU time, used up by a child of the shell that becomes the server.
+    let burn = "(ulimit -t 1; while :; do :; done); exec \"$@\"";
+    let over = ["sh", "-c", burn, "sh"];
+    let house = House::open(&format!("{WORKER}{STATUS}StartServers 1\n"), &over).unwrap();
+    wait_for("a child", || !house.children().is_empty()).unwrap();
+    let first = *house.children().first().unwrap();
+    send(first, Signal::KILL);
+    wait_for("its end", || house.error_log().contains("exit signal Killed")).unwrap();
+    let page = text(house.address, "/server-status?auto").unwrap();
+    let told = |key: &str| -> f64 {
+        let line = page.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.trim().parse().unwrap()
+    };
+    let used = told("CPUChildrenUser:") + told("CPUChildrenSystem:");
+    assert!(used < 0.9, "{used} s of a child that has just begun");
+}

@@ -214,7 +214,8 @@ fn shown(snapshot: &Snapshot) -> impl Iterator<Item = (&Child, &Worker, SlotStat
     snapshot.children.iter().flat_map(|child| {
         child.workers.iter().map(move |worker| (child, worker, child.shown(worker.state))).filter(
             |(_, worker, state)| {
-                let idle = matches!(state, SlotState::Ready | SlotState::Open);
+                let idle =
+                    matches!(state, SlotState::Ready | SlotState::Open | SlotState::Starting);
                 !(idle && worker.accesses.iter().all(|count| *count == 0))
             },
         )

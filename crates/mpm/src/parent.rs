@@ -88,6 +88,9 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) books: Books,
     pub(crate) budget: Budget,
     last_tick_us: u64,
+    /// What children of this process had used before it became a server: a shell or a build tool
+    /// may have become it.
+    pub(crate) inherited_cpu_us: (u64, u64),
     pub(crate) pid_file: Option<PidFile>,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) invocation: Invocation,
@@ -234,6 +237,7 @@ impl<'a, S: Server> Parent<'a, S> {
             books: Books::default(),
             budget: Budget::default(),
             last_tick_us: now_us,
+            inherited_cpu_us: clock::reaped_children_cpu_us(),
             pid_file: prepared.pid_file,
             outcome,
             invocation,

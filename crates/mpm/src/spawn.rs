@@ -52,6 +52,7 @@ impl BackOff {
     const MEMORY_US: u64 = 10_000_000;
     const FREE_OF_CHARGE: usize = 4;
     const KILLS_FREE_OF_CHARGE: usize = 16;
+    const MOMENT_US: u64 = 20_000;
     const FIRST_WAIT_US: u64 = 100_000;
     const LONGEST_WAIT_US: u64 = 5_000_000;
 
@@ -65,11 +66,14 @@ impl BackOff {
         note(&mut self.forked, now_us, 1);
     }
 
-    /// Counts a child that was killed from outside, if another was forked lately: a whole pool that
-    /// is killed at once has its successors at once. True when it begins to hold them back.
+    /// Counts a child that was killed from outside, if another was forked lately and none was
+    /// counted in this moment: a whole pool that is killed at once has its successors at once. True
+    /// when it begins to hold them back.
     fn note_kill(&mut self, now_us: u64) -> bool {
         note(&mut self.forked, now_us, 0);
-        if self.forked.pop_front().is_none() {
+        let last_us = self.killed.back();
+        let is_counted = last_us.is_some_and(|at| now_us.saturating_sub(*at) < Self::MOMENT_US);
+        if is_counted || self.forked.pop_front().is_none() {
             return false;
         }
         note(&mut self.killed, now_us, 1);
@@ -83,12 +87,17 @@ impl BackOff {
         if beyond > 0 {
             let doublings = u32::try_from(beyond - 1).unwrap_or(u32::MAX).min(16);
             let wait = (Self::FIRST_WAIT_US << doublings).min(Self::LONGEST_WAIT_US);
-            self.until_us = Some(now_us.saturating_add(wait));
+            self.wait_until(now_us.saturating_add(wait));
         }
     }
 
     fn wait_a_second(&mut self, now_us: u64) {
-        self.until_us = Some(now_us.saturating_add(1_000_000));
+        self.wait_until(now_us.saturating_add(1_000_000));
+    }
+
+    /// Whoever waits longer for another reason goes on waiting.
+    fn wait_until(&mut self, us: u64) {
+        self.until_us = self.until_us.max(Some(us));
     }
 
     fn holds(&mut self, now_us: u64) -> bool {
@@ -262,7 +271,11 @@ impl<S: Server> Parent<'_, S> {
         self.books.bury(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();
-        self.board.note_reaped_cpu(user_us, system_us);
+        let (inherited_user_us, inherited_system_us) = self.inherited_cpu_us;
+        self.board.note_reaped_cpu(
+            user_us.saturating_sub(inherited_user_us),
+            system_us.saturating_sub(inherited_system_us),
+        );
         self.size_now();
         if entry.killed {
             return;
@@ -415,18 +428,27 @@ mod tests {
     fn children_that_are_killed_as_fast_as_they_start_wait_and_a_pool_killed_at_once_does_not() {
         let mut back_off = BackOff::default();
         // None was forked lately.
-        assert!((0..100).all(|_| !back_off.note_kill(5)));
-        let tells: Vec<bool> = (0..20)
-            .map(|now| {
-                back_off.note_fork(now);
-                back_off.note_kill(now)
+        assert!((0..100).all(|now| !back_off.note_kill(now * BackOff::MOMENT_US)));
+        // A whole pool at once, which was forked just before.
+        (0..64).for_each(|_| back_off.note_fork(9_000_000));
+        assert!((0..64).all(|at| !back_off.note_kill(9_000_000 + at)));
+        assert!(!back_off.holds(9_000_064));
+        let tells: Vec<bool> = (1..20)
+            .map(|number| {
+                let now_us = 9_000_000 + number * BackOff::MOMENT_US;
+                back_off.note_fork(now_us);
+                back_off.note_kill(now_us)
             })
             .collect();
-        assert_eq!(tells.iter().position(|told| *told), Some(16));
+        assert_eq!(tells.iter().position(|told| *told), Some(15));
         assert_eq!(tells.iter().filter(|told| **told).count(), 1);
-        assert_eq!(back_off.until_us(), Some(19 + 800_000));
+        assert_eq!(back_off.until_us(), Some(9_380_000 + 800_000));
+        // Who waits longer for another reason goes on waiting.
+        back_off.wait_a_second(9_400_000);
+        back_off.wait_until(9_500_000);
+        assert_eq!(back_off.until_us(), Some(10_400_000));
         // Ten seconds later all is forgotten.
-        back_off.note_fork(20_000_000);
-        assert!(!back_off.note_kill(20_000_000) && !back_off.holds(20_000_000));
+        back_off.note_fork(30_000_000);
+        assert!(!back_off.note_kill(30_000_000) && !back_off.holds(30_000_000));
     }
 }

@@ -10,9 +10,13 @@ use evenkeel_sys::process;
 /// The kernel's largest.
 const MOST: i32 = 1000;
 
-/// Children come before what is larger by less than half of the memory: others that need too much
-/// of it are still found.
-const LARGEST_LEAD: u64 = 500;
+/// Whom the kernel never ends.
+const EXEMPT: i32 = -1000;
+
+/// Children come before what is larger by less than this part of the memory. The kernel counts the
+/// same number by all of the memory where the machine runs out and not the server's control group:
+/// others that need too much of it should still be found.
+const LARGEST_LEAD: u64 = 200;
 
 /// The adjustment of children; none where the kernel does not tell enough.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +44,12 @@ impl Victims {
     }
 }
 
-/// Beside a parent with `own` that occupies so much of the memory: twice that, for it grows.
+/// Beside a parent with `own` that occupies so much of the memory: twice that, for it grows. Where
+/// the administrator exempts the server, its children are.
 fn adjusted(own: i32, resident: u64, memory: u64) -> i32 {
+    if own <= EXEMPT {
+        return own;
+    }
     let lead = resident.saturating_mul(2 * 1000).div_ceil(memory.max(1)).clamp(1, LARGEST_LEAD);
     own.saturating_add(i32::try_from(lead).unwrap_or(MOST)).min(MOST)
 }
@@ -57,7 +65,11 @@ mod tests {
         assert_eq!(adjusted(0, mib(7), mib(24 << 10)), 1);
         assert_eq!(adjusted(-900, mib(7), mib(96)), -754);
         assert_eq!(adjusted(990, mib(7), mib(96)), 1000);
-        assert_eq!(adjusted(0, mib(90), mib(96)), 500);
-        assert_eq!(adjusted(0, mib(7), 0), 500);
+        assert_eq!(adjusted(0, mib(90), mib(96)), 200);
+        assert_eq!(adjusted(0, mib(7), 0), 200);
+        assert_eq!(
+            (adjusted(-1000, mib(7), mib(96)), adjusted(-999, mib(7), mib(96))),
+            (-1000, -853)
+        );
     }
 }

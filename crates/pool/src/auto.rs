@@ -50,6 +50,9 @@ const SURE: f64 = 2.0;
 /// A second in which less than this part of the cores was left than before is like no other.
 const LEFT: f64 = 0.9;
 
+/// For how many seconds the first answers that growth brings are waited for at the most.
+const LONGEST: f64 = 60.0;
+
 /// Growth that could not be judged for so many seconds is given back: the load has changed.
 const LATE: u32 = 10;
 
@@ -176,6 +179,7 @@ impl Auto {
             }
             self.hot = 0;
         } else if load.wants_more
+            && load.uses.is_some()
             && (load.is_idle || self.rests())
             && self.trial.is_none()
             && self.wait == 0
@@ -250,7 +254,8 @@ impl Auto {
     fn judge(&mut self, load: &Load) {
         let Some(trial) = &mut self.trial else { return };
         trial.seconds += 1;
-        if trial.seconds < 2 {
+        // What it brought is answered when the first requests that came with it have ended.
+        if trial.seconds < 2 + load.held_s() {
             return;
         }
         let is_served = load.busy >= FULL * trial.before as f64;
@@ -263,7 +268,9 @@ impl Auto {
             let (gain, chance) = self.rates.gain_over(&trial.rates);
             // What is kept in error is not taken back, what is given back is tried again.
             let is_clear = gain - enough >= SURE * chance || enough - gain >= chance;
-            if !is_clear && self.rates.0.len() < JUDGED {
+            // Where the room changes all the time, no seconds are alike.
+            trial.odd += 1;
+            if !is_clear && self.rates.0.len() < JUDGED && trial.odd < LATE {
                 return;
             }
             self.refused = gain < enough;
@@ -336,6 +343,11 @@ struct Load {
 }
 
 impl Load {
+    /// For how many whole seconds a request holds its worker (Little's law), up to the longest.
+    fn held_s(&self) -> u32 {
+        (self.busy / self.rate.max(1e-9)).min(LONGEST) as u32
+    }
+
     fn of(account: &Account, budget: usize) -> Self {
         let value = |figure| account.value(figure).unwrap_or(0.0);
         let queued = value(Figure::Queue) + value(Figure::RunnableMilli) / 1000.0;

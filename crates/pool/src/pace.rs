@@ -39,8 +39,9 @@ impl Pace {
         }
         self.last = Some(Reading { when, busy, answered });
         let ended = self.ended + busy as f64;
-        // A memory that ends keeps this below its length.
-        Duration::from_secs_f64(if ended > 0.0 { self.busy_s / ended.max(1.0) } else { 0.0 })
+        // Who was busy and is gone without an answer is in the time and not in the number.
+        let held_s = (self.busy_s / ended.max(1.0)).min(MEMORY_S);
+        Duration::from_secs_f64(if ended > 0.0 { held_s } else { 0.0 })
     }
 }
 
@@ -75,6 +76,14 @@ mod tests {
         let said = after(&mut Pace::default(), 0.0, 1.1, 7, 0.0);
         assert!((0.9..=1.1).contains(&said), "{said}");
         assert_eq!(after(&mut Pace::default(), 0.0, 9.0, 0, 0.0), 0.0);
+    }
+
+    #[test]
+    fn connections_that_go_without_an_answer_make_no_long_request() {
+        let mut pace = Pace::default();
+        let _silent = after(&mut pace, 0.0, 20.0, 300, 0.0);
+        let said = after(&mut pace, 20.0, 0.1, 1, 0.0);
+        assert!(said <= MEMORY_S, "{said}");
     }
 
     #[test]

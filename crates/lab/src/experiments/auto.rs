@@ -80,6 +80,7 @@ struct Settled {
 
 impl Work {
     const SWEPT: [Self; 3] = [Self::Burn, Self::Wait, Self::Mixed];
+    const ALL: [Self; 4] = [Self::Burn, Self::Wait, Self::Mixed, Self::Gate];
 
     fn name(self) -> &'static str {
         match self {
@@ -133,6 +134,7 @@ impl Work {
 
 /// Runs it.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
+    options.check_only(&Work::ALL.map(Work::name))?;
     let _application = ground.start_backend()?;
     let usual = ground.setup.clone();
     let clients = options.one_number_of_clients(CLIENTS);
@@ -150,8 +152,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
             }
         }
         ground.setup = Setup { pool: None, auto: true, ..usual.clone() };
-        let all = Work::SWEPT.into_iter().chain([Work::Gate]);
-        for work in all.filter(|work| work.is_in(options)) {
+        for work in Work::ALL.into_iter().filter(|work| work.is_in(options)) {
             let it = settle(ground, peer, work, options, clients)?;
             let (name, rate) = (work.name(), numbers::rate(it.rate));
             ground.tell(&format!("{} {name} auto: {rate}/s", peer.name()));
@@ -361,7 +362,7 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
         let name = format!("sweep-{}", work.name());
         paper.plots(vec![(name, Plot::Chart(swept(points, settled, work)))]);
     }
-    for work in Work::SWEPT.into_iter().chain([Work::Gate]).filter(|work| work.is_in(options)) {
+    for work in Work::ALL.into_iter().filter(|work| work.is_in(options)) {
         let name = format!("bound-{}", work.name());
         paper.plots(vec![(name, Plot::Chart(bound(settled, work)))]);
     }

@@ -39,6 +39,7 @@ struct Row {
 
 /// Runs it.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
+    options.check_only(&CASES.each_ref().map(|case| case.name))?;
     let _application = ground.start_backend()?;
     let usual = ground.setup.clone();
     let (mut rows, mut unstaged) = (Vec::new(), Vec::new());

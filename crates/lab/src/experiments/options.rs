@@ -242,6 +242,15 @@ pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
 }
 
 impl Options {
+    /// Refuses names of cases that an experiment does not have.
+    pub fn check_only(&self, known: &[&str]) -> Result<(), String> {
+        let mut named = self.only.iter().flatten();
+        let unknown = named.find(|name| !known.contains(&name.as_str()));
+        unknown.map_or(Ok(()), |name| {
+            Err(format!("--only {name}: no such case; there are: {}", known.join(", ")))
+        })
+    }
+
     /// Takes the option of this name, and its value where it has one.
     fn take(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<(), String> {
         let mut value = || text_of(parser);
@@ -342,6 +351,15 @@ mod tests {
         assert_eq!((step.one_number_of_clients(512), ramp.one_number_of_clients(390)), (7, 390));
         let kill = parsed("reload --kill --reloads 3").unwrap().unwrap();
         assert_eq!((kill.part, kill.reloads), (Part::Kill, Some(3)));
+    }
+
+    #[test]
+    fn a_case_that_is_none_is_refused_with_the_names_of_those_that_are() {
+        let some = parsed("auto --only burn,mixd").unwrap().unwrap();
+        let told = some.check_only(&["burn", "mixed"]).unwrap_err();
+        assert_eq!(told, "--only mixd: no such case; there are: burn, mixed");
+        assert!(some.check_only(&["burn", "mixd"]).is_ok());
+        assert!(parsed("auto").unwrap().unwrap().check_only(&[]).is_ok());
     }
 
     #[test]

@@ -122,11 +122,11 @@ fn clients_that_come_and_go_make_their_requests() {
 /// are ready must not be counted anew at each look. The bound was found by simulation: beyond those
 /// that the rate and MinSpare need, two children, those for what comes within a service time and
 /// 0.4 s, in which the queue is noticed and may grow, and MinSpare once more. Nobody waits longer
-/// than a child takes to start, and 0.6 s. Arrivals are Poisson's here, so seeds are many.
+/// than a child takes to start, and a second. Arrivals are Poisson's here, so seeds are many.
 #[test]
 fn a_step_of_an_open_load_starts_no_more_than_its_bound() {
     const NOTICED_S: f64 = 0.4;
-    const LONGER_S: f64 = 0.6;
+    const LONGER_S: f64 = 1.0;
     for (rate, start_s, threads, service) in [
         (600.0, 3.0, 64, 0.2),
         (600.0, 0.5, 64, 0.2),

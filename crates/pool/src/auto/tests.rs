@@ -81,6 +81,21 @@ fn requests_that_wait_get_the_workers_that_they_need() {
 }
 
 #[test]
+fn requests_that_take_long_are_waited_for_before_growth_is_judged() {
+    let world = World { wait: 20e6, clients: 2_000, ..WAITING };
+    let mut auto = Auto::new(256);
+    // What was begun in each of the last twenty seconds' places, and ends now.
+    let mut begun = VecDeque::from([256; 20]);
+    for _ in 0..1_200 {
+        let ended = begun.pop_front().unwrap_or(0) / 20;
+        begun.push_back(auto.budget().min(world.clients));
+        let account = world.second(auto.budget()).with(Figure::Completions, ended as u64);
+        auto.decide(&account, &ROOM);
+    }
+    assert!(auto.budget() >= 2_000, "{}", auto.budget());
+}
+
+#[test]
 fn a_saturated_application_does_not_make_it_run_away() {
     let world = World { application: 500.0, ..WAITING };
     let mut auto = Auto::new(400);
@@ -212,12 +227,19 @@ fn pressure_on_memory_freezes_growth_and_throttling_undoes_it() {
     // What nobody knows moves nothing.
     auto.decide(&Account::default(), &ROOM);
     assert_eq!(auto.budget(), 400);
+    let without_cpu = Account::default()
+        .with(Figure::SpanUs, 1_000_000)
+        .with(Figure::Completions, 2_000)
+        .with(Figure::BusyMilli, 400_000)
+        .with(Figure::Queue, 4_600);
+    auto.decide(&without_cpu, &ROOM);
+    assert_eq!(auto.budget(), 400);
     let burning = World { cpu: 20_000.0, wait: 0.0, clients: 1_000, ..WAITING };
-    (0..COSTED).for_each(|_| {
+    (0..4 * COSTED).for_each(|_| {
         let throttled = burning.second(auto.budget()).with(Figure::ThrottledUs, 300_000);
         auto.decide(&throttled, &ROOM);
     });
-    assert!(auto.budget() < 400, "{}", auto.budget());
+    assert!(auto.budget() <= 16, "{}", auto.budget());
 }
 
 proptest! {

@@ -233,7 +233,7 @@ impl Stream {
 const QUIET: u32 = 5;
 
 /// Nobody of an even rate waits longer than a start and this.
-const LONGER_MS: u64 = 600;
+const LONGER_MS: u64 = 1000;
 
 /// A queue is noticed within this, with what it may grow by once it was.
 const NOTICED_MS: u64 = 400;
