@@ -197,7 +197,7 @@ fn a_number_that_moves_by_itself_stands_beside_a_sweep() {
         assert!(markdown.contains(&format!("| evenkeel | {work} | ")), "{work}: {markdown}");
     }
     assert!(read(folder.path(), "sweep-wait.svg").contains(">evenkeel auto</text>"));
-    assert!(read(folder.path(), "bound.svg").contains("places: workers"));
+    assert!(read(folder.path(), "bound-gate.svg").contains("gate: the number of workers"));
 }
 
 #[test]

@@ -109,10 +109,12 @@ impl Work {
     }
 
     /// How long a turn is, in seconds. In a mix those that burn share the cores and end together,
-    /// as the waits behind them do: a second has many answers or few, by chance.
+    /// as the waits behind them do: a second has many answers or few, by chance. Whoever asks for
+    /// turns of less than a second does not measure.
     fn turn(self, options: &Options) -> usize {
         let turn = whole_seconds(options.turn);
-        if self == Self::Mixed { turn.max(MIXED) } else { turn }
+        let is_long = self == Self::Mixed && options.turn >= Duration::from_secs(1);
+        if is_long { turn.max(MIXED) } else { turn }
     }
 
     /// How many seconds of a load do not count.
