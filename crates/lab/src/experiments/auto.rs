@@ -31,7 +31,8 @@ const WARM: usize = 3;
 /// A mix begins with too few that burn: they come to stand in line until they hold all workers that
 /// cannot wait. So many rounds of its requests bring that to within a hundredth.
 const ROUNDS: u32 = 6;
-/// A turn of a mix lasts so many seconds at least: a client's round takes half of it.
+/// A turn of a mix, or of a saturated application, lasts so many seconds at least: a client's round
+/// of a mix takes half of it.
 const MIXED: usize = 30;
 /// Auto has settled when three stretches of so many seconds differ by no more than this part each
 /// from the one before it; or after so many seconds in any case.
@@ -113,8 +114,9 @@ impl Work {
     /// turns of less than a second does not measure.
     fn turn(self, options: &Options) -> usize {
         let turn = whole_seconds(options.turn);
-        let is_long = self == Self::Mixed && options.turn >= Duration::from_secs(1);
-        if is_long { turn.max(MIXED) } else { turn }
+        // Growth that is tried on a saturated application is judged when its requests have ended.
+        let is_long = matches!(self, Self::Mixed | Self::Gate);
+        if is_long && options.turn >= Duration::from_secs(1) { turn.max(MIXED) } else { turn }
     }
 
     /// How many seconds of a load do not count.
