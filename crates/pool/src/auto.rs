@@ -110,7 +110,7 @@ struct Trial {
     left: f64,
     /// The budget since.
     grown: usize,
-    /// How many seconds have begun since, and how many of them could not be judged.
+    /// How many seconds have begun since, and how many of them have told nothing clear.
     seconds: u32,
     odd: u32,
 }
