@@ -1,17 +1,19 @@
-//! The ceiling: what this machine's kernel leaves of a request. A port and a size come in; one
-//! answer in memory goes out, again and again, over a bare epoll loop with httparse and a Date
-//! header. No files, no log, no configuration, no limits: it is no server.
+//! The ceiling: what this machine's kernel leaves of a request. A port, a size and a time come in;
+//! one answer in memory goes out, again and again, over a bare epoll loop with httparse and a Date
+//! header, each that time after its request. No files, no log, no configuration, no limits: it is no
+//! server.
 
 use crate::Result;
 use evenkeel_sys::{listen, socket};
 use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use socket::Socket;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The token of the listening socket.
 const LISTENER: u64 = u64::MAX;
@@ -23,15 +25,27 @@ enum After {
     Close,
 }
 
-/// Serves `PORT BYTES` until it is ended by a signal.
-pub fn serve(arguments: &[String]) -> Result<()> {
-    let [port, size] = arguments else { return Err("ceiling PORT BYTES".to_owned()) };
-    let port: u16 = port.parse().map_err(|_| format!("{port}: a port is expected"))?;
-    let size: usize = size.parse().map_err(|_| format!("{size}: a size is expected"))?;
-    run(port, size).map_err(|error| format!("ceiling: {error}"))
+/// Which answer a request has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Whole,
+    Last,
+    Unchanged,
 }
 
-fn run(port: u16, size: usize) -> std::io::Result<()> {
+/// Serves `PORT BYTES WAIT_MS` until it is ended by a signal.
+pub fn serve(arguments: &[String]) -> Result<()> {
+    let [port, size, wait_ms] = arguments else {
+        return Err("ceiling PORT BYTES WAIT_MS".to_owned());
+    };
+    let port: u16 = port.parse().map_err(|_| format!("{port}: a port is expected"))?;
+    let size: usize = size.parse().map_err(|_| format!("{size}: a size is expected"))?;
+    let wait = wait_ms.parse().map(Duration::from_millis);
+    let wait = wait.map_err(|_| format!("{wait_ms}: milliseconds are expected"))?;
+    run(port, size, wait).map_err(|error| format!("ceiling: {error}"))
+}
+
+fn run(port: u16, size: usize, wait: Duration) -> std::io::Result<()> {
     let _ = evenkeel_sys::process::raise_descriptor_limit();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener = listen::bind(address, listen::Options::default())?;
@@ -39,52 +53,108 @@ fn run(port: u16, size: usize) -> std::io::Result<()> {
     listen::listen(&listener, 4096)?;
     let set = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&set, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-    let mut answers = Answers::new(size);
-    let mut open: HashMap<RawFd, Socket> = HashMap::new();
+    let mut open = Open { wait, answers: Answers::new(size), ..Open::default() };
     let mut events = Vec::with_capacity(256);
     loop {
         events.clear();
-        match epoll::wait(&set, spare_capacity(&mut events), None) {
+        let patience = open.patience();
+        match epoll::wait(&set, spare_capacity(&mut events), patience.as_ref()) {
             // A tracer that attaches interrupts the wait.
             Err(rustix::io::Errno::INTR) => continue,
             result => result?,
         };
-        answers.renew();
+        open.answers.renew();
         for event in &events {
             let token = event.data.u64();
             if token == LISTENER {
-                accept(&listener, set.as_fd(), &mut open, &mut answers)?;
-                continue;
-            }
-            let number = RawFd::try_from(token).unwrap_or(-1);
-            let after = open.get(&number).map(|socket| answers.answer(socket));
-            if after == Some(After::Close) {
-                open.remove(&number);
+                open.accept(&listener, set.as_fd())?;
+            } else {
+                open.read(RawFd::try_from(token).unwrap_or(-1));
             }
         }
+        open.answer_due();
     }
 }
 
-/// Takes what waits; a first request is answered before the connection is watched.
-fn accept(
-    listener: &OwnedFd,
-    set: BorrowedFd<'_>,
-    open: &mut HashMap<RawFd, Socket>,
-    answers: &mut Answers,
-) -> std::io::Result<()> {
-    for _ in 0..16 {
-        let Ok((socket, _)) = socket::accept(listener) else { break };
-        if answers.answer(&socket) == After::Stay {
+/// The connections, and the requests that wait, in their order.
+#[derive(Default)]
+struct Open {
+    wait: Duration,
+    answers: Answers,
+    /// By descriptor, with a number that no other connection has had.
+    sockets: HashMap<RawFd, (Socket, u64)>,
+    accepted: u64,
+    line: VecDeque<(Instant, RawFd, u64, Which)>,
+}
+
+impl Open {
+    /// How long nothing is due; none where nothing waits.
+    fn patience(&self) -> Option<Timespec> {
+        let (due, ..) = self.line.front()?;
+        Timespec::try_from(due.saturating_duration_since(Instant::now())).ok()
+    }
+
+    /// Takes what waits; a first request is read before the connection is watched.
+    fn accept(&mut self, listener: &OwnedFd, set: BorrowedFd<'_>) -> std::io::Result<()> {
+        for _ in 0..16 {
+            let Ok((socket, _)) = socket::accept(listener) else { break };
             let number = socket.as_fd().as_raw_fd();
             let token = EventData::new_u64(u64::try_from(number).unwrap_or(0));
-            epoll::add(set, &socket, token, EventFlags::IN)?;
-            open.insert(number, socket);
+            self.accepted += 1;
+            self.sockets.insert(number, (socket, self.accepted));
+            self.read(number);
+            if let Some((socket, _)) = self.sockets.get(&number) {
+                epoll::add(set, socket, token, EventFlags::IN)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a request, and answers it or has it wait.
+    fn read(&mut self, number: RawFd) {
+        let Some((socket, id)) = self.sockets.get(&number) else { return };
+        match self.answers.read(socket) {
+            Ok(Some(which)) if self.wait.is_zero() => self.answer(number, which),
+            Ok(Some(which)) => {
+                self.line.push_back((Instant::now() + self.wait, number, *id, which));
+            }
+            Ok(None) => {}
+            Err(Gone) => {
+                self.sockets.remove(&number);
+            }
         }
     }
-    Ok(())
+
+    fn answer(&mut self, number: RawFd, which: Which) {
+        let Some((socket, _)) = self.sockets.get(&number) else { return };
+        if self.answers.send(socket, which) == After::Close {
+            self.sockets.remove(&number);
+        }
+    }
+
+    /// Answers what has waited long enough.
+    fn answer_due(&mut self) {
+        if self.line.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some((due, number, id, which)) = self.line.front().copied()
+            && due <= now
+        {
+            self.line.pop_front();
+            // The descriptor may be another connection's by now.
+            if self.sockets.get(&number).is_some_and(|(_, own)| *own == id) {
+                self.answer(number, which);
+            }
+        }
+    }
 }
 
+/// The client has gone, or sent what is no request.
+struct Gone;
+
 /// The answers, made once a second.
+#[derive(Default)]
 struct Answers {
     size: usize,
     second: u64,
@@ -130,31 +200,39 @@ impl Answers {
         self.unchanged = format!("HTTP/1.1 304 Not Modified\r\n{both}\r\n").into_bytes();
     }
 
-    /// Answers what came on a socket, if it is a whole request.
-    fn answer(&mut self, socket: &Socket) -> After {
+    /// Reads what came on a socket: which answer it has, if it is a whole request.
+    fn read(&mut self, socket: &Socket) -> std::result::Result<Option<Which>, Gone> {
         let count = match socket.receive(&mut self.buffer) {
-            Ok(0) => return After::Close,
+            Ok(0) => return Err(Gone),
             Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return After::Stay,
-            Err(_) => return After::Close,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(_) => return Err(Gone),
         };
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut request = httparse::Request::new(&mut headers);
         let bytes = self.buffer.get(..count).unwrap_or_default();
         if !matches!(request.parse(bytes), Ok(httparse::Status::Complete(_))) {
-            return After::Close;
+            return Err(Gone);
         }
-        let mut after = After::Stay;
-        let mut answer = &self.whole;
+        let mut which = Which::Whole;
         for header in request.headers.iter() {
             if header.name.eq_ignore_ascii_case("connection") && header.value == b"close" {
-                after = After::Close;
-                answer = &self.last;
+                which = Which::Last;
             } else if header.name.eq_ignore_ascii_case("if-none-match") {
-                answer = &self.unchanged;
+                which = Which::Unchanged;
             }
         }
-        if send_all(socket, answer).is_err() { After::Close } else { after }
+        Ok(Some(which))
+    }
+
+    fn send(&self, socket: &Socket, which: Which) -> After {
+        let answer = match which {
+            Which::Whole => &self.whole,
+            Which::Last => &self.last,
+            Which::Unchanged => &self.unchanged,
+        };
+        let sent = send_all(socket, answer);
+        if sent.is_err() || which == Which::Last { After::Close } else { After::Stay }
     }
 }
 

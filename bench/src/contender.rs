@@ -2,7 +2,8 @@
 //! have. A kind comes in; a running server on a core of its own goes out.
 
 use crate::Result;
-use evenkeel_lab::peers::{Peer, Server, Setup, Site, size_of};
+use crate::load::Asked;
+use evenkeel_lab::peers::{Peer, Server, Setup, Site};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -44,15 +45,21 @@ impl Kind {
         }
     }
 
-    /// Starts a server that is going to be asked for `path`.
-    pub fn start(self, site: &Site, path: &str) -> Result<Server> {
-        let setup = Setup { cores: vec![SERVER_CORE], ..Setup::default() };
+    /// Starts a server that is going to be asked this.
+    pub fn start(self, site: &Site, asked: &Asked) -> Result<Server> {
+        let setup = Setup {
+            cores: vec![SERVER_CORE],
+            auto: asked.wait_ms > 0,
+            lab: asked.wait_ms > 0,
+            ..Setup::default()
+        };
         match self {
             Self::Peer(peer) => peer.start(site, &setup),
             Self::Ceiling => Server::start(self.name(), site, &setup.cores, |port| {
                 let exe = std::env::current_exe().map_err(|error| error.to_string())?;
                 let mut command = Command::new(exe);
-                command.arg("ceiling").arg(port.to_string()).arg(size_of(path).to_string());
+                let numbers = [u64::from(port), asked.bytes() as u64, asked.wait_ms];
+                command.arg("ceiling").args(numbers.map(|number| number.to_string()));
                 Ok(command)
             }),
         }

@@ -5,6 +5,7 @@
 use crate::Result;
 use crate::contender;
 use crate::load::{Asked, validator};
+use crate::scenario::PLAIN;
 use evenkeel_lab::peers::Site;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -25,9 +26,9 @@ const TOLERANCE: f64 = 1.03;
 
 /// What is counted: the scenarios of the same numbers, over one connection.
 const COUNTED: [(&str, Asked); 3] = [
-    ("P1", Asked { path: "/1k.html", connections: 1, close: false, conditional: false }),
-    ("P2", Asked { path: "/1k.html", connections: 1, close: false, conditional: true }),
-    ("P3", Asked { path: "/1k.html", connections: 1, close: true, conditional: false }),
+    ("P1", Asked { connections: 1, ..PLAIN }),
+    ("P2", Asked { connections: 1, conditional: true, ..PLAIN }),
+    ("P3", Asked { connections: 1, close: true, ..PLAIN }),
 ];
 
 /// Instructions by function.

@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::contender::CLIENT_CORE;
 use evenkeel_lab::family::cpu_of_ended_us;
-use evenkeel_lab::peers::Server;
+use evenkeel_lab::peers::{Server, size_of};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -21,6 +21,8 @@ pub struct Asked {
     pub close: bool,
     /// Whether the client has the file already.
     pub conditional: bool,
+    /// How long each answer waits for somebody else, in milliseconds.
+    pub wait_ms: u64,
 }
 
 /// What one turn gave.
@@ -39,6 +41,14 @@ pub struct Turn {
 }
 
 impl Asked {
+    /// The size of the answer's body.
+    pub fn bytes(&self) -> usize {
+        match self.wait_ms {
+            0 => size_of(self.path),
+            wait_ms => format!("waited {wait_ms} ms\n").len(),
+        }
+    }
+
     /// Asks the server for some seconds.
     pub fn ask(&self, server: &Server, seconds: u64) -> Result<Turn> {
         let mut command = Command::new("taskset");
@@ -52,7 +62,11 @@ impl Asked {
             let tag = validator(server.address, self.path)?;
             command.arg("-H").arg(format!("If-None-Match: {tag}"));
         }
-        command.arg(format!("http://{}{}", server.address, self.path));
+        let query = match self.wait_ms {
+            0 => String::new(),
+            wait_ms => format!("?ms={wait_ms}"),
+        };
+        command.arg(format!("http://{}{}{query}", server.address, self.path));
         let (busy, own) = (server.family.cpu_us(), cpu_of_ended_us());
         let output = command.output().map_err(|error| format!("wrk: {error}"))?;
         let busy = server.family.cpu_us().saturating_sub(busy);

@@ -31,7 +31,11 @@ enum Measure {
 }
 
 /// The 1 KiB file on kept connections, 64 at a time, and what is different from that.
-const PLAIN: Asked = Asked { path: "/1k.html", connections: 64, close: false, conditional: false };
+pub const PLAIN: Asked =
+    Asked { path: "/1k.html", connections: 64, close: false, conditional: false, wait_ms: 0 };
+
+/// An answer that waits 200 ms for somebody else.
+const WAIT: Asked = Asked { path: "/wait", wait_ms: 200, ..PLAIN };
 
 /// Beside whom a scenario is measured, where nobody is named.
 const PEERS: &[Kind] = &[
@@ -52,7 +56,7 @@ const MODELS: &[Kind] = &[
     Kind::Peer(Peer::ApachePrefork),
 ];
 
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "P1",
         title: "keep-alive GET of 1 KiB, 64 connections",
@@ -88,6 +92,18 @@ const SCENARIOS: [Scenario; 10] = [
         title: "keep-alive GET of 10 MiB, 4 connections",
         measure: Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
         beside: PEERS,
+    },
+    Scenario {
+        name: "P7-1000",
+        title: "answers that wait 200 ms, 1,000 connections, MaxRequestWorkers auto",
+        measure: Measure::Load(Asked { connections: 1_000, ..WAIT }),
+        beside: &[Kind::Ceiling],
+    },
+    Scenario {
+        name: "P7",
+        title: "answers that wait 200 ms, 10,000 connections, MaxRequestWorkers auto",
+        measure: Measure::Load(Asked { connections: 10_000, ..WAIT }),
+        beside: &[Kind::Ceiling],
     },
     Scenario {
         name: "P11",
@@ -146,7 +162,7 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
 /// All servers stand ready; each is asked in its turn, round after round.
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
     let contenders = plan.contenders(scenario.beside);
-    let start = |kind: &Kind| kind.start(site, asked.path);
+    let start = |kind: &Kind| kind.start(site, asked);
     let servers: Vec<Server> = contenders.iter().map(start).collect::<Result<_>>()?;
     for server in &servers {
         asked.ask(server, 1)?;
@@ -169,7 +185,7 @@ fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<
 fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let mut rows: Vec<(Kind, Held)> = Vec::new();
     for kind in plan.contenders(scenario.beside) {
-        let server = kind.start(site, PLAIN.path)?;
+        let server = kind.start(site, &PLAIN)?;
         rows.push((kind, idle::hold(&server, PLAIN.path, plan.idle)?));
     }
     Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
@@ -178,7 +194,7 @@ fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
 fn count(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let mut rows: Vec<(Kind, Calls, Calls)> = Vec::new();
     for kind in plan.contenders(scenario.beside) {
-        let server = kind.start(site, PLAIN.path)?;
+        let server = kind.start(site, &PLAIN)?;
         PLAIN.ask(&server, 1)?;
         let kept = traced(&server, &PLAIN, site)?;
         let short = traced(&server, &Asked { close: true, ..PLAIN }, site)?;

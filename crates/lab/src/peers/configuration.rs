@@ -85,14 +85,19 @@ pub const GATE: usize = 4;
 /// `/wait` and `/burn`: Evenkeel has them itself, Apache asks the application.
 fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
     let delay_ms = setup.pool.map_or(0, |pool| pool.start_delay_ms);
-    match (setup.backend, setup.php) {
-        (Some(_), _) if peer.is_own() => format!(
+    if peer.is_own() {
+        if !setup.has_lab() {
+            return String::new();
+        }
+        return format!(
             "LabMaxWait 3600000\nLabMaxBurn 3600000\nLabGatePlaces {GATE}\n\
              LabChildStartDelay {delay_ms}\n\
              <Location /gate>\n    SetHandler lab-gate\n</Location>\n\
              <Location /wait>\n    SetHandler lab-wait\n</Location>\n\
              <Location /burn>\n    SetHandler lab-burn\n</Location>\n"
-        ),
+        );
+    }
+    match (setup.backend, setup.php) {
         (_, Some(address)) => format!(
             "ProxyTimeout 600\nProxyPassMatch ^/(wait|burn)$ fcgi://{address}{}/htdocs/$1.php\n",
             root.display()
@@ -117,7 +122,7 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
         vec!["authz_core", "authz_host", "dir", "mime", "headers", "setenvif", "reqtimeout"];
     modules.push("status");
     match setup.backend {
-        Some(_) if peer.is_own() => modules.push("lab"),
+        _ if peer.is_own() => modules.extend(setup.has_lab().then_some("lab")),
         Some(_) => modules.extend(["proxy", "proxy_http", "proxy_fcgi"]),
         None => {}
     }

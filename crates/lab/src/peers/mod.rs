@@ -56,6 +56,8 @@ pub struct Setup {
     pub pool: Option<Pool>,
     /// The application behind `/wait` and `/burn`, for servers that have no lab of their own.
     pub backend: Option<SocketAddr>,
+    /// Whether Evenkeel has `/wait`, `/burn` and `/gate`, though nobody else has an application.
+    pub lab: bool,
     /// Whether the number of workers moves by itself (MaxRequestWorkers auto); Evenkeel only.
     pub auto: bool,
     /// ListenBacklog, where it is not the usual one.
@@ -100,6 +102,11 @@ impl Pool {
 }
 
 impl Setup {
+    /// Whether Evenkeel serves its own applications, as the others ask theirs.
+    fn has_lab(&self) -> bool {
+        self.lab || self.backend.is_some()
+    }
+
     /// How many workers, threads or processes a server that sizes itself by cores is given.
     fn workers(&self) -> usize {
         if self.cores.is_empty() { evenkeel_sys::process::usable_cores() } else { self.cores.len() }
