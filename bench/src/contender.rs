@@ -47,12 +47,7 @@ impl Kind {
 
     /// Starts a server that is going to be asked this.
     pub fn start(self, site: &Site, asked: &Asked) -> Result<Server> {
-        let setup = Setup {
-            cores: vec![SERVER_CORE],
-            auto: asked.wait_ms > 0,
-            lab: asked.wait_ms > 0,
-            ..Setup::default()
-        };
+        let setup = setup(asked);
         match self {
             Self::Peer(peer) => peer.start(site, &setup),
             Self::Ceiling => Server::start(self.name(), site, &setup.cores, |port| {
@@ -66,11 +61,17 @@ impl Kind {
     }
 }
 
+/// How a server is set up that is going to be asked this.
+fn setup(asked: &Asked) -> Setup {
+    let waits = asked.wait_ms > 0;
+    Setup { cores: vec![SERVER_CORE], auto: waits, lab: waits, ..Setup::default() }
+}
+
 /// Starts Evenkeel as one process under callgrind, which writes its counts to a file when the
 /// server ends.
-pub fn start_counted(site: &Site, counts: &Path) -> Result<Server> {
+pub fn start_counted(site: &Site, counts: &Path, asked: &Asked) -> Result<Server> {
     let peer = Peer::Evenkeel;
-    let setup = Setup { cores: vec![SERVER_CORE], ..Setup::default() };
+    let setup = setup(asked);
     let server = Server::start(peer.name(), site, &setup.cores, |port| {
         let program = peer.program().ok_or("evenkeel is not built")?;
         let own = peer.configure(site.path(), port, &setup)?;

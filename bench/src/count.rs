@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::contender;
 use crate::load::{Asked, validator};
-use crate::scenario::PLAIN;
+use crate::scenario::{PLAIN, WAIT};
 use evenkeel_lab::peers::Site;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -25,10 +25,11 @@ const FUNCTIONS: usize = 100;
 const TOLERANCE: f64 = 1.03;
 
 /// What is counted: the scenarios of the same numbers, over one connection.
-const COUNTED: [(&str, Asked); 3] = [
+const COUNTED: [(&str, Asked); 4] = [
     ("P1", Asked { connections: 1, ..PLAIN }),
     ("P2", Asked { connections: 1, conditional: true, ..PLAIN }),
     ("P3", Asked { connections: 1, close: true, ..PLAIN }),
+    ("P7", Asked { connections: 1, wait_ms: 1, ..WAIT }),
 ];
 
 /// Instructions by function.
@@ -81,7 +82,7 @@ impl<'a> Order<'a> {
                     order.write = argument == "--write";
                 }
                 name if COUNTED.iter().any(|(known, _)| *known == name) => order.names.push(name),
-                other => return Err(format!("{other}: P1, P2 and P3 can be counted")),
+                other => return Err(format!("{other}: P1, P2, P3 and P7 can be counted")),
             }
         }
         Ok(order)
@@ -96,7 +97,7 @@ impl<'a> Order<'a> {
 fn measure(asked: &Asked, requests: u64) -> Result<Costs> {
     let site = Site::new()?;
     let counts = site.path().join("logs/callgrind");
-    let server = contender::start_counted(&site, &counts)?;
+    let server = contender::start_counted(&site, &counts, asked)?;
     let tag = if asked.conditional { Some(validator(server.address, asked.path)?) } else { None };
     ask(server.address, asked, tag.as_deref(), requests)?;
     drop(server);
@@ -108,7 +109,7 @@ fn measure(asked: &Asked, requests: u64) -> Result<Costs> {
 fn ask(address: SocketAddr, asked: &Asked, tag: Option<&str>, requests: u64) -> Result<()> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     // The fields that wrk sends, and two more, as browsers have them.
-    let mut request = format!("GET {} HTTP/1.1\r\nHost: {address}\r\n", asked.path);
+    let mut request = format!("GET {} HTTP/1.1\r\nHost: {address}\r\n", asked.target());
     request.push_str("User-Agent: bench/1.0 (count)\r\nAccept: */*\r\n");
     if asked.close {
         request.push_str("Connection: close\r\n");

@@ -49,6 +49,14 @@ impl Asked {
         }
     }
 
+    /// What the request line names.
+    pub fn target(&self) -> String {
+        match self.wait_ms {
+            0 => self.path.to_owned(),
+            wait_ms => format!("{}?ms={wait_ms}", self.path),
+        }
+    }
+
     /// Asks the server for some seconds.
     pub fn ask(&self, server: &Server, seconds: u64) -> Result<Turn> {
         let mut command = Command::new("taskset");
@@ -62,11 +70,7 @@ impl Asked {
             let tag = validator(server.address, self.path)?;
             command.arg("-H").arg(format!("If-None-Match: {tag}"));
         }
-        let query = match self.wait_ms {
-            0 => String::new(),
-            wait_ms => format!("?ms={wait_ms}"),
-        };
-        command.arg(format!("http://{}{}{query}", server.address, self.path));
+        command.arg(format!("http://{}{}", server.address, self.target()));
         let (busy, own) = (server.family.cpu_us(), cpu_of_ended_us());
         let output = command.output().map_err(|error| format!("wrk: {error}"))?;
         let busy = server.family.cpu_us().saturating_sub(busy);

@@ -35,7 +35,7 @@ pub const PLAIN: Asked =
     Asked { path: "/1k.html", connections: 64, close: false, conditional: false, wait_ms: 0 };
 
 /// An answer that waits 200 ms for somebody else.
-const WAIT: Asked = Asked { path: "/wait", wait_ms: 200, ..PLAIN };
+pub const WAIT: Asked = Asked { path: "/wait", wait_ms: 200, ..PLAIN };
 
 /// Beside whom a scenario is measured, where nobody is named.
 const PEERS: &[Kind] = &[

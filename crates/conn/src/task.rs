@@ -11,13 +11,14 @@ use crate::shown::{self, Writing};
 use crate::site::{Served, Site};
 use crate::worker::{Inner, linger};
 use evenkeel_message::{
-    Departure, Level, Notice, Peer, Request, Response, Status, Version, eq_ignore_case,
+    Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
 };
 use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::Credit;
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::Outcome;
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,56 +84,68 @@ pub(crate) fn go_on<S: Site>(
 ) -> Outcome {
     let link = Link::new(&inner.thread, socket, inbox, more, credit);
     let task = Task { inner: Rc::clone(inner), link, connection };
-    Outcome::Work(Box::pin(whole(Rc::clone(inner), connection.peer, task.run(begin))))
+    Outcome::Work(Box::pin(whole(task, begin)))
 }
 
 /// Runs a task to its end. A panic outside of what the phases and handlers guard closes its
-/// connection and is logged.
-async fn whole<S: Site>(
-    inner: Rc<Inner<S>>,
-    peer: Peer,
-    run: impl Future<Output = Outcome>,
-) -> Outcome {
-    let mut run = pin!(run);
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(inner.close_after_panic(&*panic, &peer)))
-    })
-    .await
+/// connection and is logged. What an `async fn` is handed it keeps twice, and thousands of these
+/// wait at a time: hence the blocks, here and in [`Task::run`].
+#[expect(clippy::manual_async_fn, reason = "it would be half as large again")]
+fn whole<S: Site>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outcome> {
+    async move {
+        let run = {
+            let mut run = pin!(task.run(begin));
+            let polled = poll_fn(|context| {
+                let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(context)));
+                match polled {
+                    Ok(polled) => polled.map(Ok),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                }
+            });
+            polled.await
+        };
+        run.unwrap_or_else(|panic| task.inner.close_after_panic(&*panic, &task.connection.peer))
+    }
 }
 
 impl<S: Site> Task<S> {
-    async fn run(mut self, mut begin: Begin) -> Outcome {
-        loop {
-            let (reply, incoming) = match begin {
-                Begin::Next => match self.next().await {
-                    Ok(next) => {
-                        begin = next;
-                        continue;
+    #[expect(clippy::manual_async_fn, reason = "it would be half as large again")]
+    fn run(&mut self, mut begin: Begin) -> impl Future<Output = Outcome> {
+        async move {
+            loop {
+                let (reply, incoming) = match begin {
+                    Begin::Next => match self.next().await {
+                        Ok(next) => {
+                            begin = next;
+                            continue;
+                        }
+                        Err(outcome) => return outcome,
+                    },
+                    Begin::Head(reading) => match self.read_head(reading).await {
+                        Ok(next) => {
+                            begin = next;
+                            continue;
+                        }
+                        Err(outcome) => return outcome,
+                    },
+                    Begin::Request(request, begun, head) => {
+                        // Rare here, and large.
+                        Box::pin(self.request(request, begun, &head)).await
                     }
-                    Err(outcome) => return outcome,
-                },
-                Begin::Head(reading) => match self.read_head(reading).await {
-                    Ok(next) => {
-                        begin = next;
-                        continue;
+                    Begin::Pending(pending, begun, head) => {
+                        // The page for a head that was refused here began without a credit.
+                        poll_fn(|context| self.link.lease.poll_hold(context)).await;
+                        let departure = Rc::clone(&begun.departure);
+                        let (request, response) = self.pending(pending, &head, &departure).await;
+                        (self.reply(request, response, begun, None), None)
                     }
+                    Begin::Reply(reply) => (reply, None),
+                };
+                begin = match self.send(reply, incoming).await {
+                    Ok(next) => next,
                     Err(outcome) => return outcome,
-                },
-                Begin::Request(request, begun, head) => self.request(request, begun, &head).await,
-                Begin::Pending(pending, begun, head) => {
-                    // The page for a head that was refused here began without a credit.
-                    poll_fn(|context| self.link.lease.poll_hold(context)).await;
-                    let departure = Rc::clone(&begun.departure);
-                    let (request, response) = self.pending(pending, &head, &departure).await;
-                    (self.reply(request, response, begun, None), None)
-                }
-                Begin::Reply(reply) => (*reply, None),
-            };
-            begin = match self.send(reply, incoming).await {
-                Ok(next) => next,
-                Err(outcome) => return outcome,
-            };
+                };
+            }
         }
     }
 
@@ -238,7 +251,7 @@ impl<S: Site> Task<S> {
     fn served(&mut self, served: Served, begun: Begun, head: Box<[u8]>) -> Begin {
         match served {
             Served::Now(request, response) => {
-                Begin::Reply(Box::new(self.reply(request, response, begun, None)))
+                Begin::Reply(self.reply(request, response, begun, None))
             }
             Served::Later(pending) => Begin::Pending(pending, begun, head),
         }
@@ -250,7 +263,7 @@ impl<S: Site> Task<S> {
         mut request: Box<Request>,
         begun: Begun,
         head: &[u8],
-    ) -> (Reply, Option<Rc<Incoming>>) {
+    ) -> (Box<Reply>, Option<Rc<Incoming>>) {
         let settings = self.inner.site.settings(request.server);
         let expecting = request.head.version >= Version::Http11
             && request
@@ -289,11 +302,19 @@ impl<S: Site> Task<S> {
                 departure.tell();
             }
         });
-        let panic = match polled.await {
-            Ok(made) => return made,
-            Err(panic) => panic,
-        };
-        let mut served = self.inner.after_panic(&*panic, head, &self.connection);
+        match polled.await {
+            Ok(made) => made,
+            Err(panic) => Box::pin(self.page_after_panic(&*panic, head)).await,
+        }
+    }
+
+    /// The error page of a request whose handler has panicked.
+    async fn page_after_panic(
+        &self,
+        panic: &(dyn Any + Send),
+        head: &[u8],
+    ) -> (Box<Request>, Response) {
+        let mut served = self.inner.after_panic(panic, head, &self.connection);
         loop {
             match served {
                 Served::Now(request, response) => return (request, response),
@@ -319,7 +340,7 @@ impl<S: Site> Task<S> {
         response: Response,
         begun: Begun,
         incoming: Option<&Incoming>,
-    ) -> Reply {
+    ) -> Box<Reply> {
         if incoming.is_some_and(|body| body.fate() == Fate::Late) {
             let text = "Request body read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
@@ -331,13 +352,14 @@ impl<S: Site> Task<S> {
         let settings = self.inner.site.settings(request.server);
         let expecting = incoming.is_some_and(Incoming::is_expecting);
         let ends = self.inner.thread.ends(&self.connection);
-        Reply::new(&self.inner.thread, settings, ends, request, response, begun, expecting)
+        let thread = &self.inner.thread;
+        Box::new(Reply::new(thread, settings, ends, request, response, begun, expecting))
     }
 
     /// Sends a response to its end, then goes on to the next request or the connection's end.
     async fn send(
         &mut self,
-        mut reply: Reply,
+        mut reply: Box<Reply>,
         incoming: Option<Rc<Incoming>>,
     ) -> Result<Begin, Outcome> {
         let timeout_ms = self.inner.site.settings(reply.request.server).timeout_ms;

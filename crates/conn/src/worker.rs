@@ -20,7 +20,7 @@ use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,6 +37,11 @@ const MOST_AT_ONCE: usize = 64;
 /// A lingering client that sends more than this at a time is cut off.
 const LINGER_READS: usize = 64;
 
+/// How many requests a thread keeps for their memory: as many as waiting handlers may end between
+/// two turns in which others begin. A head that had more than so many bytes is not kept.
+const SPARES: usize = 1024;
+const SPARE_BYTES: usize = 8 << 10;
+
 /// Serves the connections of one thread.
 pub struct Worker<S>(pub(crate) Rc<Inner<S>>);
 
@@ -44,7 +49,8 @@ pub struct Worker<S>(pub(crate) Rc<Inner<S>>);
 pub(crate) struct Inner<S> {
     pub(crate) thread: Rc<Thread>,
     pub(crate) site: S,
-    spare: Cell<Option<Box<Request>>>,
+    /// Requests that are over, for their memory.
+    spare: RefCell<Vec<Box<Request>>>,
     /// What the request at hand has taken of the thread's turn beyond its own place in it.
     work: Cell<u32>,
     /// Whether the requests of the connection at hand are turned away.
@@ -67,7 +73,7 @@ impl<S: Site> Worker<S> {
     #[must_use]
     pub fn new(site: S, place: Workplace) -> Self {
         let thread = Rc::new(Thread::new(place));
-        let (spare, work, shedding) = (Cell::new(None), Cell::new(0), Cell::new(false));
+        let (spare, work, shedding) = (RefCell::default(), Cell::new(0), Cell::new(false));
         Self(Rc::new(Inner { thread, site, spare, work, shedding }))
     }
 
@@ -385,9 +391,10 @@ impl<S: Site> Inner<S> {
         }
     }
 
-    /// A request for the next head, made of the last one's memory.
+    /// A request for the next head, made of the memory of one that is over.
     pub(crate) fn request(&self, connection: &Connection) -> Box<Request> {
-        let mut request = match self.spare.take() {
+        let spare = self.spare.borrow_mut().pop();
+        let mut request = match spare {
             Some(mut request) => {
                 request.renew(connection.peer, 0);
                 request
@@ -404,7 +411,10 @@ impl<S: Site> Inner<S> {
     pub(crate) fn give(&self, mut request: Box<Request>) {
         // What its body still reads from must not outlive the exchange.
         request.body = None;
-        self.spare.set(Some(request));
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARES && request.head.memory() <= SPARE_BYTES {
+            spare.push(request);
+        }
     }
 
     /// Begins an exchange and shows its request on the status page.

@@ -87,6 +87,12 @@ impl Fields {
         self.entries.is_empty()
     }
 
+    /// How much memory they have, used or not, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// Forgets all fields and keeps the memory.
     pub fn clear(&mut self) {
         self.text.clear();

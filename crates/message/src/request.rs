@@ -94,6 +94,12 @@ impl RequestHead {
         self.method == Method::Head
     }
 
+    /// How much memory it has for what a client has sent, used or not, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.line.capacity() + self.fields.memory() + self.trailers.memory()
+    }
+
     /// Forgets the request and keeps its memory for the next.
     pub fn clear(&mut self) {
         let Self {

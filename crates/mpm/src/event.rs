@@ -7,6 +7,7 @@ mod crowd;
 mod overload;
 mod park;
 mod ports;
+mod tasks;
 mod thread;
 
 use crate::muster::{Muster, Whole};
@@ -24,11 +25,13 @@ use ports::Ports;
 pub(crate) use ports::reserve;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
+use tasks::Tasks;
 use thread::Thread;
 use tokio::runtime::{Builder, LocalOptions};
 
@@ -247,6 +250,8 @@ fn run<S, M>(
 {
     let _whole = Whole;
     let mut builder = Builder::new_current_thread();
+    // All tasks of the thread are one: time and sockets are looked at after each turn of it.
+    builder.event_interval(1);
     let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => return muster.fail(number, &error),
@@ -257,6 +262,7 @@ fn run<S, M>(
         let ports = shared.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ports = Ports::new(ports, shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
+        tokio::task::spawn_local(tokio::task::unconstrained(Tasks::new(Rc::clone(&bench))));
         match Thread::new(bench, ports, control, service) {
             Ok(thread) if muster.meet() => thread.begin().await,
             Ok(_) => {}

@@ -21,6 +21,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// How long work may stand still before nobody waits for it, whatever Timeout says.
@@ -169,15 +170,9 @@ impl Pipeline {
     fn finish(self: &Rc<Self>, generated: Generated) -> Served {
         match generated {
             Generated::Now(concluded) => self.conclude(concluded),
-            Generated::Later(future) => {
+            Generated::Later(handler) => {
                 let pipeline = Rc::clone(self);
-                Served::Later(Box::pin(async move {
-                    let concluded = future.await;
-                    match pipeline.conclude(concluded) {
-                        Served::Now(request, response) => (request, response),
-                        Served::Later(again) => again.await,
-                    }
-                }))
+                Served::Later(Box::pin(Later { pipeline, stage: Stage::Handler(handler) }))
             }
         }
     }
@@ -302,6 +297,40 @@ impl Pipeline {
             notice.passed |= is_logged(server, plan, notice.module, notice.level);
             notice.passed
         });
+    }
+}
+
+/// A response that a handler makes: its result is concluded when it is there. As a type of its own
+/// it has room for one stage alone, where an async block keeps the space of all; thousands of these
+/// wait at a time.
+struct Later {
+    pipeline: Rc<Pipeline>,
+    stage: Stage,
+}
+
+enum Stage {
+    Handler(Pin<Box<dyn Future<Output = Concluded>>>),
+    /// The error page or the redirected request has to wait too.
+    Again(Pending),
+}
+
+impl Future for Later {
+    type Output = (Box<Request>, Response);
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.stage {
+                Stage::Handler(handler) => {
+                    let concluded = ready!(handler.as_mut().poll(context));
+                    match this.pipeline.conclude(concluded) {
+                        Served::Now(request, response) => return Poll::Ready((request, response)),
+                        Served::Later(again) => this.stage = Stage::Again(again),
+                    }
+                }
+                Stage::Again(again) => return again.as_mut().poll(context),
+            }
+        }
     }
 }
 

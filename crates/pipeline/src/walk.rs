@@ -43,24 +43,35 @@ pub struct Walker {
     /// Each weighs what the .htaccess files do that it was merged from.
     plans: Kept<Box<[u64]>, Arc<Plan>>,
     walks: Walks,
+    /// Walks to where nothing is: handlers of a `<Location>` stand there, and clients name such
+    /// paths without end. Apart, so that those cost the others nothing.
+    absent: Walks,
 }
 
 /// Whole walks by server and path.
-#[derive(Default)]
 struct Walks {
     /// By the index of the server; those behind the last server that was asked have none.
     servers: Vec<HashMap<Box<[u8]>, Walk, foldhash::quality::RandomState>>,
     count: usize,
+    most: usize,
 }
 
 impl Walks {
+    fn new(most: usize) -> Self {
+        Self { servers: Vec::new(), count: 0, most }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new(self.most);
+    }
+
     fn of(&self, server: usize, path: &[u8]) -> Option<&Walk> {
         self.servers.get(server)?.get(path)
     }
 
     fn keep(&mut self, server: usize, path: &[u8], walk: Walk) {
-        if self.count >= WALKS {
-            *self = Self::default();
+        if self.count >= self.most {
+            self.clear();
         }
         if self.servers.len() <= server {
             self.servers.resize_with(server + 1, HashMap::default);
@@ -113,12 +124,13 @@ impl Walker {
     /// A walker that asks these files.
     #[must_use]
     pub fn new(files: Files) -> Self {
-        let access_bytes = files.limits().access_bytes;
+        let (access_bytes, absent) = (files.limits().access_bytes, files.limits().absent);
         Self {
             files,
             access: AccessFiles::new(access_bytes),
             plans: Kept::new(PLANS, access_bytes),
-            walks: Walks::default(),
+            walks: Walks::new(WALKS),
+            absent: Walks::new(absent),
         }
     }
 
@@ -142,7 +154,8 @@ impl Walker {
     /// wrong.
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
-        if let Some(walk) = self.walks.of(request.server, &request.path)
+        let (index, path) = (request.server, request.path.as_slice());
+        if let Some(walk) = self.walks.of(index, path).or_else(|| self.absent.of(index, path))
             && walk.file == request.file
             && self.files.holds(&walk.looked.found)
         {
@@ -174,7 +187,9 @@ impl Walker {
                 sections: Rc::clone(&sections),
                 looked: looked.clone(),
             };
-            self.walks.keep(request.server, &request.path, walk);
+            let is_absent = looked.found.kind() == Kind::Absent;
+            let walks = if is_absent { &mut self.absent } else { &mut self.walks };
+            walks.keep(request.server, &request.path, walk);
         }
         Ok(Arrival { plan, looked, sections })
     }
@@ -200,7 +215,7 @@ impl Walker {
         let gone = self.plans.keep(key.into(), Arc::clone(&plan), weight(sections));
         if matches!(gone, Gone::All) {
             // They hold plans too.
-            self.walks = Walks::default();
+            self.forget_walks();
         }
         plan
     }
@@ -218,12 +233,18 @@ impl Walker {
             Outdated::These(ids) => {
                 self.plans.let_go(|key| ids.iter().any(|id| key.contains(id)));
                 self.walks.let_go(&ids);
+                self.absent.let_go(&ids);
             }
             Outdated::All => {
                 self.plans.clear();
-                self.walks = Walks::default();
+                self.forget_walks();
             }
         }
+    }
+
+    fn forget_walks(&mut self) {
+        self.walks.clear();
+        self.absent.clear();
     }
 
     /// Walks from the root to the file: sections by path, .htaccess files, symbolic links.
@@ -283,12 +304,15 @@ pub(crate) fn conditions(
     plan
 }
 
-/// Whether a walk may be wanted again: clients name what is absent, and what is long, without end.
+/// Whether a walk may be wanted again: clients name what is long without end.
 fn is_worth_keeping(path: &[u8], looked: &Looked) -> bool {
-    let served = matches!(looked.found.kind(), Kind::File | Kind::Directory);
-    // What stands behind a file is the client's to choose.
-    let whole = looked.found.kind() != Kind::File || looked.rest >= path.len();
-    served && whole && path.len() <= LONGEST_PATH
+    let may_be_wanted = match looked.found.kind() {
+        Kind::Directory | Kind::Absent => true,
+        // What stands behind a file is the client's to choose.
+        Kind::File => looked.rest >= path.len(),
+        _ => false,
+    };
+    may_be_wanted && path.len() <= LONGEST_PATH
 }
 
 /// Bytes of the .htaccess files among the sections. What a plan or a section takes in memory is

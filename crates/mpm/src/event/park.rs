@@ -3,11 +3,12 @@
 //! nothing here reads them.
 
 use super::Shared;
+use super::tasks::Begun;
 use evenkeel_scoreboard::Counter;
 use evenkeel_sys::clock;
 use evenkeel_sys::shelf::{Full, Put, Rest, Taken};
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause, Work};
+use evenkeel_sys::turn::{Class, Outcome, Pause};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ pub(super) struct Bench {
     /// The tokens of the sockets whose turn has come: first come, first served; those without a
     /// credit stay. The shelf sees to it that a socket stands here once.
     runnable: RefCell<VecDeque<Waiter>>,
+    /// Work that the thread has begun.
+    pub(super) begun: Begun,
     /// When the next sweep is due, in milliseconds of [`now_ms`].
     pub(super) next_sweep_ms: Cell<u32>,
 }
@@ -60,6 +63,7 @@ impl Bench {
             shared,
             number: u8::try_from(number).unwrap_or(u8::MAX),
             runnable: RefCell::new(VecDeque::new()),
+            begun: Begun::default(),
             next_sweep_ms: Cell::new(now_ms().wrapping_add(SWEEP_MS)),
         })
     }
@@ -71,8 +75,7 @@ impl Bench {
             Outcome::Closed => self.count_closed(counted),
             Outcome::Work(work) => {
                 self.count_class(counted.class, None);
-                let open = Open { bench: Rc::clone(self), owner: counted.owner, settled: false };
-                tokio::task::spawn_local(finish(work, open));
+                self.begun.begin(self, work, counted.owner);
             }
         }
     }
@@ -234,31 +237,6 @@ const fn counter(class: Class) -> Counter {
         Class::Fresh => Counter::Waiting,
         Class::KeepAlive => Counter::KeepAlive,
         Class::Closing => Counter::Closing,
-    }
-}
-
-/// Runs a task to its end and carries its outcome out.
-async fn finish(work: Work, mut open: Open) {
-    let mut outcome = Outcome::Work(work);
-    while let Outcome::Work(work) = outcome {
-        outcome = work.await;
-    }
-    open.settled = true;
-    open.bench.settle(outcome, Counted { class: None, owner: open.owner });
-}
-
-/// A connection in a task, which is counted as closed should the task come to grief.
-struct Open {
-    bench: Rc<Bench>,
-    owner: Option<u8>,
-    settled: bool,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        if !self.settled {
-            self.bench.count_closed(Counted { class: None, owner: self.owner });
-        }
     }
 }
 
