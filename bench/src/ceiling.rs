@@ -1,7 +1,7 @@
 //! The ceiling: what this machine's kernel leaves of a request. A port, a size and a time come in;
 //! one answer in memory goes out, again and again, over a bare epoll loop with httparse and a Date
-//! header, each that time after its request. No files, no log, no configuration, no limits: it is no
-//! server.
+//! header, each that time after its request. No files, no log, no configuration, no limits: it is
+//! no server.
 
 use crate::Result;
 use evenkeel_sys::{listen, socket};

@@ -73,6 +73,77 @@ AllowOverride All
     assert!(last < first + first / 2, "{first} KiB after 4 edits, {last} KiB after 16");
 }
 
+/// Folders whose .htaccess files may say everything.
+const OVERRIDES: &str = "\
+LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
+<Directory \"@ROOT@/htdocs\">
+AllowOverride All
+</Directory>
+";
+
+#[test]
+fn what_is_absent_is_so_until_it_appears() {
+    let house = House::open(&format!("{ONE}{OVERRIDES}"), &[]).unwrap();
+    fs::create_dir(house.path("htdocs/d")).unwrap();
+    // Each serving thread has what it has found out.
+    let all = |path: &str, answer: &str| {
+        for _ in 0..8 {
+            let got = get(&house, path);
+            assert!(got.starts_with("HTTP/1.1 ") && got.contains(answer), "{path}: {got}");
+        }
+    };
+    let nobody = "not found on this server";
+    for path in ["/d/page.txt", "/d/in/side.txt", "/new/page.txt"] {
+        all(path, nobody);
+    }
+    fs::write(house.path("htdocs/d/.htaccess"), "ErrorDocument 404 \"ours\"\n").unwrap();
+    for path in ["/d/page.txt", "/d/in/side.txt"] {
+        all(path, "ours");
+    }
+    all("/new/page.txt", nobody);
+    fs::write(house.path("htdocs/d/.htaccess"), "ErrorDocument 404 \"theirs\"\n").unwrap();
+    all("/d/page.txt", "theirs");
+    fs::remove_file(house.path("htdocs/d/.htaccess")).unwrap();
+    all("/d/page.txt", nobody);
+    for folder in ["htdocs/d/in", "htdocs/new"] {
+        fs::create_dir(house.path(folder)).unwrap();
+    }
+    for path in ["/d/page.txt", "/d/in/side.txt", "/new/page.txt"] {
+        all(path, nobody);
+        fs::write(house.path("htdocs").join(&path[1..]), "here").unwrap();
+        all(path, "here");
+        fs::remove_file(house.path("htdocs").join(&path[1..])).unwrap();
+        all(path, nobody);
+    }
+}
+
+#[test]
+fn names_of_what_is_absent_take_no_more_memory_however_many_there_are() {
+    let house = House::open(&format!("{ONE}{OVERRIDES}"), &[]).unwrap();
+    let ask = |names: std::ops::Range<usize>| {
+        let mut stream = connect(house.address).unwrap();
+        let mut requests = String::new();
+        for name in names.clone() {
+            let end = if name + 1 == names.end { "Connection: close\r\n" } else { "" };
+            let line = format!("GET /none/{name:0200} HTTP/1.1");
+            write!(requests, "{line}\r\nHost: localhost\r\n{end}\r\n").unwrap();
+        }
+        let mut answers = String::new();
+        stream.write_all(requests.as_bytes()).unwrap();
+        stream.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 404 ").count(), names.len());
+    };
+    let until = |end: usize| {
+        for begin in ((end - 20_000)..end).step_by(100) {
+            ask(begin..begin + 100);
+        }
+        memory_kib(&house)
+    };
+    let first = until(20_000);
+    let last = (2..5).map(|round| until(round * 20_000)).max().unwrap();
+    assert!(last < first + first / 4, "{first} KiB after 20,000 names, {last} KiB after 80,000");
+}
+
 /// What a listing takes.
 const LISTS: &str = "\
 LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so

@@ -50,6 +50,7 @@ pub(crate) struct Inner<S> {
     pub(crate) thread: Rc<Thread>,
     pub(crate) site: S,
     /// Requests that are over, for their memory.
+    #[expect(clippy::vec_box, reason = "they come and go as boxes")]
     spare: RefCell<Vec<Box<Request>>>,
     /// What the request at hand has taken of the thread's turn beyond its own place in it.
     work: Cell<u32>,

@@ -363,9 +363,9 @@ proptest! {
     /// A step of requests that come whether or not they are answered: nobody waits longer than
     /// the last children take to start that it needs, and these are started as soon as the queue
     /// is noticed and has grown for a service time. Beyond what the rate and MinSpare need there
-    /// are two children, those for what comes within a service time and the 0.4 s in
-    /// which the queue is noticed and may grow, and those for MinSpare once more, since what has
-    /// queued while children started takes the spare ones too. What is too much is parked, and never
+    /// are two children, those for what comes within a service time and the 0.4 s in which the
+    /// queue is noticed and may grow, and those for MinSpare once more, since what has queued
+    /// while children started takes the spare ones too. What is too much is parked, and never
     /// called back.
     #[test]
     fn a_step_of_arrivals_starts_no_more_than_its_bound_and_parks_it_once(
