@@ -489,8 +489,10 @@ impl<S: Site> Task<S> {
 
     /// The next request, if something of it has come; else the connection rests.
     async fn next(&mut self) -> Result<Begin, Outcome> {
-        // Others first: a client that sends ahead must not keep them out.
-        tokio::task::yield_now().await;
+        if self.link.more.get() || !self.link.inbox.borrow().is_empty() {
+            // Others first: a client that sends ahead must not keep them out.
+            tokio::task::yield_now().await;
+        }
         loop {
             let mut parser = HeadParser::new();
             let mut request = self.inner.request(&self.connection);

@@ -37,8 +37,8 @@ const MOST_AT_ONCE: usize = 64;
 /// A lingering client that sends more than this at a time is cut off.
 const LINGER_READS: usize = 64;
 
-/// How many requests a thread keeps for their memory: as many as waiting handlers may end between
-/// two turns in which others begin. A head that had more than so many bytes is not kept.
+/// How many requests a thread keeps for their memory: where thousands wait, they begin and end in
+/// bursts of hundreds. One that takes more bytes is not kept.
 const SPARES: usize = 1024;
 const SPARE_BYTES: usize = 8 << 10;
 
@@ -395,13 +395,9 @@ impl<S: Site> Inner<S> {
     /// A request for the next head, made of the memory of one that is over.
     pub(crate) fn request(&self, connection: &Connection) -> Box<Request> {
         let spare = self.spare.borrow_mut().pop();
-        let mut request = match spare {
-            Some(mut request) => {
-                request.renew(connection.peer, 0);
-                request
-            }
-            None => Box::new(Request::new(RequestHead::default(), connection.peer, 0)),
-        };
+        let mut request = spare
+            .unwrap_or_else(|| Box::new(Request::new(RequestHead::default(), connection.peer, 0)));
+        request.peer = connection.peer;
         request.keepalives = connection.keepalives;
         request.told.connection = connection.is_told;
         request.server = connection.server as usize;
@@ -410,10 +406,10 @@ impl<S: Site> Inner<S> {
 
     /// Takes a request back for its memory.
     pub(crate) fn give(&self, mut request: Box<Request>) {
-        // What its body still reads from must not outlive the exchange.
-        request.body = None;
+        // What it refers to must not outlive the exchange.
+        request.renew(request.peer, 0);
         let mut spare = self.spare.borrow_mut();
-        if spare.len() < SPARES && request.head.memory() <= SPARE_BYTES {
+        if spare.len() < SPARES && request.memory() <= SPARE_BYTES {
             spare.push(request);
         }
     }

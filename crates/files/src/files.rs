@@ -32,7 +32,7 @@ pub struct Limits {
     /// Files and folders that are remembered.
     pub entries: usize,
     /// Paths where nothing is that are remembered; apart, so that a search for absent files
-    /// pushes no file out.
+    /// pushes no file out. Walks to them are kept in the same number.
     pub absent: usize,
     /// Folders in the tree of folders; beyond it the cache starts anew.
     pub folders: usize,

@@ -390,6 +390,18 @@ impl Request {
         }
     }
 
+    /// How much memory it has for what a client and its files have said, used or not, in bytes;
+    /// of a renewed request, that is nearly all.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let fields = [&self.fields, &self.always, &self.spare];
+        let paths = [&self.host, &self.path, &self.path_info].map(Vec::capacity);
+        self.head.memory()
+            + fields.map(Fields::memory).iter().sum::<usize>()
+            + paths.iter().sum::<usize>()
+            + self.file.capacity()
+    }
+
     /// Takes over what the body has told in the end.
     pub fn take_late(&mut self) {
         let Some(late) = self.late.take() else { return };

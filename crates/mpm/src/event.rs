@@ -262,7 +262,7 @@ fn run<S, M>(
         let ports = shared.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ports = Ports::new(ports, shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
-        tokio::task::spawn_local(tokio::task::unconstrained(Tasks::new(Rc::clone(&bench))));
+        tokio::task::spawn_local(Tasks::new(Rc::clone(&bench)));
         match Thread::new(bench, ports, control, service) {
             Ok(thread) if muster.meet() => thread.begin().await,
             Ok(_) => {}

@@ -42,6 +42,7 @@ pub struct Walker {
     access: AccessFiles,
     /// Each weighs what the .htaccess files do that it was merged from.
     plans: Kept<Box<[u64]>, Arc<Plan>>,
+    /// Walks to what is there.
     walks: Walks,
     /// Walks to where nothing is: handlers of a `<Location>` stand there, and clients name such
     /// paths without end. Apart, so that those cost the others nothing.
@@ -154,11 +155,11 @@ impl Walker {
     /// wrong.
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
-        let (index, path) = (request.server, request.path.as_slice());
-        if let Some(walk) = self.walks.of(index, path).or_else(|| self.absent.of(index, path))
-            && walk.file == request.file
-            && self.files.holds(&walk.looked.found)
-        {
+        let kept = [&self.walks, &self.absent];
+        let mut kept = kept.iter().filter_map(|it| it.of(request.server, &request.path));
+        let holds =
+            |walk: &&Walk| walk.file == request.file && self.files.holds(&walk.looked.found);
+        if let Some(walk) = kept.find(holds) {
             let (plan, looked) = (Arc::clone(&walk.plan), walk.looked.clone());
             let sections = Rc::clone(&walk.sections);
             place(request, &looked);

@@ -241,7 +241,7 @@ const fn counter(class: Class) -> Counter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::Set;
     use super::*;
     use crate::setup::Stance;
@@ -251,7 +251,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    fn bench() -> Rc<Bench> {
+    pub(in super::super) fn bench() -> Rc<Bench> {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
         let shared = Shared {

@@ -4,23 +4,28 @@
 //! allocator more than the work itself.
 
 use super::park::{Bench, Counted};
+use crate::muster::Whole;
 use evenkeel_sys::turn::{Outcome, Work};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// How many come to their end before sockets get their turn.
-const TURN: usize = 64;
+/// How many are polled before sockets and timers get their turn: the 64 that a turn of sockets
+/// begins, and as many that come to their end.
+const TURN: u32 = 128;
 
 /// Work that has begun since its thread last looked.
 #[derive(Default)]
 pub(super) struct Begun {
     running: RefCell<Vec<Running>>,
-    waker: Cell<Option<Waker>>,
+    /// The task's own, which never changes.
+    waker: OnceCell<Waker>,
+    /// How many may still be polled in this turn.
+    allowance: Cell<u32>,
 }
 
 impl Begun {
@@ -28,8 +33,8 @@ impl Begun {
     pub(super) fn begin(&self, bench: &Rc<Bench>, work: Work, owner: Option<u8>) {
         let open = Open { bench: Rc::clone(bench), owner, settled: false };
         self.running.borrow_mut().push(Running { work, open });
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
         }
     }
 }
@@ -42,7 +47,11 @@ pub(super) struct Tasks {
 
 impl Tasks {
     pub(super) fn new(bench: Rc<Bench>) -> Self {
-        Self { bench, all: FuturesUnordered::new() }
+        // A set whose members were all polled once has itself polled again. One that never wakes
+        // spares it that.
+        let open = Open { bench: Rc::clone(&bench), owner: None, settled: true };
+        let never = Running { work: Box::pin(pending()), open };
+        Self { bench, all: FuturesUnordered::from_iter([never]) }
     }
 }
 
@@ -50,16 +59,14 @@ impl Future for Tasks {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // Without its tasks a thread serves nobody to the end.
+        let _whole = Whole;
         let this = self.get_mut();
         let begun = &this.bench.begun;
+        begun.waker.get_or_init(|| context.waker().clone());
+        begun.allowance.set(TURN);
         this.all.extend(begun.running.borrow_mut().drain(..));
-        begun.waker.set(Some(context.waker().clone()));
-        for _ in 0..TURN {
-            let Poll::Ready(Some(())) = this.all.poll_next_unpin(context) else {
-                return Poll::Pending;
-            };
-        }
-        context.waker().wake_by_ref();
+        while this.all.poll_next_unpin(context) == Poll::Ready(Some(())) {}
         Poll::Pending
     }
 }
@@ -75,6 +82,13 @@ impl Future for Running {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        let allowance = &this.open.bench.begun.allowance;
+        let Some(left) = allowance.get().checked_sub(1) else {
+            // Two that say so end the turn of the set, which has itself polled again.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        allowance.set(left);
         loop {
             // A panic ends this connection, and no other.
             let polled = catch_unwind(AssertUnwindSafe(|| this.work.as_mut().poll(context)));
@@ -105,5 +119,130 @@ impl Drop for Open {
         if !self.settled {
             self.bench.count_closed(Counted { class: None, owner: self.owner });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::park::tests::bench;
+    use super::*;
+    use evenkeel_scoreboard::Counter;
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::task::Wake;
+
+    /// Counts how often the task was woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// The tasks of a bench, and what polls them: it tells whether they were woken since.
+    fn tasks() -> (Rc<Bench>, impl FnMut() -> bool, Arc<Woken>) {
+        let bench = bench();
+        let (mut tasks, woken) = (Tasks::new(Rc::clone(&bench)), Arc::new(Woken::default()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let before = Arc::clone(&woken);
+        let poll = move || {
+            let was_woken = before.0.swap(0, SeqCst) > 0;
+            let polled = Pin::new(&mut tasks).poll(&mut Context::from_waker(&waker));
+            assert_eq!(polled, Poll::Pending);
+            was_woken
+        };
+        (bench, poll, woken)
+    }
+
+    fn begin(bench: &Rc<Bench>, work: impl Future<Output = Outcome> + 'static) {
+        bench.shared.count_accepted();
+        bench.begun.begin(bench, Box::pin(work), None);
+    }
+
+    fn open(bench: &Bench) -> u64 {
+        bench.shared.line.read(Counter::Connections)
+    }
+
+    #[test]
+    fn a_turn_ends_with_what_it_may_poll_and_goes_on_with_the_rest() {
+        let (bench, mut poll, woken) = tasks();
+        poll();
+        let polled = Rc::new(Cell::new(0));
+        for _ in 0..TURN + 10 {
+            let polled = Rc::clone(&polled);
+            begin(
+                &bench,
+                poll_fn(move |_| {
+                    polled.set(polled.get() + 1);
+                    Poll::Ready(Outcome::Closed)
+                }),
+            );
+        }
+        assert!(poll(), "what has begun wakes the task");
+        assert_eq!((polled.get(), open(&bench)), (TURN, 10));
+        assert!(poll());
+        assert_eq!((polled.get(), open(&bench)), (TURN + 10, 0));
+        assert_eq!(woken.0.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn work_that_wakes_itself_ends_its_turn() {
+        let (bench, mut poll, _) = tasks();
+        poll();
+        let polled = Rc::new(Cell::new(0));
+        for _ in 0..TURN {
+            let polled = Rc::clone(&polled);
+            begin(
+                &bench,
+                poll_fn(move |context| {
+                    polled.set(polled.get() + 1);
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }),
+            );
+        }
+        for _ in 0..3 {
+            assert!(poll());
+        }
+        assert!(polled.get() <= 3 * TURN, "{}", polled.get());
+        assert!(poll(), "and it goes on");
+    }
+
+    #[test]
+    fn a_panic_closes_its_own_connection_and_a_wake_of_another_thread_is_heard() {
+        let (bench, mut poll, _) = tasks();
+        poll();
+        begin(&bench, async { panic!("a panic of this test") });
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let told = Cell::new(false);
+        begin(
+            &bench,
+            poll_fn(move |context| {
+                if told.replace(true) {
+                    return Poll::Ready(Outcome::Closed);
+                }
+                sender.send(context.waker().clone()).unwrap();
+                Poll::Pending
+            }),
+        );
+        assert!(poll());
+        assert_eq!(open(&bench), 1);
+        assert!(!poll(), "nothing is to be done");
+        std::thread::spawn(move || receiver.recv().unwrap().wake()).join().unwrap();
+        assert!(poll());
+        assert_eq!(open(&bench), 0);
+    }
+
+    #[test]
+    fn what_is_left_when_the_thread_ends_is_counted_as_closed() {
+        let (bench, mut poll, _) = tasks();
+        begin(&bench, pending());
+        poll();
+        assert_eq!(open(&bench), 1);
+        drop(poll);
+        assert_eq!(open(&bench), 0);
     }
 }
