@@ -161,6 +161,8 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
 
 /// All servers stand ready; each is asked in its turn, round after round.
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
+    // The client inherits it, and has thousands of connections in some scenarios.
+    let _ = evenkeel_sys::process::raise_descriptor_limit();
     let contenders = plan.contenders(scenario.beside);
     let start = |kind: &Kind| kind.start(site, asked);
     let servers: Vec<Server> = contenders.iter().map(start).collect::<Result<_>>()?;
