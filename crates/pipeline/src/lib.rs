@@ -15,6 +15,7 @@ mod serve;
 mod site;
 mod trace;
 mod walk;
+mod walks;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
 pub use serve::{Pending, Pipeline, Served, Teller};

@@ -6,6 +6,7 @@
 use crate::htaccess::{AccessFiles, Grant, Outdated};
 use crate::kept::{Gone, Kept};
 use crate::site::{Plan, Server, Site};
+use crate::walks::{Walk, Walks};
 use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Files, Found, Kind, Looked, SymlinkRule};
@@ -14,7 +15,6 @@ use evenkeel_modules::core::merge_vary;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use evenkeel_modules::{Merge, RequestContext};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -47,56 +47,6 @@ pub struct Walker {
     /// Walks to where nothing is: handlers of a `<Location>` stand there, and clients name such
     /// paths without end. Apart, so that those cost the others nothing.
     absent: Walks,
-}
-
-/// Whole walks by server and path.
-struct Walks {
-    /// By the index of the server; those behind the last server that was asked have none.
-    servers: Vec<HashMap<Box<[u8]>, Walk, foldhash::quality::RandomState>>,
-    count: usize,
-    most: usize,
-}
-
-impl Walks {
-    fn new(most: usize) -> Self {
-        Self { servers: Vec::new(), count: 0, most }
-    }
-
-    fn clear(&mut self) {
-        *self = Self::new(self.most);
-    }
-
-    fn of(&self, server: usize, path: &[u8]) -> Option<&Walk> {
-        self.servers.get(server)?.get(path)
-    }
-
-    fn keep(&mut self, server: usize, path: &[u8], walk: Walk) {
-        if self.count >= self.most {
-            self.clear();
-        }
-        if self.servers.len() <= server {
-            self.servers.resize_with(server + 1, HashMap::default);
-        }
-        let Some(walks) = self.servers.get_mut(server) else { return };
-        self.count += usize::from(walks.insert(path.into(), walk).is_none());
-    }
-
-    /// Lets those go that have met one of these sections.
-    fn let_go(&mut self, outdated: &[u64]) {
-        for walks in &mut self.servers {
-            let before = walks.len();
-            walks.retain(|_, walk| !walk.sections.iter().any(|one| outdated.contains(&one.id)));
-            self.count -= before - walks.len();
-        }
-    }
-}
-
-/// A walk that holds as long as what it found does.
-struct Walk {
-    file: PathBuf,
-    plan: Arc<Plan>,
-    sections: Rc<[Arc<Section>]>,
-    looked: Looked,
 }
 
 /// Where a walk has led.
