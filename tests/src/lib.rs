@@ -3,6 +3,7 @@
 //! Nothing here knows a room of the house: the programs are run as an administrator runs them.
 
 pub mod answer;
+pub mod attack;
 pub mod broken;
 pub mod compare;
 pub mod house;

@@ -4,9 +4,9 @@
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,7 +60,9 @@ pub fn evenkeel() -> PathBuf {
         return PathBuf::from(named);
     }
     let test = std::env::current_exe().unwrap_or_default();
-    let folder = test.parent().and_then(Path::parent).unwrap_or(Path::new("target/debug"));
+    let folder = test.parent().unwrap_or(Path::new("target/debug"));
+    // Tests stand in a folder of their own, programs beside the binary.
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     folder.join("evenkeel")
 }
 
@@ -97,6 +99,17 @@ impl Server {
         over: &[&str],
         how: &str,
     ) -> Result<Server, String> {
+        Self::start_at(kind, root, (Ipv4Addr::LOCALHOST, port).into(), over, how)
+    }
+
+    /// The same where the server listens at this address.
+    pub fn start_at(
+        kind: Kind,
+        root: &Path,
+        address: SocketAddr,
+        over: &[&str],
+        how: &str,
+    ) -> Result<Server, String> {
         let named = program(kind, root)?;
         let name = named.to_string_lossy();
         let configuration = root.join("httpd.conf");
@@ -116,7 +129,7 @@ impl Server {
             .map_err(|error| format!("{first}: {error}"))?;
         let mut server = Server { child };
         let started = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while TcpStream::connect(address).is_err() {
             if let Ok(Some(status)) = server.child.try_wait() {
                 return Err(format!("{kind:?} did not start: {status}\n{}", said_in(root)));
             }
@@ -131,6 +144,11 @@ impl Server {
     /// The process that was started: the parent of those that serve.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether the process that was started has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Ends the server and waits for it; an error when it had to be killed or ended badly.
@@ -195,7 +213,9 @@ pub fn free_port() -> Result<u16, String> {
 fn reserve(port: u16) -> bool {
     static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
     let name = format!("evenkeel-tests-port-{port}");
-    let Ok(address) = SocketAddr::from_abstract_name(name) else { return false };
+    let Ok(address) = std::os::unix::net::SocketAddr::from_abstract_name(name) else {
+        return false;
+    };
     let Ok(mark) = UnixDatagram::bind_addr(&address) else { return false };
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner).push(mark);
     true

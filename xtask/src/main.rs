@@ -1,6 +1,7 @@
 //! The chores of the repository: `cargo xtask tidy` reads the sources and `cargo metadata` and
-//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line, and
-//! `cargo xtask manual` writes the pages of docs/manual. No other file is ever changed.
+//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line,
+//! `cargo xtask manual` writes the pages of docs/manual, and `cargo xtask attack` runs the
+//! differential attack of `tests`. No other file is ever changed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
 mod documents;
@@ -17,8 +18,9 @@ fn main() -> ExitCode {
     match task.as_str() {
         "manual" => write_manual(),
         "tidy" => show_departures(),
+        "attack" => attack(),
         _ => {
-            eprintln!("usage: cargo xtask manual|tidy");
+            eprintln!("usage: cargo xtask manual|tidy|attack");
             ExitCode::from(2)
         }
     }
@@ -35,6 +37,28 @@ fn write_manual() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Builds the server and the attack, and runs it with the words that follow.
+fn attack() -> ExitCode {
+    match build_and_attack() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(reason) => {
+            eprintln!("attack: {reason}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn build_and_attack() -> Result<bool, String> {
+    // All of the workspace: with some of its packages alone their crates would be built again.
+    let words = ["build", "--quiet", "--workspace", "--bins"];
+    run(&root(), "cargo", &words)?;
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = own.with_file_name("attack");
+    let status = Command::new(&program).args(std::env::args().skip(2)).status();
+    status.map(|status| status.success()).map_err(|error| format!("{}: {error}", program.display()))
 }
 
 fn show_departures() -> ExitCode {

@@ -1,0 +1,86 @@
+//! The differential attack as a test: it finds what was made to differ, and shrinks it.
+
+#![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
+
+use evenkeel_tests::attack::client::Client;
+use evenkeel_tests::attack::judge::{Class, Difference};
+use evenkeel_tests::attack::pair::Pair;
+use evenkeel_tests::attack::run::{Plan, Totals, run};
+use evenkeel_tests::attack::site::{Entry, Kind as Entries, Node, Site};
+use evenkeel_tests::server::Kind;
+use std::collections::BTreeMap;
+
+/// What the tests run; a seed of its own, so that a change of one does not move the other.
+fn plan(seed: u64, sites: u64, cases: usize) -> Plan {
+    Plan { seed, from: 0, sites, cases, classes: Vec::new(), state: None, accepted: Vec::new() }
+}
+
+/// Runs a plan on two apache2 with these lines of configuration beyond what they share.
+fn apaches(plan: &Plan, twists: [&'static str; 2]) -> Totals {
+    let mut pair = Pair::of([Kind::Apache, Kind::Apache], "event", twists).unwrap();
+    let totals = run(&mut pair, plan, &mut |_| {}).unwrap();
+    pair.stop().unwrap();
+    totals
+}
+
+#[test]
+fn a_server_does_not_differ_from_itself() {
+    let totals = apaches(&plan(3, 40, 0), ["", ""]);
+    assert!(totals.is_clean(), "{}", totals.summary());
+    assert!(totals.requests > 800 && totals.statuses[&2] > 100, "{}", totals.summary());
+}
+
+#[test]
+fn what_one_server_denies_and_the_other_gives_is_found_and_shrunk() {
+    let denied = "<Files \"secret.txt\">\nRequire all denied\n</Files>\n";
+    let totals = apaches(&plan(3, 40, 1), [denied, ""]);
+    let given = Difference { class: Class::Given, detail: "403 -> 200".to_owned() };
+    assert!(totals.found.contains_key(&given), "{}", totals.summary());
+    let report = totals.reports.iter().find(|report| report.starts_with("== given 403 -> 200"));
+    let report = report.unwrap();
+    // Nothing is left but the host and the file.
+    let sections = report.matches("\n  <").count() + report.matches(".htaccess").count();
+    assert_eq!(sections, 0, "{report}");
+    assert!(report.contains("secret.txt"), "{report}");
+}
+
+#[test]
+fn what_one_server_withholds_is_found() {
+    let denied = "<Files \"secret.txt\">\nRequire all denied\n</Files>\n";
+    let totals = apaches(&plan(3, 40, 0), ["", denied]);
+    let is_withheld = |it: &&Difference| it.class == Class::Withheld;
+    assert!(totals.found.keys().any(|it| is_withheld(&it)), "{}", totals.summary());
+    assert!(totals.found.keys().all(|it| it.class != Class::Given), "{}", totals.summary());
+}
+
+#[test]
+fn a_configuration_that_one_server_refuses_is_found_and_the_others_are_served() {
+    let twists = ["Define Odd\n", ""];
+    let mut pair = Pair::of([Kind::Apache, Kind::Apache], "event", twists).unwrap();
+    let line = |text: &str| Node::Line(text.to_owned());
+    let host = |more: Node| {
+        let names = ["ServerName @HOST@", "DocumentRoot @SITE@/htdocs"].map(line);
+        let lines = names.into_iter().chain([more]).collect();
+        let hosts = vec![Node::Section("<VirtualHost *:@PORT@>".to_owned(), lines)];
+        let path = "htdocs/b.txt".to_owned();
+        let entries = vec![Entry { path, kind: Entries::File, mode: None }];
+        Site { main: Vec::new(), hosts, entries, asks: Vec::new() }
+    };
+    let odd = Node::Section("<IfDefine Odd>".to_owned(), vec![line("NothingSuch")]);
+    // Apache says of this one neither the file nor the line.
+    let negative = Node::Section("<RequireAll>".to_owned(), vec![line("Require not local")]);
+    let negative = Node::Section("<Location /x>".to_owned(), vec![negative]);
+    let good = || host(line("Options None"));
+    let sites = [(1, good()), (2, host(odd)), (3, good()), (4, host(negative)), (5, good())];
+    let refusals = pair.load(&BTreeMap::from(sites)).unwrap();
+    let refused: Vec<_> = refusals.iter().map(|it| (it.number, it.is_oracles)).collect();
+    assert_eq!(refused, [(Some(2), true)]);
+    let mut client = Client::new(pair.addresses());
+    for (number, status) in [(1, 200), (2, 404), (3, 200), (4, 404), (5, 200)] {
+        let request = format!("GET /b.txt HTTP/1.1\r\nHost: s{number}.test\r\n\r\n");
+        for answer in client.ask(request.as_bytes(), false).unwrap() {
+            assert_eq!(answer.map(|it| it.status()), Ok(status), "site {number}");
+        }
+    }
+    pair.stop().unwrap();
+}

@@ -1,0 +1,172 @@
+//! The differences that are accepted: `tests/attack/accepted` comes in, and what it says is
+//! checked. Each entry names one difference as narrowly as it can, the reason, and the sentence of
+//! the manual that tells administrators of it. What Apache denies and we give is never accepted.
+
+use super::judge::{Class, Difference};
+use super::site::{Ask, Kind, Site, text};
+use std::path::Path;
+
+/// One entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The difference, as it is reported, such as `header Vary 200`.
+    pub difference: String,
+    /// Texts that the configuration has, .htaccess files included.
+    pub config: Vec<String>,
+    /// Texts that the request has.
+    pub request: Vec<String>,
+    /// Why it is accepted.
+    pub reason: String,
+    /// The page of the manual and the sentence in it, with `: ` between them.
+    pub manual: String,
+}
+
+/// The entries in the file at `path` of the repository at `root`.
+pub fn read(root: &Path, path: &str) -> Result<Vec<Entry>, String> {
+    let load = |path: &str| {
+        std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
+    };
+    let entries = parse(&load(path)?)?;
+    for entry in &entries {
+        let (page, sentence) = entry.manual.split_once(": ").unwrap_or_default();
+        // A page may break a sentence anywhere.
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if sentence.is_empty() || !words(&load(page)?).contains(&words(sentence)) {
+            return Err(format!("{path}: {page:?} does not say: {sentence}"));
+        }
+    }
+    Ok(entries)
+}
+
+/// The entries in this text: lines of `key = value`, an empty line between two entries.
+pub fn parse(text: &str) -> Result<Vec<Entry>, String> {
+    let mut entries = vec![Entry::default()];
+    for (index, line) in text.lines().enumerate() {
+        let told = |fault: &str| format!("accepted:{}: {fault}: {line}", index + 1);
+        if line.starts_with('#') {
+            continue;
+        }
+        if line.trim().is_empty() {
+            entries.push(Entry::default());
+            continue;
+        }
+        let (key, value) = line.split_once('=').ok_or_else(|| told("no key"))?;
+        let value = value.trim().to_owned();
+        let Some(entry) = entries.last_mut() else { continue };
+        match key.trim() {
+            "difference" => entry.difference = value,
+            "config" => entry.config.push(value),
+            "request" => entry.request.push(value),
+            "reason" => entry.reason = value,
+            "manual" => entry.manual = value,
+            _ => return Err(told("no such key")),
+        }
+    }
+    entries.retain(|entry| *entry != Entry::default());
+    entries.iter().try_for_each(check)?;
+    Ok(entries)
+}
+
+fn check(entry: &Entry) -> Result<(), String> {
+    let told = |fault: &str| Err(format!("accepted: {fault}: {}", entry.difference));
+    let class = entry.difference.split(' ').next().and_then(Class::named);
+    let Some(class) = class else { return told("no such class") };
+    if class.is_never_accepted() {
+        return told("what Apache denies and we give is never accepted");
+    }
+    if entry.reason.is_empty() || entry.manual.is_empty() {
+        return told("no reason, or no sentence of the manual");
+    }
+    if entry.config.is_empty() && entry.request.is_empty() {
+        return told("it would accept this difference everywhere");
+    }
+    Ok(())
+}
+
+/// The entry that accepts this difference at this request of the site, or of its configuration.
+pub fn accepts<'a>(
+    entries: &'a [Entry],
+    difference: &Difference,
+    site: &Site,
+    ask: Option<&Ask>,
+) -> Option<&'a Entry> {
+    let said = difference.to_string();
+    let mut of_kind = entries.iter().filter(|entry| entry.difference == said).peekable();
+    of_kind.peek()?;
+    let mut config = text(&site.main) + &text(&site.hosts);
+    for entry in &site.entries {
+        if let Kind::Htaccess(nodes) = &entry.kind {
+            config.push_str(&text(nodes));
+        }
+    }
+    let request = ask.map_or(String::new(), |ask| {
+        let fields = ask.headers.join("\n");
+        format!("{} {} {}\n{fields}\n{}", ask.method, ask.target, ask.version, ask.body)
+    });
+    of_kind.find(|entry| {
+        entry.config.iter().all(|needed| config.contains(needed.as_str()))
+            && entry.request.iter().all(|needed| request.contains(needed.as_str()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::site::Node;
+    use super::*;
+
+    const GOOD: &str = "# A comment.\n\ndifference = header Vary 200\nconfig = MultiViews\n\
+        request = Accept:\nreason = it is so\nmanual = docs/a.md: It is so.\n";
+
+    fn site(line: &str) -> Site {
+        let hosts = vec![Node::Line(line.to_owned())];
+        Site { main: Vec::new(), hosts, entries: Vec::new(), asks: Vec::new() }
+    }
+
+    fn ask(header: &str) -> Ask {
+        Ask {
+            method: "GET".into(),
+            target: "/".into(),
+            version: "HTTP/1.1".into(),
+            headers: vec![header.to_owned()],
+            body: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_entry_accepts_what_it_names_alone() {
+        let entries = parse(GOOD).unwrap();
+        let difference = Difference { class: Class::Header, detail: "Vary 200".to_owned() };
+        let accepts = |difference: &Difference, line: &str, header: &str| {
+            super::accepts(&entries, difference, &site(line), Some(&ask(header))).is_some()
+        };
+        assert!(accepts(&difference, "Options MultiViews", "Accept: a"));
+        assert!(!accepts(&difference, "Options None", "Accept: a"));
+        assert!(!accepts(&difference, "Options MultiViews", "X: a"));
+        let other = Difference { detail: "Vary 304".to_owned(), ..difference };
+        assert!(!accepts(&other, "Options MultiViews", "Accept: a"));
+    }
+
+    #[test]
+    fn what_apache_denies_is_never_accepted() {
+        for class in ["given 403 -> 200", "shown 200"] {
+            let text = GOOD.replace("header Vary 200", class);
+            assert!(parse(&text).unwrap_err().contains("never accepted"));
+        }
+        assert!(parse(&GOOD.replace("header", "hedaer")).is_err());
+        assert!(parse(&GOOD.replace("reason = it is so\n", "")).is_err());
+        assert!(parse(&GOOD.replace("manual", "manul")).is_err());
+        let wide = GOOD.replace("config = MultiViews\n", "").replace("request = Accept:\n", "");
+        assert!(parse(&wide).unwrap_err().contains("everywhere"));
+    }
+
+    #[test]
+    fn the_manual_says_what_an_entry_says_that_it_says() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("docs")).unwrap();
+        std::fs::write(root.path().join("accepted"), GOOD).unwrap();
+        std::fs::write(root.path().join("docs/a.md"), "Well. It\nis so.\n").unwrap();
+        assert_eq!(read(root.path(), "accepted").unwrap().len(), 1);
+        std::fs::write(root.path().join("docs/a.md"), "It is not.\n").unwrap();
+        assert!(read(root.path(), "accepted").unwrap_err().contains("does not say"));
+    }
+}

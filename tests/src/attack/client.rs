@@ -1,0 +1,95 @@
+//! A client of both servers: a request goes to both at once, on a connection to each that is kept
+//! as long as both servers keep theirs, and both answers come out. Every wait has an end.
+
+use super::judge::Answered;
+use crate::answer::{Parsed, parse};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a server may be silent before its answer counts as lost.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// The connections to the two servers.
+#[derive(Debug)]
+pub struct Client {
+    addresses: [SocketAddr; 2],
+    lines: Option<[Line; 2]>,
+}
+
+#[derive(Debug)]
+struct Line {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+impl Client {
+    /// A client without connections yet.
+    pub fn new(addresses: [SocketAddr; 2]) -> Client {
+        Client { addresses, lines: None }
+    }
+
+    /// Asks both servers; an error when one takes no connection.
+    pub fn ask(&mut self, request: &[u8], is_head: bool) -> Result<[Answered; 2], String> {
+        let mut lines = match self.lines.take() {
+            Some(lines) => lines,
+            None => {
+                let [a, b] = self.addresses;
+                [Line::open(a)?, Line::open(b)?]
+            }
+        };
+        for line in &mut lines {
+            // What a server answered before it closed decides, not that the rest was not sent.
+            let _ = line.stream.write_all(request);
+        }
+        let [a, b] = &mut lines;
+        let answers = [a.read(is_head), b.read(is_head)];
+        if answers.iter().zip(&lines).all(|(answer, line)| is_kept(answer) && !line.ended) {
+            self.lines = Some(lines);
+        }
+        Ok(answers)
+    }
+}
+
+fn is_kept(answer: &Answered) -> bool {
+    let Ok(response) = answer else { return false };
+    let connection = response.header("Connection").unwrap_or_default();
+    let said = |word: &str| connection.eq_ignore_ascii_case(word);
+    said("keep-alive") || response.status_line.starts_with("HTTP/1.1") && !said("close")
+}
+
+impl Line {
+    fn open(address: SocketAddr) -> Result<Line, String> {
+        let told = |error: std::io::Error| format!("{address}: {error}");
+        let stream = TcpStream::connect(address).map_err(told)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
+        stream.set_nodelay(true).map_err(told)?;
+        Ok(Line { stream, bytes: Vec::new(), ended: false })
+    }
+
+    /// The next final response.
+    fn read(&mut self, is_head: bool) -> Answered {
+        loop {
+            if let Parsed::Whole(response, length) = parse(&self.bytes, is_head, self.ended) {
+                self.bytes.drain(..length);
+                if response.status() >= 200 {
+                    return Ok(response);
+                }
+                continue;
+            }
+            if self.ended {
+                return Err("the end of the stream".to_owned());
+            }
+            let mut buffer = [0; 16_384];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => self.ended = true,
+                Ok(length) => self.bytes.extend(buffer.get(..length).unwrap_or_default()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => self.ended = true,
+                Err(_) => return Err("silence".to_owned()),
+            }
+        }
+    }
+}

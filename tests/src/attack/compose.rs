@@ -1,0 +1,501 @@
+//! Composes random sites: a seed and a number come in; virtual hosts, files and requests come out.
+//! Each site draws on some of the rows of the grammar alone, so that those meet more often.
+
+use super::dice::Dice;
+use super::grammar::{NOUNS, ROWS, Row, place};
+use super::site::{Ask, Entry, Kind, Node, Site, section_name};
+
+/// How many sites share the lines of a main server.
+pub const BATCH: u64 = 40;
+/// The stream of a main server is that of its batch, far from those of sites.
+const MAIN_STREAMS: u64 = 1 << 48;
+/// Sections within sections.
+const DEPTH: usize = 3;
+/// Of a hundred rows, how many a site draws on.
+const SHARE: usize = 35;
+
+/// The site with this number under this seed, with the main server that it shares.
+pub fn compose(seed: u64, number: u64) -> Site {
+    let main = compose_main(seed, number / BATCH);
+    let mut dice = Dice::new(seed, number);
+    let names = Names::grow(&mut dice);
+    let mut writer = Writer::new(&mut dice, &names);
+    let hosts = writer.hosts();
+    let htaccess: Vec<Entry> = writer.htaccess_files();
+    let count = writer.dice.between(24, 40);
+    let asks = (0..count).map(|_| writer.ask()).collect();
+    let entries = names.entries.iter().cloned().chain(htaccess).collect();
+    Site { main, hosts, entries, asks }
+}
+
+/// The main server of a batch.
+fn compose_main(seed: u64, batch: u64) -> Vec<Node> {
+    let mut dice = Dice::new(seed, MAIN_STREAMS + batch);
+    let names = Names::grow(&mut dice);
+    let mut writer = Writer::new(&mut dice, &names);
+    let mut nodes = Vec::new();
+    if writer.dice.chance(85) {
+        let options = writer.dice.word(&["Options FollowSymLinks", "Options None", "Options All"]);
+        let root = ["AllowOverride None", options, "Require all denied"];
+        nodes.push(section("<Directory />", &root));
+        let more = writer.dice.word(&["AllowOverride All", "AllowOverride None"]);
+        let sites = ["Options Indexes FollowSymLinks", more, "Require all granted"];
+        nodes.push(section("<Directory \"@SITES@\">", &sites));
+    }
+    if writer.dice.chance(50) {
+        let hidden = section("<FilesMatch \"^\\.ht\">", &["Require all denied"]);
+        nodes.push(hidden);
+    }
+    for _ in 0..writer.dice.below(4) {
+        writer.write(place::MAIN, false, 1, &mut nodes);
+    }
+    nodes
+}
+
+fn section(open: &str, lines: &[&str]) -> Node {
+    let lines = lines.iter().map(|line| Node::Line((*line).to_owned()));
+    Node::Section(open.to_owned(), lines.collect())
+}
+
+/// What stands below a site's folder, and its names.
+#[derive(Debug)]
+pub struct Names {
+    /// All entries but .htaccess files.
+    pub entries: Vec<Entry>,
+    /// The folders below `htdocs`, each with a slash in front; the first is the empty text.
+    folders: Vec<String>,
+    /// The files below `htdocs`, and the links.
+    files: Vec<String>,
+}
+
+const FOLDERS: [&str; 10] = [
+    "/dir",
+    "/dir/secret",
+    "/dir/sub",
+    "/docs",
+    "/docs/secret",
+    "/secret",
+    "/open",
+    "/open/sub",
+    "/Dir",
+    "/mixed[",
+];
+const FILES: [&str; 20] = [
+    "a.txt",
+    "a.txt",
+    "x.txt",
+    "secret.txt",
+    "secret.txt",
+    "index.html",
+    "index.html",
+    "index.txt",
+    "x.html.en",
+    "x.html.fr",
+    "x.fr.html",
+    "page.html",
+    "page.html.gz",
+    ".hidden",
+    "sp ace.txt",
+    "x.bak",
+    "UP.TXT",
+    "README.html",
+    "index.html.en",
+    "x",
+];
+const MAP: &str = "URI: a.txt\nContent-Type: text/plain\nContent-Language: en\n\n\
+    URI: secret.txt\nContent-Type: text/html; qs=0.8\nContent-Language: fr\n\n\
+    URI: x.html.en\nContent-Type: text/html\n";
+
+impl Names {
+    fn grow(dice: &mut Dice) -> Names {
+        let mut names =
+            Names { entries: Vec::new(), folders: vec![String::new()], files: Vec::new() };
+        for folder in FOLDERS {
+            if dice.chance(45) {
+                names.folders.push(folder.to_owned());
+                names.add("htdocs", folder, Kind::Folder, None);
+            }
+        }
+        names.folders.retain(|folder| folder != "/mixed[");
+        for folder in names.folders.clone() {
+            for _ in 0..dice.between(1, 5) {
+                let path = format!("{folder}/{}", dice.word(&FILES));
+                let mode = dice.chance(2).then_some(0);
+                names.add_file(&path, Kind::File, mode);
+            }
+            if dice.chance(20) {
+                names.add_file(&format!("{folder}/map.var"), Kind::Text(MAP.to_owned()), None);
+            }
+        }
+        for path in ["a.txt", "secret.txt", "index.html", "dir/x.txt", "secret/x.txt", "deep/x.txt"]
+        {
+            if dice.chance(60) {
+                names.add("out/", path, Kind::File, None);
+            }
+        }
+        for _ in 0..dice.below(4) {
+            names.add_link(dice);
+        }
+        names
+    }
+
+    fn add_link(&mut self, dice: &mut Dice) {
+        let folder = dice.pick(&self.folders).cloned().unwrap_or_default();
+        let file = dice.pick(&self.files).cloned().unwrap_or_default();
+        let (name, target) = match dice.below(5) {
+            0 => ("link.txt", format!("@SITE@/htdocs{file}")),
+            1 => ("link", format!("@SITE@/htdocs{folder}")),
+            2 => ("away", "@SITE@/out".to_owned()),
+            3 => ("away.txt", "@SITE@/out/a.txt".to_owned()),
+            _ => ("lost", "nothing".to_owned()),
+        };
+        let within = dice.pick(&self.folders).cloned().unwrap_or_default();
+        // A link to a folder above itself has no end.
+        if name == "link" && within.starts_with(&folder) {
+            return;
+        }
+        let is_nobodys = dice.chance(40);
+        self.add_file(&format!("{within}/{name}"), Kind::Link(target, is_nobodys), None);
+        if name == "away" || name == "link" {
+            self.files.push(format!("{within}/{name}/a.txt"));
+            self.files.push(format!("{within}/{name}/x.txt"));
+        }
+    }
+
+    fn add_file(&mut self, path: &str, kind: Kind, mode: Option<u32>) {
+        if self.files.iter().any(|other| other == path) {
+            return;
+        }
+        self.files.push(path.to_owned());
+        self.add("htdocs", path, kind, mode);
+    }
+
+    fn add(&mut self, root: &str, path: &str, kind: Kind, mode: Option<u32>) {
+        self.entries.push(Entry { path: format!("{root}{path}"), kind, mode });
+    }
+}
+
+/// Writes one site.
+struct Writer<'a> {
+    dice: &'a mut Dice,
+    names: &'a Names,
+    /// The rows that the site draws on.
+    rows: Vec<&'static Row>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(dice: &'a mut Dice, names: &'a Names) -> Writer<'a> {
+        // Access is what the attack is about: its rows are always there.
+        let is_drawn =
+            |row: &&Row| row.module == "authz_core" && row.weight > 3 || dice.chance(SHARE);
+        let rows = ROWS.iter().filter(is_drawn).collect();
+        Writer { dice, names, rows }
+    }
+
+    fn hosts(&mut self) -> Vec<Node> {
+        let mut hosts = Vec::new();
+        for (index, host) in ["@HOST@", "second.@HOST@"].into_iter().enumerate() {
+            if index > 0 && !self.dice.chance(15) {
+                break;
+            }
+            let mut lines = vec![Node::Line(format!("ServerName {host}"))];
+            let root = match self.dice.below(20) {
+                0 => "@SITE@/htdocs/",
+                1 => "@SITE@/./htdocs",
+                2 => "@SITE@//htdocs",
+                3 => "@SITE@/out/../htdocs",
+                _ => "@SITE@/htdocs",
+            };
+            lines.push(Node::Line(format!("DocumentRoot \"{root}\"")));
+            if index == 0 && self.dice.chance(20) {
+                lines.push(Node::Line("ServerAlias alias.@HOST@ *.wild.@HOST@".to_owned()));
+            }
+            if self.dice.chance(10) {
+                lines.push(Node::Line("ServerPath /sp@N@".to_owned()));
+            }
+            if self.dice.chance(70) {
+                let overrides = self.expand("AllowOverride $overrides");
+                let options = self.expand("Options $options");
+                lines.push(section("<Directory \"@SITE@/htdocs\">", &[&overrides, &options]));
+            }
+            for _ in 0..self.dice.between(3, 12) {
+                self.write(place::HOST, false, 0, &mut lines);
+            }
+            hosts.push(Node::Section("<VirtualHost *:@PORT@>".to_owned(), lines));
+        }
+        hosts
+    }
+
+    fn htaccess_files(&mut self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for _ in 0..self.dice.below(4) {
+            let folder = self.dice.pick(&self.names.folders).cloned().unwrap_or_default();
+            let name = if self.dice.chance(5) { ".other" } else { ".htaccess" };
+            let path = format!("htdocs{folder}/{name}");
+            let mut nodes = Vec::new();
+            for _ in 0..self.dice.between(1, 4) {
+                self.write(place::HTACCESS, true, 0, &mut nodes);
+            }
+            if entries.iter().all(|entry| entry.path != path) {
+                entries.push(Entry { path, kind: Kind::Htaccess(nodes), mode: None });
+            }
+        }
+        entries
+    }
+
+    /// Adds a random directive or section that may stand in `place`, and what must follow it.
+    fn write(&mut self, place: u16, htaccess: bool, depth: usize, nodes: &mut Vec<Node>) {
+        let may_stand = |row: &&Row| {
+            row.places & place != 0
+                && (!htaccess || row.places & place::HTACCESS != 0 || place & TREES != 0)
+                && (depth < DEPTH || !row.text.starts_with('<'))
+        };
+        let fitting: Vec<&Row> = self.rows.iter().copied().filter(may_stand).collect();
+        let total = fitting.iter().map(|row| row.weight).sum();
+        let mut drawn = self.dice.below(total);
+        let fits = |row: &&&Row| {
+            let is_it = drawn < row.weight;
+            drawn = drawn.saturating_sub(row.weight);
+            is_it
+        };
+        let Some(row) = fitting.iter().find(fits) else { return };
+        let text = self.expand(row.text);
+        if !text.starts_with('<') {
+            nodes.push(Node::Line(text));
+            return;
+        }
+        let is_condition = text.starts_with("<If ");
+        self.write_section(text, place, htaccess, depth, nodes);
+        if is_condition && self.dice.chance(20) {
+            let open = self.expand("<ElseIf \"$condition\">");
+            self.write_section(open, place, htaccess, depth, nodes);
+        }
+        if is_condition && self.dice.chance(25) {
+            self.write_section("<Else>".to_owned(), place, htaccess, depth, nodes);
+        }
+    }
+
+    fn write_section(
+        &mut self,
+        open: String,
+        outer: u16,
+        htaccess: bool,
+        depth: usize,
+        nodes: &mut Vec<Node>,
+    ) {
+        let inner = inside(section_name(&open), outer);
+        let mut children = Vec::new();
+        for _ in 0..self.dice.between(1, 3) {
+            self.write(inner, htaccess, depth + 1, &mut children);
+        }
+        nodes.push(Node::Section(open, children));
+    }
+
+    /// The text with its nouns replaced.
+    fn expand(&mut self, text: &str) -> String {
+        let mut expanded = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            expanded.push_str(before);
+            let is_of_noun = |c: char| c.is_ascii_lowercase() || c == '_';
+            let length = after.find(|c| !is_of_noun(c)).unwrap_or(after.len());
+            let (noun, after) = after.split_at(length);
+            match self.noun(noun) {
+                Some(word) => expanded.push_str(&word),
+                None => expanded.push_str(&format!("${noun}")),
+            }
+            rest = after;
+        }
+        expanded + rest
+    }
+
+    /// One text of the noun; none where there is no such noun.
+    fn noun(&mut self, noun: &str) -> Option<String> {
+        let files = &self.names.files;
+        let folders = &self.names.folders;
+        Some(match noun {
+            "in_folder" => self.dice.pick(folders)?.clone(),
+            "folder_uri" => self.dice.pick(folders)?.clone(),
+            "in_file" => plain(self.dice.pick(files)?),
+            "some_file" => plain(self.dice.pick(files)?).rsplit('/').next()?.to_owned(),
+            "uri" if self.dice.chance(30) => match self.dice.pick(folders)?.as_str() {
+                "" => "/dir".to_owned(),
+                folder => folder.to_owned(),
+            },
+            "uri" => plain(self.dice.pick(files)?),
+            _ => {
+                let (_, texts) = NOUNS.iter().find(|(name, _)| *name == noun)?;
+                let text = self.dice.word(texts);
+                self.expand(text)
+            }
+        })
+    }
+
+    fn ask(&mut self) -> Ask {
+        let method = self.expand("$method");
+        let version = self.expand("$version");
+        let mut target = match self.dice.below(20) {
+            0..=9 => self.dice.pick(&self.names.files).cloned().unwrap_or_default(),
+            10..=13 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default() + "/",
+            14 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default(),
+            15 | 16 => self.expand("$prefix/$some_file"),
+            17 => self.expand("/$name.$ending"),
+            18 => {
+                let text = self.dice.word(&["/am$uri", "/am/$some_file", "/go/x"]);
+                self.expand(text)
+            }
+            _ => self.expand("/$name/$name"),
+        };
+        target = target.replace(' ', "%20");
+        if self.dice.chance(55) {
+            for _ in 0..self.dice.between(1, 3) {
+                target = self.bend(&target);
+            }
+        }
+        if target.is_empty() {
+            target.push('/');
+        }
+        let mut headers = Vec::new();
+        if version == "HTTP/1.1" || self.dice.chance(70) {
+            headers.push(self.expand("Host: $host"));
+        }
+        for _ in 0..self.dice.below(6).saturating_sub(3) {
+            headers.push(self.expand("$header"));
+        }
+        let has_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH") && self.dice.chance(60);
+        let body = if has_body { "field=value" } else { "" };
+        Ask { method, target, version, headers, body: body.to_owned() }
+    }
+
+    /// The target with one thing changed that may lead around a rule.
+    fn bend(&mut self, target: &str) -> String {
+        let slashes: Vec<usize> = target.match_indices('/').map(|(at, _)| at).collect();
+        let slash = self.dice.pick(&slashes).copied().unwrap_or(0);
+        let letters: Vec<usize> = target
+            .char_indices()
+            .filter(|(_, c)| c.is_ascii_alphanumeric() || *c == '.')
+            .map(|(at, _)| at)
+            .collect();
+        let letter = self.dice.pick(&letters).copied();
+        let put = |at: usize, length: usize, text: &str| {
+            let (before, after) = (target.get(..at), target.get(at + length..));
+            format!("{}{text}{}", before.unwrap_or_default(), after.unwrap_or_default())
+        };
+        let byte = letter.and_then(|at| target.as_bytes().get(at)).copied().unwrap_or(b'/');
+        match self.dice.below(16) {
+            0 | 1 => self.expand(&format!("{target}$tail")),
+            2 | 3 => put(slash, 1, "//"),
+            4 => put(slash, 1, self.dice.word(&["%2f", "%2F", "/%2f", "%5c"])),
+            5 => put(
+                slash,
+                1,
+                self.dice.word(&["/./", "/x/../", "/../", "/..//", "/%2e/", "/.%2e/"]),
+            ),
+            6 | 7 => match letter {
+                Some(at) => put(at, 1, &format!("%{byte:02x}")),
+                None => target.to_owned(),
+            },
+            8 => match letter {
+                Some(at) => put(at, 1, &char::from(byte ^ 0x20).to_string().replace('\x0e', ".")),
+                None => target.to_owned(),
+            },
+            9 => format!("/{target}"),
+            10 => match target.rsplit_once('.') {
+                Some((stem, _)) => stem.to_owned(),
+                None => target.to_owned(),
+            },
+            11 | 12 => self.expand(&format!("{target}?$query")),
+            13 => format!("http://@HOST@{target}"),
+            14 => format!("/sp@N@{target}"),
+            _ => format!("{target}/"),
+        }
+    }
+}
+
+/// The sections of Require.
+const TREES: u16 = place::ANY | place::ALL;
+
+/// What may stand in the named section, which stands in `outer`.
+fn inside(name: &str, outer: u16) -> u16 {
+    match name {
+        "Directory" | "DirectoryMatch" => place::FOLDER,
+        "Location" | "LocationMatch" => place::LOCATION,
+        "Files" | "FilesMatch" => place::FILES,
+        "If" | "ElseIf" | "Else" => place::IF,
+        "Limit" | "LimitExcept" => place::LIMIT,
+        "RequireAny" | "RequireNone" => place::ANY,
+        "RequireAll" => place::ALL,
+        _ => outer,
+    }
+}
+
+/// A path that needs no quotes and is no pattern.
+fn plain(path: &str) -> String {
+    path.replace(' ', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::site::text;
+    use super::*;
+
+    #[test]
+    fn a_site_is_repeated_exactly() {
+        assert_eq!(compose(1, 2), compose(1, 2));
+        assert_ne!(compose(1, 2), compose(1, 3));
+        assert_ne!(compose(1, 2), compose(2, 2));
+    }
+
+    #[test]
+    fn sites_of_a_batch_share_their_main_server() {
+        let mains: Vec<_> = (0..BATCH * 8).map(|number| compose(5, number).main).collect();
+        assert!(mains.chunks(BATCH as usize).all(|batch| batch.iter().all(|it| *it == batch[0])));
+        assert!(mains.iter().any(|main| *main != mains[0]));
+    }
+
+    #[test]
+    fn every_row_and_every_noun_is_drawn() {
+        let mut all = String::new();
+        for number in 0..3_000 {
+            let site = compose(1, number);
+            all.push_str(&text(&site.main));
+            all.push_str(&text(&site.hosts));
+            for entry in &site.entries {
+                if let Kind::Htaccess(nodes) = &entry.kind {
+                    all.push_str(&text(nodes));
+                }
+            }
+        }
+        for row in ROWS {
+            let word = row.text.split(' ').next().unwrap();
+            assert!(all.contains(word), "{word} never comes");
+        }
+        for (noun, _) in NOUNS {
+            let used = NOUNS.iter().flat_map(|(_, texts)| texts.iter().copied());
+            let used = used.chain(ROWS.iter().map(|row| row.text));
+            let asked = ["method", "version", "host", "header", "query", "tail", "ending"];
+            let name = format!("${noun}");
+            assert!(
+                used.into_iter().any(|it| it.contains(&name)) || asked.contains(noun),
+                "{noun}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_noun_is_known() {
+        let mut dice = Dice::new(1, 1);
+        let names = Names::grow(&mut dice);
+        let mut writer = Writer::new(&mut dice, &names);
+        let texts = NOUNS.iter().flat_map(|(_, texts)| texts.iter().copied());
+        for text in texts.chain(ROWS.iter().map(|row| row.text)) {
+            let mut rest = text;
+            while let Some((_, after)) = rest.split_once('$') {
+                let is_of_noun = |c: char| c.is_ascii_lowercase() || c == '_';
+                let noun = &after[..after.find(|c| !is_of_noun(c)).unwrap_or(after.len())];
+                assert!(noun.is_empty() || writer.noun(noun).is_some(), "{noun} in {text:?}");
+                rest = after;
+            }
+        }
+    }
+}

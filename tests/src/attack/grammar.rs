@@ -1,0 +1,292 @@
+//! What random sites are made of. `ROWS` has one line for each directive and section, by module:
+//! how often it comes, where it may stand, and its text, in which `$noun` stands for one of the
+//! noun's own texts in `NOUNS`, or for a name of the site (`compose::Names`). A new module adds its
+//! lines here and nothing else; a text that is listed twice comes twice as often.
+
+/// Where a row may stand, as bits.
+pub mod place {
+    /// The main server.
+    pub const MAIN: u16 = 1;
+    /// A virtual host.
+    pub const HOST: u16 = 1 << 1;
+    /// `<Directory>` and its patterns.
+    pub const FOLDER: u16 = 1 << 2;
+    /// `<Location>` and its patterns.
+    pub const LOCATION: u16 = 1 << 3;
+    /// `<Files>` and its patterns.
+    pub const FILES: u16 = 1 << 4;
+    /// `<If>`, `<ElseIf>` and `<Else>`.
+    pub const IF: u16 = 1 << 5;
+    /// `<Limit>` and `<LimitExcept>`.
+    pub const LIMIT: u16 = 1 << 6;
+    /// The top of a .htaccess file; within its sections their own bits hold as well.
+    pub const HTACCESS: u16 = 1 << 7;
+    /// `<RequireAny>` and `<RequireNone>`.
+    pub const ANY: u16 = 1 << 8;
+    /// `<RequireAll>`, where a Require may be negative.
+    pub const ALL: u16 = 1 << 9;
+    /// Both kinds of servers.
+    pub const SERVER: u16 = MAIN | HOST;
+    /// All sections that Apache merges.
+    pub const SECTION: u16 = FOLDER | LOCATION | FILES | IF;
+    /// Sections and .htaccess files.
+    pub const INNER: u16 = SECTION | HTACCESS;
+    /// Everywhere but within Limit and the Require trees.
+    pub const OPEN: u16 = SERVER | INNER;
+}
+
+use place::{
+    ALL, ANY, FILES, FOLDER, HOST, HTACCESS, IF, INNER, LIMIT, LOCATION, OPEN, SECTION, SERVER,
+};
+
+/// A directive or a section.
+#[derive(Debug)]
+pub struct Row {
+    /// The module, without `mod_`.
+    pub module: &'static str,
+    /// How often it comes beside the others.
+    pub weight: usize,
+    /// Where it may stand.
+    pub places: u16,
+    /// Its text; a section is its opening line.
+    pub text: &'static str,
+}
+
+const fn row(module: &'static str, weight: usize, places: u16, text: &'static str) -> Row {
+    Row { module, weight, places, text }
+}
+
+/// Modules that both servers load, without `mod_`; versions and process models come beside them.
+pub const MODULES: [&str; 13] = [
+    "authz_core",
+    "authz_host",
+    "access_compat",
+    "alias",
+    "dir",
+    "env",
+    "mime",
+    "headers",
+    "setenvif",
+    "negotiation",
+    "autoindex",
+    "filter",
+    "deflate",
+];
+
+/// Directives and sections.
+#[rustfmt::skip]
+pub const ROWS: &[Row] = &[
+    // core: sections
+    row("core", 14, SERVER, "<Directory \"$folder\">"),
+    row("core", 8, SERVER, "<DirectoryMatch \"$folder_pattern\">"),
+    row("core", 4, SERVER, "<Directory ~ \"$folder_pattern\">"),
+    row("core", 12, SERVER, "<Location \"$location\">"),
+    row("core", 7, SERVER, "<LocationMatch \"$uri_pattern\">"),
+    row("core", 3, SERVER, "<Location ~ \"$uri_pattern\">"),
+    row("core", 8, SERVER | FOLDER | IF | HTACCESS, "<Files \"$file\">"),
+    row("core", 5, SERVER | FOLDER | IF | HTACCESS, "<FilesMatch \"$file_pattern\">"),
+    row("core", 2, SERVER | FOLDER | HTACCESS, "<Files ~ \"$file_pattern\">"),
+    row("core", 8, OPEN, "<If \"$condition\">"),
+    row("core", 5, INNER, "<Limit $limited>"),
+    row("core", 4, INNER, "<LimitExcept $limited>"),
+    row("core", 1, OPEN, "<IfModule $module>"),
+    // core: directives
+    row("core", 12, OPEN, "Options $options"),
+    row("core", 5, FOLDER, "AllowOverride $overrides"),
+    row("core", 2, FOLDER, "AllowOverrideList $override_list"),
+    row("core", 4, SERVER, "MergeSlashes $switch"),
+    row("core", 4, SERVER, "AllowEncodedSlashes $encoded_slashes"),
+    row("core", 5, OPEN, "ErrorDocument $error $document"),
+    row("core", 4, INNER, "SetHandler $handler"),
+    row("core", 4, INNER, "ForceType $type"),
+    row("core", 3, INNER, "AcceptPathInfo $path_info"),
+    row("core", 2, SERVER, "AccessFileName $access_files"),
+    row("core", 2, SERVER, "TraceEnable $trace"),
+    row("core", 2, SERVER, "UseCanonicalName $switch"),
+    row("core", 2, OPEN, "ServerSignature $signature"),
+    row("core", 1, SERVER, "ServerAdmin $admin"),
+    row("core", 2, OPEN, "AddDefaultCharset $charset_switch"),
+    row("core", 3, OPEN, "FileETag $entity_tag"),
+    row("core", 2, OPEN, "LimitRequestBody $bytes"),
+    row("core", 2, SERVER | FOLDER, "LimitInternalRecursion $recursion"),
+    row("core", 2, OPEN, "QualifyRedirectURL $switch"),
+    row("core", 1, SERVER, "HttpProtocolOptions $protocol_options"),
+    row("core", 1, OPEN, "MaxRanges $ranges"),
+    row("core", 1, OPEN, "EnableSendfile $switch"),
+    row("core", 1, OPEN, "ContentDigest $switch"),
+    row("core", 1, HOST, "KeepAlive $switch"),
+    // authz_core, authz_host
+    row("authz_core", 20, SECTION | LIMIT | HTACCESS, "Require $require"),
+    row("authz_core", 16, ANY, "Require $require"),
+    row("authz_core", 14, ALL, "Require $require"),
+    row("authz_core", 6, ALL, "Require not $require_not"),
+    row("authz_core", 4, SECTION | LIMIT | HTACCESS | ANY | ALL, "<RequireAny>"),
+    row("authz_core", 5, SECTION | LIMIT | HTACCESS | ANY | ALL, "<RequireAll>"),
+    row("authz_core", 2, ALL, "<RequireNone>"),
+    row("authz_core", 4, INNER, "AuthMerging $merging"),
+    row("authz_core", 1, INNER, "AuthzSendForbiddenOnFailure $switch"),
+    // access_compat
+    row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Order $order"),
+    row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Allow from $clients"),
+    row("access_compat", 4, SECTION | LIMIT | HTACCESS, "Deny from $clients"),
+    row("access_compat", 2, SECTION | LIMIT | HTACCESS, "Satisfy $satisfy"),
+    // alias
+    row("alias", 9, SERVER, "Alias \"$prefix\" \"$target\""),
+    row("alias", 5, SERVER, "AliasMatch \"$alias_pattern\" \"$match_target\""),
+    row("alias", 1, LOCATION, "Alias \"$target\""),
+    row("alias", 3, SERVER | FOLDER | FILES | HTACCESS, "Redirect $redirect \"$prefix\" \"$redirect_target\""),
+    row("alias", 1, SERVER | FOLDER | HTACCESS, "Redirect $gone \"$uri\""),
+    row("alias", 3, SERVER | FOLDER | FILES | HTACCESS, "RedirectMatch $redirect \"$alias_pattern\" \"$redirect_target\""),
+    row("alias", 1, LOCATION | IF, "Redirect $redirect \"$redirect_target\""),
+    row("alias", 1, OPEN, "RedirectRelative $switch"),
+    row("alias", 1, SERVER | LOCATION | FOLDER, "AliasPreservePath $switch"),
+    // dir
+    row("dir", 6, OPEN, "DirectoryIndex $indexes"),
+    row("dir", 2, OPEN, "DirectorySlash $switch"),
+    row("dir", 4, OPEN, "FallbackResource $fallback"),
+    row("dir", 2, OPEN, "DirectoryCheckHandler $switch"),
+    row("dir", 1, OPEN, "DirectoryIndexRedirect $index_redirect"),
+    // env, setenvif
+    row("env", 4, OPEN, "SetEnv $env $word"),
+    row("env", 1, OPEN, "UnsetEnv $env"),
+    row("setenvif", 6, OPEN, "SetEnvIf $attribute \"$value_pattern\" $env_set"),
+    row("setenvif", 2, OPEN, "SetEnvIfNoCase $attribute \"$value_pattern\" $env_set"),
+    row("setenvif", 3, OPEN, "BrowserMatch \"$agent_pattern\" $env_set"),
+    row("setenvif", 1, OPEN, "BrowserMatchNoCase \"$agent_pattern\" $env_set"),
+    row("setenvif", 2, OPEN, "SetEnvIfExpr \"$condition\" $env_set"),
+    // headers: what tells which sections apply, and in what order
+    row("headers", 10, OPEN, "Header append X-Sections \"$letter\""),
+    row("headers", 3, OPEN, "Header always append X-Always \"$letter\""),
+    row("headers", 3, OPEN, "Header $condition_table set X-Value \"$format\""),
+    row("headers", 2, OPEN, "Header set X-If \"$letter\" $header_condition"),
+    row("headers", 1, OPEN, "Header unset $field"),
+    row("headers", 1, OPEN, "Header merge Vary $field"),
+    row("headers", 2, OPEN, "RequestHeader set X-Flag \"$letter\""),
+    row("headers", 1, OPEN, "RequestHeader unset $field"),
+    // mime
+    row("mime", 3, OPEN, "AddType $type $extension"),
+    row("mime", 3, OPEN, "AddHandler $handler $extension"),
+    row("mime", 2, OPEN, "AddLanguage $language $extension"),
+    row("mime", 1, OPEN, "AddCharset $charset $extension"),
+    row("mime", 2, OPEN, "AddEncoding $encoding $extension"),
+    row("mime", 1, OPEN, "DefaultLanguage $language"),
+    row("mime", 1, INNER, "RemoveType $extension"),
+    row("mime", 1, INNER, "RemoveHandler $extension"),
+    row("mime", 1, INNER, "RemoveLanguage $extension"),
+    row("mime", 1, INNER, "RemoveEncoding $extension"),
+    row("mime", 3, OPEN, "MultiviewsMatch $variants"),
+    row("mime", 1, FOLDER, "ModMimeUsePathInfo $switch"),
+    // negotiation
+    row("negotiation", 2, OPEN, "LanguagePriority $language $language"),
+    row("negotiation", 2, OPEN, "ForceLanguagePriority $force"),
+    row("negotiation", 1, SERVER, "CacheNegotiatedDocs $switch"),
+    // autoindex
+    row("autoindex", 4, OPEN, "IndexOptions $index_options"),
+    row("autoindex", 3, OPEN, "IndexIgnore $file"),
+    row("autoindex", 1, OPEN, "IndexIgnoreReset On"),
+    row("autoindex", 1, OPEN, "IndexOrderDefault Descending $order_key"),
+    row("autoindex", 2, OPEN, "HeaderName $document_name"),
+    row("autoindex", 2, OPEN, "ReadmeName $document_name"),
+    row("autoindex", 1, OPEN, "AddDescription \"$word\" $file"),
+    // deflate, filter
+    row("filter", 2, OPEN, "AddOutputFilterByType DEFLATE $type"),
+    row("core", 1, INNER, "SetOutputFilter $filter"),
+];
+
+/// The texts that a noun stands for.
+#[rustfmt::skip]
+pub const NOUNS: &[(&str, &[&str])] = &[
+    ("switch", &["On", "Off"]),
+    ("letter", &["a", "b", "c", "d", "e", "f", "g", "h"]),
+    ("word", &["1", "0", "one", "''", "a.txt", "two words"]),
+    // names
+    ("name", &["dir", "docs", "secret", "sub", "open", "a", "x", "index", "page", "Dir"]),
+    ("ending", &["txt", "html", "html.en", "en.html", "var", "fr.html", "gz", "TXT", "bak"]),
+    ("extension", &[".txt", ".html", ".bak", ".en", ".fr", ".gz", ".var", ".x", "txt"]),
+    // sections
+    ("folder", &["@SITE@/htdocs", "@SITE@/htdocs/", "@SITE@/htdocs$in_folder", "@SITE@/htdocs$in_folder", "@SITE@/htdocs$in_folder/", "@SITE@/htdocs$in_file", "@SITE@/htdocs/$wild", "@SITE@/htdocs/$wild/$wild", "@SITE@/htdocs$in_folder/$wild", "@SITE@/*", "@SITE@", "@SITE@/out", "@SITE@/out/$wild", "/", "@SITE@//htdocs$in_folder", "@SITE@/htdocs/./$name", "@SITE@/htdocs/../out", "@SITES@/*/htdocs$in_folder", "@SITES@/*"]),
+    ("wild", &["*", "*", "?*", "d*", "[ds]*", "*.txt", "*.html", "se?ret*", "*t", "[!d]*", "mixed[", "\\*", "{dir,docs}", "$name"]),
+    ("folder_pattern", &["^@SITE@/htdocs$in_folder", "^@SITE@/htdocs$in_folder/", "^@SITE@/htdocs$in_folder$", "/$name", "/$name/", "/$name/$", "$name", "$name/$name", "^@SITE@/htdocs/[^/]+$", "^@SITE@/htdocs/[^/]+/$name", "^@SITE@/out", "\\.txt$", "^@SITE@/htdocs/(?<SITENAME>[^/]+)", "//", "/\\.", "(?i)/SECRET"]),
+    ("location", &["/", "$uri", "$uri", "$uri", "$uri/", "/$name", "/$wild", "/$wild/$wild", "/$wild/*", "//$name", "/$name//$name", "$uri*", "$prefix", "$prefix/$name", "/dir/../secret", "/./dir", "$folder_uri", "$folder_uri/*"]),
+    ("uri_pattern", &["^/$name", "^/$name/", "^$uri$", "/$name/", "$name", "^/+$name", "//", "\\.txt$", "^/(?<WHERE>[^/]+)/", "^/$", "^/$name(/|$)", "/\\.", "^/[^/]*$", "%2[fF]", "(?i)/SECRET", "^$prefix"]),
+    ("file", &["*.txt", "*.html", "a.txt", "secret*", "index.html", "index.*", "?.txt", "*", ".*", "[a-m]*", "*.en", "x.*", "$name", "$name.$ending", "$some_file", "$some_file", "*.var", "dir", "sub"]),
+    ("file_pattern", &["\\.txt$", "^index", "^$name", "secret", "^[a-m]", "\\.(html|var)$", "^\\.", "^$", "(?<EXT>[a-z]+)$", "(?i)\\.TXT$", "$name$"]),
+    ("methods", &["GET", "POST", "GET POST", "OPTIONS", "TRACE", "PUT DELETE", "HEAD", "PATCH GET"]),
+    ("limited", &["GET", "POST", "GET POST", "OPTIONS", "PUT DELETE", "HEAD", "PATCH GET", "get"]),
+    ("module", &["mod_alias.c", "!mod_alias.c", "alias_module", "mod_nothing.c", "!mod_nothing.c"]),
+    // conditions
+    ("condition", &["$test", "$test", "$test", "! ($test)", "$test && $test", "$test || $test", "true", "false"]),
+    ("test", &["%{REQUEST_URI} =~ m#$uri_pattern#", "%{REQUEST_URI} =~ m#^/$name#", "%{REQUEST_URI} == '$uri'", "%{REQUEST_URI} -strmatch '/$wild'", "%{REQUEST_FILENAME} =~ m#$folder_pattern#", "%{REQUEST_FILENAME} == '@SITE@/htdocs$in_file'", "-f %{REQUEST_FILENAME}", "-d %{REQUEST_FILENAME}", "-e %{REQUEST_FILENAME}", "-L %{REQUEST_FILENAME}", "%{REQUEST_METHOD} == 'GET'", "%{REQUEST_METHOD} in { 'POST', 'OPTIONS', 'TRACE' }", "%{HTTP_USER_AGENT} =~ /Moz/", "%{HTTP:X-Flag} == '1'", "%{QUERY_STRING} =~ /q=/", "-n %{QUERY_STRING}", "-n env('$env')", "-n reqenv('$env')", "%{PATH_INFO} =~ m#^/#", "-n %{PATH_INFO}", "%{HTTP_HOST} =~ /test/", "%{SERVER_NAME} == '@HOST@'", "%{REMOTE_ADDR} -ipmatch '127.0.0.0/8'", "%{THE_REQUEST} =~ m#//#", "%{HANDLER} == ''", "%{HANDLER} == 'type-map'", "%{CONTENT_TYPE} == 'text/html'", "-U '$uri'", "-F '@SITE@/htdocs$in_file'", "%{DOCUMENT_ROOT} == '@SITE@/htdocs'", "%{CONTEXT_PREFIX} == ''", "%{CONTEXT_DOCUMENT_ROOT} =~ /out/", "%{SERVER_PROTOCOL} == 'HTTP/1.1'", "tolower(%{REQUEST_URI}) == '/dir/x.txt'", "unescape('%%2fdir') == '/dir'", "%{REQUEST_STATUS} == '404'", "%{SCRIPT_FILENAME} =~ /secret/", "%{IS_SUBREQ} == 'true'", "%{LAST_MODIFIED} -gt 0", "%{REQUEST_URI} -ge '/m'", "%{ENV:$env} == '1'", "%{HTTP_ACCEPT} =~ /html/", "osenv('PATH') =~ /bin/", "req('X-Flag') -eq 1", "%{QUERY_STRING} -in { 'q=1' }"]),
+    // core
+    ("options", &["None", "All", "$option", "$option $option", "+$option", "-$option", "+$option -$option", "+$option +$option", "FollowSymLinks", "SymLinksIfOwnerMatch", "Indexes", "MultiViews FollowSymLinks", "Indexes MultiViews", "-FollowSymLinks"]),
+    ("option", &["Indexes", "FollowSymLinks", "SymLinksIfOwnerMatch", "MultiViews", "ExecCGI", "Includes", "All", "IncludesNOEXEC"]),
+    ("overrides", &["All", "All", "All", "None", "$override", "$override $override", "Options=$override_option", "Nonfatal=All $override", "Nonfatal=Unknown $override"]),
+    ("override", &["AuthConfig", "FileInfo", "Indexes", "Limit", "Options"]),
+    ("override_option", &["Indexes", "MultiViews", "FollowSymLinks", "SymLinksIfOwnerMatch", "Indexes,MultiViews", "All"]),
+    ("override_list", &["None", "Require", "Options", "Redirect RedirectMatch", "Header SetEnv", "Order Allow Deny"]),
+    ("encoded_slashes", &["On", "Off", "NoDecode"]),
+    ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "406"]),
+    ("document", &["$uri", "$uri", "/$name.txt", "\"denied\"", "http://other.test/x", "$folder_uri/", "default", "/none", "/map.var"]),
+    ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is"]),
+    ("path_info", &["On", "Off", "Default"]),
+    ("access_files", &[".htaccess", ".other .htaccess", ".other"]),
+    ("trace", &["On", "Off", "Extended"]),
+    ("signature", &["On", "Off", "EMail"]),
+    ("admin", &["a@b.test", "webmaster"]),
+    ("charset_switch", &["On", "Off", "utf-8", "latin2"]),
+    ("entity_tag", &["None", "All", "MTime", "Size", "+INode", "-MTime", "MTime Size", "INode"]),
+    ("bytes", &["0", "5", "100"]),
+    ("recursion", &["1", "2", "3", "5 5"]),
+    ("protocol_options", &["Strict", "Unsafe", "Strict LenientMethods", "RegisteredMethods", "Allow0.9", "Require1.0"]),
+    ("ranges", &["none", "default", "1", "unlimited"]),
+    // access
+    ("require", &["all granted", "all granted", "all granted", "all denied", "all denied", "all denied", "method $methods", "env $env", "ip 127.0.0.1", "ip 127.0", "ip 10.0.0.0/8", "local", "expr $bare_condition", "forward-dns localhost"]),
+    ("require_not", &["method $methods", "env $env", "ip 127.0.0.1", "ip 10.0.0.0/8", "expr $bare_condition"]),
+    ("bare_condition", &["$test", "! ($test)", "true", "false"]),
+    ("merging", &["And", "Or", "Off"]),
+    ("order", &["Deny,Allow", "Allow,Deny", "Mutual-failure"]),
+    ("clients", &["all", "127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "env=$env", "env=!$env"]),
+    ("satisfy", &["Any", "All"]),
+    // alias
+    ("prefix", &["/al", "/al", "/al/", "/x", "/dir", "/dir/", "/al/deep", "/secret"]),
+    ("target", &["@SITE@/out", "@SITE@/out/", "@SITE@/htdocs/dir", "@SITE@/htdocs/dir/", "@SITE@/htdocs$in_folder", "@SITE@/htdocs$in_file", "@SITE@//htdocs/dir", "@SITE@/./out", "@SITE@/htdocs/../out", "@SITE@/out/$name"]),
+    ("alias_pattern", &["^/am(.*)", "^/am/([a-z]+)", "^/al(/.*)?$", "^/([^/]+)\\.bak$", "^/$name(.*)", "/go/(.*)", "^//+(.*)"]),
+    ("match_target", &["@SITE@/out$1", "@SITE@/htdocs/dir/$1", "@SITE@/htdocs$1", "@SITE@/htdocs/$1.txt", "@SITE@/out/$1", "@SITE@/htdocs$in_file"]),
+    ("redirect", &["301", "302", "permanent", "temp", "seeother", "307"]),
+    ("gone", &["gone", "410", "403", "404"]),
+    ("redirect_target", &["http://other.test/r", "http://other.test/$1", "/moved", "/dir/$1", "http://other.test", "/a b?c"]),
+    // dir
+    ("indexes", &["index.html", "index.txt index.html", "index.html index.txt", "disabled", "$some_file", "none.html $uri", "index", "sub/x.txt", "map.var", "dir"]),
+    ("fallback", &["$uri", "/index.html", "/secret.txt", "disabled", "/none"]),
+    ("index_redirect", &["On", "Off", "permanent", "303"]),
+    // environment
+    ("env", &["FLAG", "FLAG", "OTHER", "nokeepalive", "no-gzip", "force-response-1.0", "prefer-language", "redirect-carefully"]),
+    ("env_set", &["FLAG", "FLAG", "FLAG=0", "!FLAG", "OTHER=$letter", "FLAG OTHER", "FLAG=$0"]),
+    ("attribute", &["Request_URI", "Request_URI", "Request_Method", "Request_Protocol", "Remote_Addr", "User-Agent", "Host", "X-Flag", "FLAG", "^X-F", "Remote_Host"]),
+    ("value_pattern", &["$uri_pattern", "^/$name", "\\.txt$", "GET", "127", "^$", "1", ".", "(secret)"]),
+    ("agent_pattern", &["Moz", "^curl", "", "(?i)moz", "bot"]),
+    // headers
+    ("condition_table", &["always", "onsuccess", "always"]),
+    ("format", &["%{FLAG}e", "%{OTHER}e$letter", "$letter", "expr=%{REQUEST_URI}", "expr=%{REQUEST_FILENAME}", "expr=%{CONTENT_TYPE}", "%{WHERE}e", "expr=%{HANDLER}", "expr=%{REQUEST_STATUS}", "expr=%{PATH_INFO}", "expr=%{CONTEXT_PREFIX}", "expr=%{DOCUMENT_URI}", "%{MATCH_WHERE}e", "expr=%{SCRIPT_FILENAME}", "expr=%{SERVER_NAME}"]),
+    ("header_condition", &["env=FLAG", "env=!FLAG", "expr=%{REQUEST_STATUS}==404", "expr=%{REQUEST_URI}=~m#secret#"]),
+    ("field", &["ETag", "Last-Modified", "Content-Type", "Vary", "X-Sections", "Accept", "If-Modified-Since", "Range", "Accept-Language"]),
+    // mime and negotiation
+    ("type", &["text/html", "text/plain", "application/x-type-map", "image/png", "none", "text/x-made"]),
+    ("language", &["en", "fr", "en-GB", "de"]),
+    ("charset", &["utf-8", "iso-8859-1"]),
+    ("encoding", &["x-gzip", "gzip", "x-made"]),
+    ("variants", &["Any", "Handlers", "Filters", "NegotiatedOnly", "Handlers Filters"]),
+    ("force", &["None", "Prefer", "Fallback", "Prefer Fallback"]),
+    // autoindex
+    ("index_options", &["FancyIndexing", "None", "+FancyIndexing +NameWidth=*", "HTMLTable FancyIndexing", "FancyIndexing FoldersFirst IgnoreCase", "+SuppressSize", "ShowForbidden", "FancyIndexing ShowForbidden", "ScanHTMLTitles FancyIndexing", "FancyIndexing VersionSort SuppressLastModified", "+SuppressHTMLPreamble", "IgnoreClient", "XHTML TrackModified"]),
+    ("order_key", &["Name", "Date", "Size", "Description"]),
+    ("document_name", &["$some_file", "a.txt", "secret.txt", "$uri", "README.html", "index.html"]),
+    ("filter", &["DEFLATE", "INFLATE;DEFLATE"]),
+    // requests
+    ("method", &["GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "OPTIONS", "TRACE", "PUT", "FOO", "get", "PATCH", "PROPFIND"]),
+    ("version", &["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0"]),
+    ("host", &["@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@:@PORT@", "S@N@.TEST", "@HOST@.", "alias.@HOST@", "second.@HOST@", "second.@HOST@", "deep.wild.@HOST@", "unknown.test"]),
+    ("query", &["q=1", "", "q=%2fx", "C=N;O=D", "C=S&O=A", "/../x", "F=2", "P=a*"]),
+    ("tail", &["/", "//", "/info", "/info/more", "/.", "/..", "/../a.txt", "/../secret", ".", "%20", "%00", ";x=1", ":x", "~", ".txt", ".bak", "/*", "%5c", "%3f", "/%2e", "/index.html", "%2f", "%2Finfo", "%", "%zz", "?", "#x"]),
+    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Content-Type: text/plain", "TE: trailers"]),
+];

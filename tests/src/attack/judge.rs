@@ -1,0 +1,239 @@
+//! Two answers to the same request come in, apache2's first; the class of every difference comes
+//! out. The classes are ordered: what Apache denies and the other gives comes first.
+
+use super::site::mark;
+use crate::answer::Response;
+use crate::compare::normalise;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What kind of difference it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Apache denies, the other gives: what the attack looks for. It is never accepted.
+    Given,
+    /// A listing shows a name that Apache's does not. It is never accepted.
+    Shown,
+    /// The other takes a configuration that Apache refuses.
+    Taken,
+    /// Apache gives, the other denies.
+    Withheld,
+    /// The other refuses a configuration that Apache takes.
+    Refused,
+    /// Both give, but not the same file.
+    OtherFile,
+    /// Another status.
+    Status,
+    /// Another place in Location.
+    Location,
+    /// A header field of another value, or on one side alone.
+    Header,
+    /// Another body.
+    Body,
+    /// No whole answer from one of the two, or no server any more.
+    Broken,
+}
+
+impl Class {
+    const ALL: [(Class, &str); 11] = [
+        (Class::Given, "given"),
+        (Class::Shown, "shown"),
+        (Class::Taken, "taken"),
+        (Class::Withheld, "withheld"),
+        (Class::Refused, "refused"),
+        (Class::OtherFile, "other-file"),
+        (Class::Status, "status"),
+        (Class::Location, "location"),
+        (Class::Header, "header"),
+        (Class::Body, "body"),
+        (Class::Broken, "broken"),
+    ];
+
+    /// The class with this name.
+    pub fn named(name: &str) -> Option<Class> {
+        Self::ALL.iter().find(|(_, other)| *other == name).map(|(class, _)| *class)
+    }
+
+    /// Whether no reason can make it acceptable.
+    pub fn is_never_accepted(self) -> bool {
+        matches!(self, Class::Given | Class::Shown)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.iter().find(|(class, _)| class == self);
+        f.write_str(named.map_or("", |(_, name)| name))
+    }
+}
+
+/// One difference. Those with the same class and detail are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Difference {
+    /// Its class.
+    pub class: Class,
+    /// The two statuses, the name of the header field, or both.
+    pub detail: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.class, self.detail)
+    }
+}
+
+/// What a server answered to one request; an error is what went wrong instead.
+pub type Answered = Result<Response, String>;
+
+/// The differences between two answers about the site with this number, the gravest first.
+pub fn judge(oracle: &Answered, other: &Answered, number: u64) -> Vec<Difference> {
+    let (a, b) = match (oracle, other) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(a), Err(b)) if a == b => return Vec::new(),
+        (a, b) => {
+            let told = |it: &Answered| match it {
+                Ok(response) => response.status().to_string(),
+                Err(reason) => reason.clone(),
+            };
+            let detail = format!("{} -> {}", told(a), told(b));
+            return vec![Difference { class: Class::Broken, detail }];
+        }
+    };
+    let (from, to) = (a.status(), b.status());
+    let statuses = if from == to { from.to_string() } else { format!("{from} -> {to}") };
+    let one = |class| vec![Difference { class, detail: statuses.clone() }];
+    let (files_a, files_b) = (marks(a, number), marks(b, number));
+    if denies(from) && (gives(to) || !files_b.is_subset(&files_a)) {
+        return one(Class::Given);
+    }
+    if !names(b).is_subset(&names(a)) && from == to {
+        return one(Class::Shown);
+    }
+    if gives(from) && denies(to) {
+        return one(Class::Withheld);
+    }
+    if from != to {
+        return one(Class::Status);
+    }
+    if files_a != files_b {
+        return one(Class::OtherFile);
+    }
+    let mut differences = Vec::new();
+    let (a, b) = (normalise(a), normalise(b));
+    let names: BTreeSet<&String> = a.headers.iter().chain(&b.headers).map(|(it, _)| it).collect();
+    for name in names {
+        let of = |response: &Response| -> Vec<String> {
+            let same = response.headers.iter().filter(|(other, _)| other == name);
+            same.map(|(_, value)| value.clone()).collect()
+        };
+        let class = if name == "Location" { Class::Location } else { Class::Header };
+        let detail = format!("{name} {statuses}");
+        differences.extend((of(&a) != of(&b)).then_some(Difference { class, detail }));
+    }
+    if a.body != b.body {
+        // A body of another length shows in its Content-Length too: that is one difference.
+        differences.retain(|it| !it.detail.starts_with("Content-Length "));
+        differences.push(Difference { class: Class::Body, detail: statuses });
+    }
+    differences.sort();
+    differences
+}
+
+/// Whether this status keeps from the client what it asked for. What says that a precondition, a
+/// range or the client's own preferences failed is no denial.
+fn denies(status: u16) -> bool {
+    status >= 400 && !matches!(status, 406 | 412 | 416)
+}
+
+/// Whether this status says that there is what the client asked for.
+fn gives(status: u16) -> bool {
+    matches!(status, 200..=299 | 304)
+}
+
+/// The files of the site whose contents are in the answer.
+fn marks(response: &Response, number: u64) -> BTreeSet<String> {
+    let normal = normalise(response);
+    let body = String::from_utf8_lossy(&normal.body).into_owned();
+    let end = mark("", number);
+    let Some((open, close)) = end.split_once("file ") else { return BTreeSet::new() };
+    let start = format!("{open}file ");
+    let parts = body.split(&start).skip(1);
+    let names = parts.filter_map(|part| part.split_once(close).map(|(name, _)| name.to_owned()));
+    names.collect()
+}
+
+/// The names that a listing shows; none where the answer is no listing.
+fn names(response: &Response) -> BTreeSet<String> {
+    let body = String::from_utf8_lossy(&response.body).into_owned();
+    if !body.contains("<title>Index of ") && !body.contains("<ul><li>") {
+        return BTreeSet::new();
+    }
+    let links = body.split("<a href=\"").skip(1);
+    let links = links.filter_map(|part| part.split('"').next());
+    links.filter(|link| !link.starts_with('?')).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> Answered {
+        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        Ok(Response {
+            status_line: format!("HTTP/1.1 {status} X"),
+            headers: headers.collect(),
+            body: body.into(),
+        })
+    }
+
+    fn judged(a: &Answered, b: &Answered) -> String {
+        let found = judge(a, b, 7).iter().map(Difference::to_string).collect::<Vec<_>>();
+        found.join(", ")
+    }
+
+    #[test]
+    fn what_is_denied_and_given_is_the_gravest() {
+        let denied = answer(403, &[("A", "b")], "denied");
+        let given = answer(200, &[], "[file htdocs/a.txt of 7]");
+        assert_eq!(judged(&denied, &given), "given 403 -> 200");
+        assert_eq!(judged(&given, &denied), "withheld 200 -> 403");
+        assert_eq!(judged(&answer(404, &[], ""), &answer(304, &[], "")), "given 404 -> 304");
+        assert_eq!(judged(&answer(412, &[], ""), &answer(304, &[], "")), "status 412 -> 304");
+        assert_eq!(judged(&denied, &denied), "");
+    }
+
+    #[test]
+    fn a_file_in_an_error_page_is_given_too() {
+        let denied = answer(403, &[], "denied");
+        let page = answer(403, &[], "[file htdocs/a.txt of 7]");
+        assert_eq!(judged(&denied, &page), "given 403");
+        assert_eq!(judged(&page, &denied), "other-file 403");
+        let other = answer(200, &[], "[file htdocs/b.txt of 7]");
+        assert_eq!(judged(&answer(200, &[], "[file htdocs/a.txt of 7]"), &other), "other-file 200");
+    }
+
+    #[test]
+    fn a_listing_may_show_no_more_than_apaches() {
+        let listing = |names: &[&str]| {
+            let links = names.iter().map(|name| format!("<a href=\"{name}\">x</a>"));
+            answer(200, &[], &format!("<title>Index of /</title>{}", links.collect::<String>()))
+        };
+        assert_eq!(judged(&listing(&["?C=N", "a"]), &listing(&["a", "b"])), "shown 200");
+        assert_eq!(judged(&listing(&["a", "b"]), &listing(&["a"])), "body 200");
+    }
+
+    #[test]
+    fn fields_and_bodies_are_compared() {
+        let a = answer(301, &[("Location", "/a"), ("Vary", "x"), ("Date", "1")], "1");
+        let b = answer(301, &[("Location", "/b"), ("Date", "2")], "2");
+        assert_eq!(judged(&a, &b), "location Location 301, header Vary 301, body 301");
+        assert_eq!(judged(&a, &Err("the end".into())), "broken 301 -> the end");
+        assert_eq!(judged(&Err("the end".into()), &Err("the end".into())), "");
+    }
+
+    #[test]
+    fn classes_have_names() {
+        assert!(Class::ALL.iter().all(|(class, name)| Class::named(name) == Some(*class)));
+        assert_eq!(Class::named("nothing"), None);
+    }
+}
