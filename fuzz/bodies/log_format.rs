@@ -3,8 +3,12 @@
 //! a fixed format is one line of printable ASCII.
 
 use evenkeel_logging::{ErrorFormat, ErrorFormatKind, Exchange, LineFormat};
-use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Told, Transfer};
-use std::path::PathBuf;
+use evenkeel_message::{
+    AllowEncodedSlashes, FileName, Peer, Request, RequestHead, Response, Status, Told, Transfer,
+    UriOptions, UrlPath,
+};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 const FIXED: &str = "%h %u %U %q %m %r %f %{N}i %{Cookie}i %{c}C %{e}e %{n}n %{N}o %{N}^ti %R %V";
 
@@ -67,9 +71,13 @@ fn request(client: &[u8], peer: Peer) -> Request {
     head.trailers.add("N", client);
     let time_us = client.iter().fold(0, |time: u64, byte| time << 8 ^ u64::from(*byte));
     let mut request = Request::new(head, peer, time_us);
-    request.path = client.to_vec();
+    // A path is what an escaped text decodes to.
+    let escaped: String = client.iter().map(|byte| format!("%{byte:02x}")).collect();
+    let options = UriOptions { encoded_slashes: AllowEncodedSlashes::On, merge_slashes: false };
+    let path = UrlPath::parse(format!("/{escaped}").as_bytes(), options);
+    request.path = path.unwrap_or_default();
     request.query = Some(client.to_vec());
-    request.file = PathBuf::from(String::from_utf8_lossy(client).into_owned());
+    request.file = FileName::new(OsStr::from_bytes(client));
     request.user = Some(client.into());
     request.env.set("e", client);
     request.notes.set("n", client);

@@ -16,7 +16,7 @@ use evenkeel_mpm::service::{Seat, Service};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
 use evenkeel_pipeline::{Pipeline, Server, Site};
 use evenkeel_proto::{
-    Persistence, Refusal, Transfer, address, expectation, normalise, recognise_method,
+    Persistence, Refusal, Transfer, address, bad_path, expectation, raw_path, recognise_method,
 };
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
@@ -257,7 +257,7 @@ fn served(served: evenkeel_pipeline::Served) -> Served {
 
 impl ConnectionSite for ThreadSite {
     fn server_of(&self, local: SocketAddr) -> usize {
-        self.site().hosts.server(local, b"")
+        self.site().hosts.server(local, b"", b"")
     }
 
     #[expect(clippy::indexing_slicing, reason = "there are settings for each server of the site")]
@@ -269,12 +269,13 @@ impl ConnectionSite for ThreadSite {
         let options = &self.settings(request.server).options;
         recognise_method(&mut request.head, &self.site().global.core.methods, options)?;
         address(request, options)?;
-        request.server = self.site().hosts.server(request.peer.local, &request.host);
+        let raw = raw_path(&request.head);
+        request.server = self.site().hosts.server(request.peer.local, &request.host, raw);
         self.check_host(request)?;
         expectation(&request.head, true)?;
         let options = self.site().server(request.server).uri_options();
         let Request { path, head, .. } = request;
-        normalise(path, head.target(), options)
+        path.read(raw_path(head), options).map_err(|reason| bad_path(reason, head.target()))
     }
 
     fn serve(&self, request: Box<Request>) -> Served {

@@ -11,6 +11,26 @@ pub struct GlobStyle {
     pub ignore_case: bool,
 }
 
+/// Whether a text has wildcards, and so is compared as a pattern and not to the letter (APR:
+/// apr_fnmatch_test): `*`, `?`, or a `[` with a `]` behind it, none behind a backslash.
+#[must_use]
+pub fn is_glob(text: &[u8]) -> bool {
+    let mut bracket = false;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'*' | b'?' => return true,
+            b'\\' => {
+                let _escaped = bytes.next();
+            }
+            b'[' => bracket = true,
+            b']' if bracket => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Matches the whole subject against the pattern.
 #[must_use]
 pub fn glob(pattern: &[u8], subject: &[u8], style: GlobStyle) -> bool {
@@ -71,6 +91,10 @@ fn bracket(set: &[u8], byte: u8, style: GlobStyle) -> Option<(bool, &[u8])> {
     let mut first = true;
     loop {
         let (low, after) = member(rest)?;
+        // No set reaches over the end of a segment.
+        if style.path && low == b'/' {
+            return None;
+        }
         // A bracket that comes first is a member of the set.
         if rest.first() == Some(&b']') && !first {
             return Some((inside != negated, after));
@@ -131,6 +155,9 @@ mod tests {
             ("*/c", "a/b/c", PATH, false),
             ("a?b", "a/b", PATH, false),
             ("a[/]b", "a/b", PATH, false),
+            ("a[/]b", "a[/]b", PATH, true),
+            ("a[x/]b", "a[x/]b", PATH, true),
+            ("a[+-0]b", "a/b", PATH, false),
             ("[a-c]", "b", PLAIN, true),
             ("[!a-c]", "b", PLAIN, false),
             ("[^a-c]", "d", PLAIN, true),
@@ -149,6 +176,16 @@ mod tests {
         for (pattern, subject, style, expected) in table {
             let found = glob(pattern.as_bytes(), subject.as_bytes(), *style);
             assert_eq!(found, *expected, "{pattern} on {subject}");
+        }
+    }
+
+    #[test]
+    fn texts_with_wildcards_are_told_from_others() {
+        for glob in ["*", "a?", "[a]", "a[/]b", "[]", "\\\\*", "[\\[]"] {
+            assert!(is_glob(glob.as_bytes()), "{glob}");
+        }
+        for text in ["", "/mixed[", "a]b[", "a\\*", "\\?", "a\\[b]", "[a\\]", "a\\"] {
+            assert!(!is_glob(text.as_bytes()), "{text}");
         }
     }
 

@@ -28,7 +28,7 @@ mod variable;
 pub use captures::{Captures, GROUPS};
 pub use context::{Context, FILE_MOST};
 pub use evaluation::{Evaluation, EvaluationError};
-pub use glob::{GlobStyle, glob};
+pub use glob::{GlobStyle, glob, is_glob};
 pub use pattern::{MatchError, Pattern, PatternError, PatternOptions};
 pub use subnet::Subnet;
 pub use variable::Variable;

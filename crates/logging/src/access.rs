@@ -377,7 +377,9 @@ impl Drop for Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_message::{Peer, Request, RequestHead, Response, Status, Transfer};
+    use evenkeel_message::{
+        Peer, Request, RequestHead, Response, Status, Transfer, UriOptions, UrlPath,
+    };
     use evenkeel_scoreboard::LineBuffers;
     use std::path::Path;
 
@@ -395,7 +397,7 @@ mod tests {
             };
             let mut request = Request::new(RequestHead::default(), peer, 1_000_000);
             request.server = server;
-            request.path = b"/x".to_vec();
+            request.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
             let response = Response::new(Status::OK);
             Case { request, response, transfer: Transfer::default() }
         }

@@ -392,8 +392,10 @@ fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_message::{Peer, Previous, Request, RequestHead, Response, Status, Transfer};
-    use std::path::PathBuf;
+    use evenkeel_message::{
+        FileName, Peer, Previous, Request, RequestHead, Response, Status, Transfer, UriOptions,
+        UrlPath,
+    };
 
     /// An exchange with something in every place that a format can name.
     struct Case {
@@ -417,9 +419,9 @@ mod tests {
             head.fields.add("x-twice", "two");
             head.fields.add("Empty", "");
             let mut request = Request::new(head, peer, 971_211_336_012_345);
-            request.path = b"/final".to_vec();
+            request.path = UrlPath::parse(b"/final", UriOptions::default()).unwrap();
             request.query = Some(b"q=\xff".to_vec());
-            request.file = PathBuf::from("/srv/www/final");
+            request.file = FileName::new("/srv/www/final");
             request.keepalives = 3;
             request.env.set("VAR", "value");
             request.notes.set("note", "said");
@@ -531,7 +533,7 @@ mod tests {
     fn the_original_request_is_told_from_the_final_one() {
         let mut case = Case::new("POST /first HTTP/1.1");
         let first = Previous {
-            path: b"/first".to_vec(),
+            path: UrlPath::parse(b"/first", UriOptions::default()).unwrap(),
             query: Some(b"one".to_vec()),
             status: Status::FORBIDDEN,
             env: evenkeel_message::Variables::new(),

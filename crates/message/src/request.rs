@@ -1,8 +1,8 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
 use crate::{
-    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Source, Status, Told,
-    Variables,
+    Allowance, BodyLength, Fields, FileName, HostNames, Method, Notice, Peer, Probe, Source,
+    Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -158,12 +158,12 @@ pub struct Request {
     pub host: Vec<u8>,
     /// The port that the request names, where it names one.
     pub port: Option<u16>,
-    /// The URL path, decoded and normalised once (`/a/b`); `*` for OPTIONS *.
-    pub path: Vec<u8>,
+    /// The path of its URL.
+    pub path: UrlPath,
     /// The query string without its question mark.
     pub query: Option<Vec<u8>>,
     /// The file that the path was mapped to.
-    pub file: PathBuf,
+    pub file: FileName,
     /// What was left of the path behind the file, with its slash (PATH_INFO).
     pub path_info: Vec<u8>,
     /// Environment of the request: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
@@ -208,6 +208,9 @@ pub struct Request {
     pub work: u32,
     /// What its patterns and expressions may still take.
     pub allowance: Allowance,
+    /// What the section walk has found of its folder, for looks at other files there; none before
+    /// the walk. A request that is redirected internally begins with that of the one before.
+    pub walked: Option<Rc<dyn Any>>,
     /// Where expressions ask about other paths; without it they count as not allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
@@ -291,7 +294,7 @@ pub struct Siblings {
 #[derive(Clone, Debug)]
 pub struct Previous {
     /// Its path before the redirect (REDIRECT_URL).
-    pub path: Vec<u8>,
+    pub path: UrlPath,
     /// Its query string.
     pub query: Option<Vec<u8>>,
     /// The status that led here (REDIRECT_STATUS); 200 where no error did.
@@ -322,9 +325,9 @@ impl Request {
             server: 0,
             host: Vec::new(),
             port: None,
-            path: Vec::new(),
+            path: UrlPath::default(),
             query: None,
-            file: PathBuf::new(),
+            file: FileName::default(),
             path_info: Vec::new(),
             env: Variables::new(),
             notes: Variables::new(),
@@ -344,6 +347,7 @@ impl Request {
             shed: false,
             work: 0,
             allowance: Allowance::default(),
+            walked: None,
             probe: None,
             previous: None,
             spare: Fields::new(),
@@ -365,7 +369,7 @@ impl Request {
         self.port = None;
         self.path.clear();
         self.query = None;
-        self.file.as_mut_os_string().clear();
+        self.file.clear();
         self.path_info.clear();
         self.env.clear();
         self.notes.clear();
@@ -374,7 +378,7 @@ impl Request {
         self.status = Status::OK;
         self.fields.clear();
         self.always.clear();
-        (self.depth, self.probe) = (0, None);
+        (self.depth, self.probe, self.walked) = (0, None, None);
         self.spare.clear();
         (self.looks, self.variant_looks) = (0, 0);
         (self.undecided, self.shed) = (false, false);
@@ -395,7 +399,7 @@ impl Request {
     #[must_use]
     pub fn memory(&self) -> usize {
         let fields = [&self.fields, &self.always, &self.spare];
-        let paths = [&self.host, &self.path, &self.path_info].map(Vec::capacity);
+        let paths = [self.host.capacity(), self.path.capacity(), self.path_info.capacity()];
         self.head.memory()
             + fields.map(Fields::memory).iter().sum::<usize>()
             + paths.iter().sum::<usize>()

@@ -115,8 +115,7 @@ impl<'a> RequestContext<'a> {
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match variable {
             Variable::RequestFilename | Variable::ScriptFilename => {
-                let file = request.file.as_os_str().as_bytes();
-                Some(if file.is_empty() { (&*request.path).into() } else { file.into() })
+                Some(request.file.as_bytes().into())
             }
             Variable::DocumentRoot => {
                 let root = self.server.core.document_root.as_ref();

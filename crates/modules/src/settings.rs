@@ -7,7 +7,7 @@ use crate::{
     log_config, mime, mpm, negotiation, reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
-use evenkeel_message::{MethodSet, RequestHead};
+use evenkeel_message::{MethodSet, RequestHead, canonical_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -226,11 +226,11 @@ impl Scope {
         self.sections
     }
 
-    /// An absolute path for one that may be relative to ServerRoot (Apache:
+    /// The canonical absolute path for one that may be relative to ServerRoot (Apache:
     /// ap_server_root_relative).
     #[must_use]
     pub fn server_path(&self, path: &str) -> PathBuf {
-        self.server_root.join(path)
+        canonical_path(&self.server_root.join(path))
     }
 
     /// Compiles a pattern with the options that RegexDefaultOptions has set so far.

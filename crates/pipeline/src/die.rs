@@ -178,7 +178,7 @@ pub(crate) fn redirected(
         Some(mark) => (target.get(..mark), target.get(mark + 1..).map(<[u8]>::to_vec)),
         None => (Some(target), None),
     };
-    let path = match pipeline.site.normalise(&request, path.unwrap_or_default()) {
+    let path = match pipeline.site.path(&request, path.unwrap_or_default()) {
         Ok(path) => path,
         Err(status) => return Err((request, status)),
     };

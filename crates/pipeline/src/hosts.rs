@@ -25,6 +25,8 @@ pub struct Host {
     pub aliases: Vec<Box<str>>,
     /// ServerAlias names with wildcards, in lower case.
     pub wild_aliases: Vec<Box<str>>,
+    /// ServerPath.
+    pub path: Option<Box<str>>,
     /// Where it was configured, for `-S`.
     pub position: Position,
 }
@@ -78,11 +80,11 @@ impl Hosts {
     }
 
     /// The server for a connection to `local` whose request names `host` (lower case, without
-    /// port; empty where it names none); 0, the main server, where no virtual host has that
-    /// address.
+    /// port; empty where it names none) and whose path is `raw_path`, as it came; 0, the main
+    /// server, where no virtual host has that address.
     #[must_use]
-    pub fn server(&self, local: SocketAddr, host: &[u8]) -> usize {
-        self.at(local).map_or(0, |entry| entry.server(host))
+    pub fn server(&self, local: SocketAddr, host: &[u8], raw_path: &[u8]) -> usize {
+        self.at(local).map_or(0, |entry| entry.server(host, raw_path))
     }
 
     /// Whether a host of that address goes by the name; true where no virtual host has it.
@@ -103,6 +105,19 @@ impl Hosts {
     }
 }
 
+impl Host {
+    fn has_path(&self, raw_path: &[u8]) -> bool {
+        self.path.as_ref().is_some_and(|path| is_below(raw_path, path.as_bytes()).is_some())
+    }
+}
+
+/// What follows ServerPath in a path that begins with it, whole segments alone.
+pub(crate) fn is_below<'a>(path: &'a [u8], server_path: &[u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(server_path)?;
+    let is_whole = server_path.ends_with(b"/") || matches!(rest.first(), None | Some(b'/'));
+    is_whole.then_some(rest)
+}
+
 impl AddressHosts {
     fn push(&mut self, host: Host) {
         let index = self.hosts.len();
@@ -113,10 +128,14 @@ impl AddressHosts {
         self.hosts.push(host);
     }
 
-    /// The server whose name or alias the host is, the default one otherwise.
-    fn server(&self, host: &[u8]) -> usize {
-        let named = std::str::from_utf8(host).ok().filter(|name| !name.is_empty());
-        let found = named.and_then(|name| self.index_of(name)).unwrap_or(0);
+    /// The server whose name or alias the host is; where none is named, the one whose ServerPath
+    /// the path begins with (vhost.c: check_serverpath); the default one otherwise.
+    fn server(&self, host: &[u8], raw_path: &[u8]) -> usize {
+        let found = match host {
+            b"" => self.hosts.iter().position(|host| host.has_path(raw_path)),
+            host => std::str::from_utf8(host).ok().and_then(|name| self.index_of(name)),
+        };
+        let found = found.unwrap_or(0);
         self.hosts.get(found).map_or(0, |host| host.server)
     }
 
@@ -223,6 +242,7 @@ mod tests {
             name: name.into(),
             aliases: Vec::new(),
             wild_aliases: wild.iter().map(|w| (*w).into()).collect(),
+            path: None,
             position: Position { file: "test".into(), line: 1 },
         }
     }
@@ -243,7 +263,8 @@ mod tests {
             ("127.0.0.1", 3, "c.example", &[]),
             ("*:80", 4, "d.example", &["*.d.example"]),
         ]);
-        let at = |local: &str, name: &str| hosts.server(local.parse().unwrap(), name.as_bytes());
+        let at =
+            |local: &str, name: &str| hosts.server(local.parse().unwrap(), name.as_bytes(), b"/");
         assert_eq!(at("127.0.0.1:80", "a.example"), 2);
         assert_eq!(at("127.0.0.1:81", "x"), 3);
         assert_eq!(at("127.0.0.2:80", "d.example"), 4);

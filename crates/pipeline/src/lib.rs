@@ -16,6 +16,7 @@ mod site;
 mod trace;
 mod walk;
 mod walks;
+mod way;
 
 pub use hosts::{Address, AddressHosts, Host, Hosts, parse_address};
 pub use serve::{Pending, Pipeline, Served, Teller};

@@ -9,11 +9,12 @@ use crate::phases::Generated;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
-use evenkeel_message::{Level, Notice, Piece, Request, Response, Status};
+use evenkeel_message::{FileName, Level, Notice, Piece, Request, Response, Status};
 use evenkeel_modules::autoindex::{self, Asked, Candidate, Entry, Folder, Insert, Listing, Said};
 use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::Options;
 use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ impl Desk {
         (said, asked): (Arc<Said>, Asked),
         mut response: Response,
     ) -> (Box<Request>, Option<io::Result<Response>>) {
-        let path = request.file.clone();
+        let path = PathBuf::from(request.file.clone());
         if request.head.is_head() {
             let opened = autoindex::open(&self.beside, path).await;
             return (request, opened.map(|opened| opened.map(|()| response)));
@@ -98,8 +99,8 @@ impl Desk {
         let listing = Listing {
             said,
             asked,
-            path: request.path.clone(),
-            folder: request.file.clone(),
+            path: request.path.to_vec(),
+            folder: request.file.clone().into(),
             entries,
             header,
             readme,
@@ -173,12 +174,8 @@ fn look_at_entry(
     request: Box<Request>,
     candidate: &Candidate,
 ) -> (Box<Request>, Glance) {
-    let mut path = request.path.clone();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(&candidate.segment());
-    let file = candidate.below(&request.file);
+    let path = request.path.below(&candidate.segment());
+    let file = FileName::new(candidate.below(&request.file));
     look::at_file(pipeline, request, path, file)
 }
 
@@ -202,7 +199,7 @@ fn entry(mut candidate: Candidate, glance: Glance, asked: &Asked) -> Option<Entr
         (candidate.size, candidate.modified_ns) = (stat.size, stat.modified_ns);
         seen = autoindex::scans_titles(asked).then(|| (looked.found.real_path(), *stat));
     }
-    Some(Entry { candidate, file, seen, content, passed: is_passed })
+    Some(Entry { candidate, file: file.into(), seen, content, passed: is_passed })
 }
 
 /// The file of HeaderName. It is asked for with the query of the request, and as one that wants

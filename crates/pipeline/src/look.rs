@@ -7,14 +7,16 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Content, Fields, Level, Mapped, Method, Negotiated, Notice, Prepared, Probe,
-    Request, Status, Stopped, Translated, Variables,
+    Admitted, Answer, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
+    Prepared, Probe, Request, Status, Stopped, Translated, UrlPath, Variables,
 };
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
+use std::any::Any;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Looks that a request may take in all: a list of index files may name folders, whose lists name
@@ -62,9 +64,9 @@ impl Seen {
 
 /// What of a request is put aside while it looks at another path.
 pub(crate) struct Aside {
-    path: Vec<u8>,
+    path: UrlPath,
     query: Option<Vec<u8>>,
-    file: PathBuf,
+    file: FileName,
     path_info: Vec<u8>,
     env: Variables,
     notes: Variables,
@@ -76,11 +78,12 @@ pub(crate) struct Aside {
     user: Option<Box<[u8]>>,
     auth_type: Option<Box<[u8]>>,
     negotiated: Option<Box<Negotiated>>,
+    walked: Option<Rc<dyn Any>>,
 }
 
 impl Aside {
     /// Makes the request one for another path (request.c: make_sub_request).
-    pub(crate) fn put(request: &mut Request, path: Vec<u8>, query: Option<Vec<u8>>) -> Self {
+    pub(crate) fn put(request: &mut Request, path: UrlPath, query: Option<Vec<u8>>) -> Self {
         // One that has spent what it may is answered with 500 in the end.
         let _enough = request.allowance.spend(request.env.iter().count() as u64 * STEPS_A_VARIABLE);
         let env = request.env.clone();
@@ -100,6 +103,7 @@ impl Aside {
             user: request.user.clone(),
             auth_type: request.auth_type.clone(),
             negotiated: request.negotiated.take(),
+            walked: request.walked.clone(),
         }
     }
 
@@ -114,7 +118,7 @@ impl Aside {
         request.always = self.always;
         (request.head.method, request.status) = (self.method, self.status);
         (request.user, request.auth_type) = (self.user, self.auth_type);
-        request.negotiated = self.negotiated;
+        (request.negotiated, request.walked) = (self.negotiated, self.walked);
         request.depth -= 1;
         if let Some(list) = list {
             request.notes.set(LIST_NOTE, list);
@@ -142,7 +146,7 @@ impl Aside {
         let own = std::mem::replace(&mut request.always, self.always);
         request.always.overlay(&own);
         (request.head.method, request.status) = (self.method, self.status);
-        request.negotiated = self.negotiated;
+        (request.negotiated, request.walked) = (self.negotiated, self.walked);
         request.depth -= 1;
     }
 }
@@ -222,7 +226,7 @@ pub(crate) struct Glance {
     /// What was found; none where a phase ended it.
     pub found: Option<Looked>,
     /// The file that would be served.
-    pub file: PathBuf,
+    pub file: FileName,
     /// What that file is.
     pub content: Content,
     /// How many looks it took, those within it included.
@@ -234,8 +238,8 @@ pub(crate) struct Glance {
 pub(crate) fn at_file(
     pipeline: &Pipeline,
     request: Box<Request>,
-    path: Vec<u8>,
-    file: PathBuf,
+    path: UrlPath,
+    file: FileName,
 ) -> (Box<Request>, Glance) {
     glance(pipeline, request, (path, None), |pipeline, request| {
         see_from(pipeline, request, |mut request| {
@@ -286,7 +290,7 @@ pub(crate) fn admitted(
 fn glance(
     pipeline: &Pipeline,
     mut request: Box<Request>,
-    (path, query): (Vec<u8>, Option<Vec<u8>>),
+    (path, query): (UrlPath, Option<Vec<u8>>),
     see: impl FnOnce(&Pipeline, Box<Request>) -> (Box<Request>, Seen),
 ) -> (Box<Request>, Glance) {
     let before = std::mem::take(&mut request.looks);
@@ -417,11 +421,8 @@ impl Probe for Pipeline {
 
     fn allows_file(&self, request: &Request, path: &[u8]) -> bool {
         let Some(mut copy) = copied(request) else { return false };
-        copy.file = PathBuf::from(OsStr::from_bytes(path));
-        if !copy.file.is_absolute() {
-            let folder = request.file.parent().unwrap_or(Path::new("/"));
-            copy.file = folder.join(&copy.file);
-        }
+        let folder = request.file.parent().unwrap_or(Path::new("/"));
+        copy.file = FileName::new(folder.join(OsStr::from_bytes(path)));
         let plan = Arc::clone(&self.site.server(copy.server).defaults);
         let seen = phases::map(self, Translated { request: copy, plan })
             .and_then(|mapped| refuse_unknown_names(self, mapped))
@@ -446,6 +447,7 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.auth_type.clone_from(&request.auth_type);
     copy.names.clone_from(&request.names);
     copy.probe.clone_from(&request.probe);
+    copy.walked.clone_from(&request.walked);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
     Some(copy)
@@ -458,7 +460,7 @@ fn beside(
     pipeline: &Pipeline,
     request: &Request,
     name: &[u8],
-) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+) -> Option<(UrlPath, Option<Vec<u8>>)> {
     let mut parts = name.splitn(2, |byte| *byte == b'?');
     let (name, own) = (parts.next().unwrap_or_default(), parts.next());
     let query = match (own, &request.query) {
@@ -467,19 +469,16 @@ fn beside(
     };
     let folder = match name.first() {
         Some(b'/') => &b""[..],
-        _ => {
-            let end = request.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-            request.path.get(..end).unwrap_or_default()
-        }
+        _ => request.path.folder(),
     };
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_file_name = name.first().is_some_and(is_plain)
         && name.iter().all(|byte| is_plain(byte) || *byte == b'.');
     if is_file_name {
-        return Some(([folder, name].concat(), query));
+        return Some((request.path.beside(name, 0), query));
     }
     let mut target = Vec::new();
     evenkeel_proto::escape_uri(&mut target, folder);
     target.extend_from_slice(name);
-    pipeline.site.normalise(request, &target).ok().map(|path| (path, query))
+    pipeline.site.path(request, &target).ok().map(|path| (path, query))
 }

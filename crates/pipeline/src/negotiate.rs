@@ -16,7 +16,7 @@ use evenkeel_modules::mime;
 use evenkeel_modules::negotiation::{
     self, LIST_NOTE, Outcome, PROGRAM_TYPE, Resource, Variant, escape_segment, map_text, read_map,
 };
-use std::ffi::{OsStr, OsString};
+
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ pub(crate) fn wanted(
             // The first that is there takes the folder's place.
             let absent = names.take_while(|name| is_absent(pipeline, &request.file, name));
             let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
-            let folder = request.file.clone();
+            let folder = request.file.clone().into();
             unless_small(request, folder, bases)
         }
         _ => None,
@@ -154,7 +154,7 @@ pub(crate) fn wanted_in_folder<'a>(
     }
     let absent = names.filter(|name| is_absent(pipeline, &request.file, name));
     let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
-    let folder = request.file.clone();
+    let folder = request.file.clone().into();
     unless_small(request, folder, bases)
 }
 
@@ -290,17 +290,11 @@ fn look_beside(
     name: &[u8],
 ) -> (Box<Request>, Aside, Seen) {
     let behind = request.path_info.clone();
-    let own = request.path.len().saturating_sub(behind.len());
-    let own = request.path.get(..own).unwrap_or_default();
-    let folder = own.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-    let path = [own.get(..folder).unwrap_or_default(), name, &behind].concat();
-    let mut file = request.file.parent().map(Path::to_path_buf).unwrap_or_default();
-    file.push(OsStr::from_bytes(name));
-    let mut file = OsString::from(file);
-    file.push(OsStr::from_bytes(&behind));
+    let path = request.path.beside(name, behind.len());
+    let file = request.file.beside(name, &behind);
     let query = request.query.clone();
     let aside = Aside::put(&mut request, path, query);
-    request.file = PathBuf::from(file);
+    request.file = file;
     let (request, seen) = look::see_file(pipeline, request);
     (request, aside, seen)
 }

@@ -2,6 +2,7 @@
 //! act. A module is called here and nowhere else.
 
 use crate::body;
+use crate::hosts::is_below;
 use crate::listing;
 use crate::look;
 use crate::negotiate;
@@ -12,8 +13,8 @@ use crate::walk::{Arrival, conditions};
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Body, Level, Mapped, Method, Notice, Prepared, Received, Request, Response,
-    Status, Stopped, Translated,
+    Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
+    Response, Status, Stopped, Translated,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
@@ -24,7 +25,6 @@ use evenkeel_modules::{
     setenvif, status,
 };
 use std::any::Any;
-use std::ffi::OsStr;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -70,7 +70,7 @@ pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Re
 pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<Translated<Plan>> {
     let Received { mut request, plan } = received;
     let server = pipeline.site.server(request.server);
-    if request.path == b"*" && request.head.method == Method::Options {
+    if &*request.path == b"*" && request.head.method == Method::Options {
         return Ok(Translated { request, plan });
     }
     // Nobody here makes tunnels.
@@ -84,7 +84,7 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
     match alias::translate(&mut request, settings, &plan, &pipeline.site.server_root) {
         Ok(None) => {}
         Ok(Some(file)) => {
-            request.file = file;
+            request.file = FileName::new(file);
             return Ok(Translated { request, plan });
         }
         Err(answer) => return stop(request, plan, answer),
@@ -99,19 +99,21 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
     Ok(Translated { request, plan })
 }
 
-/// The file is the path below DocumentRoot (core.c: core_translate).
+/// The file is the path below DocumentRoot, without the ServerPath that it may begin with (core.c:
+/// ap_core_translate).
 fn below_document_root(request: &mut Request, server: &Server) {
     let Request { file, path, .. } = request;
-    let file = file.as_mut_os_string();
-    file.clear();
-    file.push(server.settings.core.document_root.as_deref().unwrap_or(Path::new("")));
-    file.push(OsStr::from_bytes(path));
+    let core = &server.settings.core;
+    let server_path = core.legacy_path.as_deref().map(str::as_bytes);
+    let below = server_path.and_then(|prefix| is_below(path, prefix)).unwrap_or(path);
+    let root = core.document_root.as_deref().unwrap_or(Path::new(""));
+    file.set(root.as_os_str().as_bytes(), below);
 }
 
 /// The section walk.
 pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
-    if request.path == b"*" {
+    if &*request.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
     }
     if request.head.method == Method::Trace {

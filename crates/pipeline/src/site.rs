@@ -4,13 +4,13 @@
 
 use crate::hosts::{Host, Hosts, parse_address};
 use evenkeel_config::{Fault, Node, Notice, Stage, Tables, Variables, Vocabulary};
-use evenkeel_message::{Request, Status};
+use evenkeel_message::{Request, Status, UriOptions, UrlPath};
 use evenkeel_modules::core::{
     Match, Section, Tristate, public_name, public_port, server_name, software,
 };
 use evenkeel_modules::mime::Types;
 use evenkeel_modules::{DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings};
-use evenkeel_proto::{HttpProtocolOptions, Limits, UriOptions};
+use evenkeel_proto::{HttpProtocolOptions, Limits, bad_path};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub struct Server {
     pub defaults: Arc<Plan>,
     /// `<Directory>` sections, those with fewer slashes first.
     pub directories: Vec<Arc<Section>>,
-    /// `<DirectoryMatch>` sections, in order.
+    /// `<DirectoryMatch>` sections, those with fewer slashes first.
     pub directory_patterns: Vec<Arc<Section>>,
     /// `<Location>` and `<LocationMatch>` sections, in order.
     pub locations: Vec<Arc<Section>>,
@@ -89,11 +89,11 @@ pub struct Server {
 impl Server {
     /// Merges a virtual host over the main server, or takes the main server as it is.
     fn new(settings: ServerSettings, defaults: DirectorySettings) -> Self {
-        let is_pattern = |section: &&Arc<Section>| matches!(section.matches, Match::Pattern(_));
         let all = &settings.core.directories;
-        let directory_patterns = all.iter().filter(is_pattern).cloned().collect();
-        let mut directories: Vec<_> = all.iter().filter(|s| !is_pattern(s)).cloned().collect();
-        directories.sort_by_key(|section| section.matches.depth());
+        let mut all = all.clone();
+        all.sort_by_key(|section| section.matches.depth());
+        let (directory_patterns, directories) =
+            all.into_iter().partition(|section| matches!(section.matches, Match::Pattern(_)));
         let locations = settings.core.locations.clone();
         Self {
             settings,
@@ -244,6 +244,7 @@ impl Site {
                 name: lower(settings.core.name.as_deref().unwrap_or_default()),
                 aliases: settings.core.aliases.iter().map(|name| lower(name)).collect(),
                 wild_aliases: settings.core.wild_aliases.iter().map(|name| lower(name)).collect(),
+                path: settings.core.legacy_path.clone(),
                 position: virtual_host.position.clone(),
             };
             hosts.add(&addresses, &host);
@@ -281,7 +282,7 @@ impl Site {
     /// The server of a connection, before any request names a host.
     #[must_use]
     pub fn server_of(&self, local: SocketAddr) -> &Server {
-        self.server(self.hosts.server(local, b""))
+        self.server(self.hosts.server(local, b"", b""))
     }
 
     /// The line that ends an error page under ServerSignature; empty where it is off.
@@ -307,15 +308,13 @@ impl Site {
         }
     }
 
-    /// The path of an internal redirect, decoded and normalised as a request's is.
+    /// The path of an internal redirect or of a look, decoded and normalised as a request's is.
     ///
     /// # Errors
     /// The status for a path that cannot be one.
-    pub fn normalise(&self, request: &Request, path: &[u8]) -> Result<Vec<u8>, Status> {
-        let mut normal = path.to_vec();
-        evenkeel_proto::normalise(&mut normal, path, self.server(request.server).uri_options())
-            .map_err(|refusal| refusal.status)?;
-        Ok(normal)
+    pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Status> {
+        let options = self.server(request.server).uri_options();
+        UrlPath::parse(text, options).map_err(|reason| bad_path(reason, text).status)
     }
 }
 

@@ -3,20 +3,17 @@
 //! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
-use crate::htaccess::{AccessFiles, Grant, Outdated};
+use crate::htaccess::{AccessFiles, Outdated};
 use crate::kept::{Gone, Kept};
 use crate::site::{Plan, Server, Site};
 use crate::walks::{Walk, Walks};
-use evenkeel_config::Position;
-use evenkeel_expr::{Captures, GlobStyle, glob};
-use evenkeel_files::{Files, Found, Kind, Looked, SymlinkRule};
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use crate::way::{FolderWalk, Way, denied, forbidden_link, locations};
+use evenkeel_files::{Files, Kind, Looked, SymlinkRule};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
-use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
+use evenkeel_modules::core::{Match, Section};
 use evenkeel_modules::{Merge, RequestContext};
 use std::cell::RefCell;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,9 +30,6 @@ const KEPT_SECTIONS: usize = 256;
 /// The steps that merging one section counts for.
 const MERGE_STEPS: usize = 32;
 
-/// Wildcards of paths: a slash is matched by a slash alone.
-const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
-
 /// The walks of one serving thread.
 pub struct Walker {
     pub(crate) files: Files,
@@ -44,6 +38,8 @@ pub struct Walker {
     plans: Kept<Box<[u64]>, Arc<Plan>>,
     /// Walks to what is there.
     walks: Walks,
+    /// Walks that began with what the walk of another request had found of their folder.
+    beside: Walks,
     /// Walks to where nothing is: handlers of a `<Location>` stand there, and clients name such
     /// paths without end. Apart, so that those cost the others nothing.
     absent: Walks,
@@ -59,18 +55,6 @@ pub(crate) struct Arrival {
     pub sections: Rc<[Arc<Section>]>,
 }
 
-/// What a walk has come upon so far.
-struct Way<'a> {
-    site: &'a Site,
-    server: &'a Server,
-    sections: Vec<Arc<Section>>,
-    options: OptionChange,
-    overrides: Option<AllowOverride>,
-    list: Option<Arc<std::collections::HashSet<Box<str>>>>,
-    /// Whether the same path always leads to the same sections.
-    constant: bool,
-}
-
 impl Walker {
     /// A walker that asks these files.
     #[must_use]
@@ -81,6 +65,7 @@ impl Walker {
             access: AccessFiles::new(access_bytes),
             plans: Kept::new(PLANS, access_bytes),
             walks: Walks::new(WALKS),
+            beside: Walks::new(WALKS),
             absent: Walks::new(absent),
         }
     }
@@ -105,44 +90,76 @@ impl Walker {
     /// wrong.
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
-        let kept = [&self.walks, &self.absent];
-        let mut kept = kept.iter().filter_map(|it| it.of(request.server, &request.path));
-        let holds =
-            |walk: &&Walk| walk.file == request.file && self.files.holds(&walk.looked.found);
-        if let Some(walk) = kept.find(holds) {
+        let begun = FolderWalk::of(request);
+        if let Some(walk) = self.kept(request, begun.as_ref()) {
             let (plan, looked) = (Arc::clone(&walk.plan), walk.looked.clone());
             let sections = Rc::clone(&walk.sections);
+            request.walked = Some(Rc::<FolderWalk>::clone(&walk.folder));
             place(request, &looked);
             return Ok(Arrival { plan, looked, sections });
         }
         let file = request.file.clone();
-        let looked = self.files.look_up(request.file.as_os_str().as_bytes());
+        let looked = self.files.look_up(request.file.as_bytes());
         if let Some(notice) = self.files.take_notice() {
             request.notify(notice);
         }
+        let begun = begun.filter(|begun| begun.fits(request, &looked));
         let mut way = Way::new(site, server);
-        let walked = self.directories(&mut way, request, &looked);
-        self.let_go_outdated();
-        walked?;
+        match &begun {
+            Some(begun) => way.begin_with(begun, request, &looked)?,
+            None => {
+                let walked = self.directories(&mut way, request, &looked);
+                self.let_go_outdated();
+                walked?;
+            }
+        }
         place(request, &looked);
-        way.patterns(request);
+        if begun.is_none() {
+            way.patterns(request);
+        }
+        let folder = Rc::new(way.folder_walk(request, &looked));
+        request.walked = Some(Rc::<FolderWalk>::clone(&folder));
         way.files(request);
         let (sections, constant) = (&mut way.sections, &mut way.constant);
         locations(server, request, sections, constant);
         let plan = self.plan(request.server, server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
         if way.constant && self.keeps(&sections) && is_worth_keeping(&request.path, &looked) {
+            let walks = match (&begun, looked.found.kind()) {
+                (Some(_), _) => &mut self.beside,
+                (None, Kind::Absent) => &mut self.absent,
+                (None, _) => &mut self.walks,
+            };
             let walk = Walk {
                 file,
+                begun,
+                folder,
                 plan: Arc::clone(&plan),
                 sections: Rc::clone(&sections),
                 looked: looked.clone(),
             };
-            let is_absent = looked.found.kind() == Kind::Absent;
-            let walks = if is_absent { &mut self.absent } else { &mut self.walks };
             walks.keep(request.server, &request.path, walk);
         }
         Ok(Arrival { plan, looked, sections })
+    }
+
+    /// A walk that was made before and holds: one that began with the same walk of its folder
+    /// where this one would, and one from the root elsewhere.
+    fn kept<'a>(&'a self, request: &Request, begun: Option<&Rc<FolderWalk>>) -> Option<&'a Walk> {
+        let holds =
+            |walk: &&Walk| walk.file == request.file && self.files.holds(&walk.looked.found);
+        if let Some(begun) = begun {
+            let is_same =
+                |walk: &&Walk| walk.begun.as_ref().is_some_and(|it| Rc::ptr_eq(it, begun));
+            let walk = self.beside.of(request.server, &request.path);
+            if let Some(walk) = walk.filter(is_same).filter(holds) {
+                return Some(walk);
+            }
+        }
+        let from_root =
+            |walk: &&Walk| !begun.is_some_and(|begun| begun.fits(request, &walk.looked));
+        let from = |walks: &'a Walks| walks.of(request.server, &request.path).filter(holds);
+        from(&self.walks).or_else(|| from(&self.absent)).filter(from_root)
     }
 
     /// The merged settings of a list of sections over the server's.
@@ -183,8 +200,9 @@ impl Walker {
             Outdated::These(ids) if ids.is_empty() => {}
             Outdated::These(ids) => {
                 self.plans.let_go(|key| ids.iter().any(|id| key.contains(id)));
-                self.walks.let_go(&ids);
-                self.absent.let_go(&ids);
+                for walks in [&mut self.walks, &mut self.beside, &mut self.absent] {
+                    walks.let_go(&ids);
+                }
             }
             Outdated::All => {
                 self.plans.clear();
@@ -194,8 +212,9 @@ impl Walker {
     }
 
     fn forget_walks(&mut self) {
-        self.walks.clear();
-        self.absent.clear();
+        for walks in [&mut self.walks, &mut self.beside, &mut self.absent] {
+            walks.clear();
+        }
     }
 
     /// Walks from the root to the file: sections by path, .htaccess files, symbolic links.
@@ -217,10 +236,17 @@ impl Walker {
             }
         }
         let found = &looked.found;
+        let is_whole = looked.rest == request.file.as_bytes().len();
         match found.kind() {
             Kind::Denied(errno) => Err(denied(request, found, errno)),
             Kind::Directory => Ok(()),
             _ if !way.symlinks().admits(found.link()) => Err(forbidden_link(request, found.path())),
+            // Where no link is looked at, Apache takes the file for the last folder of its walk
+            // (request.c, ap_directory_walk: "First optimization").
+            Kind::File | Kind::Other if is_whole && way.symlinks() == SymlinkRule::Follow => {
+                way.enter(found.path());
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -327,210 +353,7 @@ fn evaluate(
 
 /// Puts into the request what was found: the file without the path behind it, and that path.
 fn place(request: &mut Request, looked: &Looked) {
-    let rest = match looked.found.kind() {
-        Kind::Directory => request.file.as_os_str().len(),
-        _ => looked.rest,
-    };
-    let whole = request.file.as_os_str().as_bytes();
-    if rest < whole.len() {
-        let mut bytes = std::mem::take(&mut request.file).into_os_string().into_vec();
-        request.path_info = bytes.split_off(rest);
-        request.file = PathBuf::from(std::ffi::OsString::from_vec(bytes));
-    }
-}
-
-/// The `<Location>` sections that hold for the request's path.
-fn locations(
-    server: &Server,
-    request: &mut Request,
-    sections: &mut Vec<Arc<Section>>,
-    constant: &mut bool,
-) {
-    for section in &server.locations {
-        let path = request.path.as_slice();
-        let holds = match &section.matches {
-            Match::Exact(prefix) => {
-                let prefix = prefix.as_bytes();
-                path.starts_with(prefix)
-                    && (prefix.ends_with(b"/")
-                        || matches!(path.get(prefix.len()), None | Some(b'/')))
-            }
-            Match::Wild(pattern) => glob(pattern.as_bytes(), path, PATH),
-            Match::Pattern(_) => pattern_holds(section, request, Subject::Path, constant),
-            _ => false,
-        };
-        if holds {
-            sections.push(Arc::clone(section));
-        }
-    }
-}
-
-/// What a section's pattern is matched against.
-#[derive(Clone, Copy)]
-enum Subject {
-    Path,
-    File,
-    Name,
-}
-
-/// Whether a section's pattern matches; its named groups become MATCH_NAME in the environment.
-fn pattern_holds(
-    section: &Section,
-    request: &mut Request,
-    subject: Subject,
-    constant: &mut bool,
-) -> bool {
-    let Match::Pattern(pattern) = &section.matches else { return false };
-    let text = match subject {
-        Subject::Path => request.path.clone(),
-        Subject::File => request.file.as_os_str().as_bytes().to_vec(),
-        Subject::Name => file_name(request).to_vec(),
-    };
-    let mut captures = Captures::default();
-    match pattern.capture_within(&request.allowance, &text, &mut captures) {
-        Ok(false) => false,
-        Ok(true) => {
-            for (number, name) in pattern.names() {
-                *constant = false;
-                let name = format!("MATCH_{}", name.to_ascii_uppercase());
-                request.env.set(name, captures.group(number));
-            }
-            true
-        }
-        Err(error) => {
-            let Position { file, line } = &section.position;
-            let text = format!("section on line {line} of {file} not matched: {error}");
-            request.notify(Notice::own("core", Level::Error, text));
-            request.undecided = true;
-            *constant = false;
-            false
-        }
-    }
-}
-
-/// The last component of the file's name.
-fn file_name(request: &Request) -> &[u8] {
-    let file = request.file.as_os_str().as_bytes();
-    file.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
-}
-
-impl<'a> Way<'a> {
-    fn new(site: &'a Site, server: &'a Server) -> Self {
-        let core = &server.defaults.core;
-        Self {
-            site,
-            server,
-            sections: Vec::new(),
-            options: core.options,
-            overrides: core.allow_override.clone(),
-            list: core.allow_override_list.clone(),
-            constant: true,
-        }
-    }
-
-    /// Adds a section, and what it says of the walk itself.
-    fn add(&mut self, section: Arc<Section>) {
-        let core = &section.settings.core;
-        self.options = Merge::merge(&self.options, &core.options);
-        self.overrides = Merge::merge(&self.overrides, &core.allow_override);
-        self.list = Merge::merge(&self.list, &core.allow_override_list);
-        self.sections.push(section);
-    }
-
-    /// Adds the `<Directory>` sections of one folder.
-    fn enter(&mut self, folder: &[u8]) {
-        let mut path = folder.to_vec();
-        if path.last() != Some(&b'/') {
-            path.push(b'/');
-        }
-        for section in &self.server.directories {
-            let holds = match &section.matches {
-                Match::Exact(exact) => exact.as_bytes() == path,
-                Match::Wild(pattern) => glob(pattern.as_bytes(), &path, PATH),
-                _ => false,
-            };
-            if holds {
-                self.add(Arc::clone(section));
-            }
-        }
-    }
-
-    /// What an .htaccess file of the next folder may say.
-    fn grant(&self) -> Grant {
-        Grant { overrides: self.overrides.clone().unwrap_or_default(), list: self.list.clone() }
-    }
-
-    fn patterns(&mut self, request: &mut Request) {
-        for section in &self.server.directory_patterns {
-            if pattern_holds(section, request, Subject::File, &mut self.constant) {
-                self.add(Arc::clone(section));
-            }
-        }
-    }
-
-    /// Adds the `<Files>` sections of all sections so far that match the file's name.
-    fn files(&mut self, request: &mut Request) {
-        let candidates: Vec<Arc<Section>> = std::iter::once(&self.server.defaults.core.files)
-            .chain(self.sections.iter().map(|section| &section.settings.core.files))
-            .flatten()
-            .cloned()
-            .collect();
-        for section in candidates {
-            let name = file_name(request);
-            let holds = match &section.matches {
-                Match::Exact(exact) => exact.as_bytes() == name,
-                Match::Wild(pattern) => glob(pattern.as_bytes(), name, PATH),
-                Match::Pattern(_) => {
-                    pattern_holds(&section, request, Subject::Name, &mut self.constant)
-                }
-                _ => false,
-            };
-            if holds {
-                self.add(section);
-            }
-        }
-    }
-
-    fn symlinks(&self) -> SymlinkRule {
-        let options = self.options.effective();
-        if options.has(Options::FOLLOW_SYM_LINKS) {
-            SymlinkRule::Follow
-        } else if options.has(Options::SYM_LINKS_IF_OWNER_MATCH) {
-            SymlinkRule::IfOwnerMatch
-        } else {
-            SymlinkRule::Refuse
-        }
-    }
-}
-
-fn forbidden_link(request: &mut Request, path: &[u8]) -> Answer {
-    let path = String::from_utf8_lossy(path);
-    let text = format!("Symbolic link not allowed or link target not accessible: {path}");
-    request.notify(Notice::new("core", Level::Error, 37, text));
-    Answer::Status(Status::FORBIDDEN, Fields::new())
-}
-
-fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer {
-    const ENOENT: i32 = 2;
-    const ENOTDIR: i32 = 20;
-    const EACCES: i32 = 13;
-    let uri = String::from_utf8_lossy(&request.path).into_owned();
-    let path = String::from_utf8_lossy(found.path());
-    match errno {
-        ENOENT | ENOTDIR => Status::NOT_FOUND.into(),
-        EACCES => {
-            let text = format!(
-                "access to {uri} denied (filesystem path '{path}') because search permissions are \
-                 missing on a component of the path"
-            );
-            request.notify(Notice::new("core", Level::Error, 35, text));
-            Status::FORBIDDEN.into()
-        }
-        _ => {
-            let reason = std::io::Error::from_raw_os_error(errno);
-            let text = format!("access to {uri} failed (filesystem path '{path}'): {reason}");
-            request.notify(Notice::new("core", Level::Error, 36, text));
-            Status::FORBIDDEN.into()
-        }
+    if looked.found.kind() != Kind::Directory && looked.rest < request.file.as_bytes().len() {
+        request.path_info = request.file.split_off(looked.rest);
     }
 }

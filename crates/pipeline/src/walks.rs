@@ -1,10 +1,11 @@
 //! Walks that were made before, kept by server and path as long as what they found holds.
 
 use crate::site::Plan;
+use crate::way::FolderWalk;
 use evenkeel_files::Looked;
+use evenkeel_message::FileName;
 use evenkeel_modules::core::Section;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -52,7 +53,11 @@ impl Walks {
 
 /// A walk that holds as long as what it found does.
 pub(crate) struct Walk {
-    pub file: PathBuf,
+    pub file: FileName,
+    /// The walk of its folder that it began with.
+    pub begun: Option<Rc<FolderWalk>>,
+    /// What looks beside its file begin with.
+    pub folder: Rc<FolderWalk>,
     pub plan: Arc<Plan>,
     pub sections: Rc<[Arc<Section>]>,
     pub looked: Looked,

@@ -1,4 +1,4 @@
-//! Whom a request is addressed to: head and target come in; host, port, raw path and query go
+//! Whom a request is addressed to: head and target come in; host, port and query go
 //! into the request (RFC 9112, section 3.3; Apache: vhost.c, `fix_hostname` and
 //! `ap_update_vhost_from_headers`). It chooses no virtual host.
 
@@ -8,8 +8,8 @@ use crate::target::{Form, Target};
 use evenkeel_message::{Fields, Level, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
-/// Fills host, port, path (as it came) and query of a request whose head is whole. A host in the
-/// target wins over the field Host and replaces it. A request that is refused has no host.
+/// Fills host, port and query of a request whose head is whole. A host in the target wins over the
+/// field Host and replaces it. A request that is refused has no host.
 ///
 /// # Errors
 /// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
@@ -22,14 +22,12 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
 }
 
 fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
-    let Request { head, host, port, path, query, .. } = request;
+    let Request { head, host, port, query, .. } = request;
     host.clear();
     *port = None;
     let Some(target) = Target::parse(head.method, head.target()) else {
         return Err(malformed(head.target()));
     };
-    path.clear();
-    path.extend_from_slice(target.path);
     *query = target.query.map(<[u8]>::to_vec);
     let (field, twice) = host_field(&head.fields);
     let named = matches!(target.form, Form::Absolute | Form::Authority);
@@ -216,7 +214,7 @@ fn malformed(text: &[u8]) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HeadParser, Limits, Parsed};
+    use crate::{HeadParser, Limits, Parsed, raw_path};
     use evenkeel_message::{Peer, RequestHead};
 
     fn addressed(text: &str, strict: bool) -> Result<Request, Option<u16>> {
@@ -319,7 +317,10 @@ mod tests {
             addressed("GET http://B:8080/x?q HTTP/1.1\r\nHost: a b\r\n\r\n", true).unwrap();
         assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(8080)));
         assert_eq!(request.head.fields.first("host"), Some(&b"B:8080"[..]));
-        assert_eq!((&request.path[..], request.query.as_deref()), (&b"/x"[..], Some(&b"q"[..])));
+        assert_eq!(
+            (raw_path(&request.head), request.query.as_deref()),
+            (&b"/x"[..], Some(&b"q"[..]))
+        );
         assert_eq!(addressed("GET http://a/ HTTP/1.1\r\n\r\n", true).err(), Some(Some(569)));
         assert_eq!(
             addressed("GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", true).err(),

@@ -33,5 +33,5 @@ pub use options::{HttpProtocolOptions, Limits};
 pub use refusal::Refusal;
 pub use response::{Malformed, ResponseHead, ResponseLength, parse_response, response_field};
 pub use state::{Ask, Exchange, KeepAlive, Next, Persistence, persistence};
-pub use target::{Form, Target};
-pub use uri::{AllowEncodedSlashes, UriOptions, normalise};
+pub use target::{Form, Target, raw_path};
+pub use uri::bad_path;

@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use evenkeel_conn::{Done, Served, Settings, Site};
-use evenkeel_message::{Body, Chunk, Notice, Peer, Piece, Request, Response, Source, Status};
+use evenkeel_message::{
+    Body, Chunk, Notice, Peer, Piece, Request, Response, Source, Status, UriOptions,
+};
 use evenkeel_mpm::service::Service;
 use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit};
@@ -50,7 +52,7 @@ impl Stub {
     fn respond(&self, mut request: Box<Request>) -> Served {
         let mut response = Response::new(Status::OK);
         response.fields.add("Content-Type", "text/plain");
-        let path = request.path.clone();
+        let path = request.path.to_vec();
         match path.as_slice() {
             b"/panic" => panic!("as asked"),
             b"/work" => request.work = 7,
@@ -169,7 +171,10 @@ impl Site for Stub {
         if request.head.target() == b"/address-panic" {
             panic!("address as asked");
         }
-        evenkeel_proto::address(request, &self.settings.options)
+        evenkeel_proto::address(request, &self.settings.options)?;
+        let raw = evenkeel_proto::raw_path(&request.head);
+        let read = request.path.read(raw, UriOptions::default());
+        read.map_err(|reason| evenkeel_proto::bad_path(reason, raw))
     }
 
     fn serve(&self, request: Box<Request>) -> Served {
@@ -189,7 +194,7 @@ impl Site for Stub {
     }
 
     fn record(&self, done: &Done<'_>) {
-        if done.request.path.as_slice() == b"/record-panic" {
+        if &*done.request.path == b"/record-panic" {
             panic!("record as asked");
         }
         self.answered.set(self.answered.get() + 1);

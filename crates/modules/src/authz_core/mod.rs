@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::Scope;
     use evenkeel_config::{Node, Position, Tables};
-    use evenkeel_message::{HostNames, Method, Peer, RequestHead};
+    use evenkeel_message::{FileName, HostNames, Method, Peer, RequestHead, UriOptions, UrlPath};
 
     /// Applies lines, those between `<Name>` and `</Name>` as a section, to an empty scope.
     fn apply(text: &str) -> Result<Scope, String> {
@@ -270,7 +270,7 @@ mod tests {
         let line = b"GET /x HTTP/1.1".to_vec();
         let head = RequestHead { line, method_end: 3, ..RequestHead::default() };
         let mut request = Request::new(head, peer, 0);
-        request.path = b"/x".to_vec();
+        request.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
         request.env.set("known", "1");
         request
     }
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told_once_and_names_the_file() {
         let mut refused = request();
-        refused.file = "/srv/x".into();
+        refused.file = FileName::new("/srv/x");
         assert_eq!(decide("Require all denied", &mut refused), Err(Status::FORBIDDEN));
         let text = "client denied by server configuration: /srv/x";
         assert_eq!(refused.notices, [Notice::new("authz_core", Level::Error, 1630, text)]);

@@ -8,8 +8,7 @@ use super::server::LogLevels;
 use crate::Merge;
 use crate::settings::merged;
 use evenkeel_expr::Text;
-use evenkeel_message::Status;
-use evenkeel_proto::AllowEncodedSlashes;
+use evenkeel_message::{AllowEncodedSlashes, Status};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -220,7 +219,6 @@ impl Directory {
             default_charset,
             error_documents,
             accept_path_info,
-            encoded_slashes,
             canonical_name,
             canonical_port,
             hostname_lookups,
@@ -241,5 +239,7 @@ impl Directory {
             cgi_pass_auth,
             log_level,
         );
+        // A virtual host does not inherit it (core.c: merge_core_dir_configs).
+        self.encoded_slashes = over.encoded_slashes;
     }
 }

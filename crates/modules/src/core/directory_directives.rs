@@ -9,8 +9,7 @@ use evenkeel_config::{
     Call, Contexts, Notice, Offer, Overrides, Position, Shape, module_of, reserved, standard_module,
 };
 use evenkeel_expr::{PatternOptions, Text};
-use evenkeel_message::{Level, Status};
-use evenkeel_proto::AllowEncodedSlashes;
+use evenkeel_message::{AllowEncodedSlashes, Level, Status};
 use std::sync::Arc;
 
 type Done = Result<(), String>;

@@ -5,7 +5,7 @@
 use super::global::VirtualHost;
 use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, section};
 use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, words};
-use evenkeel_expr::{Condition, Pattern};
+use evenkeel_expr::{Condition, Pattern, is_glob};
 use evenkeel_message::MethodSet;
 use std::sync::Arc;
 
@@ -65,13 +65,16 @@ pub enum Match {
 }
 
 impl Match {
-    /// The number of slashes of a directory's path: shorter ones are merged first.
+    /// The number of slashes of a directory's path or pattern: those with fewer are merged first,
+    /// and the root before all (core.c: dirsection, core_reorder_directories).
     #[must_use]
     pub fn depth(&self) -> usize {
-        match self {
-            Match::Exact(path) | Match::Wild(path) => path.bytes().filter(|b| *b == b'/').count(),
-            _ => usize::MAX,
-        }
+        let text = match self {
+            Match::Exact(path) | Match::Wild(path) => path,
+            Match::Pattern(pattern) => pattern.text(),
+            _ => return 0,
+        };
+        if text == "/" { 0 } else { text.bytes().filter(|byte| *byte == b'/').count() }
     }
 
     /// The names of the groups of a pattern, which become MATCH_NAME in the environment.
@@ -84,13 +87,8 @@ impl Match {
     }
 }
 
-/// Whether a path has characters that make it a wildcard (Apache: apr_fnmatch_test).
-fn is_wild(path: &str) -> bool {
-    path.contains(['*', '?', '['])
-}
-
 fn plain(path: &str) -> Match {
-    if is_wild(path) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
+    if is_glob(path.as_bytes()) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
 }
 
 /// The argument of a section that takes one path, or `~` and a pattern; whether it is a pattern.
@@ -172,22 +170,10 @@ fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// An absolute directory path without `.`, `..` and doubled slashes, with a slash at its end.
+/// The canonical path of a directory, with a slash at its end.
 fn directory_path(scope: &Scope, argument: &str) -> String {
-    let full = scope.server_path(argument);
-    let mut path = String::from("/");
-    let mut parts: Vec<&str> = Vec::new();
-    for part in full.to_str().unwrap_or(argument).split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    for part in parts {
-        path.push_str(part);
+    let mut path = scope.server_path(argument).to_string_lossy().into_owned();
+    if !path.ends_with('/') {
         path.push('/');
     }
     path

@@ -323,7 +323,7 @@ fn path_of(request: &Request) -> String {
 mod tests {
     use super::*;
     use evenkeel_files::{Limits, Policy};
-    use evenkeel_message::{Peer, RequestHead};
+    use evenkeel_message::{FileName, Peer, RequestHead};
     use std::path::PathBuf;
 
     struct Site {
@@ -366,13 +366,11 @@ mod tests {
             let address = "127.0.0.1:80".parse().unwrap();
             let peer = Peer { client: address, local: address };
             let mut request = Request::new(head, peer, evenkeel_sys::clock::realtime_us());
-            request.file = self.root.join(name);
-            let looked = self.files.look_up(request.file.as_os_str().as_bytes());
-            let mut path = request.file.into_os_string().into_encoded_bytes();
+            request.file = FileName::new(self.root.join(name));
+            let looked = self.files.look_up(request.file.as_bytes());
             if looked.found.kind() != Kind::Directory {
-                request.path_info = path.split_off(looked.rest);
+                request.path_info = request.file.split_off(looked.rest);
             }
-            request.file = PathBuf::from(String::from_utf8(path).unwrap());
             let server = Server::default();
             (serve_file(&mut request, &self.files, &looked, &server, settings), request)
         }

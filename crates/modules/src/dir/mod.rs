@@ -115,13 +115,13 @@ pub fn redirect_to_index(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_message::{Peer, RequestHead};
+    use evenkeel_message::{Peer, RequestHead, UriOptions, UrlPath};
 
     fn request(path: &str, query: Option<&str>) -> Request {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.path = path.into();
+        request.path = UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
         request.query = query.map(Into::into);
         request.host = b"h".to_vec();
         request

@@ -183,7 +183,7 @@ fn unescaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::{DirectorySettings, ServerSettings};
-    use evenkeel_message::{Peer, Request, RequestHead};
+    use evenkeel_message::{Peer, Request, RequestHead, UriOptions, UrlPath};
 
     #[test]
     fn placeholders_stand_for_the_request_s_facts() {
@@ -191,7 +191,7 @@ mod tests {
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 1234);
         request.env.set("A", "one\r\ntwo");
-        request.path = b"/x".to_vec();
+        request.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
         let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
         let context = RequestContext::new(&request, &server, &plan);
         let table = [

@@ -230,7 +230,7 @@ fn apply(content: &mut Content, extension: &Extension) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_message::{Peer, RequestHead};
+    use evenkeel_message::{FileName, Peer, RequestHead};
 
     fn settings(entries: &[(&str, Extension)]) -> Directory {
         let extensions =
@@ -242,7 +242,7 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.file = file.into();
+        request.file = FileName::new(file);
         let types = Types::parse("text/html html htm\n# no\nimage/png png\n");
         find_type(&mut request, settings, &types, false);
         request.content

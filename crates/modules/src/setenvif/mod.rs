@@ -53,7 +53,7 @@ fn run(
 mod tests {
     use super::*;
     use crate::testing::apply;
-    use evenkeel_message::{Peer, RequestHead, Version};
+    use evenkeel_message::{Peer, RequestHead, UriOptions, UrlPath, Version};
 
     fn variables(text: &str, fields: &[(&str, &str)]) -> String {
         let request = set(text, fields);
@@ -79,7 +79,8 @@ mod tests {
         let address = |text: &str| text.parse().unwrap();
         let peer = Peer { client: address("192.0.2.7:9"), local: address("127.0.0.1:80") };
         let mut request = Request::new(head, peer, 0);
-        (request.path, request.query) = (b"/a.txt".to_vec(), Some(b"a=77".to_vec()));
+        request.path = UrlPath::parse(b"/a.txt", UriOptions::default()).unwrap();
+        request.query = Some(b"a=77".to_vec());
         set_by_server(&mut request, &scope.server, &scope.directory);
         request
     }

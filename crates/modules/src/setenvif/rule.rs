@@ -4,7 +4,7 @@
 use crate::{DirectorySettings, RequestContext, ServerSettings};
 use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Pattern};
 use evenkeel_message::{Level, Notice, Request};
-use evenkeel_proto::Target;
+use evenkeel_proto::raw_path;
 use std::borrow::Cow;
 
 /// A line of SetEnvIf and its kin.
@@ -84,8 +84,8 @@ impl Attribute {
                 None => request.peer.client_ip().to_string().into_bytes().into(),
             },
             Attribute::ServerAddr => request.peer.local_ip().to_string().into_bytes().into(),
-            Attribute::RequestUri if is_early => raw_path(request).into(),
-            Attribute::RequestUri => request.path.as_slice().into(),
+            Attribute::RequestUri if is_early => early_path(request).into(),
+            Attribute::RequestUri => request.path[..].into(),
             Attribute::RequestMethod => request.head.method_text().into(),
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
             Attribute::Field(name) => field(request, name),
@@ -108,10 +108,8 @@ fn last_field<'r>(request: &'r Request, pattern: &Pattern) -> Result<Cow<'r, [u8
 
 /// The path of the request's target before it is decoded (Apache: r->uri in
 /// post_read_request). An internal redirect has no other path than the decoded one.
-fn raw_path(request: &Request) -> &[u8] {
-    let target = Target::parse(request.head.method, request.head.target());
-    let target = target.filter(|_| request.previous.is_none());
-    target.map_or(&*request.path, |target| target.path)
+fn early_path(request: &Request) -> &[u8] {
+    if request.previous.is_some() { &request.path } else { raw_path(&request.head) }
 }
 
 fn client_name(request: &Request) -> Option<&str> {

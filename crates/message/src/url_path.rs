@@ -1,0 +1,409 @@
+//! The path of a request's URL, in the forms that the configuration compares. A client's text
+//! becomes a [`UrlPath`] in one place: decoded once, segments resolved. Nothing behind it can climb
+//! out of a document root, since no `.` or `..` segment and no NUL is left in it.
+//!
+//! docs/design/paths.md tells which section, directive and variable compares which form.
+
+use memchr::{memchr, memrchr};
+use std::borrow::Cow;
+use std::ops::Deref;
+
+/// The directive AllowEncodedSlashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllowEncodedSlashes {
+    /// A path with `%2F` is not found.
+    #[default]
+    Off,
+    /// `%2F` is decoded.
+    On,
+    /// `%2F` is left as it is.
+    NoDecode,
+}
+
+/// What the configuration says about paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UriOptions {
+    /// AllowEncodedSlashes.
+    pub encoded_slashes: AllowEncodedSlashes,
+    /// MergeSlashes.
+    pub merge_slashes: bool,
+}
+
+impl Default for UriOptions {
+    fn default() -> Self {
+        Self { encoded_slashes: AllowEncodedSlashes::Off, merge_slashes: true }
+    }
+}
+
+/// Why a text is no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadPath {
+    /// A broken escape, a path above the root, or one that does not begin with a slash.
+    Invalid,
+    /// `%00`.
+    Nul,
+    /// `%2F` where AllowEncodedSlashes is off.
+    EncodedSlash,
+}
+
+/// The decoded path of a URL (`/a/b`): normalised, with a slash at its beginning. It is empty where
+/// a request has none (CONNECT) or was refused for it, and `*` in `OPTIONS *`. Doubled slashes are
+/// left only under `MergeSlashes Off`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UrlPath(Vec<u8>);
+
+/// A [`UrlPath`] with a single slash wherever there were several: what `<Location>` compares
+/// (Apache: request.c, ap_location_walk).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergedPath<'a>(Cow<'a, [u8]>);
+
+impl UrlPath {
+    /// Decodes and normalises a path as it came.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(raw: &[u8], options: UriOptions) -> Result<Self, BadPath> {
+        let mut path = Self::default();
+        path.read(raw, options).map(|()| path)
+    }
+
+    /// Takes the place of another path and keeps its memory. An empty path and `*` are left alone.
+    ///
+    /// The order is Apache's (request.c, ap_process_request_internal): escapes of unreserved
+    /// characters are decoded, segments resolved, the other escapes decoded, and where that made
+    /// slashes, the segments are resolved again. Unlike Apache the second round refuses to climb
+    /// above the root.
+    ///
+    /// # Errors
+    /// What is wrong with the text; the path is empty then.
+    pub fn read(&mut self, raw: &[u8], options: UriOptions) -> Result<(), BadPath> {
+        self.0.clear();
+        self.0.extend_from_slice(raw);
+        let read = normalise(&mut self.0, options);
+        if read.is_err() {
+            self.0.clear();
+        }
+        read
+    }
+
+    /// Makes it the path of no resource.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Bytes that it has room for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// The path with single slashes.
+    #[must_use]
+    pub fn merged(&self) -> MergedPath<'_> {
+        if !self.starts_with(b"/") || !self.windows(2).any(|pair| pair == b"//") {
+            return MergedPath(Cow::Borrowed(&self.0));
+        }
+        let mut merged = self.0.clone();
+        merged.dedup_by(|next, before| *next == b'/' && *before == b'/');
+        MergedPath(Cow::Owned(merged))
+    }
+
+    /// The path up to its last slash.
+    #[must_use]
+    pub fn folder(&self) -> &[u8] {
+        self.get(..self.folder_end(self.len())).unwrap_or_default()
+    }
+
+    /// The path of another file in the same folder, with what stands behind the file: `behind`
+    /// bytes are such a rest (PATH_INFO). The name is one segment and no `.` or `..`.
+    #[must_use]
+    pub fn beside(&self, name: &[u8], behind: usize) -> Self {
+        let (own, rest) = self.split_at(self.len().saturating_sub(behind));
+        let folder = own.get(..self.folder_end(own.len())).unwrap_or_default();
+        Self([folder, name, rest].concat())
+    }
+
+    /// The path of what stands in the folder that this path names. The segment is no `.` or `..`;
+    /// a folder's ends with a slash.
+    #[must_use]
+    pub fn below(&self, segment: &[u8]) -> Self {
+        let slash: &[u8] = if self.ends_with(b"/") { b"" } else { b"/" };
+        Self([&self.0, slash, segment].concat())
+    }
+
+    fn folder_end(&self, length: usize) -> usize {
+        let own = self.get(..length).unwrap_or_default();
+        memrchr(b'/', own).map_or(0, |at| at + 1)
+    }
+}
+
+impl Deref for UrlPath {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Deref for MergedPath<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Decodes and normalises a path in place.
+fn normalise(path: &mut Vec<u8>, options: UriOptions) -> Result<(), BadPath> {
+    if is_clean(path) || path.is_empty() || path == b"*" {
+        return Ok(());
+    }
+    let escaped = memchr(b'%', path).is_some();
+    if !path.starts_with(b"/") || (escaped && !decode_unreserved(path)) {
+        return Err(BadPath::Invalid);
+    }
+    if !resolve_segments(path, options.merge_slashes) {
+        return Err(BadPath::Invalid);
+    }
+    if escaped && memchr(b'%', path).is_some() {
+        let slashes = decode_rest(path, options.encoded_slashes)?;
+        if slashes && !resolve_segments(path, options.merge_slashes) {
+            return Err(BadPath::Invalid);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing is to be done: the usual path.
+fn is_clean(path: &[u8]) -> bool {
+    let mut previous = 0;
+    for byte in path {
+        if *byte == b'%' || (previous == b'/' && matches!(byte, b'/' | b'.')) {
+            return false;
+        }
+        previous = *byte;
+    }
+    path.starts_with(b"/")
+}
+
+/// The byte of an escape's two digits.
+fn escape_at(path: &[u8], at: usize) -> Option<u8> {
+    let digit = |index: usize| char::from(*path.get(index)?).to_digit(16);
+    u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok()
+}
+
+/// Decodes letters, digits and `-._~` (RFC 3986, section 2.3); false for a broken escape.
+fn decode_unreserved(path: &mut Vec<u8>) -> bool {
+    let (mut from, mut to) = (0, 0);
+    while let Some(byte) = path.get(from).copied() {
+        let mut length = 1;
+        let mut decoded = byte;
+        if byte == b'%' {
+            let Some(value) = escape_at(path, from) else { return false };
+            length = 3;
+            decoded = value;
+        }
+        let unreserved =
+            decoded.is_ascii_alphanumeric() || matches!(decoded, b'-' | b'.' | b'_' | b'~');
+        if length == 3 && !unreserved {
+            path.copy_within(from..from + 3, to);
+            to += 3;
+        } else {
+            put(path, to, decoded);
+            to += 1;
+        }
+        from += length;
+    }
+    path.truncate(to);
+    true
+}
+
+/// Decodes what is still escaped; says whether slashes were among it.
+fn decode_rest(path: &mut Vec<u8>, slashes: AllowEncodedSlashes) -> Result<bool, BadPath> {
+    let (mut from, mut to, mut decoded_slash) = (0, 0, false);
+    while let Some(byte) = path.get(from).copied() {
+        let value = match byte {
+            b'%' => escape_at(path, from),
+            _ => None,
+        };
+        match (value, slashes) {
+            (None, _) => {
+                put(path, to, byte);
+                (from, to) = (from + 1, to + 1);
+            }
+            (Some(0), _) => return Err(BadPath::Nul),
+            (Some(b'/'), AllowEncodedSlashes::Off) => return Err(BadPath::EncodedSlash),
+            (Some(b'/'), AllowEncodedSlashes::NoDecode) => {
+                path.copy_within(from..from + 3, to);
+                (from, to) = (from + 3, to + 3);
+            }
+            (Some(value), _) => {
+                decoded_slash |= value == b'/';
+                put(path, to, value);
+                (from, to) = (from + 3, to + 1);
+            }
+        }
+    }
+    path.truncate(to);
+    Ok(decoded_slash)
+}
+
+fn put(path: &mut [u8], at: usize, byte: u8) {
+    if let Some(slot) = path.get_mut(at) {
+        *slot = byte;
+    }
+}
+
+/// Takes out `.` and empty segments and lets `..` take out the one before it (RFC 3986, section
+/// 5.2.4); false where there is none.
+fn resolve_segments(path: &mut Vec<u8>, merge: bool) -> bool {
+    // What was written always ends behind a slash while segments remain.
+    let (mut from, mut to) = (1, 1);
+    while from < path.len() {
+        let rest = path.get(from..).unwrap_or_default();
+        let slash = memchr(b'/', rest);
+        let length = slash.unwrap_or(rest.len());
+        match rest.get(..length).unwrap_or_default() {
+            b"." => {}
+            b".." => {
+                let Some(parent) = path.get(..to - 1).filter(|_| to > 1) else { return false };
+                to = memrchr(b'/', parent).map_or(1, |at| at + 1);
+            }
+            b"" if merge => {}
+            _ => {
+                let whole = length + usize::from(slash.is_some());
+                path.copy_within(from..from + whole, to);
+                to += whole;
+            }
+        }
+        from += length + 1;
+    }
+    path.truncate(to);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AllowEncodedSlashes::{NoDecode, Off, On};
+    use proptest::prelude::*;
+
+    fn outcome(path: &str, encoded_slashes: AllowEncodedSlashes) -> Result<String, BadPath> {
+        with(path, UriOptions { encoded_slashes, merge_slashes: true })
+    }
+
+    fn with(path: &str, options: UriOptions) -> Result<String, BadPath> {
+        let parsed = UrlPath::parse(path.as_bytes(), options)?;
+        Ok(String::from_utf8_lossy(&parsed).into_owned())
+    }
+
+    #[test]
+    fn segments_are_resolved() {
+        for (path, want) in [
+            ("/", "/"),
+            ("*", "*"),
+            ("/a/b.html", "/a/b.html"),
+            ("/a/../b", "/b"),
+            ("/a/..", "/"),
+            ("/.", "/"),
+            ("/a/.", "/a/"),
+            ("/./a", "/a"),
+            ("//a///b//", "/a/b/"),
+            ("/a//../b", "/b"),
+            ("/...", "/..."),
+            ("/.../../a", "/a"),
+            ("/a/./b/../../c", "/c"),
+            ("/.hidden", "/.hidden"),
+            ("/%2e/a", "/a"),
+            ("/a/%2E%2e/b", "/b"),
+            ("/%69", "/i"),
+            ("/%2569", "/%69"),
+            ("/%252e%252e/", "/%2e%2e/"),
+            ("/a%5c..", "/a\\.."),
+            ("/a/..;/b", "/a/..;/b"),
+        ] {
+            assert_eq!(outcome(path, Off).as_deref(), Ok(want), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_climbs_or_breaks_is_refused() {
+        for path in [
+            "/..",
+            "/../a",
+            "/%2e%2e/a",
+            "/.%2e/a",
+            "/a/../..",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/%%32%65",
+            "a",
+        ] {
+            for slashes in [Off, On, NoDecode] {
+                assert_eq!(outcome(path, slashes), Err(BadPath::Invalid), "{path}");
+            }
+        }
+        for slashes in [Off, On, NoDecode] {
+            assert_eq!(outcome("/a%00b", slashes), Err(BadPath::Nul));
+        }
+    }
+
+    #[test]
+    fn encoded_slashes_follow_the_directive() {
+        assert_eq!(outcome("/a%2fb", Off), Err(BadPath::EncodedSlash));
+        assert_eq!(outcome("/a%2fb%25", On).as_deref(), Ok("/a/b%"));
+        assert_eq!(outcome("/a%2Fb%25", NoDecode).as_deref(), Ok("/a%2Fb%"));
+        assert_eq!(outcome("/x%2f..%2fa", On).as_deref(), Ok("/a"));
+        assert_eq!(outcome("/x%2f..%2f..%2fa", On), Err(BadPath::Invalid));
+        let apart = UriOptions { encoded_slashes: Off, merge_slashes: false };
+        assert_eq!(with("//a//b", apart).as_deref(), Ok("//a//b"));
+        assert_eq!(with("/a//../b", apart).as_deref(), Ok("/a/b"));
+    }
+
+    #[test]
+    fn doubled_slashes_are_merged_for_sections_alone() {
+        let apart = UriOptions { encoded_slashes: On, merge_slashes: false };
+        for (raw, path, merged) in [
+            ("/a/b", "/a/b", "/a/b"),
+            ("/a//b/", "/a//b/", "/a/b/"),
+            ("///", "///", "/"),
+            ("/%2fa", "//a", "/a"),
+            ("*", "*", "*"),
+        ] {
+            let parsed = UrlPath::parse(raw.as_bytes(), apart).unwrap();
+            assert_eq!((&*parsed, &*parsed.merged()), (path.as_bytes(), merged.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_refused_leaves_nothing() {
+        let mut path = UrlPath::parse(b"/old", UriOptions::default()).unwrap();
+        assert_eq!(path.read(b"/a/../..", UriOptions::default()), Err(BadPath::Invalid));
+        assert!(path.is_empty());
+    }
+
+    #[test]
+    fn other_names_take_the_place_of_the_last() {
+        let path = UrlPath::parse(b"/a/b/c/d", UriOptions::default()).unwrap();
+        assert_eq!(&*path.beside(b"x", 0), b"/a/b/c/x");
+        assert_eq!(&*path.beside(b"x", 4), b"/a/x/c/d");
+        assert_eq!(&*path.below(b"x/"), b"/a/b/c/d/x/");
+        assert_eq!(path.folder(), b"/a/b/c/");
+        assert_eq!(&*UrlPath::default().below(b"x"), b"/x");
+    }
+
+    proptest! {
+        /// Nothing that comes out can climb.
+        #[test]
+        fn the_result_is_safe(path in "[/.a%205fF\u{e4}]{0,24}", merge: bool) {
+            let options = UriOptions { encoded_slashes: On, merge_slashes: merge };
+            if let Ok(path) = UrlPath::parse(format!("/{path}").as_bytes(), options) {
+                prop_assert!(!path.contains(&0));
+                prop_assert!(!path.split(|b| *b == b'/').any(|s| s == b"." || s == b".."));
+                prop_assert!(!path.merged().windows(2).any(|pair| pair == b"//"));
+                prop_assert!(!merge || path.merged() == MergedPath(Cow::Borrowed(&path)));
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What the sections on the way of a request compare, each with the form of the path or of the
+//! file's name that Apache compares (docs/design/paths.md): `<Directory>` and .htaccess by folder,
+//! `<DirectoryMatch>`, `<Files>`, `<Location>`. Which plan they make is `walk`'s to find out.
+
+use crate::hosts::is_below;
+use crate::htaccess::Grant;
+use crate::site::{Server, Site};
+use evenkeel_config::Position;
+use evenkeel_expr::{Captures, GlobStyle, glob};
+use evenkeel_files::{Found, Kind, Looked, SymlinkRule};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_modules::Merge;
+use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Wildcards of paths: a slash is matched by a slash alone.
+const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };
+
+/// What a walk has come upon so far.
+pub(crate) struct Way<'a> {
+    pub(crate) site: &'a Site,
+    server: &'a Server,
+    pub(crate) sections: Vec<Arc<Section>>,
+    options: OptionChange,
+    overrides: Option<AllowOverride>,
+    list: Option<Arc<std::collections::HashSet<Box<str>>>>,
+    /// Whether the same path always leads to the same sections.
+    pub(crate) constant: bool,
+}
+
+/// What a request's walk has found of the folder that its file stands in: the sections of
+/// `<Directory>`, .htaccess and `<DirectoryMatch>`. A look or an internal redirect to a file of the
+/// same folder begins with it, and does not walk again, so that an index file gets what its folder
+/// got (Apache: the walk cache of request.c, prep_walk_cache).
+pub(crate) struct FolderWalk {
+    server: usize,
+    /// The folder with its slash; that of a folder which was asked for without its slash has
+    /// none, and fits nothing.
+    folder: Box<[u8]>,
+    sections: Rc<[Arc<Section>]>,
+    options: OptionChange,
+    constant: bool,
+}
+
+impl FolderWalk {
+    /// The walk of the request that led to this one.
+    pub(crate) fn of(request: &Request) -> Option<Rc<Self>> {
+        let walked = request.walked.clone()?.downcast::<Self>().ok()?;
+        (walked.server == request.server).then_some(walked)
+    }
+
+    /// Whether a walk to what was found begins with it: to a file in the folder, or to the folder
+    /// itself.
+    pub(crate) fn fits(&self, request: &Request, looked: &Looked) -> bool {
+        let file = request.file.as_bytes();
+        match looked.found.kind() {
+            Kind::File if looked.rest == file.len() => parent(request) == &*self.folder,
+            Kind::Directory => match self.folder.strip_suffix(b"/") {
+                Some(folder) => file.strip_suffix(b"/").unwrap_or(file) == folder,
+                None => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// The folder of a request's file, with its slash.
+fn parent(request: &Request) -> &[u8] {
+    let file = request.file.as_bytes();
+    file.get(..file.len() - request.file.last().len()).unwrap_or_default()
+}
+
+impl<'a> Way<'a> {
+    pub(crate) fn new(site: &'a Site, server: &'a Server) -> Self {
+        let core = &server.defaults.core;
+        Self {
+            site,
+            server,
+            sections: Vec::new(),
+            options: core.options,
+            overrides: core.allow_override.clone(),
+            list: core.allow_override_list.clone(),
+            constant: true,
+        }
+    }
+
+    /// Begins with what another request's walk has found of the folder.
+    pub(crate) fn begin_with(
+        &mut self,
+        begun: &FolderWalk,
+        request: &mut Request,
+        looked: &Looked,
+    ) -> Result<(), Answer> {
+        self.sections.extend_from_slice(&begun.sections);
+        (self.options, self.constant) = (begun.options, begun.constant);
+        match self.symlinks().admits(looked.found.link()) {
+            true => Ok(()),
+            false => Err(forbidden_link(request, looked.found.path())),
+        }
+    }
+
+    /// What was found of the folder so far, for looks beside the request's file.
+    pub(crate) fn folder_walk(&self, request: &Request, looked: &Looked) -> FolderWalk {
+        let folder = match looked.found.kind() {
+            Kind::Directory => request.file.as_bytes(),
+            _ => parent(request),
+        };
+        FolderWalk {
+            server: request.server,
+            folder: folder.into(),
+            sections: self.sections.as_slice().into(),
+            options: self.options,
+            constant: self.constant,
+        }
+    }
+
+    /// Adds a section, and what it says of the walk itself.
+    pub(crate) fn add(&mut self, section: Arc<Section>) {
+        let core = &section.settings.core;
+        self.options = Merge::merge(&self.options, &core.options);
+        self.overrides = Merge::merge(&self.overrides, &core.allow_override);
+        self.list = Merge::merge(&self.list, &core.allow_override_list);
+        self.sections.push(section);
+    }
+
+    /// Adds the `<Directory>` sections of one folder.
+    pub(crate) fn enter(&mut self, folder: &[u8]) {
+        let mut path = folder.to_vec();
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        for section in &self.server.directories {
+            let holds = match &section.matches {
+                Match::Exact(exact) => exact.as_bytes() == path,
+                Match::Wild(pattern) => glob(pattern.as_bytes(), &path, PATH),
+                _ => false,
+            };
+            if holds {
+                self.add(Arc::clone(section));
+            }
+        }
+    }
+
+    /// What an .htaccess file of the next folder may say.
+    pub(crate) fn grant(&self) -> Grant {
+        Grant { overrides: self.overrides.clone().unwrap_or_default(), list: self.list.clone() }
+    }
+
+    pub(crate) fn patterns(&mut self, request: &mut Request) {
+        for section in &self.server.directory_patterns {
+            if pattern_holds(section, request, Subject::File, &mut self.constant) {
+                self.add(Arc::clone(section));
+            }
+        }
+    }
+
+    /// Adds the `<Files>` sections of all sections so far that match the file's name.
+    pub(crate) fn files(&mut self, request: &mut Request) {
+        let candidates: Vec<Arc<Section>> = std::iter::once(&self.server.defaults.core.files)
+            .chain(self.sections.iter().map(|section| &section.settings.core.files))
+            .flatten()
+            .cloned()
+            .collect();
+        for section in candidates {
+            let name = request.file.last();
+            let holds = match &section.matches {
+                Match::Exact(exact) => exact.as_bytes() == name,
+                Match::Wild(pattern) => glob(pattern.as_bytes(), name, PATH),
+                Match::Pattern(_) => {
+                    pattern_holds(&section, request, Subject::Name, &mut self.constant)
+                }
+                _ => false,
+            };
+            if holds {
+                self.add(section);
+            }
+        }
+    }
+
+    pub(crate) fn symlinks(&self) -> SymlinkRule {
+        let options = self.options.effective();
+        // Where both are set, the stricter one holds (request.c: resolve_symlink).
+        if options.has(Options::SYM_LINKS_IF_OWNER_MATCH) {
+            SymlinkRule::IfOwnerMatch
+        } else if options.has(Options::FOLLOW_SYM_LINKS) {
+            SymlinkRule::Follow
+        } else {
+            SymlinkRule::Refuse
+        }
+    }
+}
+
+/// The `<Location>` sections that hold for the request's path.
+pub(crate) fn locations(
+    server: &Server,
+    request: &mut Request,
+    sections: &mut Vec<Arc<Section>>,
+    constant: &mut bool,
+) {
+    for section in &server.locations {
+        let holds = match &section.matches {
+            Match::Exact(prefix) => is_below(&request.path.merged(), prefix.as_bytes()).is_some(),
+            Match::Wild(pattern) => glob(pattern.as_bytes(), &request.path.merged(), PATH),
+            Match::Pattern(_) => pattern_holds(section, request, Subject::Path, constant),
+            _ => false,
+        };
+        if holds {
+            sections.push(Arc::clone(section));
+        }
+    }
+}
+
+/// What a section's pattern is matched against.
+#[derive(Clone, Copy)]
+enum Subject {
+    Path,
+    File,
+    Name,
+}
+
+/// Whether a section's pattern matches; its named groups become MATCH_NAME in the environment.
+fn pattern_holds(
+    section: &Section,
+    request: &mut Request,
+    subject: Subject,
+    constant: &mut bool,
+) -> bool {
+    let Match::Pattern(pattern) = &section.matches else { return false };
+    let text = match subject {
+        Subject::Path => &*request.path,
+        Subject::File => request.file.as_bytes(),
+        Subject::Name => request.file.last(),
+    };
+    let mut captures = Captures::default();
+    match pattern.capture_within(&request.allowance, text, &mut captures) {
+        Ok(false) => false,
+        Ok(true) => {
+            for (number, name) in pattern.names() {
+                *constant = false;
+                let name = format!("MATCH_{}", name.to_ascii_uppercase());
+                request.env.set(name, captures.group(number));
+            }
+            true
+        }
+        Err(error) => {
+            let Position { file, line } = &section.position;
+            let text = format!("section on line {line} of {file} not matched: {error}");
+            request.notify(Notice::own("core", Level::Error, text));
+            request.undecided = true;
+            *constant = false;
+            false
+        }
+    }
+}
+
+pub(crate) fn forbidden_link(request: &mut Request, path: &[u8]) -> Answer {
+    let path = String::from_utf8_lossy(path);
+    let text = format!("Symbolic link not allowed or link target not accessible: {path}");
+    request.notify(Notice::new("core", Level::Error, 37, text));
+    Answer::Status(Status::FORBIDDEN, Fields::new())
+}
+
+pub(crate) fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer {
+    const ENOENT: i32 = 2;
+    const ENOTDIR: i32 = 20;
+    const EACCES: i32 = 13;
+    let uri = String::from_utf8_lossy(&request.path).into_owned();
+    let path = String::from_utf8_lossy(found.path());
+    match errno {
+        ENOENT | ENOTDIR => Status::NOT_FOUND.into(),
+        EACCES => {
+            let text = format!(
+                "access to {uri} denied (filesystem path '{path}') because search permissions are \
+                 missing on a component of the path"
+            );
+            request.notify(Notice::new("core", Level::Error, 35, text));
+            Status::FORBIDDEN.into()
+        }
+        _ => {
+            let reason = std::io::Error::from_raw_os_error(errno);
+            let text = format!("access to {uri} failed (filesystem path '{path}'): {reason}");
+            request.notify(Notice::new("core", Level::Error, 36, text));
+            Status::FORBIDDEN.into()
+        }
+    }
+}
