@@ -66,7 +66,10 @@ impl EtagParts {
     pub const fn effective(self) -> u8 {
         match self.set {
             Some(set) => set,
-            None => (Self::DEFAULT & !self.remove) | self.add,
+            // Signs without a set change the empty one, and that stands for the default
+            // (util_etag.c: ap_make_etag_ex).
+            None if self.add == 0 => Self::DEFAULT,
+            None => self.add,
         }
     }
 }
