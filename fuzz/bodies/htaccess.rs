@@ -8,7 +8,7 @@ use evenkeel_config::{
     read_htaccess,
 };
 use evenkeel_expr::{Pattern, PatternOptions};
-use evenkeel_modules::core::{AllowOverride, Options};
+use evenkeel_modules::core::Options;
 use evenkeel_modules::{
     DirectorySettings, Merge, OFFERS, Place, SERVER_VERSION, Scope, active_tables, is_active,
 };
@@ -61,7 +61,7 @@ pub fn run(data: &[u8]) -> bool {
     let every = Options::EVERY.bits();
     let strict = Grant { overrides: Overrides::ALL, options: every, ..Grant::default() };
     let lenient = Grant { nonfatal_override: true, nonfatal_unknown: true, ..strict.clone() };
-    let usual = Grant { options: AllowOverride::default().options.bits(), ..strict.clone() };
+    let usual = Grant { options: Options::ALL.bits(), ..strict.clone() };
     let good = settings(data, words, &strict);
     for grant in [lenient, usual] {
         let _ = settings(data, words, &grant);

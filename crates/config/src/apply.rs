@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use crate::directive::{Act, Contexts, Directive, Overrides, Set, Tables};
 use crate::fault::{Fault, Notice};
+use crate::keyword::{self, Keyword};
 use crate::node::{Node, Position};
 use crate::place::{Parent, Permit, Scope};
 use crate::shape;
@@ -234,7 +235,7 @@ impl<T: 'static> Block<'_, T> {
     /// # Errors
     /// As [`apply`].
     pub fn walk(&self, target: &mut T, inside: Contexts) -> Result<(), Fault> {
-        let parent = Parent { name: &self.node.name, outer: self.call.scope.parent };
+        let parent = Parent { name: self.call.name, outer: self.call.scope.parent };
         let scope = self.call.scope.within(inside, &parent);
         self.walker.walk(self.children(), target, &scope)
     }
@@ -255,10 +256,11 @@ impl<T: 'static> Walker<'_, T> {
     fn visit(&self, node: &Node, target: &mut T, scope: &Scope<'_>) -> Result<(), Fault> {
         let found = self.tables.find(&node.name);
         if found.is_empty() {
-            return self.visit_other(node);
+            return self.visit_other(node, scope);
         }
         for (_, directive) in found {
-            if self.is_permitted(node, directive, scope)? {
+            let Directive { name, contexts, overrides, .. } = directive;
+            if self.is_permitted(node, name, *contexts, *overrides, scope)? {
                 self.invoke(node, directive, target, scope)?;
             }
         }
@@ -266,9 +268,13 @@ impl<T: 'static> Walker<'_, T> {
     }
 
     /// A name that no table holds: Error of the language, or a fault.
-    fn visit_other(&self, node: &Node) -> Result<(), Fault> {
+    fn visit_other(&self, node: &Node, scope: &Scope<'_>) -> Result<(), Fault> {
         let at = node.position.clone();
-        if node.name.eq_ignore_ascii_case("Error") {
+        if let Some(error) = keyword::find(&node.name).filter(|it| it.keyword == Keyword::Error) {
+            let (contexts, overrides) = (error.contexts, error.overrides);
+            if !self.is_permitted(node, error.name, contexts, overrides, scope)? {
+                return Ok(());
+            }
             return Err(Fault::new(at, error_text(&node.arguments)));
         }
         if self.grant.is_some_and(|grant| grant.nonfatal_unknown) {
@@ -283,24 +289,25 @@ impl<T: 'static> Walker<'_, T> {
         Err(Fault::new(at, self.tables.refusal(&node.name)))
     }
 
-    /// Whether `directive` may stand here; false when it may not but the grant says to go on.
+    /// Whether a directive may stand here; false when it may not but the grant says to go on.
     fn is_permitted(
         &self,
         node: &Node,
-        directive: &Directive<T>,
+        name: &str,
+        contexts: Contexts,
+        overrides: Overrides,
         scope: &Scope<'_>,
     ) -> Result<bool, Fault> {
-        let fault = |text| Fault::new(node.position.clone(), text);
-        let listed = self.grant.is_some_and(|grant| grant.lists(directive.name));
-        if !listed && !scope.permit.allows(directive.contexts, directive.overrides) {
-            if let Some(grant) = self.grant.filter(|grant| grant.nonfatal_override) {
-                let notice = grant.forbidden(directive.name).at(node.position.clone());
-                self.remarks.borrow_mut().push(notice);
-                return Ok(false);
-            }
-            return Err(fault(scope.refusal(directive.name)));
+        let listed = self.grant.is_some_and(|grant| grant.lists(name));
+        if listed || scope.permit.allows(contexts, overrides) {
+            return Ok(true);
         }
-        Ok(true)
+        if let Some(grant) = self.grant.filter(|grant| grant.nonfatal_override) {
+            let notice = grant.forbidden(name).at(node.position.clone());
+            self.remarks.borrow_mut().push(notice);
+            return Ok(false);
+        }
+        Err(Fault::new(node.position.clone(), scope.refusal(name)))
     }
 
     fn invoke(

@@ -72,7 +72,7 @@ impl Reader<'_> {
     }
 
     /// Skips to the line that closes `name`; the sections within must close each other properly,
-    /// but nothing in them is looked at.
+    /// but nothing in them is looked at, not even `${}`.
     ///
     /// Source: server/config.c, ap_soak_end_container.
     fn skip(&mut self, name: &str, source: &mut Source) -> Result<(), Halt> {
@@ -82,8 +82,7 @@ impl Reader<'_> {
             let Some(line) = self.line(source, self.budget.line)? else {
                 return Err(format!("Expected </{expected}> before end of configuration").into());
             };
-            let resolved = self.resolve(&line, &source.position())?;
-            let (mut word, rest) = next_word(&resolved);
+            let (mut word, rest) = next_word(&line);
             if let Some(closed) = word.strip_prefix("</") {
                 let mut closed = closed.to_owned();
                 closed.pop();

@@ -4,6 +4,9 @@
 /// A logical line may have this many bytes, as in Apache (server/config.c, VARBUF_MAX_LEN).
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
+/// A logical line of a .htaccess file may have this many (HUGE_STRING_LEN).
+pub(crate) const HTACCESS_LINE_LIMIT: usize = 8192;
+
 /// The logical line is longer than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
@@ -22,26 +25,28 @@ impl Lines {
         Self { text, at: 0, line: 0 }
     }
 
-    /// The next logical line of at most `limit` bytes, or None at the end.
+    /// The next logical line, or None at the end. It may have `limit` bytes with its white space
+    /// and its end.
     ///
-    /// Source: server/util.c, ap_cfg_getline_core and cfg_trim_line. A backslash before the line's
-    /// end continues it, whatever stands before the backslash; a NUL hides the rest of its line.
+    /// Source: server/util.c, ap_varbuf_cfg_getline, ap_cfg_getline_core and cfg_trim_line. A
+    /// backslash before the line's end continues it, whatever stands before the backslash; a NUL
+    /// hides the rest of its line.
     pub(crate) fn take(&mut self, limit: usize) -> Option<Result<String, TooLong>> {
         let mut logical: Vec<u8> = Vec::new();
         let mut continued = false;
         loop {
             self.line = self.line.saturating_add(1);
-            let Some((piece, ended)) = self.physical() else {
+            let Some((piece, end_bytes)) = self.physical() else {
                 if !continued {
                     return None;
                 }
                 break;
             };
             logical.extend_from_slice(piece);
-            if logical.len() >= limit {
-                return Some(Err(TooLong));
-            }
-            if !ended || logical.last() != Some(&b'\\') {
+            if end_bytes == 0 || logical.last() != Some(&b'\\') {
+                if logical.len() + end_bytes > limit {
+                    return Some(Err(TooLong));
+                }
                 break;
             }
             logical.pop();
@@ -50,21 +55,23 @@ impl Lines {
         Some(Ok(decode(logical.trim_ascii())))
     }
 
-    /// The next physical line without its end, and whether it had one.
-    fn physical(&mut self) -> Option<(&[u8], bool)> {
+    /// The next physical line without its end, and the bytes of that end: none at the end of the
+    /// text and behind a NUL.
+    fn physical(&mut self) -> Option<(&[u8], usize)> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
-        let (mut line, mut ended) = match rest.iter().position(|byte| *byte == b'\n') {
-            Some(end) => (rest.get(..end)?, true),
-            None => (rest, false),
+        let whole = match rest.iter().position(|byte| *byte == b'\n') {
+            Some(end) => rest.get(..=end)?,
+            None => rest,
         };
-        self.at += line.len() + usize::from(ended);
-        if ended {
-            line = line.strip_suffix(b"\r").unwrap_or(line);
+        self.at += whole.len();
+        if let Some(nul) = whole.iter().position(|byte| *byte == 0) {
+            return Some((whole.get(..nul)?, 0));
         }
-        if let Some(nul) = line.iter().position(|byte| *byte == 0) {
-            (line, ended) = (line.get(..nul)?, false);
-        }
-        Some((line, ended))
+        let line = match whole.strip_suffix(b"\n") {
+            Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+            None => whole,
+        };
+        Some((line, whole.len() - line.len()))
     }
 }
 
@@ -120,5 +127,11 @@ mod tests {
         let mut lines = Lines::new(b"12345\n1234\n".to_vec());
         assert_eq!(lines.take(5), Some(Err(TooLong)));
         assert_eq!(lines.take(5), Some(Ok("1234".into())));
+        // White space and the end count, a backslash that continues the line does not.
+        let taken = |text: &[u8]| Lines::new(text.to_vec()).take(5).unwrap().is_ok();
+        assert!(
+            taken(b"12345") && taken(b"123\r\n") && taken(b"12\\\n34\n") && taken(b"1\0234567\n")
+        );
+        assert!(!taken(b"1234\r\n") && !taken(b"12\\\n345\n") && !taken(b"1     \n"));
     }
 }

@@ -85,6 +85,8 @@ impl<'a> Scope<'a> {
         }
         if inside.contains(Contexts::AUTHORIZATION) {
             scope.permit = Permit::classes(Overrides::AUTH_CONFIG);
+            // Its list of rules is cut off from the sections around it as that of a Limit is.
+            scope.limited = true;
         }
         scope.virtual_host |= inside.contains(Contexts::VHOST);
         scope.limited |= inside.contains(Contexts::LIMIT);

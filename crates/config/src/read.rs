@@ -12,7 +12,7 @@ use crate::directive::Overrides;
 use crate::fault::{Fault, Level, Notice, Stage};
 use crate::include::Included;
 use crate::keyword::{self, Keyword, Reserved};
-use crate::lines::{LINE_LIMIT, Lines};
+use crate::lines::{HTACCESS_LINE_LIMIT, LINE_LIMIT, Lines};
 use crate::macros::Macros;
 use crate::node::{Node, Position};
 use crate::path::absolute;
@@ -32,8 +32,10 @@ const NOTICES_LIMIT: usize = 1000;
 /// How much a text may grow to before it is refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Bytes of one line, after `${}` too.
+    /// Bytes of one line as it is written.
     pub(crate) line: usize,
+    /// Bytes of one line after `${}`.
+    resolved: usize,
     /// Lines, macros' included.
     lines: u32,
     /// Bytes that macros and `${}` add.
@@ -41,10 +43,12 @@ pub(crate) struct Budget {
 }
 
 /// What a server's configuration may grow to; its line is as long as Apache's.
-const SERVER_BUDGET: Budget = Budget { line: LINE_LIMIT, lines: 4_000_000, growth: 1 << 30 };
+const SERVER_BUDGET: Budget =
+    Budget { line: LINE_LIMIT, resolved: LINE_LIMIT, lines: 4_000_000, growth: 1 << 30 };
 
 /// What a .htaccess file may grow to: its author need not be trusted.
-const HTACCESS_BUDGET: Budget = Budget { line: 1 << 20, lines: 100_000, growth: 16 << 20 };
+const HTACCESS_BUDGET: Budget =
+    Budget { line: HTACCESS_LINE_LIMIT, resolved: 1 << 20, lines: 100_000, growth: 16 << 20 };
 
 /// What to read, and what is known before.
 #[derive(Debug, Clone)]
@@ -346,7 +350,7 @@ impl<'a> Reader<'a> {
             return Ok(line.to_owned());
         }
         let mut undefined: Vec<String> = Vec::new();
-        let resolved = self.variables.resolve(line, self.budget.line, |name| {
+        let resolved = self.variables.resolve(line, self.budget.resolved, |name| {
             // A colon is left to what reads the arguments: %{NAME:...} in a pattern, say.
             if !name.contains(':') && undefined.len() < NOTICES_LIMIT {
                 undefined.push(name.to_owned());

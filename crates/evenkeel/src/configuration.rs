@@ -57,6 +57,14 @@ pub struct Refused {
     pub notices: Vec<Notice>,
 }
 
+/// What the LoadModule lines of a configuration name.
+pub struct Named {
+    /// The modules that are active thereby; where the text cannot be read whole, those up to there.
+    pub modules: ModuleSet,
+    /// Why it cannot be.
+    pub fault: Option<Fault>,
+}
+
 impl Choice {
     /// Reads and applies the configuration.
     ///
@@ -64,11 +72,9 @@ impl Choice {
     /// The first fault, with its file and line.
     pub fn read(&self) -> Result<Configuration, Box<Refused>> {
         let (mut notices, mut includes) = (Vec::new(), Vec::new());
-        let text = self
-            .text(&mut notices, &mut includes)
-            .and_then(|(tree, modules)| self.one_model(&modules).map(|()| (tree, modules)));
-        let (tree, modules) = match text {
-            Ok(read) => read,
+        let (tree, modules) = self.read_text(&mut notices, &mut includes);
+        let tree = match tree.and_then(|tree| self.one_model(&modules).map(|()| tree)) {
+            Ok(tree) => tree,
             Err(fault) => return Err(Box::new(Refused { fault, includes, notices })),
         };
         let language = Language {
@@ -107,31 +113,28 @@ impl Choice {
         level == Level::Notice || level <= self.start_level
     }
 
-    /// The modules that the configuration makes active, whatever else is wrong with it.
-    ///
-    /// # Errors
-    /// The fault of its text's structure.
-    pub fn modules(&self) -> Result<ModuleSet, Fault> {
-        self.text(&mut Vec::new(), &mut Vec::new()).map(|(_, modules)| modules)
+    /// The modules that the configuration makes active, as far as its text can be read.
+    pub fn modules(&self) -> Named {
+        let (tree, modules) = self.read_text(&mut Vec::new(), &mut Vec::new());
+        Named { modules, fault: tree.err() }
     }
 
     /// Reads the text. Conditions ahead of the first LoadModule line depend on which modules
     /// there are, so a text that names its modules is read a second time with those alone.
-    fn text(
+    fn read_text(
         &self,
         notices: &mut Vec<Notice>,
         includes: &mut Vec<Included>,
-    ) -> Result<(Tree, ModuleSet), Fault> {
+    ) -> (Result<Tree, Fault>, ModuleSet) {
         let mut words = Words::new(ModuleSet::preset(OFFERS));
-        let tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
-        if !words.modules().is_named() {
-            return Ok((tree?, words.modules().clone()));
+        let mut tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
+        if words.modules().is_named() {
+            notices.clear();
+            includes.clear();
+            words = Words::new(ModuleSet::named(OFFERS));
+            tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
         }
-        notices.clear();
-        includes.clear();
-        let mut words = Words::new(ModuleSet::named(OFFERS));
-        let tree = evenkeel_config::read(self.start(), &mut words, notices, includes)?;
-        Ok((tree, words.modules().clone()))
+        (tree, words.modules().clone())
     }
 
     fn start(&self) -> Start {

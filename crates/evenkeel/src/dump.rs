@@ -3,8 +3,8 @@
 //! ap_vhost_dump; core.c: core_dump_config; mod_so.c: dump_loaded_modules).
 
 use crate::command_line::{CommandLine, Show};
-use crate::configuration::Configuration;
-use evenkeel_config::{Included, allowed_text, print_tree, reserved};
+use crate::configuration::{Configuration, Named};
+use evenkeel_config::{Included, ModuleSet, Offer, allowed_text, print_tree, reserved};
 use evenkeel_modules::{MODELS, OFFERS, active_tables, is_active, model};
 use evenkeel_pipeline::{AddressHosts, Site};
 use std::fmt::Write;
@@ -123,7 +123,8 @@ fn run_settings(configuration: &Configuration, line: &CommandLine, text: &mut St
     let _infallible = writeln!(text, "Main ErrorLog: \"{error_log}\"");
     let runtime = configuration.tree.runtime_dir.as_deref();
     let settings = crate::settings::of_parent(site, &configuration.modules, runtime);
-    let pid_file = settings.map(|s| s.pid_file.display().to_string()).unwrap_or_default();
+    let pid_file = settings.ok().and_then(|settings| settings.pid_file).unwrap_or_default();
+    let pid_file = pid_file.display();
     let _infallible = writeln!(text, "PidFile: \"{pid_file}\"");
     defines(configuration, line, text);
     let unixd = &site.global.unixd;
@@ -149,31 +150,40 @@ fn defines(configuration: &Configuration, line: &CommandLine, text: &mut String)
 fn modules(configuration: &Configuration, text: &mut String) {
     text.push_str("Loaded Modules:\n");
     let modules = &configuration.modules;
-    let own = model(modules);
-    let event = OFFERS.iter().filter(|offer| {
-        offer.identifier == own && !modules.active().iter().any(|a| a.identifier == own)
-    });
-    let active = modules
-        .active()
-        .iter()
-        .filter(|offer| !MODELS.contains(&offer.identifier) || offer.identifier == own);
-    for offer in active.chain(event) {
+    for offer in active(modules) {
         let how = if modules.is_shared(offer.identifier) { "shared" } else { "static" };
         let _infallible = writeln!(text, " {} ({how})", offer.identifier);
     }
 }
 
-/// `-l`.
-pub fn compiled_in() -> String {
+/// The active modules, with the one process model that is.
+fn active(modules: &ModuleSet) -> impl Iterator<Item = &Offer> {
+    let own = model(modules);
+    let event = OFFERS.iter().filter(move |offer| {
+        offer.identifier == own && !modules.active().iter().any(|a| a.identifier == own)
+    });
+    let is_apart =
+        move |offer: &&Offer| MODELS.contains(&offer.identifier) && offer.identifier != own;
+    modules.active().iter().filter(move |offer| !is_apart(offer)).chain(event)
+}
+
+/// `-l`: what is active without a line that loads it. Where the text cannot be read, it might have
+/// lines that name modules, and then only those are that Debian's apache2 has built in.
+pub fn compiled_in(named: &Named) -> String {
     let mut text = "Compiled in modules:\n".to_owned();
-    for offer in OFFERS.iter().filter(|offer| offer.builtin) {
+    let Named { modules, fault } = named;
+    let is_static = |offer: &&Offer| {
+        let is_usual = fault.is_none() && !modules.is_named();
+        offer.builtin || (is_usual && !modules.is_shared(offer.identifier))
+    };
+    for offer in active(modules).filter(is_static) {
         let _infallible = writeln!(text, "  {}", offer.file);
     }
     text
 }
 
 /// `-L`: every directive of the active modules with where it may stand.
-pub fn directives(modules: &evenkeel_config::ModuleSet) -> String {
+pub fn directives(modules: &ModuleSet) -> String {
     let mut text = String::new();
     let tables = active_tables(modules);
     for (module, directive) in tables.all() {
@@ -199,7 +209,7 @@ pub fn version() -> String {
 }
 
 /// `-V`.
-pub fn build(modules: &evenkeel_config::ModuleSet) -> String {
+pub fn build(modules: &ModuleSet) -> String {
     let model = model(modules);
     let name = model.trim_start_matches("mpm_").trim_end_matches("_module");
     let threaded = if name == "prefork" { "no" } else { "yes (fixed thread count)" };

@@ -131,8 +131,9 @@ fn of_file(line: CommandLine) -> Result<String, String> {
     let configuration = read(&line)?;
     let runtime_dir = configuration.tree.runtime_dir.as_deref();
     let parent = settings::of_parent(&configuration.site, &configuration.modules, runtime_dir)?;
-    let file = parent.pid_file.display();
-    match running(&parent.pid_file) {
+    let path = parent.pid_file.unwrap_or_default();
+    let file = path.display();
+    match running(&path) {
         Ok(Running::Yes(_)) => page_of(&configuration),
         Ok(Running::No) => Err(format!("no server runs: there is no pid file {file}")),
         Ok(Running::Stale(pid)) => {

@@ -2,7 +2,7 @@
 //! comes out; texts go to the terminal.
 
 use crate::command_line::{CommandLine, Show};
-use crate::configuration::{Choice, Configuration};
+use crate::configuration::{Choice, Configuration, Named};
 use crate::server::{Evenkeel, refusal, remark_text};
 use crate::terminal::{complain, say};
 use crate::{dump, logs, settings};
@@ -47,7 +47,7 @@ fn act(program: &str, line: &CommandLine) -> i32 {
             return 0;
         }
         Some(Show::Modules) => {
-            say(&dump::compiled_in());
+            say(&dump::compiled_in(&choice.modules()));
             return 0;
         }
         Some(show @ (Show::Build | Show::Directives)) => return describe(program, &choice, *show),
@@ -126,17 +126,20 @@ fn ended(served: Result<i32, String>) -> i32 {
     })
 }
 
-/// `-V` and `-L`, which tell of the modules that the configuration makes active.
+/// `-V` and `-L`, which tell of the modules that the configuration makes active. `-V` does so of
+/// those that were known before a fault (main.c): programs ask before there is a configuration.
 fn describe(program: &str, choice: &Choice, show: Show) -> i32 {
-    let modules = match choice.modules() {
-        Ok(modules) => modules,
-        Err(fault) => {
-            complain(&fault.report(program));
-            return 1;
-        }
-    };
-    let text = if show == Show::Build { dump::build(&modules) } else { dump::directives(&modules) };
-    say(&text);
+    let Named { modules, fault } = choice.modules();
+    if show == Show::Build {
+        say(&dump::build(&modules));
+    }
+    if let Some(fault) = fault {
+        complain(&fault.report(program));
+        return 1;
+    }
+    if show == Show::Directives {
+        say(&dump::directives(&modules));
+    }
     0
 }
 
@@ -203,7 +206,7 @@ fn send(program: &str, line: &CommandLine, choice: Choice, signal: &str) -> i32 
         }
     };
     let Some(wish) = Wish::parse(signal) else { return 1 };
-    match ask(&settings.pid_file, wish) {
+    match ask(&settings.pid_file.unwrap_or_default(), wish) {
         Answer::Done(said) => {
             said.iter().for_each(|said| say(said));
             0

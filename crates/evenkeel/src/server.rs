@@ -4,6 +4,7 @@
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::logs::{self, LogPlan};
 use crate::{serving, settings};
+use evenkeel_config::Main;
 use evenkeel_logging::{AccessLogs, ErrorLogs, Programs, startup_text, terminal_text};
 use evenkeel_message::{Level, Notice};
 use evenkeel_mpm::{Child, Loaded, Mode, Server, Settings};
@@ -108,6 +109,10 @@ impl Server for Evenkeel {
             self.choice.read().map_err(|refused| refusal(&refused, &self.program))?;
         let plan = logs::plan(&site).map_err(|fault| fault.report(&self.program))?;
         let mut settings = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref())?;
+        if matches!(self.choice.main, Main::Text { .. }) {
+            // No command line can name the text, so that nothing would look for its pid file.
+            settings.pid_file = None;
+        }
         notices.extend(self.keep_from_root(&site, &mut settings)?);
         let running = Running { site, plan, open: OnceCell::new(), remarks: notices };
         Ok(Loaded { site: running, settings })

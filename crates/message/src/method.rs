@@ -52,6 +52,7 @@ methods! {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MethodSet {
     bits: u32,
+    /// In order, each once: equal sets are equal.
     others: Vec<Box<[u8]>>,
 }
 
@@ -59,7 +60,11 @@ impl MethodSet {
     /// Adds a method by its text.
     pub fn add(&mut self, text: &[u8]) {
         match Method::parse(text) {
-            Method::Other => self.others.push(text.into()),
+            Method::Other => {
+                if let Err(at) = self.others.binary_search_by(|other| (**other).cmp(text)) {
+                    self.others.insert(at, text.into());
+                }
+            }
             method => self.bits |= Self::bit(method),
         }
     }
@@ -76,7 +81,7 @@ impl MethodSet {
     /// Adds the methods of another set.
     pub fn add_all(&mut self, other: &MethodSet) {
         self.bits |= other.bits;
-        self.others.extend(other.others.iter().cloned());
+        other.others.iter().for_each(|method| self.add(method));
     }
 
     /// Leaves those methods that `wanted` says of another set: whether they are in it.
@@ -115,7 +120,7 @@ mod tests {
         assert_eq!(both, set(&["PUT", "BREW"]));
         left.retain(&set(&["PUT", "BREW"]), false);
         left.add_all(&set(&["POST", "TEA"]));
-        assert_eq!(left, set(&["GET", "POST", "TEA"]));
+        assert_eq!(left, set(&["TEA", "POST", "GET", "TEA"]));
     }
 
     #[test]

@@ -37,7 +37,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_negotiation", "Which of several files is sent: by media type, language, charset and encoding, among those of a folder (MultiViews) or of a type map."),
     ("mod_reqtimeout", "How long a client may take to send a request."),
     ("mod_setenvif", "Variables set by what the request says."),
-    ("mod_so", "Which modules are active. Nothing is loaded from a file: the modules are part of the server, and LoadModule lines say which of them are to act."),
+    ("mod_so", "Which modules are active. Nothing is loaded from a file: the modules are part of the server, and LoadModule lines say which of them are to act. A configuration with such a line, other than for a process model, has the modules that its lines name and those that are always active. Any other has the usual ones as well; `-l` and `-M` show them as static."),
     ("mod_status", "The state of the server as a page: the handler `server-status`, with `?refresh=N`, `?notable`, `?auto` and `?json`. ExtendedStatus is on where this module is active."),
     ("mod_unixd", "Who the children of the server are. Root's server does not start without User; with `-X` it serves as nobody then."),
     ("mod_version", "Configuration that depends on the version spoken: `<IfVersion>`."),

@@ -2,6 +2,7 @@
 //! Events come in, notices go out; the server's log writes them.
 
 use std::io;
+use std::path::Path;
 
 use evenkeel_message::{Level, Notice};
 use evenkeel_sys::process::{self, End, Pid};
@@ -31,6 +32,8 @@ pub(crate) enum Event<'a> {
     /// Children are killed by someone else as fast as they are started.
     KilledAgain,
     StalePidFile(&'a str),
+    /// The pid file was removed.
+    RemovedPidFile(&'a Path),
     UserIgnored,
     Refused,
     Unchanged,
@@ -132,6 +135,11 @@ impl Event<'_> {
                  as the kernel does where memory has run out: the next ones must wait"
                     .into(),
             ),
+            Self::RemovedPidFile(path) => {
+                let (path, pid) = (path.display(), number(process::own_pid()));
+                let text = format!("removed PID file {path} (pid={pid})");
+                Notice::new("core", Level::Info, 96, text)
+            }
             Self::StalePidFile(path) => Notice::new(
                 "core",
                 Level::Warn,

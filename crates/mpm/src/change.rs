@@ -454,7 +454,7 @@ impl<S: Server> Parent<'_, S> {
 
     /// Writes the pid file anew where the configuration has another place for it.
     fn move_pid_file(&mut self) {
-        let path = &self.current.settings.pid_file;
+        let Some(path) = &self.current.settings.pid_file else { return };
         if self.pid_file.as_ref().is_some_and(|file| file.path() == path) {
             return;
         }

@@ -162,14 +162,15 @@ pub(crate) fn prepare<S: Server>(
     let tell = |event: Event<'_>| {
         event.notice(limits.model).iter().for_each(|notice| server.log(notice));
     };
-    if stale {
-        tell(Event::StalePidFile(&settings.pid_file.display().to_string()));
+    if let Some(path) = settings.pid_file.as_ref().filter(|_| stale) {
+        tell(Event::StalePidFile(&path.display().to_string()));
     }
     if settings.identity.is_some() && !identity::is_root() {
         tell(Event::UserIgnored);
     }
     let lines = settings.line_store()?;
-    let pid_file = if succeeds { None } else { Some(PidFile::write(&settings.pid_file)?) };
+    let path = settings.pid_file.as_ref().filter(|_| !succeeds);
+    let pid_file = path.map(|path| PidFile::write(path)).transpose()?;
     let (settings, victims) = (Arc::new(settings), Victims::of_this_process());
     let generation = Generation { number: 0, site, settings, limits, lines, victims };
     Ok(Prepared { generation, listeners, passed, board, pid_file })
@@ -177,15 +178,18 @@ pub(crate) fn prepare<S: Server>(
 
 /// Refuses to start where the pid file's server lives; true where it has died untidily.
 fn look_for_other_server(settings: &Settings, program: &str) -> Result<bool, String> {
-    let path = settings.pid_file.display();
-    match pidfile::running(&settings.pid_file) {
+    let Some(path) = &settings.pid_file else { return Ok(false) };
+    match pidfile::running(path) {
         Ok(Running::No) => Ok(false),
         Ok(Running::Stale(_)) => Ok(true),
         Ok(Running::Yes(pid)) => {
             Err(format!("{program} (pid {}) already running", pid.as_raw_nonzero()))
         }
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Ok(true),
-        Err(error) => Err(format!("{error}: AH00058: Error retrieving pid file {path}")),
+        Err(error) => {
+            let path = path.display();
+            Err(format!("{error}: AH00058: Error retrieving pid file {path}"))
+        }
     }
 }
 
@@ -262,8 +266,8 @@ impl<'a, S: Server> Parent<'a, S> {
             if let State::Stopping { status } = self.state
                 && self.children.is_empty()
             {
-                if let Some(file) = self.pid_file.take() {
-                    file.remove();
+                if let Some(file) = self.pid_file.take().filter(PidFile::remove) {
+                    self.tell(&Event::RemovedPidFile(file.path()));
                 }
                 return Ok(status);
             }

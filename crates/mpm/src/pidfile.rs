@@ -3,10 +3,14 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use evenkeel_sys::process::{self, Pid};
+
+/// A pid file is not read beyond this.
+const LONGEST_BYTES: usize = 64;
 
 /// What a pid file says of the server that wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +24,10 @@ pub enum Running {
     No,
 }
 
-/// Reads a pid file and looks whether its server lives. `InvalidData`: it holds no pid. Other
-/// errors are those of reading it.
+/// Reads a pid file and looks whether its server lives. `InvalidData`: it holds no pid;
+/// `InvalidInput`: it is no regular file. Other errors are those of reading it.
 pub fn running(path: &Path) -> io::Result<Running> {
-    let text = match fs::read_to_string(path) {
+    let text = match read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Running::No),
         Err(error) => return Err(error),
@@ -34,14 +38,30 @@ pub fn running(path: &Path) -> io::Result<Running> {
     Ok(if lives { Running::Yes(pid) } else { Running::Stale(pid) })
 }
 
+/// The text of a pid file, as far as one may be long; it is not waited for.
+fn read(path: &Path) -> io::Result<String> {
+    let bytes = evenkeel_sys::open::read_beginning(path.as_os_str().as_bytes(), LONGEST_BYTES)?;
+    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 /// Whether the process runs a server's program: a pid is soon given to something else. A program
-/// that this process may not look at is taken for one.
+/// that this process may not look at is taken for one, and one that has ended serves nothing,
+/// though nobody has asked for its status: where a container has no init, nobody will.
 fn is_server(pid: Pid) -> bool {
-    let name_of = |process: &str| fs::read_to_string(format!("/proc/{process}/comm"));
-    let Ok(name) = name_of(&pid.as_raw_nonzero().to_string()) else { return true };
-    let name = name.trim_end();
-    matches!(name, "apache2" | "httpd" | "evenkeel")
-        || name_of("self").is_ok_and(|own| own.trim_end() == name)
+    let stat_of = |process: &str| fs::read_to_string(format!("/proc/{process}/stat"));
+    let Ok(stat) = stat_of(&pid.as_raw_nonzero().to_string()) else { return true };
+    let Some((name, state)) = name_and_state(&stat) else { return true };
+    let is_own =
+        || stat_of("self").is_ok_and(|own| name_and_state(&own).is_some_and(|own| own.0 == name));
+    !matches!(state, 'Z' | 'X' | 'x')
+        && (matches!(name, "apache2" | "httpd" | "evenkeel") || is_own())
+}
+
+/// The program's name and the state in a line of /proc/PID/stat: `7 (httpd) S 1 ...` (proc(5)).
+fn name_and_state(stat: &str) -> Option<(&str, char)> {
+    let (before, behind) = stat.rsplit_once(')')?;
+    let (_, name) = before.split_once('(')?;
+    Some((name, behind.trim_start().chars().next()?))
 }
 
 /// A pid file that this process wrote, and removes when it ends in good order.
@@ -78,13 +98,12 @@ impl PidFile {
         &self.path
     }
 
-    /// Removes the file, if it is still this process's.
-    pub(crate) fn remove(self) {
+    /// Removes the file, if it is still this process's; says whether it did. A folder that cannot
+    /// be written any more is no reason not to end.
+    pub(crate) fn remove(&self) -> bool {
         let own = process::own_pid().as_raw_nonzero().to_string();
-        if fs::read_to_string(&self.path).is_ok_and(|text| text.trim() == own) {
-            // A folder that cannot be written any more is no reason not to end.
-            let _ = fs::remove_file(&self.path);
-        }
+        let is_own = read(&self.path).is_ok_and(|text| text.trim() == own);
+        is_own && fs::remove_file(&self.path).is_ok()
     }
 }
 
@@ -105,9 +124,46 @@ mod tests {
         assert_eq!(running(&path).unwrap(), Running::Stale(Pid::from_raw(1).unwrap()));
         let file = PidFile::write(&path).unwrap();
         assert_eq!(running(&path).unwrap(), Running::Stale(process::own_pid()));
-        file.remove();
+        assert!(file.remove() && !file.remove());
         assert_eq!(running(&path).unwrap(), Running::No);
         fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_has_ended_does_not_run() {
+        assert_eq!(name_and_state("7 (a) b) Z 1 7"), Some(("a) b", 'Z')));
+        let folder = std::env::temp_dir().join(format!("evenkeel-ended-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("httpd");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let path = folder.join("pid");
+        fs::write(&path, format!("{}\n", child.id())).unwrap();
+        assert_eq!(running(&path).unwrap(), Running::Yes(pid));
+        child.kill().unwrap();
+        // It stays a zombie until it is waited for.
+        while !fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") Z ") {
+            std::thread::yield_now();
+        }
+        assert_eq!(running(&path).unwrap(), Running::Stale(pid));
+        child.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_pid_file_is_not_waited_for() {
+        let endless = running(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(endless.kind(), io::ErrorKind::InvalidInput);
+        let folder = std::env::temp_dir().join(format!("evenkeel-fifo-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let fifo = folder.join("pid");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        assert_eq!(running(&fifo).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        fs::remove_file(&fifo).unwrap();
+        fs::write(&fifo, "1".repeat(100_000)).unwrap();
+        assert_eq!(running(&fifo).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

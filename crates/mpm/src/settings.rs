@@ -35,8 +35,8 @@ pub struct Settings {
     pub send_buffer: Option<usize>,
     /// ReceiveBufferSize in bytes.
     pub receive_buffer: Option<usize>,
-    /// PidFile, as an absolute path.
-    pub pid_file: PathBuf,
+    /// PidFile, as an absolute path; none where nothing would look for it.
+    pub pid_file: Option<PathBuf>,
     /// User and Group with all their groups. `None`: the children stay who the parent is.
     pub identity: Option<Identity>,
     /// ChrootDir: where the children are locked in before they give up their rights.
@@ -62,7 +62,7 @@ impl Default for Settings {
             backlog: None,
             send_buffer: None,
             receive_buffer: None,
-            pid_file: PathBuf::new(),
+            pid_file: None,
             identity: None,
             chroot: None,
             core_dumps: None,

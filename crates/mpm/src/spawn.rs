@@ -23,6 +23,7 @@ use crate::detach;
 use crate::limits::Model;
 use crate::listeners::Listeners;
 use crate::parent::{Parent, Prepared, prepare};
+use crate::pidfile::PidFile;
 use crate::settings::{Generation, Server, Settings, Start};
 use crate::supervisor::Supervisor;
 
@@ -345,8 +346,9 @@ pub(crate) fn serve_alone<S: Server>(
             server.salvage(&generation.site, buffer, &lines);
         }
     }
-    if let Some(file) = pid_file {
-        file.remove();
+    if let Some(file) = pid_file.filter(PidFile::remove) {
+        let removed = Event::RemovedPidFile(file.path()).notice(generation.limits.model);
+        removed.iter().for_each(|notice| server.log(notice));
     }
     Ok(status)
 }

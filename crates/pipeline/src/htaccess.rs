@@ -41,18 +41,20 @@ struct Parsed {
 /// What an .htaccess file may say, as the sections around it have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    pub overrides: AllowOverride,
+    /// None where no section has AllowOverride.
+    pub overrides: Option<AllowOverride>,
     pub list: Option<Arc<HashSet<Box<str>>>>,
 }
 
 impl Grant {
-    /// Whether there is no use in looking for the file.
+    /// Whether there is no use in looking for the file. Where AllowOverride is said nowhere, it is
+    /// read and no directive is allowed in it (core.c, create_core_dir_config: OR_UNSET is not
+    /// OR_NONE).
     fn is_nothing(&self) -> bool {
-        self.overrides.overrides.is_none() && self.list.as_ref().is_none_or(|list| list.is_empty())
+        self.overrides.is_some_and(AllowOverride::is_none)
+            && self.list.as_ref().is_none_or(|list| list.is_empty())
     }
-}
 
-impl Grant {
     fn names(&self) -> Vec<String> {
         self.list.iter().flat_map(|list| list.iter()).map(|name| name.to_string()).collect()
     }
@@ -173,13 +175,16 @@ impl AccessFiles {
         scope.in_htaccess = true;
         scope.global.authz_core = site.global.authz_core.clone();
         scope.global.filter = site.global.filter;
+        scope.global.core.methods = site.global.core.methods.clone();
         scope.sections = site.section_base + self.sections;
+        let AllowOverride { overrides, options, nonfatal_override, nonfatal_unknown } =
+            grant.overrides.unwrap_or(AllowOverride::NONE);
         let allowed = evenkeel_config::Grant {
-            overrides: grant.overrides.overrides,
+            overrides,
             directives: grant.names(),
-            nonfatal_override: grant.overrides.nonfatal_override,
-            nonfatal_unknown: grant.overrides.nonfatal_unknown,
-            options: grant.overrides.options.bits(),
+            nonfatal_override,
+            nonfatal_unknown,
+            options: options.bits(),
         };
         let mut notices = Vec::new();
         let nodes = evenkeel_config::read_htaccess(

@@ -79,7 +79,7 @@ impl<'a> Way<'a> {
             server,
             sections: Vec::new(),
             options: core.options,
-            overrides: core.allow_override.clone(),
+            overrides: core.allow_override,
             list: core.allow_override_list.clone(),
             constant: true,
         }
@@ -119,7 +119,7 @@ impl<'a> Way<'a> {
     pub(crate) fn add(&mut self, section: Arc<Section>) {
         let core = &section.settings.core;
         self.options = Merge::merge(&self.options, &core.options);
-        self.overrides = Merge::merge(&self.overrides, &core.allow_override);
+        self.overrides.add(&core.allow_override);
         self.list = Merge::merge(&self.list, &core.allow_override_list);
         self.sections.push(section);
     }
@@ -144,7 +144,7 @@ impl<'a> Way<'a> {
 
     /// What an .htaccess file of the next folder may say.
     pub(crate) fn grant(&self) -> Grant {
-        Grant { overrides: self.overrides.clone().unwrap_or_default(), list: self.list.clone() }
+        Grant { overrides: self.overrides, list: self.list.clone() }
     }
 
     pub(crate) fn patterns(&mut self, request: &mut Request) {

@@ -57,8 +57,7 @@ impl Shared {
     /// Keeps a part of it alone, and unmaps the rest: another process that shares it keeps all. An
     /// error is `InvalidInput` where these are not whole pages of it, or munmap(2)'s.
     pub fn keep(self, part: Range<usize>) -> io::Result<Self> {
-        let is_whole = part.start < part.end && part.end <= self.words;
-        if !is_whole || [part.start, part.end].iter().any(|at| whole_pages(*at) != *at) {
+        if !self.is_whole_pages(&part) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let whole = ManuallyDrop::new(self);
@@ -82,14 +81,21 @@ impl Shared {
     /// Gives the memory of these words back where they are whole pages: they are zero then. Nothing
     /// is done where the system does not want it (madvise(2), MADV_REMOVE).
     pub fn give_back(&self, part: Range<usize>) {
-        let is_whole = part.start < part.end && part.end <= self.words;
-        if is_whole && whole_pages(part.start) == part.start {
+        if self.is_whole_pages(&part) {
             // SAFETY: the pages are ours and of shared memory, which is read as atomics alone.
             unsafe {
                 let start = self.start.as_ptr().add(part.start);
                 libc::madvise(start.cast(), part.len() * size_of::<AtomicU64>(), libc::MADV_REMOVE)
             };
         }
+    }
+
+    /// Whether these words are whole pages of the region. The last page is whole where the region
+    /// ends within it: nothing else is on it.
+    fn is_whole_pages(&self, part: &Range<usize>) -> bool {
+        let begins_page = |at: usize| whole_pages(at) == at;
+        let ends_page = begins_page(part.end) || part.end == self.words;
+        part.start < part.end && part.end <= self.words && begins_page(part.start) && ends_page
     }
 
     /// The whole region.
@@ -131,8 +137,11 @@ mod tests {
             region.words()[at * page + 1].store(at as u64 + 1, Relaxed);
         }
         region.give_back(page..2 * page);
+        // A page of which a part is wanted stays whole.
+        region.give_back(2 * page..3 * page - 1);
+        region.give_back(3 * page + 1..4 * page);
         let seen = |region: &Shared, at: usize| region.words()[at * page + 1].load(Relaxed);
-        assert_eq!([0, 1, 2].map(|at| seen(&region, at)), [1, 0, 3]);
+        assert_eq!([0, 1, 2, 3].map(|at| seen(&region, at)), [1, 0, 3, 4]);
         let part = region.keep(2 * page..4 * page).unwrap();
         assert_eq!((part.words().len(), seen(&part, 0), seen(&part, 1)), (2 * page, 3, 4));
         assert!(Shared::new(3 * page).unwrap().keep(page..page + 1).is_err());

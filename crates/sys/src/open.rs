@@ -3,7 +3,7 @@
 //! owned descriptors go out. Nothing is written, and nothing waits for a pipe or a device.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// What the kernel says of a file (stat(2)).
@@ -75,6 +75,20 @@ pub fn lstat(path: &[u8]) -> io::Result<Stat> {
 /// What an open descriptor is. Errors are those of fstat(2).
 pub fn fstat(file: &impl AsFd) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::fstat(file)?))
+}
+
+/// The first bytes of a regular file, so many at most. It is not waited for, be it a FIFO. Errors
+/// are those of open(2) and read(2), and `InvalidInput` for what is no regular file.
+pub fn read_beginning(path: &[u8], most_bytes: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        let text = "it is no regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let mut bytes = Vec::new();
+    file.take(most_bytes as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The text of a symbolic link. Errors are those of readlink(2).

@@ -82,13 +82,14 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
-        for rule in over.redirects.iter().rev() {
+        let Self { redirects, alias, redirect, relative, preserve_path } = over;
+        for rule in redirects.iter().rev() {
             self.redirects.push_front(Arc::clone(rule));
         }
-        self.alias.add(&over.alias);
-        self.redirect.add(&over.redirect);
-        self.relative.add(&over.relative);
-        self.preserve_path.add(&over.preserve_path);
+        self.alias.add(alias);
+        self.redirect.add(redirect);
+        self.relative.add(relative);
+        self.preserve_path.add(preserve_path);
     }
 }
 

@@ -53,23 +53,24 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
-        self.forbid_on_failure.add(&over.forbid_on_failure);
-        if over.rules.is_none() && over.merging.is_none() {
+        let Self { rules, merging, forbid_on_failure, depth } = over;
+        self.forbid_on_failure.add(forbid_on_failure);
+        if rules.is_none() && merging.is_none() {
             self.merging = self.merging.filter(|_| self.rules.is_some());
             return;
         }
-        let logic = match over.merging {
+        let logic = match merging {
             None | Some(Merging::Off) => None,
             Some(Merging::And) => Some(Logic::All),
             Some(Merging::Or) => Some(Logic::Any),
         };
-        self.merging = over.merging;
+        self.merging = *merging;
         let (Some(logic), Some(outer)) = (logic, &self.rules) else {
-            (self.rules, self.depth) = (over.rules.clone(), over.depth);
+            (self.rules, self.depth) = (rules.clone(), *depth);
             return;
         };
-        let Some(inner) = &over.rules else { return };
-        self.depth = self.depth.max(over.depth).saturating_add(1);
+        let Some(inner) = rules else { return };
+        self.depth = self.depth.max(*depth).saturating_add(1);
         let both = || Rule::both(logic, outer, inner);
         self.rules = Some(if self.depth > DEPTH { Rule::TooDeep } else { both() });
     }

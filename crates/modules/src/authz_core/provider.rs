@@ -6,7 +6,7 @@ use crate::Scope;
 use crate::authz_host::HostRule;
 use evenkeel_config::words;
 use evenkeel_expr::Condition;
-use evenkeel_message::{Level, Method, MethodSet, Notice};
+use evenkeel_message::{Level, MethodSet, Notice};
 use std::sync::Arc;
 
 /// A compiled question.
@@ -42,8 +42,8 @@ impl Provider {
             "all" if arguments.eq_ignore_ascii_case("granted") => Ok(Provider::All(true)),
             "all" if arguments.eq_ignore_ascii_case("denied") => Ok(Provider::All(false)),
             "all" => Err("Argument for 'Require all' must be 'granted' or 'denied'".into()),
-            "env" => Ok(Provider::Env(words(arguments).into_iter().map(Into::into).collect())),
-            "method" => methods(arguments),
+            "env" => Ok(Provider::Env(listed(arguments).map(Into::into).collect())),
+            "method" => methods(scope, arguments),
             "expr" => {
                 let text = unquoted(arguments);
                 let condition = scope
@@ -89,10 +89,15 @@ impl Provider {
     }
 }
 
-fn methods(arguments: &str) -> Result<Provider, String> {
+/// The words of a list, which ends at an empty one.
+fn listed(arguments: &str) -> impl Iterator<Item = String> {
+    words(arguments).into_iter().take_while(|word| !word.is_empty())
+}
+
+fn methods(scope: &Scope, arguments: &str) -> Result<Provider, String> {
     let mut methods = MethodSet::default();
-    for word in words(arguments) {
-        if Method::parse(word.as_bytes()) == Method::Other {
+    for word in listed(arguments) {
+        if !scope.global.core.knows_method(&word) {
             return Err(format!("Invalid Method '{word}'"));
         }
         methods.add(word.as_bytes());

@@ -173,31 +173,53 @@ impl Merge for Said {
     }
 
     fn add(&mut self, over: &Self) {
-        self.default_icon.add(&over.default_icon);
-        self.style_sheet.add(&over.style_sheet);
-        self.head_insert.add(&over.head_insert);
-        self.header_name.add(&over.header_name);
-        self.readme_name.add(&over.readme_name);
-        self.options.add(&over.options);
-        self.name_width.add(&over.name_width);
-        self.description_width.add(&over.description_width);
-        self.media_type.add(&over.media_type);
-        self.charset.add(&over.charset);
-        self.order.add(&over.order);
-        self.old_dates |= over.old_dates;
-        if over.icon_width != 0 {
-            self.icon_width = over.icon_width;
+        // Every field is named, so that a new one is not forgotten.
+        let Self {
+            default_icon,
+            style_sheet,
+            head_insert,
+            header_name,
+            readme_name,
+            options,
+            name_width,
+            description_width,
+            media_type,
+            charset,
+            order,
+            old_dates,
+            icon_width,
+            icon_height,
+            icons,
+            texts,
+            descriptions,
+            ignored,
+            ignore_reset,
+        } = over;
+        self.default_icon.add(default_icon);
+        self.style_sheet.add(style_sheet);
+        self.head_insert.add(head_insert);
+        self.header_name.add(header_name);
+        self.readme_name.add(readme_name);
+        self.options.add(options);
+        self.name_width.add(name_width);
+        self.description_width.add(description_width);
+        self.media_type.add(media_type);
+        self.charset.add(charset);
+        self.order.add(order);
+        self.old_dates |= old_dates;
+        if *icon_width != 0 {
+            self.icon_width = *icon_width;
         }
-        if over.icon_height != 0 {
-            self.icon_height = over.icon_height;
+        if *icon_height != 0 {
+            self.icon_height = *icon_height;
         }
-        self.icons.add(&over.icons);
-        self.texts.add(&over.texts);
-        self.descriptions.add(&over.descriptions);
-        if over.ignore_reset {
-            self.ignored.clone_from(&over.ignored);
+        self.icons.add(icons);
+        self.texts.add(texts);
+        self.descriptions.add(descriptions);
+        if *ignore_reset {
+            self.ignored.clone_from(ignored);
         } else {
-            self.ignored.add(&over.ignored);
+            self.ignored.add(ignored);
         }
         // As in Apache, the word holds for its own section alone.
         self.ignore_reset = false;

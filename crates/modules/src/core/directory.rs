@@ -196,22 +196,19 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
-        for (own, said) in self.process_limits.iter_mut().zip(&over.process_limits) {
-            own.add(said);
-        }
-        // Lists of an outer section are continued by an inner one's.
-        self.cgi_variables.extend_from_slice(&over.cgi_variables);
-        self.files.extend_from_slice(&over.files);
-        self.conditions.extend_from_slice(&over.conditions);
-        self.inherit(over);
-    }
-}
-
-impl Directory {
-    /// The settings that are inherited one by one.
-    fn inherit(&mut self, over: &Self) {
+        // Lists of an outer section are continued by an inner one's; the others are inherited one
+        // by one. Every field is named, so that a new one is not forgotten.
         macro_rules! each {
-            ($($field:ident),+ $(,)?) => { $(self.$field.add(&over.$field);)+ };
+            ($($field:ident),+ $(,)?) => {
+                let Self { process_limits, cgi_variables, files, conditions, $($field),+ } = over;
+                for (own, said) in self.process_limits.iter_mut().zip(process_limits) {
+                    own.add(said);
+                }
+                self.cgi_variables.extend_from_slice(cgi_variables);
+                self.files.extend_from_slice(files);
+                self.conditions.extend_from_slice(conditions);
+                $(self.$field.add($field);)+
+            };
         }
         each!(
             options,

@@ -65,67 +65,79 @@ fn options(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn allow_override(scope: &mut Scope, call: &Call<'_>) -> Done {
+    call.check_place(Contexts::NOT_IN_HTACCESS)?;
     if call.check_place(Contexts::NOT_IN_LOCATION.with(Contexts::NOT_IN_FILES)).is_err() {
         let Position { file, line } = call.position;
         let text = format!("Useless use of AllowOverride in line {line} of {file}.");
         call.warn("core", 114, text);
     }
-    let mut allow = AllowOverride { options: Options::EVERY, ..AllowOverride::default() };
+    let core = &mut scope.directory.core;
+    // A line takes back the classes of an earlier one of its section, but not its options.
+    let mut allow = core.allow_override.unwrap_or(AllowOverride::NONE).only(Overrides::NONE);
     for word in evenkeel_config::words(call.raw) {
-        let lower = word.to_ascii_lowercase();
-        if lower.starts_with("options=") {
-            allow.overrides = allow.overrides.with(Overrides::OPTIONS);
-            let list = word.split_once('=').map_or("", |(_, list)| list);
-            allow.options = override_options(list)?;
-        } else if let Some(class) = lower.strip_prefix("nonfatal=") {
-            let (forbidden, unknown) = match class {
-                "override" => (true, false),
-                "unknown" => (false, true),
-                "all" => (true, true),
-                _ => {
-                    return Err(format!(
+        // What stands behind `=` is looked at only where it means something.
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (&*word, None),
+        };
+        match (name.to_ascii_lowercase().as_str(), Overrides::named(name)) {
+            ("options", _) => {
+                allow.overrides = allow.overrides.with(Overrides::OPTIONS);
+                allow.options = value.map_or(Ok(Options::ALL), override_options)?;
+            }
+            ("nonfatal", _) => {
+                let Some(value) = value else {
+                    return Err("=Override, =Unknown or =All expected after Nonfatal".into());
+                };
+                let (forbidden, unknown) = nonfatal(value).ok_or_else(|| {
+                    format!(
                         "AllowOverride parameter \"Nonfatal\" must be one of \"Override\", \
-                     \"Unknown\" or \"All\", not {word}"
-                    ));
-                }
-            };
-            allow.nonfatal_override |= forbidden;
-            allow.nonfatal_unknown |= unknown;
-        } else if lower == "all" {
-            allow.overrides = Overrides::ALL;
-        } else if lower == "none" {
-            allow.overrides = Overrides::NONE;
-        } else if let Some(class) = Overrides::named(&lower) {
-            allow.overrides = allow.overrides.with(class);
-        } else {
-            return Err(format!("Illegal override option {word}"));
+                         \"Unknown\" or \"All\", not {word}"
+                    )
+                })?;
+                allow.nonfatal_override |= forbidden;
+                allow.nonfatal_unknown |= unknown;
+            }
+            ("all", _) => allow = allow.only(Overrides::ALL),
+            ("none", _) => allow = allow.only(Overrides::NONE),
+            (_, Some(class)) => allow.overrides = allow.overrides.with(class),
+            (_, None) => return Err(format!("Illegal override option {name}")),
         }
     }
-    scope.directory.core.allow_override = Some(allow);
+    core.allow_override = Some(allow);
     Ok(())
+}
+
+/// Whether `AllowOverride Nonfatal=WORD` means directives that are forbidden, and unknown ones.
+fn nonfatal(word: &str) -> Option<(bool, bool)> {
+    match word.to_ascii_lowercase().as_str() {
+        "override" => Some((true, false)),
+        "unknown" => Some((false, true)),
+        "all" => Some((true, true)),
+        _ => None,
+    }
 }
 
 /// The options that `AllowOverride Options=A,B` lets `.htaccess` files set.
 fn override_options(list: &str) -> Result<Options, String> {
     let mut allowed = Options::NONE;
-    for word in list.split(',') {
-        let option = Options::parse(word).ok_or_else(|| format!("Illegal option {word}"))?;
-        // All of them, MultiViews too, where All is said here.
-        allowed = allowed | if word.eq_ignore_ascii_case("all") { Options::EVERY } else { option };
+    for word in list.split(',').filter(|word| !word.is_empty()) {
+        allowed = allowed | Options::parse(word).ok_or_else(|| format!("Illegal option {word}"))?;
     }
     Ok(allowed)
 }
 
 fn allow_override_list(scope: &mut Scope, call: &Call<'_>) -> Done {
+    call.check_place(Contexts::NOT_IN_HTACCESS)?;
     let words = evenkeel_config::words(call.raw);
     let none = matches!(words.as_slice(), [word] if word.eq_ignore_ascii_case("none"));
     let listed = |name: &&String| match standing(name) {
-        Some(Overrides::NONE) => {
+        Some(false) => {
             let text = format!("Discarding directive `{name}' not allowed in AllowOverrideList at");
             call.warn("core", 2304, format!("{text} {}", call.position));
             false
         }
-        Some(_) => true,
+        Some(true) => true,
         None => {
             let text =
                 format!("Discarding unrecognized directive `{name}' in AllowOverrideList at");
@@ -139,16 +151,19 @@ fn allow_override_list(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-/// The override classes under which a directive may stand in .htaccess; none for a name that is
-/// no directive's. Those of modules that are not here count as allowed.
-fn standing(name: &str) -> Option<Overrides> {
+/// Whether AllowOverrideList may name a directive, as it may those of sections; none for a name
+/// that is no directive's. Those of modules that are not here count as allowed.
+fn standing(name: &str) -> Option<bool> {
+    let may = |contexts: Contexts, overrides: Overrides| {
+        contexts.contains(Contexts::DIRECTORY) || !overrides.is_none()
+    };
     let own = crate::registry::tables()
         .flat_map(|table| table.directives)
         .find(|directive| directive.name.eq_ignore_ascii_case(name));
     let language = reserved().iter().find(|reserved| reserved.name.eq_ignore_ascii_case(name));
-    own.map(|directive| directive.overrides)
-        .or_else(|| language.map(|reserved| reserved.overrides))
-        .or_else(|| module_of(name).map(|_| Overrides::ALL))
+    own.map(|directive| may(directive.contexts, directive.overrides))
+        .or_else(|| language.map(|reserved| may(reserved.contexts, reserved.overrides)))
+        .or_else(|| module_of(name).map(|_| true))
 }
 
 fn set_handler(scope: &mut Scope, call: &Call<'_>) -> Done {

@@ -4,6 +4,7 @@ use super::server::ServerTokens;
 use crate::{DirectorySettings, ServerSettings};
 use evenkeel_config::Position;
 use evenkeel_expr::PatternOptions;
+use evenkeel_message::Method;
 
 /// The core's settings of the whole process.
 #[derive(Clone, Default)]
@@ -16,20 +17,27 @@ pub struct Global {
     pub accept_filters: Vec<(Box<str>, bool)>,
     /// SeeRequestTail.
     pub see_request_tail: bool,
-    /// RegisterHttpMethod.
+    /// RegisterHttpMethod, and what `<Limit>` sections of the configuration name beyond the methods
+    /// that are built in.
     pub methods: Vec<Box<str>>,
     /// Mutex lines, recorded for DUMP_RUN_CFG.
     pub mutexes: Vec<Box<str>>,
     /// DefaultRuntimeDir.
     pub runtime_dir: Option<Box<str>>,
-    /// FlushMaxThreshold in bytes.
-    pub flush_max_threshold: Option<usize>,
-    /// FlushMaxPipelined.
-    pub flush_max_pipelined: Option<i64>,
     /// RegexDefaultOptions.
     pub pattern_options: PatternOptions,
     /// `<VirtualHost>` sections in order.
     pub virtual_hosts: Vec<VirtualHost>,
+}
+
+impl Global {
+    /// Whether a method is built in or has been registered so far (http_protocol.c:
+    /// ap_method_number_of).
+    #[must_use]
+    pub fn knows_method(&self, name: &str) -> bool {
+        Method::parse(name.as_bytes()) != Method::Other
+            || self.methods.iter().any(|known| **known == *name)
+    }
 }
 
 /// One `<VirtualHost>`: what it says, not yet merged with the main server.

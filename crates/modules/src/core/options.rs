@@ -88,113 +88,103 @@ impl Not for Options {
     }
 }
 
-/// What one section says of the options: a whole new set, or changes to the outer section's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptionChange {
-    /// `Options A B`: these and no others.
-    Set(Options),
-    /// `Options +A -B`.
-    Change {
-        /// Switched on.
-        add: Options,
-        /// Switched off.
-        remove: Options,
-    },
-}
-
-impl Default for OptionChange {
-    fn default() -> Self {
-        OptionChange::Change { add: Options::NONE, remove: Options::NONE }
-    }
+/// What one section says of the options: a whole new set, changes to the outer section's, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OptionChange {
+    /// `Options A B`: these and no others, with the changes that came later.
+    set: Option<Options>,
+    /// Switched on by `+A`.
+    add: Options,
+    /// Switched off by `-A`.
+    remove: Options,
 }
 
 impl OptionChange {
-    /// Whether a section said anything.
-    #[must_use]
-    pub fn is_unset(&self) -> bool {
-        *self == OptionChange::default()
-    }
-
     /// The effective options; without any directive FollowSymLinks holds, as in Apache 2.4.
     #[must_use]
     pub fn effective(&self) -> Options {
-        match *self {
-            OptionChange::Set(options) => options,
-            OptionChange::Change { add, remove } => (Options::FOLLOW_SYM_LINKS & !remove) | add,
-        }
+        self.set.unwrap_or((Options::FOLLOW_SYM_LINKS & !self.remove) | self.add)
     }
 
     /// Takes the words of one `Options` line into account. In a `.htaccess` file only the
     /// options of `allowed` may be named.
     ///
     /// # Errors
-    /// The text of an unknown or forbidden option, or of signed words beside unsigned ones.
+    /// The text of an unknown or forbidden option, of signed words beside unsigned ones, or of All
+    /// or None with a sign or behind another word.
+    ///
+    /// Source: server/core.c, set_options.
     pub fn apply(&mut self, words: &[&str], allowed: Options) -> Result<(), String> {
-        let mut first = true;
-        for word in words {
+        const MIXED: &str = "Either all Options must start with + or -, or no Option may.";
+        let mut is_signed = false;
+        let mut begins_whole = false;
+        for (at, word) in words.iter().enumerate() {
             let (sign, name) = match word.as_bytes().first() {
                 Some(b'+') => (Some(true), word.get(1..).unwrap_or_default()),
                 Some(b'-') => (Some(false), word.get(1..).unwrap_or_default()),
                 _ => (None, *word),
             };
+            if at > 0 && sign.is_some() != is_signed && (is_signed || !begins_whole) {
+                return Err(MIXED.into());
+            }
+            is_signed |= sign.is_some();
             let option = Options::parse(name).ok_or_else(|| format!("Illegal option {name}"))?;
+            let wholes = [("None", "Option"), ("All", "option")];
+            let whole = wholes.iter().find(|(whole, _)| whole.eq_ignore_ascii_case(name));
+            if let Some((whole, what)) = whole {
+                if at > 0 {
+                    return Err(format!("'Options {whole}' must be the first {what} given."));
+                }
+                if is_signed {
+                    let text = format!("You may not use 'Options +{whole}' or 'Options -{whole}'.");
+                    return Err(text);
+                }
+                begins_whole = true;
+            }
             if !allowed.has(option) {
                 return Err(format!("Option {name} not allowed here"));
             }
-            self.take(sign, option, first)?;
-            first = false;
+            if at == 0 && sign.is_none() {
+                self.set = Some(Options::NONE);
+            }
+            self.take(sign, option);
         }
         Ok(())
     }
 
-    fn take(&mut self, sign: Option<bool>, option: Options, first: bool) -> Result<(), String> {
-        const MIXED: &str = "Either all Options must start with + or -, or no Option may.";
-        match (sign, &mut *self) {
-            (None, OptionChange::Change { add, remove }) => {
-                if !first && (*add != Options::NONE || *remove != Options::NONE) {
-                    return Err(MIXED.into());
-                }
-                *self = OptionChange::Set(option);
+    fn take(&mut self, sign: Option<bool>, option: Options) {
+        match sign {
+            None => {}
+            Some(true) => {
+                self.add = self.add | option;
+                self.remove = self.remove & !option;
             }
-            (None, OptionChange::Set(options)) => {
-                *options = if first { option } else { *options | option };
-            }
-            (Some(_), OptionChange::Set(_)) if !first => return Err(MIXED.into()),
-            (Some(true), OptionChange::Set(options)) => *options = *options | option,
-            (Some(false), OptionChange::Set(options)) => *options = *options & !option,
-            (Some(true), OptionChange::Change { add, remove }) => {
-                *remove = *remove & !option;
-                *add = *add | option;
-            }
-            (Some(false), OptionChange::Change { add, remove }) => {
-                *remove = *remove | option;
-                *add = *add & !option;
+            Some(false) => {
+                self.remove = self.remove | option;
+                self.add = self.add & !option;
             }
         }
-        Ok(())
+        let changed = |set: Options| match sign {
+            Some(false) => set & !option,
+            _ => set | option,
+        };
+        self.set = self.set.map(changed);
     }
 }
 
 impl Merge for OptionChange {
     fn merge(base: &Self, over: &Self) -> Self {
-        match (*base, *over) {
-            (_, OptionChange::Set(options)) => OptionChange::Set(options),
-            (OptionChange::Set(options), OptionChange::Change { add, remove }) => {
-                OptionChange::Set((options & !remove) | add)
-            }
-            (
-                OptionChange::Change { add: old_add, remove: old_remove },
-                OptionChange::Change { add, remove },
-            ) => OptionChange::Change {
-                add: (old_add & !remove) | add,
-                remove: (old_remove & !add) | remove,
-            },
+        if over.set.is_some() {
+            return *over;
         }
+        let add = (base.add & !over.remove) | over.add;
+        let remove = (base.remove & !over.add) | over.remove;
+        Self { set: base.set.map(|set| (set & !remove) | add), add, remove }
     }
 }
 
-/// What AllowOverride and AllowOverrideList let an .htaccess file say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What AllowOverride lets an .htaccess file say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllowOverride {
     /// The classes of directives.
     pub overrides: Overrides,
@@ -206,14 +196,25 @@ pub struct AllowOverride {
     pub nonfatal_unknown: bool,
 }
 
-impl Default for AllowOverride {
-    fn default() -> Self {
-        Self {
-            overrides: Overrides::NONE,
-            options: Options::EVERY,
-            nonfatal_override: false,
-            nonfatal_unknown: false,
-        }
+impl AllowOverride {
+    /// No class; every option, should `Options` be allowed otherwise.
+    pub const NONE: Self = Self {
+        overrides: Overrides::NONE,
+        options: Options::EVERY,
+        nonfatal_override: false,
+        nonfatal_unknown: false,
+    };
+
+    /// The same options with these classes, and nothing that is not fatal.
+    #[must_use]
+    pub const fn only(self, overrides: Overrides) -> Self {
+        Self { overrides, options: self.options, ..Self::NONE }
+    }
+
+    /// Whether it was `None` that was said.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.overrides.is_none() && !self.nonfatal_override && !self.nonfatal_unknown
     }
 }
 
@@ -238,13 +239,35 @@ mod tests {
         let merged = OptionChange::merge(&both, &less).effective();
         assert_eq!(merged, Options::FOLLOW_SYM_LINKS | Options::MULTI_VIEWS);
         assert_eq!(change(&[&["None"]]).unwrap().effective(), Options::NONE);
+        let begun = change(&[&["None", "+Indexes", "-Indexes", "+ExecCGI"]]).unwrap();
+        assert_eq!(begun.effective(), Options::EXEC_CGI);
+    }
+
+    #[test]
+    fn what_a_section_removed_stays_removed_in_what_changes_it() {
+        let base = change(&[&["-Indexes"], &["Indexes"]]).unwrap();
+        assert_eq!(base.effective(), Options::INDEXES);
+        let inner = OptionChange::merge(&base, &change(&[&["+MultiViews"]]).unwrap());
+        assert_eq!(inner.effective(), Options::MULTI_VIEWS);
     }
 
     #[test]
     fn mixed_signs_and_unknown_words_are_errors() {
-        assert!(change(&[&["+Indexes", "MultiViews"]]).unwrap_err().starts_with("Either all"));
-        assert!(change(&[&["Indexes", "+MultiViews"]]).unwrap_err().starts_with("Either all"));
-        assert_eq!(change(&[&["Index"]]).unwrap_err(), "Illegal option Index");
+        let text = |words: &[&str]| change(&[words]).unwrap_err();
+        for mixed in [
+            ["+Indexes", "MultiViews"],
+            ["Indexes", "+MultiViews"],
+            ["+Indexes", "None"],
+            ["Indexes", "-Bogus"],
+        ] {
+            assert!(text(&mixed).starts_with("Either all"), "{mixed:?}");
+        }
+        assert!(text(&["None", "+Indexes", "MultiViews"]).starts_with("Either all"));
+        assert_eq!(text(&["Index"]), "Illegal option Index");
+        assert_eq!(text(&["-all"]), "You may not use 'Options +All' or 'Options -All'.");
+        assert_eq!(text(&["+None"]), "You may not use 'Options +None' or 'Options -None'.");
+        assert_eq!(text(&["All", "None"]), "'Options None' must be the first Option given.");
+        assert_eq!(text(&["Indexes", "All"]), "'Options All' must be the first option given.");
         let mut limited = OptionChange::default();
         let text = limited.apply(&["ExecCGI"], Options::INDEXES).unwrap_err();
         assert_eq!(text, "Option ExecCGI not allowed here");

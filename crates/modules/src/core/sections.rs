@@ -92,10 +92,10 @@ fn plain(path: &str) -> Match {
 }
 
 /// The argument of a section that takes one path, or `~` and a pattern; whether it is a pattern.
+/// It may be empty.
 fn path_or_pattern(
     block: &Block<'_, Scope>,
     always_pattern: bool,
-    what: &str,
 ) -> Result<(bool, String), Fault> {
     let mut words = words(block.argument()?).into_iter();
     let name = block.call.name;
@@ -103,14 +103,11 @@ fn path_or_pattern(
         Some(word) if word == "~" => (true, words.next()),
         word => (always_pattern, word),
     };
-    let Some(argument) = argument.filter(|argument| !argument.is_empty()) else {
-        return Err(block.fault(format!("{name}> block must specify a {what}")));
-    };
     if words.next().is_some() {
         let text = format!("Multiple {name}> arguments not (yet) supported.");
         return Err(block.fault(text));
     }
-    Ok((pattern, argument))
+    Ok((pattern, argument.unwrap_or_default()))
 }
 
 fn compile_pattern(scope: &Scope, block: &Block<'_, Scope>, text: &str) -> Result<Match, Fault> {
@@ -157,7 +154,7 @@ fn numbered(
 
 fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<DirectoryMatch";
-    let (pattern, argument) = path_or_pattern(block, by_name, "path")?;
+    let (pattern, argument) = path_or_pattern(block, by_name)?;
     let (matches, place) = if pattern {
         (compile_pattern(scope, block, &argument)?, Place::Pattern)
     } else {
@@ -170,8 +167,12 @@ fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The canonical path of a directory, with a slash at its end.
+/// The canonical path of a directory, with a slash at its end. One that is not absolute stays so,
+/// and is that of no directory (core.c: dirsection).
 fn directory_path(scope: &Scope, argument: &str) -> String {
+    if !argument.starts_with('/') {
+        return format!("./{argument}");
+    }
     let mut path = scope.server_path(argument).to_string_lossy().into_owned();
     if !path.ends_with('/') {
         path.push('/');
@@ -181,7 +182,7 @@ fn directory_path(scope: &Scope, argument: &str) -> String {
 
 fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<LocationMatch";
-    let (pattern, argument) = path_or_pattern(block, by_name, "path")?;
+    let (pattern, argument) = path_or_pattern(block, by_name)?;
     let (matches, place) = if pattern {
         (compile_pattern(scope, block, &argument)?, Place::Pattern)
     } else {
@@ -195,7 +196,7 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
 
 fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<FilesMatch";
-    let (pattern, argument) = path_or_pattern(block, by_name, "filename")?;
+    let (pattern, argument) = path_or_pattern(block, by_name)?;
     let matches =
         if pattern { compile_pattern(scope, block, &argument)? } else { plain(&argument) };
     let place = place_within(scope);
@@ -252,13 +253,28 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
             let text = "TRACE cannot be controlled by <Limit>, see TraceEnable";
             return Err(block.fault(text));
         }
+        if !scope.global.core.knows_method(&word) {
+            // A server's configuration may name methods that a later module registers, and
+            // registers them thereby; a typo in .htaccess would leave the folder open.
+            if scope.in_htaccess {
+                let name = block.call.name;
+                return Err(block.fault(format!(
+                    "Could not register method '{word}' for {name} from .htaccess configuration"
+                )));
+            }
+            scope.global.core.methods.push(word.as_str().into());
+        }
         methods.add(word.as_bytes());
     }
     let methods = Arc::new(methods);
     let access = if except { Access::Except(methods) } else { Access::Only(methods) };
+    let name = block.call.name;
     let Some(access) = access.within(scope.limit.as_ref()) else {
-        return Err(block.fault(format!("{}> directive excludes all methods", block.call.name)));
+        return Err(block.fault(format!("{name}> directive excludes all methods")));
     };
+    if scope.limit.as_ref() == Some(&access) {
+        return Err(block.fault(format!("{name}> directive specifies methods already excluded")));
+    }
     let outer = scope.limit.replace(access);
     let walked = block.walk(scope, Contexts::LIMIT);
     scope.limit = outer;
@@ -284,7 +300,9 @@ fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault
 }
 
 /// Not where a path is already a URL's (core.c: filesection).
-const FILES: Where = Where::ANYWHERE.with(Contexts::NOT_IN_LOCATION);
+const FILES: Where = CONDITION.with(Contexts::NOT_IN_LOCATION);
+/// Not where what stands within is for some methods alone (core.c: ifsection).
+const CONDITION: Where = Where::ANYWHERE.with(Contexts::NOT_IN_LIMIT);
 
 /// The sections as directives of the core.
 #[rustfmt::skip]
@@ -296,9 +314,9 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     section("<LocationMatch", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
     section("<Files", FILES, "Container for directives affecting files matching specified patterns", files),
     section("<FilesMatch", FILES, "Container for directives affecting files matching specified patterns", files),
-    section("<If", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
-    section("<ElseIf", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
-    section("<Else", Where::ANYWHERE, "Container for directives to be conditionally applied", condition),
+    section("<If", CONDITION, "Container for directives to be conditionally applied", condition),
+    section("<ElseIf", CONDITION, "Container for directives to be conditionally applied", condition),
+    section("<Else", CONDITION, "Container for directives to be conditionally applied", condition),
     section("<Limit", Where::LIMIT.or(Overrides::AUTH_CONFIG), "Container for authentication directives when accessed using specified HTTP methods", limit),
     section("<LimitExcept", Where::LIMIT.or(Overrides::AUTH_CONFIG), "Container for authentication directives to be applied when any HTTP method other than those specified is used to access the resource", limit),
 ];

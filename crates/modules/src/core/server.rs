@@ -80,6 +80,10 @@ pub struct Server {
     pub keep_alive_timeout_us: Option<u64>,
     /// MaxKeepAliveRequests; 0 is no limit.
     pub max_keep_alive_requests: Option<u32>,
+    /// FlushMaxThreshold in bytes.
+    pub flush_max_threshold: Option<usize>,
+    /// FlushMaxPipelined.
+    pub flush_max_pipelined: Option<i64>,
     /// LimitRequestLine in bytes.
     pub limit_request_line: Option<usize>,
     /// LimitRequestFieldSize in bytes.
@@ -160,33 +164,25 @@ impl Merge for LogLevels {
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
         let joined = |a: &[Arc<Section>], b: &[Arc<Section>]| [a, b].concat();
-        Self {
-            aliases: over.aliases.clone(),
-            wild_aliases: over.wild_aliases.clone(),
-            legacy_path: over.legacy_path.clone(),
-            directories: joined(&base.directories, &over.directories),
-            locations: joined(&base.locations, &over.locations),
-            protocol: Merge::merge(&base.protocol, &over.protocol),
-            log_level: Merge::merge(&base.log_level, &over.log_level),
-            error_log_formats: if over.error_log_formats.is_empty() {
-                base.error_log_formats.clone()
-            } else {
-                over.error_log_formats.clone()
-            },
-            ..Self::inherit(base, over)
-        }
-    }
-}
-
-impl Server {
-    /// The fields that are inherited one by one.
-    fn inherit(base: &Self, over: &Self) -> Self {
-        macro_rules! each {
+        // Every field is named, so that a new one is not forgotten.
+        macro_rules! with {
             ($($field:ident),+ $(,)?) => {
-                Self { $($field: Merge::merge(&base.$field, &over.$field),)+ ..Self::default() }
+                Self {
+                    aliases: over.aliases.clone(),
+                    wild_aliases: over.wild_aliases.clone(),
+                    legacy_path: over.legacy_path.clone(),
+                    directories: joined(&base.directories, &over.directories),
+                    locations: joined(&base.locations, &over.locations),
+                    error_log_formats: if over.error_log_formats.is_empty() {
+                        base.error_log_formats.clone()
+                    } else {
+                        over.error_log_formats.clone()
+                    },
+                    $($field: Merge::merge(&base.$field, &over.$field),)+
+                }
             };
         }
-        each!(
+        with!(
             name,
             scheme,
             port,
@@ -197,6 +193,8 @@ impl Server {
             keep_alive,
             keep_alive_timeout_us,
             max_keep_alive_requests,
+            flush_max_threshold,
+            flush_max_pipelined,
             limit_request_line,
             limit_request_field_size,
             limit_request_fields,
@@ -204,10 +202,12 @@ impl Server {
             limit_looks,
             access_file_names,
             trace_enable,
+            protocol,
             merge_slashes,
             merge_trailers,
             strict_host_check,
             protocols,
+            log_level,
         )
     }
 }

@@ -420,13 +420,13 @@ fn bounded(call: &Call<'_>, least: i64, most: i64, bounds: &str) -> Result<i64, 
 
 fn flush_max_threshold(scope: &mut Scope, call: &Call<'_>) -> Done {
     let size = bounded(call, 0, i64::from(u32::MAX), "0 and (4294967295U))")?;
-    scope.global.core.flush_max_threshold = usize::try_from(size).ok();
+    scope.server.core.flush_max_threshold = usize::try_from(size).ok();
     Ok(())
 }
 
 fn flush_max_pipelined(scope: &mut Scope, call: &Call<'_>) -> Done {
     let number = bounded(call, -1, i64::from(i32::MAX), "-1 and (2147483647)")?;
-    scope.global.core.flush_max_pipelined = Some(number);
+    scope.server.core.flush_max_pipelined = Some(number);
     Ok(())
 }
 

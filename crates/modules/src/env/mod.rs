@@ -36,17 +36,18 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
-        if !over.unset.is_empty() {
-            let variables = Arc::make_mut(&mut self.variables);
-            for name in over.unset.iter() {
-                variables.unset(name.as_bytes());
+        let Self { variables, unset } = over;
+        if !unset.is_empty() {
+            let own = Arc::make_mut(&mut self.variables);
+            for name in unset.iter() {
+                own.unset(name.as_bytes());
             }
-            Arc::make_mut(&mut self.unset).extend_from_slice(&over.unset);
+            Arc::make_mut(&mut self.unset).extend_from_slice(unset);
         }
-        if !over.variables.is_empty() {
-            let variables = Arc::make_mut(&mut self.variables);
-            for (name, value) in over.variables.iter() {
-                variables.set(name, value);
+        if !variables.is_empty() {
+            let own = Arc::make_mut(&mut self.variables);
+            for (name, value) in variables.iter() {
+                own.set(name, value);
             }
         }
     }

@@ -144,14 +144,15 @@ impl Merge for Directory {
 
 impl Said {
     fn add(&mut self, over: &Said) {
-        for (name, filter) in &over.filters {
+        let Self { filters, chain, is_reset } = over;
+        for (name, filter) in filters {
             self.filters.insert(name.clone(), Arc::clone(filter));
         }
-        if over.is_reset {
+        if *is_reset {
             self.chain.clear();
             self.is_reset = true;
         }
-        self.chain.extend_from_slice(&over.chain);
+        self.chain.extend_from_slice(chain);
     }
 }
 

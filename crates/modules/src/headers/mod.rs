@@ -108,9 +108,10 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
-        self.request.extend_from_slice(&over.request);
-        self.success.extend_from_slice(&over.success);
-        self.always.extend_from_slice(&over.always);
+        let Self { request, success, always } = over;
+        self.request.extend_from_slice(request);
+        self.success.extend_from_slice(success);
+        self.always.extend_from_slice(always);
     }
 }
 

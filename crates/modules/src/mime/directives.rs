@@ -42,12 +42,16 @@ fn entry<'a>(scope: &'a mut Scope, extension: &str) -> &'a mut Extension {
     all.entry(name.into()).or_default()
 }
 
-/// Declares `AddX value extension...` and `RemoveX extension...` for a field.
+/// Declares `AddX value extension...` and `RemoveX extension...` for a field. What a section
+/// removes it does not add, whatever comes first (mod_mime.c: merge_mime_dir_configs).
 macro_rules! extension_fields {
     ($($add:ident, $remove:ident => $field:ident),+ $(,)?) => {
         $(
             fn $add(scope: &mut Scope, call: &Call<'_>) -> Done {
-                entry(scope, argument(call, 1)).$field = Some(value(call));
+                let field = &mut entry(scope, argument(call, 1)).$field;
+                if field.as_deref() != Some("") {
+                    *field = Some(value(call));
+                }
                 Ok(())
             }
 
@@ -71,7 +75,17 @@ extension_fields! {
     add_input_filter, remove_input_filter => input_filters,
     add_language, remove_language => language,
     add_output_filter, remove_output_filter => output_filters,
-    add_type, remove_type => media_type,
+}
+
+/// Of AddType and RemoveType the later one counts.
+fn add_type(scope: &mut Scope, call: &Call<'_>) -> Done {
+    entry(scope, argument(call, 1)).media_type = Some(value(call));
+    Ok(())
+}
+
+fn remove_type(scope: &mut Scope, call: &Call<'_>) -> Done {
+    entry(scope, argument(call, 0)).media_type = Some("".into());
+    Ok(())
 }
 
 fn default_language(scope: &mut Scope, call: &Call<'_>) -> Done {

@@ -81,17 +81,18 @@ impl Merge for Directory {
     }
 
     fn add(&mut self, over: &Self) {
+        let Self { extensions, default_language, use_path_info, multiviews_match } = over;
         if self.extensions.is_empty() {
-            self.extensions = Arc::clone(&over.extensions);
-        } else if !over.extensions.is_empty() {
-            let extensions = Arc::make_mut(&mut self.extensions);
-            for (name, extension) in over.extensions.iter() {
-                extensions.entry(name.clone()).or_default().add(extension);
+            self.extensions = Arc::clone(extensions);
+        } else if !extensions.is_empty() {
+            let own = Arc::make_mut(&mut self.extensions);
+            for (name, extension) in extensions.iter() {
+                own.entry(name.clone()).or_default().add(extension);
             }
         }
-        self.default_language.add(&over.default_language);
-        self.use_path_info.add(&over.use_path_info);
-        self.multiviews_match.add(&over.multiviews_match);
+        self.default_language.add(default_language);
+        self.use_path_info.add(use_path_info);
+        self.multiviews_match.add(multiviews_match);
     }
 }
 

@@ -80,7 +80,7 @@ impl Server for Echo {
         let user = site.value("user").map(|name| identity::user_named(name).unwrap().unwrap());
         let settings = Settings {
             listen: vec![listen],
-            pid_file: self.configuration.with_extension("pid"),
+            pid_file: Some(self.configuration.with_extension("pid")),
             configured: Configured {
                 model: if site.says("worker") { Model::Worker } else { Model::Event },
                 start_servers: Some(children),
