@@ -5,7 +5,7 @@
 use evenkeel_tests::broken::without_moment;
 use evenkeel_tests::house::{House, PATIENCE, send, wait_for};
 use evenkeel_tests::load::text;
-use evenkeel_tests::server::{Kind, command, evenkeel, free_port, program};
+use evenkeel_tests::server::{Kind, Server, command, evenkeel, free_port, program};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -156,6 +156,76 @@ fn the_letters_that_show_are_apaches() {
         if same.contains(&label(line).as_str()) {
             assert_eq!(found, Some(line));
         }
+    }
+}
+
+/// Programs ask before there is a configuration, and while it is broken.
+#[test]
+fn settings_are_shown_as_far_as_the_configuration_can_be_read() {
+    let house = House::lay_out("").unwrap();
+    fs::create_dir(house.path("empty")).unwrap();
+    let prefork = "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so\n";
+    fs::write(house.path("broken.conf"), format!("{prefork}<Files x>\n")).unwrap();
+    let (empty, broken) = (house.path("empty"), house.path("broken.conf"));
+    for words in [["-d", empty.to_str().unwrap()], ["-f", broken.to_str().unwrap()]] {
+        let shown = |kind| {
+            let program = program(kind, &house.path("")).unwrap();
+            said(&command(&program, &[&words[..], &["-V"]].concat()).output().unwrap())
+        };
+        let [theirs, ours] = [Kind::Apache, Kind::Evenkeel].map(shown);
+        assert_eq!((&ours.1, ours.2), (&theirs.1, Some(1)));
+        for (text, _, _) in [&theirs, &ours] {
+            assert!(text.contains("\n -D SERVER_CONFIG_FILE=\"apache2.conf\"\n"), "{text}");
+            assert_eq!(text.contains("Server MPM:     prefork\n"), words[0] == "-f", "{text}");
+        }
+        assert_eq!(ours.0.lines().count() > 10, theirs.0.lines().count() > 10);
+    }
+}
+
+/// Where no line loads a module, what is active counts as built in.
+#[test]
+fn modules_that_no_line_loads_are_shown_as_static() {
+    let house = House::lay_out("").unwrap();
+    let file = house.path("bare.conf");
+    let text = "ServerName localhost\nListen 127.0.0.1:8099\nUser www-data\nGroup www-data\n";
+    let shown = |text: &str, word: &str| {
+        fs::write(&file, text).unwrap();
+        let program = program(Kind::Evenkeel, &house.path("")).unwrap();
+        let output = command(&program, &["-f", file.to_str().unwrap(), word]).output().unwrap();
+        said(&output).0
+    };
+    let listed = |text: &str| shown(text, "-l").lines().skip(1).count();
+    let loaded = shown(text, "-M");
+    assert!(loaded.contains(" alias_module (static)\n") && !loaded.contains("(shared)"));
+    assert!(shown(text, "-l").contains("\n  mod_alias.c\n"));
+    assert_eq!(listed(text), loaded.lines().skip(1).count());
+    // A process model names no modules, and is one that a line loads.
+    let worker = format!("LoadModule mpm_worker_module modules/mod_mpm_worker.so\n{text}");
+    let loaded = shown(&worker, "-M");
+    assert!(loaded.contains(" mpm_worker_module (shared)\n"), "{loaded}");
+    assert_eq!(listed(&worker), loaded.matches("(static)").count());
+    assert_eq!(listed(&format!("LoadModule env_module modules/mod_env.so\n{text}")), 8);
+    assert_eq!(listed("<Files x>\n"), 8);
+}
+
+#[test]
+fn the_end_of_the_pid_file_is_told() {
+    for (kind, model) in [
+        (Kind::Apache, "mpm_event"),
+        (Kind::Evenkeel, "mpm_event"),
+        (Kind::Evenkeel, "mpm_worker"),
+        (Kind::Evenkeel, "mpm_prefork"),
+    ] {
+        let module = format!("/usr/lib/apache2/modules/mod_{model}.so");
+        let more = format!("LoadModule {model}_module {module}\nLogLevel info\n");
+        let house = House::lay_out(&more).unwrap();
+        let server = Server::start(kind, &house.path(""), house.address.port()).unwrap();
+        let (pid, path) = (server.pid(), house.path("logs/httpd.pid"));
+        server.stop().unwrap();
+        let text = format!("removed PID file {} (pid={pid})", path.display());
+        let log = house.error_log();
+        assert_eq!(log.matches(&format!("] AH00096: {text}\n")).count(), 1, "{log}");
+        assert!(log.contains("[core:info] "), "{log}");
     }
 }
 

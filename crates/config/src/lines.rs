@@ -130,7 +130,7 @@ mod tests {
         // White space and the end count, a backslash that continues the line does not.
         let taken = |text: &[u8]| Lines::new(text.to_vec()).take(5).unwrap().is_ok();
         assert!(
-            taken(b"12345") && taken(b"123\r\n") && taken(b"12\\\n34\n") && taken(b"1\0234567\n")
+            taken(b"12345") && taken(b"123\r\n") && taken(b"12\\\n34\n") && taken(b"1\x00234567\n")
         );
         assert!(!taken(b"1234\r\n") && !taken(b"12\\\n345\n") && !taken(b"1     \n"));
     }

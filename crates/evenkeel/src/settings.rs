@@ -225,6 +225,30 @@ mod tests {
         assert!(waits(&global).iter().all(Option::is_none));
     }
 
+    #[test]
+    fn a_virtual_host_has_bounds_of_its_own() {
+        let text = "Listen 127.0.0.1:8099\nFlushMaxThreshold 1000\nTimeout 7\n\
+                    <VirtualHost *>\nFlushMaxThreshold 2000\nFlushMaxPipelined 3\n</VirtualHost>\n\
+                    <VirtualHost *>\nServerName other\n</VirtualHost>\n";
+        let choice = crate::configuration::Choice {
+            server_root: "/".into(),
+            main: evenkeel_config::Main::Text { name: "t".into(), text: text.into() },
+            before: Vec::new(),
+            after: Vec::new(),
+            defines: Vec::new(),
+            program: "t".into(),
+            start_level: evenkeel_message::Level::Warn,
+            skip_root_check: true,
+        };
+        let site = choice.read().ok().unwrap().site;
+        let of = |server| of_connections(&site, server);
+        let bounds = |server| (of(server).flush_threshold, of(server).timeout_ms);
+        let all: Vec<_> = site.servers.iter().map(bounds).collect();
+        assert_eq!(all, [(1000, 7000), (2000, 7000), (1000, 7000)]);
+        let pipelined = |server: &Server| server.settings.core.flush_max_pipelined;
+        assert_eq!(site.servers.iter().map(pipelined).collect::<Vec<_>>(), [None, Some(3), None]);
+    }
+
     /// The room `mpm` knows no directive and the modules no limit: both say the numbers.
     #[test]
     fn declared_defaults_of_the_pool_are_those_that_hold() {

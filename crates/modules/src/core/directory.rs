@@ -200,7 +200,11 @@ impl Merge for Directory {
         // by one. Every field is named, so that a new one is not forgotten.
         macro_rules! each {
             ($($field:ident),+ $(,)?) => {
-                let Self { process_limits, cgi_variables, files, conditions, $($field),+ } = over;
+                let Self {
+                    encoded_slashes, process_limits, cgi_variables, files, conditions, $($field),+
+                } = over;
+                // A virtual host does not inherit it (core.c: merge_core_dir_configs).
+                self.encoded_slashes = *encoded_slashes;
                 for (own, said) in self.process_limits.iter_mut().zip(process_limits) {
                     own.add(said);
                 }
@@ -239,7 +243,5 @@ impl Merge for Directory {
             cgi_pass_auth,
             log_level,
         );
-        // A virtual host does not inherit it (core.c: merge_core_dir_configs).
-        self.encoded_slashes = over.encoded_slashes;
     }
 }
