@@ -212,7 +212,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("file", &["*.txt", "*.html", "a.txt", "secret*", "index.html", "index.*", "?.txt", "*", ".*", "[a-m]*", "*.en", "x.*", "$name", "$name.$ending", "$some_file", "$some_file", "*.var", "dir", "sub"]),
     ("file_pattern", &["\\.txt$", "^index", "^$name", "secret", "^[a-m]", "\\.(html|var)$", "^\\.", "^$", "(?<EXT>[a-z]+)$", "(?i)\\.TXT$", "$name$"]),
     ("methods", &["GET", "POST", "GET POST", "OPTIONS", "TRACE", "PUT DELETE", "HEAD", "PATCH GET"]),
-    ("limited", &["GET", "POST", "GET POST", "OPTIONS", "PUT DELETE", "HEAD", "PATCH GET", "get"]),
+    ("limited", &["GET", "POST", "GET POST", "OPTIONS", "PUT DELETE", "HEAD", "PATCH GET"]),
     ("module", &["mod_alias.c", "!mod_alias.c", "alias_module", "mod_nothing.c", "!mod_nothing.c"]),
     // conditions
     ("condition", &["$test", "$test", "$test", "! ($test)", "$test && $test", "$test || $test", "true", "false"]),
