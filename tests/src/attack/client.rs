@@ -32,23 +32,31 @@ impl Client {
 
     /// Asks both servers; an error when one takes no connection.
     pub fn ask(&mut self, request: &[u8], is_head: bool) -> Result<[Answered; 2], String> {
-        let mut lines = match self.lines.take() {
-            Some(lines) => lines,
-            None => {
-                let [a, b] = self.addresses;
-                [Line::open(a)?, Line::open(b)?]
+        if let Some(lines) = self.lines.take() {
+            let answers = self.ask_on(lines, request, is_head);
+            // The oracle may close a kept connection without having said so: any client asks
+            // again then. That ours does so too where the oracle does not is a difference.
+            if answers.first().is_some_and(Result::is_ok) {
+                return Ok(answers);
             }
-        };
+        }
+        let [a, b] = self.addresses;
+        let lines = [Line::open(a)?, Line::open(b)?];
+        Ok(self.ask_on(lines, request, is_head))
+    }
+
+    fn ask_on(&mut self, mut lines: [Line; 2], request: &[u8], is_head: bool) -> [Answered; 2] {
         for line in &mut lines {
             // What a server answered before it closed decides, not that the rest was not sent.
             let _ = line.stream.write_all(request);
         }
         let [a, b] = &mut lines;
         let answers = [a.read(is_head), b.read(is_head)];
+        self.lines = None;
         if answers.iter().zip(&lines).all(|(answer, line)| is_kept(answer) && !line.ended) {
             self.lines = Some(lines);
         }
-        Ok(answers)
+        answers
     }
 }
 

@@ -64,7 +64,7 @@ impl Rule {
                 let mut target = real.to_vec();
                 if self.real.is_some() {
                     let rest = path.get(length..).unwrap_or_default();
-                    evenkeel_proto::escape_path(&mut target, rest);
+                    evenkeel_proto::escape_uri(&mut target, rest);
                 }
                 Ok(Some(target))
             }

@@ -60,8 +60,11 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let Some(inner) = inner.filter(|rule| !rule.is_empty()) else {
         return Err(block.fault(format!("{name}> directive contains no authorization directives")));
     };
-    // Apache looks at this when all is read, and so never at an .htaccess file.
-    if !scope.in_htaccess && inner.only_refuses() {
+    // Apache looks at this when all is read, and so never at an .htaccess file. A group that
+    // dissolves in the one around it is looked at there.
+    let dissolves =
+        scope.directory.authz_core.rules.as_ref().is_some_and(|it| it.dissolves(&inner));
+    if !scope.in_htaccess && !dissolves && inner.only_refuses() {
         let text = format!("{inner} directive contains only negative authorization directives");
         return Err(block.fault(text));
     }

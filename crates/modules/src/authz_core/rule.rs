@@ -104,6 +104,17 @@ impl Rule {
         Ok(())
     }
 
+    /// Whether a group that is added to this one leaves its rules alone behind.
+    #[must_use]
+    pub fn dissolves(&self, rule: &Rule) -> bool {
+        match (self, rule) {
+            (Rule::Group { logic: own, .. }, Rule::Group { negate: false, logic, .. }) => {
+                logic == own
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it is `Require not` or RequireNone.
     #[must_use]
     pub const fn is_negated(&self) -> bool {

@@ -82,8 +82,10 @@ pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySetting
     if request.path.ends_with(b"/") {
         return Slash::There;
     }
+    // HEAD is a GET without a body here.
+    let is_get = matches!(request.head.method, Method::Get | Method::Head);
     let careful = || request.env.contains("redirect-carefully");
-    if plan.dir.slash == Some(false) || (request.head.method != Method::Get && careful()) {
+    if plan.dir.slash == Some(false) || (!is_get && careful()) {
         return Slash::Missing;
     }
     let mut path = Vec::with_capacity(request.path.len() + 1);

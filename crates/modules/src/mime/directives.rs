@@ -2,12 +2,14 @@
 
 use super::{Extension, MultiviewsMatch};
 use crate::{Directive, Scope, Table, Where, argument, directive};
-use evenkeel_config::{Call, Shape};
+use evenkeel_config::{Call, Contexts, Shape};
 use std::sync::Arc;
 
 type Done = Result<(), String>;
 
 const FILE_INFO: Where = Where::FILE_INFO;
+/// Where files have names to negotiate (mod_mime.c: multiviews_match).
+const NAMES: Where = Where::FILE_INFO.with(Contexts::NOT_IN_LOCATION).with(Contexts::NOT_IN_LIMIT);
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -19,7 +21,7 @@ const DIRECTIVES: &[Directive] = &[
     directive("AddOutputFilter", FILE_INFO, Shape::IterateTwo, "", "output filter name (or ; delimited names) followed by one or more file extensions", add_output_filter),
     directive("AddType", FILE_INFO, Shape::IterateTwo, "", "a mime type followed by one or more file extensions", add_type),
     directive("DefaultLanguage", FILE_INFO, Shape::One, "", "language to use for documents with no other language file extension", default_language),
-    directive("MultiviewsMatch", FILE_INFO, Shape::Iterate, "NegotiatedOnly", "NegotiatedOnly (default), Handlers and/or Filters, or Any", multiviews_match),
+    directive("MultiviewsMatch", NAMES, Shape::Iterate, "NegotiatedOnly", "NegotiatedOnly (default), Handlers and/or Filters, or Any", multiviews_match),
     directive("RemoveCharset", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_charset),
     directive("RemoveEncoding", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_encoding),
     directive("RemoveHandler", FILE_INFO, Shape::Iterate, "", "one or more file extensions", remove_handler),
