@@ -5,6 +5,7 @@
 
 use evenkeel_tests::house::{House, cpu_ticks, wait_for};
 use evenkeel_tests::load::{REQUEST, answer, ask, connect, exchange};
+use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
@@ -123,4 +124,43 @@ fn idle_connections_make_room_where_descriptors_have_run_out_and_workers_have_no
         }
         assert_eq!(house.children(), [child], "the child has died of it");
     }
+}
+
+/// Worker with one child of so many threads.
+fn threads(count: usize) -> String {
+    format!(
+        "LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so\nThreadLimit 250\n\
+         ServerLimit 1\nStartServers 1\nThreadsPerChild {count}\nMaxRequestWorkers {count}\n"
+    )
+}
+
+#[test]
+fn a_thread_of_worker_needs_two_descriptors_whatever_it_waits_for() {
+    let house = House::open(&threads(250), &["prlimit", "--nofile=600:600"]).unwrap();
+    let mut kept: Vec<TcpStream> = (0..250).map(|_| connect(house.address).unwrap()).collect();
+    kept.iter_mut().for_each(|stream| assert!(!exchange(stream, OPTIONS).unwrap()));
+    // All of them wait for the rest of a head at once, and none has been closed.
+    let (first, rest) = OPTIONS.split_at(20);
+    kept.iter_mut().for_each(|stream| stream.write_all(first).unwrap());
+    kept.iter_mut().for_each(|stream| _ = exchange(stream, rest).unwrap());
+    assert!(!house.error_log().contains("AH02176"), "{}", house.error_log());
+}
+
+#[test]
+fn threads_for_which_there_are_no_descriptors_are_refused_at_a_start_and_at_a_reload() {
+    let few = ["prlimit", "--nofile=300:300"];
+    let house = House::open(&threads(25), &few).unwrap();
+    house.configure(&threads(250)).unwrap();
+    house.signal(Signal::USR1);
+    let told = |line: &str| {
+        line.contains("ThreadsPerChild 250 (line ")
+            && line.contains("and a process may have 300 (ulimit -n 300): lower ThreadsPerChild")
+    };
+    let refused = || house.error_log().lines().any(told);
+    wait_for("a refusal", refused).unwrap();
+    let served = answer(ask(house.address, "/small.txt").unwrap()).unwrap();
+    assert_eq!(served.status(), 200);
+    drop(house);
+    let mut house = House::lay_out(&threads(250)).unwrap();
+    assert!(house.start(&few).unwrap_err().lines().any(told));
 }

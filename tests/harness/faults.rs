@@ -38,6 +38,25 @@ fn raise_descriptor_limit() {
 }
 
 #[test]
+fn children_that_all_stand_still_are_replaced_while_clients_wait() {
+    let worker = "LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so\n";
+    // Prefork's have no heart; the law puts others beside those that take nothing.
+    for more in [FEW.to_owned(), format!("{worker}{FEW}"), String::new()] {
+        let house = House::open(&more, &[]).unwrap();
+        // One that has not served yet is waited for as one that starts.
+        let serves = || house.error_log().contains("resuming normal operations");
+        wait_for("two children", serves).unwrap();
+        probe(house.address).unwrap();
+        let stopped = house.children();
+        stopped.iter().for_each(|child| send(*child, Signal::STOP));
+        probe(house.address).unwrap();
+        let told = "does not come round while connections wait";
+        assert!(house.error_log().contains(told), "{}", house.error_log());
+        stopped.iter().for_each(|child| send(*child, Signal::CONT));
+    }
+}
+
+#[test]
 fn a_killed_child_costs_its_own_requests_only() {
     let house = House::open(FEW, &[]).unwrap();
     let load = Load::start(house.address, 16, true);

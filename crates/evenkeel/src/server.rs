@@ -157,13 +157,8 @@ impl Server for Evenkeel {
         self.say(notice);
     }
 
-    fn salvage(&self, running: &Running, _buffer: usize, lines: &[u8]) {
-        let Some((access, _)) = running.open.get() else { return };
-        let lost = access.salvage(lines);
-        if lost > 0 {
-            let text = format!("{lost} bytes of a dead child's log lines found no room");
-            self.say(&Notice::own("log_config", Level::Error, text));
-        }
+    fn salvage(&self, running: &Running, _buffer: usize, lines: &[u8]) -> usize {
+        running.open.get().map_or(0, |(access, _)| access.salvage(lines))
     }
 
     fn reaped(&mut self, pid: Pid, _end: End) {

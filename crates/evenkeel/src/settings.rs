@@ -41,6 +41,10 @@ pub fn of_parent(
         chroot: site.global.unixd.chroot.as_deref().map(PathBuf::from),
         core_dumps: mpm.core_dump_directory.as_deref().map(PathBuf::from),
         configured,
+        threads_per_child: mpm
+            .threads_per_child_position
+            .as_ref()
+            .map(|position| format!("line {} of {}", position.line, position.file)),
         graceful_shutdown_timeout: mpm
             .graceful_shutdown_timeout_s
             .and_then(|seconds| u64::try_from(seconds).ok())

@@ -29,6 +29,16 @@ pub(crate) enum Event<'a> {
     Surplus(Pid, usize),
     Still(Pid),
     Lost(Pid),
+    /// The same, sooner: connections wait, and none that could take them comes round.
+    Starving(Pid),
+    /// A child has ended before so many bytes of its log lines were written.
+    LinesLost(Pid, usize),
+    /// What is configured is more than memory bears: so many workers, of so many bytes each.
+    MemoryBinds {
+        configured: usize,
+        most: usize,
+        each: u64,
+    },
     /// Children are killed by someone else as fast as they are started.
     KilledAgain,
     StalePidFile(&'a str),
@@ -122,11 +132,35 @@ impl Event<'_> {
             Self::Still(pid) => {
                 own(Level::Error, format!("child pid {} has not come round for 10 s", number(pid)))
             }
+            Self::Starving(pid) => own(
+                Level::Error,
+                format!(
+                    "child pid {} does not come round while connections wait and no other child \
+                     takes them, another takes its place",
+                    number(pid)
+                ),
+            ),
             Self::Lost(pid) => own(
                 Level::Error,
                 format!(
                     "child pid {} has not come round for 30 s, another takes its place",
                     number(pid)
+                ),
+            ),
+            Self::LinesLost(pid, lost) => {
+                let pid = pid.as_raw_nonzero();
+                let text = format!(
+                    "{lost} bytes of log lines that child {pid} had not written when it ended \
+                     found no room"
+                );
+                Notice::own("log_config", Level::Error, text)
+            }
+            Self::MemoryBinds { configured, most, each } => own(
+                Level::Warn,
+                format!(
+                    "MaxRequestWorkers {configured} is more than memory bears: {most} workers of \
+                     {} KiB each, and no more are started while that is so",
+                    each / 1024
                 ),
             ),
             Self::KilledAgain => own(

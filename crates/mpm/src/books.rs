@@ -173,7 +173,8 @@ impl<S: Server> Parent<'_, S> {
         let account = Account::default().with(Figure::SpanUs, span_us);
         let account = self.books.count(account, self.board, self.children.all(), MOST_CLOCKS);
         let account = self.books.samples.tell(account);
-        let account = self.books.refusals.tell(account, self.listeners.dropped());
+        let dropped = self.listeners.dropped();
+        let account = self.books.refusals.tell(account, dropped, bounds::listen_overflows());
         let account = self.books.machine.tell(account, now_us);
         let account = self.tell_pool(account);
         self.measure_growth();
@@ -203,7 +204,7 @@ impl<S: Server> Parent<'_, S> {
     /// counted by what they take at rest, more would be started than memory bears.
     fn measure_growth(&mut self) {
         let limits = &self.current.limits;
-        if limits.auto && limits.model != Model::Event {
+        if limits.model != Model::Event {
             let running = self.children.all().filter(|entry| entry.phase == Phase::Running);
             let pids = served(running, self.board, limits.threads_per_child as u64);
             self.books.growth.look(&pids);
@@ -411,9 +412,8 @@ impl Samples {
 impl Refusals {
     /// How many connections our queues refused: no more than our sockets threw segments away, and
     /// no more than found any queue full. Sockets that are no more take their counts with them.
-    fn tell(&mut self, account: Account, dropped: u64) -> Account {
+    fn tell(&mut self, account: Account, dropped: u64, overflows: Option<u64>) -> Account {
         let before = std::mem::replace(&mut self.dropped, dropped);
-        let overflows = bounds::listen_overflows();
         let full = overflows.zip(std::mem::replace(&mut self.overflows, overflows));
         let full = full.map(|(now, before)| now.saturating_sub(before));
         account.with(Figure::Refused, full.map(|full| full.min(dropped.saturating_sub(before))))
@@ -666,13 +666,12 @@ mod tests {
     #[test]
     fn segments_thrown_away_are_no_refusals_while_no_queue_is_full() {
         let mut refusals = Refusals::default();
-        let first = refusals.tell(Account::default(), 1_000_000);
+        let first = refusals.tell(Account::default(), 1_000_000, Some(7));
         assert_eq!(first.of(Figure::Refused), None);
         // Sockets were opened anew.
-        let second = refusals.tell(Account::default(), 3);
+        let second = refusals.tell(Account::default(), 3, Some(7));
         assert_eq!(second.of(Figure::Refused), Some(0));
-        refusals.overflows = refusals.overflows.map(|count| count.saturating_sub(5));
-        let third = refusals.tell(Account::default(), 6);
+        let third = refusals.tell(Account::default(), 6, Some(12));
         assert_eq!(third.of(Figure::Refused), Some(3));
     }
 

@@ -1,11 +1,13 @@
 //! `MaxRequestWorkers auto`: the budget of requests in progress, moved once a second by the law of
 //! the pool room. In event it goes to the children as credits; in prefork and worker it bounds how
-//! many children there are, and what is beyond it is parked.
+//! many children there are, and what is beyond it is parked. Where prefork and worker have a number
+//! instead, memory bounds how many children are started all the same.
 
 use evenkeel_pool::{Account, Auto, Bar, Figure, Room};
 use evenkeel_scoreboard::{Counter, Phase};
 use evenkeel_sys::clock;
 
+use crate::announce::Event;
 use crate::limits::{Limits, Model};
 use crate::parent::Parent;
 use crate::settings::Server;
@@ -31,6 +33,10 @@ const DESCRIPTORS_EACH: u64 = 2;
 #[derive(Default)]
 pub(crate) struct Budget {
     law: Option<Auto>,
+    /// How many workers memory bears, where that is less than the directive's number.
+    borne: Option<usize>,
+    /// Whether the administrator was told of that.
+    told: bool,
     /// What it has come up against.
     bar: Option<Bar>,
 }
@@ -41,9 +47,9 @@ impl Budget {
         self.bar.unwrap_or(Bar::None)
     }
 
-    /// The most requests in progress; none where a directive says it.
+    /// The most requests in progress; none where a directive says it, and memory bears as many.
     pub(crate) fn most(&self) -> Option<usize> {
-        self.law.as_ref().map(Auto::budget)
+        self.law.as_ref().map(Auto::budget).or(self.borne)
     }
 
     /// Whether more were tried in vain.
@@ -93,6 +99,16 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
     (Room { least, most: most.min(limits.max_request_workers) }, bar)
 }
 
+/// How many workers memory bears, where connections hold them and that is less than the number of
+/// the directive.
+fn borne(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> Option<usize> {
+    if limits.model == Model::Event {
+        return None;
+    }
+    let (room, bar) = room(limits, account, child_bytes);
+    (bar == Bar::Memory).then_some(room.most.max(limits.threads_per_child))
+}
+
 /// What the law is told. In event as many threads serve however large the budget is: that they wait
 /// for a core is the doing of others, and no smaller budget would change it.
 fn told(model: Model, account: &Account) -> Account {
@@ -107,8 +123,7 @@ impl<S: Server> Parent<'_, S> {
     pub(crate) fn move_budget(&mut self, account: &Account) {
         let limits = self.current.limits;
         if !limits.auto {
-            self.budget = Budget::default();
-            return;
+            return self.bound_by_memory(account);
         }
         let auto = self.budget.law.get_or_insert_with(|| Auto::new(limits.first_budget()));
         let (room, bar) = room(&limits, account, self.books.child_bytes());
@@ -117,6 +132,27 @@ impl<S: Server> Parent<'_, S> {
         match limits.model {
             Model::Event => self.hand_out_credits(most),
             Model::Worker | Model::Prefork => self.park_beyond(most),
+        }
+    }
+
+    /// More children than memory bears would be ended by the kernel as fast as others start. Those
+    /// that are there stay: the number is the administrator's.
+    fn bound_by_memory(&mut self, account: &Account) {
+        let limits = self.current.limits;
+        let measured = self.books.child_bytes();
+        let borne = borne(&limits, account, measured);
+        self.budget = Budget { law: None, bar: None, borne, told: self.budget.told };
+        let (Some(most), Some(bytes)) = (borne, measured) else { return };
+        let threads = limits.threads_per_child.max(1);
+        let active = usize::try_from(account.of(Figure::Active).unwrap_or(0)).unwrap_or(0);
+        if active < most / threads {
+            return;
+        }
+        self.budget.bar = Some(Bar::Memory);
+        if !self.budget.told {
+            self.budget.told = true;
+            let each = bytes / threads as u64;
+            self.tell(&Event::MemoryBinds { configured: limits.max_request_workers, most, each });
         }
     }
 
@@ -181,6 +217,28 @@ mod tests {
         assert_eq!((worker.most, bar), (144, Bar::Memory));
         let (unknown, bar) = room(&limits(Model::Event), &Account::default(), None);
         assert_eq!((unknown.most, bar), (limits(Model::Event).max_request_workers, Bar::None));
+    }
+
+    #[test]
+    fn memory_bounds_a_number_of_the_administrators_where_connections_hold_workers() {
+        let limits = |model| {
+            let configured =
+                Configured { model, max_request_workers: Some(150), ..Configured::default() };
+            check(&configured, Moment::Start, 4, 4096).0
+        };
+        let small = Account::default().with(Figure::Active, 5).with(Figure::MemoryFree, 40 << 20);
+        let prefork = limits(Model::Prefork);
+        assert_eq!(borne(&prefork, &small, None), Some(8));
+        assert_eq!(borne(&prefork, &small, Some(512 << 10)), Some(68));
+        assert_eq!(
+            borne(&prefork, &small.with(Figure::MemoryFree, 1 << 30), Some(512 << 10)),
+            None
+        );
+        assert_eq!(borne(&prefork, &Account::default(), None), None);
+        // One child is the least.
+        let none = small.with(Figure::MemoryFree, 0).with(Figure::Active, 0);
+        assert_eq!(borne(&limits(Model::Worker), &none, None), Some(25));
+        assert_eq!(borne(&limits(Model::Event), &none, None), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use evenkeel_sys::{clock, listen, process};
 use crate::announce::Event;
 use crate::child::Command;
 use crate::children::{Entry, START_US};
+use crate::descriptors;
 use crate::limits::{self, Moment};
 use crate::listeners::Listeners;
 use crate::parent::Parent;
@@ -333,6 +334,9 @@ impl<S: Server> Parent<'_, S> {
         limits.start_servers = limits.start_servers.min(self.children.table());
         let listeners =
             Listeners::open(&settings, limits.buckets, &self.listeners, Duration::ZERO)?;
+        // Each child has a channel here, and none of the others'.
+        let open = process::open_descriptors().saturating_sub(self.children.all().count() as u64);
+        descriptors::check(&settings, &limits, open, process::raise_descriptor_limit())?;
         let lines = settings.line_store()?;
         let site = Rc::new(site);
         self.server.activate(&site)?;

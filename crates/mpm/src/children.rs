@@ -90,6 +90,17 @@ pub(crate) struct Count {
     pub(crate) served: usize,
 }
 
+/// Which children do not come round.
+#[derive(Default)]
+pub(crate) struct Felt {
+    /// For long enough to be reported.
+    pub(crate) still: Vec<Pid>,
+    /// For long enough to be replaced.
+    pub(crate) lost: Vec<Pid>,
+    /// All that could take what waits in their bucket.
+    pub(crate) starving: Vec<Pid>,
+}
+
 /// What the children had to say.
 #[derive(Default)]
 pub(crate) struct Heard {
@@ -379,19 +390,31 @@ impl<Site> Children<Site> {
         all
     }
 
-    /// Feels every serving child's pulse, once a tick. Who stands still for long, and who for
-    /// too long.
-    pub(crate) fn feel_pulses(&mut self) -> (Vec<Pid>, Vec<Pid>) {
-        let (mut still, mut lost) = (Vec::new(), Vec::new());
+    /// Feels every serving child's pulse, once a tick, while in each bucket connections wait or
+    /// none do.
+    pub(crate) fn feel_pulses(&mut self, waits: &[bool]) -> Felt {
+        let mut felt = Felt::default();
+        let bucket_of = |bucket: usize| bucket.checked_rem(waits.len()).unwrap_or(0);
+        let others_wait = |bucket| waits.get(bucket_of(bucket)) == Some(&true);
         for entry in self.entries.values_mut().filter(|entry| entry.served) {
             let line = self.board.child_line(entry.index);
-            match entry.pulse.feel(line.map_or(0, |line| line.read(Counter::HeartbeatUs))) {
+            let beat = line.map_or(0, |line| line.read(Counter::HeartbeatUs));
+            match entry.pulse.feel(beat, others_wait(entry.bucket)) {
                 Judgement::Well => {}
-                Judgement::Report => still.push(entry.pid),
-                Judgement::Replace => lost.push(entry.pid),
+                Judgement::Report => felt.still.push(entry.pid),
+                Judgement::Replace => felt.lost.push(entry.pid),
             }
         }
-        (still, lost)
+        for bucket in 0..waits.len() {
+            let serves = |entry: &&Entry<Site>| {
+                entry.phase == Phase::Running && bucket_of(entry.bucket) == bucket
+            };
+            let all: Vec<&Entry<Site>> = self.entries.values().filter(serves).collect();
+            if all.iter().all(|entry| entry.pulse.starves_others()) {
+                felt.starving.extend(all.iter().map(|entry| entry.pid));
+            }
+        }
+        felt
     }
 
     /// Reads what the children have to say, of as many as may be heard in a turn.

@@ -58,6 +58,8 @@ struct Shared {
     poker: Option<Poker>,
     /// OverloadShedding, where it is configured.
     shedding: Option<Duration>,
+    /// For how long connections that rest are kept once the child ends, in milliseconds.
+    parting_ms: u32,
 }
 
 /// What the other threads see of one.
@@ -220,6 +222,7 @@ where
         crew,
         poker: setup.control.poker(),
         shedding: setup.shedding,
+        parting_ms: u32::try_from(setup.parting.as_millis()).unwrap_or(u32::MAX / 4),
     });
     let (control, muster) = (setup.control, Muster::new(threads));
     std::thread::scope(|scope| {

@@ -9,6 +9,7 @@ mod budget;
 mod change;
 mod child;
 mod children;
+mod descriptors;
 mod detach;
 pub mod event;
 mod growth;

@@ -20,7 +20,8 @@ use crate::books::Books;
 use crate::budget::Budget;
 use crate::change::{Change, Restart, STOP_US, State};
 use crate::child::Command;
-use crate::children::{Children, Entry};
+use crate::children::{Children, Entry, Felt};
+use crate::descriptors;
 use crate::detach::{self, Detached, Outcome};
 use crate::limits::{self, Limits, Model, Moment};
 use crate::listeners::Listeners;
@@ -149,12 +150,12 @@ pub(crate) fn prepare<S: Server>(
     let passed = Listeners::passed(sockets, &settings.listen, succeeds)?;
     let listeners = Listeners::open(&settings, limits.buckets, &passed, patience)?;
     let passed = succeeds.then_some(passed);
-    // More descriptors can only help; what cannot be raised is noticed where it runs out.
-    let _ = process::raise_descriptor_limit();
+    let most = process::raise_descriptor_limit();
     let board = Scoreboard::new(layout(&limits))
         .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
     let site = Rc::new(loaded.site);
     server.activate(&site)?;
+    descriptors::check(&settings, &limits, process::open_descriptors(), most)?;
     // As late as can be, and not alone: what waits on a socket is reset with the last who has it.
     let bound = listeners.bound();
     predecessor.iter().try_for_each(|predecessor| predecessor.hold(&bound))?;
@@ -331,10 +332,15 @@ impl<'a, S: Server> Parent<'a, S> {
             return;
         }
         self.last_tick_us = now_us;
-        let (still, lost) = self.children.feel_pulses();
+        let count = self.listeners.buckets();
+        let waits: Vec<bool> =
+            (0..count).map(|bucket| self.listeners.queue_of(bucket) > 0).collect();
+        let Felt { still, lost, starving } = self.children.feel_pulses(&waits);
         still.into_iter().for_each(|pid| self.tell(&Event::Still(pid)));
-        for pid in lost {
-            self.tell(&Event::Lost(pid));
+        let starving = starving.into_iter().map(|pid| (pid, Event::Starving(pid)));
+        let lost = lost.into_iter().map(|pid| (pid, Event::Lost(pid)));
+        for (pid, event) in lost.chain(starving) {
+            self.tell(&event);
             let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
             self.children.retire(Command::Exit, Some(end_by_us), |entry| entry.pid == pid);
         }

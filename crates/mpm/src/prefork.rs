@@ -6,14 +6,19 @@ use crate::held::PAUSE;
 use crate::held::crowd::Press;
 use crate::held::doors::{Accepted, Doors, Ports};
 use crate::held::hold::{Holder, Orders};
+use crate::held::lookout::Lookout;
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Control, Mode, Setup};
 use crate::{Child, Command, Poker};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate, Vigil};
+use evenkeel_sys::clock;
+use evenkeel_sys::watch::Watch;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Serves a child of the parent until it is told to go and its connection is closed. `make` makes
 /// its service.
@@ -44,10 +49,14 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
         control: Some(setup.control),
         ports: Arc::clone(&doors.ports),
         mode: Mode::Run,
+        leave_us: None,
+        parting_us: u64::try_from(setup.parting.as_micros()).unwrap_or(u64::MAX),
+        has_left: false,
         hurried: false,
         pressed: None,
+        lookout: Lookout::default(),
     };
-    let holder = Holder::new(make(seat), hearing, setup.line, held);
+    let holder = Holder::new(make(seat), hearing, setup.line, held, setup.parting);
     let (line, most_connections) = (setup.line, setup.most_connections);
     Prefork { holder, doors, poker, line, most_connections, accepted: 0 }.live()
 }
@@ -59,15 +68,30 @@ struct Hearing {
     /// Closed once the child leaves them for good, be it in the middle of a connection.
     ports: Arc<Ports>,
     mode: Mode,
+    /// When it was told to go, in microseconds of the monotonic clock.
+    leave_us: Option<u64>,
+    /// For how long after that it takes what waits.
+    parting_us: u64,
+    /// Whether it has let go of the ports since.
+    has_left: bool,
     /// Whether it was told to hurry, and nothing was done about it at the doors.
     hurried: bool,
     /// The same, of the connection at hand.
     pressed: Option<Press>,
+    lookout: Lookout,
 }
 
 impl Orders for Hearing {
     fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.control.as_ref().map(|control| control.as_fd())
+    }
+
+    fn watch(&self) -> io::Result<Option<Watch>> {
+        self.bell().map(Watch::new).transpose()
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        None
     }
 
     fn hear(&mut self) {
@@ -82,11 +106,26 @@ impl Orders for Hearing {
             let mode = Mode::of(command).and_then(|mode| self.mode.heed(mode));
             self.mode = mode.unwrap_or(self.mode);
             if mode.is_some_and(|mode| mode >= Mode::Drain) {
-                self.ports.let_go();
+                self.leave_us.get_or_insert_with(clock::monotonic_us);
+                self.tick();
             }
             if command == Command::Orphaned {
                 self.control = None;
             }
+        }
+    }
+
+    /// In how long it lets go of the ports.
+    fn due(&self) -> Option<Duration> {
+        let end_us = self.leave_us?.saturating_add(self.parting_us);
+        (!self.has_left)
+            .then(|| Duration::from_micros(end_us.saturating_sub(clock::monotonic_us())))
+    }
+
+    fn tick(&mut self) {
+        if self.due().is_some_and(|left| left.is_zero()) {
+            self.has_left = true;
+            self.ports.let_go();
         }
     }
 
@@ -98,8 +137,19 @@ impl Orders for Hearing {
         self.pressed.take()
     }
 
-    fn is_crowded(&self) -> bool {
-        false
+    fn is_crowded(&mut self) -> bool {
+        self.lookout.stands(|| self.ports.queue())
+    }
+}
+
+impl Hearing {
+    /// Whether it takes connections that wait.
+    fn may_take(&self) -> bool {
+        match self.mode {
+            Mode::Run => true,
+            Mode::Park => false,
+            Mode::Drain | Mode::Exit => self.leave_us.is_some() && !self.has_left,
+        }
     }
 }
 
@@ -117,6 +167,10 @@ impl<S: Service> Prefork<S> {
         loop {
             let mode = self.holder.orders.mode;
             if mode >= Mode::Drain {
+                // Nobody else may be left who takes what waits.
+                if self.holder.orders.may_take() {
+                    self.serve_queue()?;
+                }
                 self.holder.tick();
                 return Ok(());
             }
@@ -166,10 +220,14 @@ impl<S: Service> Prefork<S> {
                     self.line.subtract(Counter::Busy, 1);
                     self.holder.tick_if_due();
                 }
-                Accepted::Nothing => return Ok(()),
+                Accepted::Nothing => {
+                    self.holder.orders.lookout.clear();
+                    return Ok(());
+                }
                 Accepted::Denied(error) => return self.bear(&error),
             }
-            if self.holder.orders.mode != Mode::Run || self.holder.is_held() {
+            self.holder.orders.tick();
+            if !self.holder.orders.may_take() || self.holder.is_held() {
                 return Ok(());
             }
         }

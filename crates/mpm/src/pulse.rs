@@ -9,11 +9,16 @@ pub(crate) const TICK_US: u64 = 1_000_000;
 const REPORT_AFTER: u32 = 10;
 const REPLACE_AFTER: u32 = 30;
 
+/// The same where connections wait and no other child takes them.
+const REPLACE_STARVING_AFTER: u32 = 2;
+
 /// The heart of one child, as the parent feels it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pulse {
     last_beat: u64,
     still: u32,
+    /// For how many of these ticks connections have waited.
+    starving: u32,
 }
 
 /// What is to be done about a child.
@@ -27,17 +32,24 @@ pub(crate) enum Judgement {
 impl Pulse {
     /// Takes the beat that the child's line shows; 0 is a child without a heart (prefork's are
     /// as long in a request as it takes).
-    pub(crate) fn feel(&mut self, beat: u64) -> Judgement {
+    pub(crate) fn feel(&mut self, beat: u64, others_wait: bool) -> Judgement {
         if beat == 0 || beat != self.last_beat {
-            *self = Self { last_beat: beat, still: 0 };
+            *self = Self { last_beat: beat, ..Self::default() };
             return Judgement::Well;
         }
         self.still = self.still.saturating_add(1);
+        self.starving = if others_wait { self.starving.saturating_add(1) } else { 0 };
         match self.still {
             REPORT_AFTER => Judgement::Report,
             REPLACE_AFTER => Judgement::Replace,
             _ => Judgement::Well,
         }
+    }
+
+    /// Whether it has stood still for as long as connections may wait for a child that does: where
+    /// all that could take them do, they are replaced.
+    pub(crate) fn starves_others(&self) -> bool {
+        self.starving >= REPLACE_STARVING_AFTER
     }
 }
 
@@ -49,9 +61,9 @@ mod tests {
     fn a_heart_that_stands_still_is_reported_and_then_replaced_once() {
         let mut pulse = Pulse::default();
         for beat in 1..100 {
-            assert_eq!(pulse.feel(beat), Judgement::Well);
+            assert_eq!(pulse.feel(beat, true), Judgement::Well);
         }
-        let judgements: Vec<_> = (0..60).map(|_| pulse.feel(99)).collect();
+        let judgements: Vec<_> = (0..60).map(|_| pulse.feel(99, true)).collect();
         assert_eq!(judgements[9], Judgement::Report);
         assert_eq!(judgements[29], Judgement::Replace);
         assert_eq!(judgements.iter().filter(|one| **one != Judgement::Well).count(), 2);
@@ -60,9 +72,24 @@ mod tests {
     #[test]
     fn a_heart_that_beats_again_is_well() {
         let mut pulse = Pulse::default();
-        (0..9).for_each(|_| assert_eq!(pulse.feel(5), Judgement::Well));
-        assert_eq!(pulse.feel(6), Judgement::Well);
-        (0..9).for_each(|_| assert_eq!(pulse.feel(6), Judgement::Well));
-        (0..90).for_each(|_| assert_eq!(pulse.feel(0), Judgement::Well));
+        (0..9).for_each(|_| assert_eq!(pulse.feel(5, false), Judgement::Well));
+        assert_eq!(pulse.feel(6, false), Judgement::Well);
+        (0..9).for_each(|_| assert_eq!(pulse.feel(6, false), Judgement::Well));
+        (0..90).for_each(|_| assert_eq!(pulse.feel(0, true), Judgement::Well));
+        assert!(!pulse.starves_others());
+    }
+
+    #[test]
+    fn a_still_heart_starves_others_where_they_have_waited_for_two_ticks_on_end() {
+        let mut pulse = Pulse::default();
+        let mut starves = |beat, waits| {
+            let _ = pulse.feel(beat, waits);
+            pulse.starves_others()
+        };
+        for (beat, waits) in [(1, true), (1, true), (2, true), (2, true), (2, false), (2, true)] {
+            assert!(!starves(beat, waits));
+        }
+        assert!(starves(2, true));
+        assert!(!starves(3, true));
     }
 }

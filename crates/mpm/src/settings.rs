@@ -45,6 +45,8 @@ pub struct Settings {
     pub core_dumps: Option<PathBuf>,
     /// The process model and its directives as they were written.
     pub configured: Configured,
+    /// Where the line of ThreadsPerChild stands, in words.
+    pub threads_per_child: Option<String>,
     /// GracefulShutdownTimeout; zero and unset mean no bound of the administrator's.
     pub graceful_shutdown_timeout: Option<Duration>,
     /// How many log buffers each child has.
@@ -67,6 +69,7 @@ impl Default for Settings {
             chroot: None,
             core_dumps: None,
             configured: Configured::default(),
+            threads_per_child: None,
             graceful_shutdown_timeout: None,
             log_buffers: 0,
             log_buffer_bytes: 64 * 1024,
@@ -99,8 +102,9 @@ pub trait Server {
     /// one.
     fn log(&self, notice: &Notice);
 
-    /// Writes out the lines that a dead child of this site left in a log buffer.
-    fn salvage(&self, site: &Self::Site, buffer: usize, lines: &[u8]);
+    /// Writes out the lines that a child of this site, which has ended, left in a log buffer.
+    /// How many bytes of them found no room.
+    fn salvage(&self, site: &Self::Site, buffer: usize, lines: &[u8]) -> usize;
 
     /// Hears of the end of a process that the server started itself, such as a piped logger.
     fn reaped(&mut self, pid: Pid, end: End);

@@ -147,7 +147,14 @@ pub struct Setup {
     /// Where requests that wait too long are turned away: how long they may (event,
     /// OverloadShedding).
     pub shedding: Option<Duration>,
+    /// For how long a child that was told to go takes what waits to be accepted (prefork, worker),
+    /// and keeps a connection on which another request may be on its way.
+    pub parting: Duration,
 }
+
+/// The [`Setup::parting`] of a server: a client that asks again at once does so within this, also
+/// over a long line and beside a busy machine.
+const PARTING: Duration = Duration::from_millis(300);
 
 /// The most bytes that the kernel keeps unsent for a connection: enough that a fast client never
 /// waits for us, so little that a thousand slow ones do not matter.
@@ -174,6 +181,7 @@ impl Setup {
             line: child.line,
             slots: Some(child.slots),
             shedding: child.limits.overload_shedding,
+            parting: PARTING,
         }
     }
 

@@ -262,13 +262,13 @@ impl<S: Server> Parent<'_, S> {
     pub(crate) fn bury(&mut self, entry: Entry<S::Site>, end: End, used_us: u64) {
         let now_us = clock::monotonic_us();
         let store = &entry.generation.lines;
-        for buffer in 0..store.count() {
-            let lines = store.leftover(entry.index, buffer);
-            if !lines.is_empty() {
-                self.server.salvage(&entry.generation.site, buffer, &lines);
-            }
-        }
+        let lost = salvage(self.server, &entry.generation.site, store.count(), |buffer| {
+            store.leftover(entry.index, buffer)
+        });
         store.clear(entry.index);
+        if lost > 0 {
+            self.tell(&Event::LinesLost(entry.pid, lost));
+        }
         self.books.bury(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();
@@ -340,17 +340,29 @@ pub(crate) fn serve_alone<S: Server>(
     }
     drop_rights(&settings).map_err(failed)?;
     let status = serve(server, &generation.site, child);
-    for buffer in 0..buffers.count() {
-        let lines = buffers.leftover(buffer);
-        if !lines.is_empty() {
-            server.salvage(&generation.site, buffer, &lines);
-        }
+    let lost = salvage(server, &generation.site, buffers.count(), |at| buffers.leftover(at));
+    if lost > 0 {
+        let event = Event::LinesLost(process::own_pid(), lost);
+        event.notice(generation.limits.model).iter().for_each(|notice| server.log(notice));
     }
     if let Some(file) = pid_file.filter(PidFile::remove) {
         let removed = Event::RemovedPidFile(file.path()).notice(generation.limits.model);
         removed.iter().for_each(|notice| server.log(notice));
     }
     Ok(status)
+}
+
+/// Has the lines written that are left in so many buffers of a child that has ended. How many bytes
+/// found no room: the buffers of all its threads are one loss.
+fn salvage<S: Server>(
+    server: &S,
+    site: &S::Site,
+    count: usize,
+    leftover: impl Fn(usize) -> Vec<u8>,
+) -> usize {
+    let left = (0..count).map(|buffer| (buffer, leftover(buffer)));
+    let left = left.filter(|(_, lines)| !lines.is_empty());
+    left.map(|(buffer, lines)| server.salvage(site, buffer, &lines)).fold(0, usize::saturating_add)
 }
 
 fn make_child<Site>(

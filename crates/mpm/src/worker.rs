@@ -2,15 +2,18 @@
 //! one connection at a time. A connection is accepted only when a worker is idle; the rest stays in
 //! the kernel's queue. It knows no protocol.
 
+mod driver;
 mod listener;
 mod staff;
 
 use crate::Child;
 use crate::held::doors::{Doors, Ports};
 use crate::held::hold::Holder;
+use crate::held::lookout::Lookout;
 use crate::muster::{Muster, Whole};
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Setup, Stance};
+use driver::Driver;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots};
 use evenkeel_sys::bell::Bell;
 use evenkeel_sys::crew::Crew;
@@ -18,7 +21,13 @@ use listener::Listener;
 use staff::{Orderly, Staff};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// What a worker needs at the least: its bell, and its connection.
+pub(crate) const DESCRIPTORS_PER_THREAD: u64 = 2;
 
 /// What the threads of a child share.
 struct Shared {
@@ -27,22 +36,39 @@ struct Shared {
     ports: Arc<Ports>,
     accepted: AtomicU64,
     most_connections: u64,
+    parting: Duration,
+    /// Whether the child has left its ports for good.
+    has_left: AtomicBool,
     /// Whether the last connection that the child may have was accepted.
     is_worn_out: AtomicBool,
     line: ChildLine,
     slots: Option<Slots>,
     crew: Arc<Crew>,
+    /// Where requests wait.
+    runtime: Handle,
     /// Rings for the listener.
     bell: Bell,
-    /// Whether connections wait that no worker of the child can take.
-    is_crowded: AtomicBool,
+    /// Whether the system denied the last connection: clients that keep workers waiting make room
+    /// then too, be there idle workers.
+    denied: AtomicBool,
+    lookout: Lookout,
+}
+
+impl Shared {
+    /// How many connections wait that no worker is idle for.
+    fn unserved(&self) -> usize {
+        match self.staff.idle() > 0 && !self.denied.load(Relaxed) {
+            true => 0,
+            false => self.ports.queue(),
+        }
+    }
 }
 
 /// Serves a child of the parent until it is told to go and nothing is left to do. `make` makes
 /// the service of each worker, on its thread.
 ///
 /// # Errors
-/// The system's, where it denies a set, a bell or a thread; then nothing has been served.
+/// The system's, where it denies a set, a bell, the runtime or a thread; then nothing has been served.
 pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
 where
     S: Service,
@@ -55,7 +81,7 @@ where
 /// As [`serve`], of parts.
 ///
 /// # Errors
-/// The system's, where it denies a set, a bell or a thread; then nothing has been served.
+/// The system's, where it denies a set, a bell, the runtime or a thread; then nothing has been served.
 pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
 where
     S: Service,
@@ -66,18 +92,24 @@ where
     let crew = setup.crew();
     let ports = Arc::new(Ports::new(setup.ports));
     let doors = Doors::new(Arc::clone(&ports))?;
+    // Ends when all workers have.
+    let driver = Driver::start()?;
     let shared = Shared {
         stance: Stance::new(),
         staff: Staff::new(threads)?,
         ports,
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
+        parting: setup.parting,
+        has_left: AtomicBool::new(false),
         is_worn_out: AtomicBool::new(false),
         line: setup.line,
         slots: setup.slots,
         crew,
+        runtime: driver.handle(),
         bell: Bell::new()?,
-        is_crowded: AtomicBool::new(false),
+        denied: AtomicBool::new(false),
+        lookout: Lookout::default(),
     };
     let listener = Listener::new(&shared, doors, setup.control, setup.most_children)?;
     let muster = Muster::new(threads + 1);
@@ -113,7 +145,7 @@ fn work<S: Service>(shared: &Shared, number: usize, make: &impl Fn(Seat) -> S, m
         held: Some(held.clone()),
     };
     let orderly = Orderly { shared, post };
-    let holder = Holder::new(make(seat), orderly, shared.line, held);
+    let holder = Holder::new(make(seat), orderly, shared.line, held, shared.parting);
     if muster.meet() {
         staff::attend(shared, number, post, holder);
     }

@@ -121,6 +121,7 @@ fn make_room(count: usize, greet: impl Fn(&mut TcpStream)) {
         slots: None,
         line,
         shedding: None,
+        parting: Duration::ZERO,
     };
     let thread = std::thread::spawn(move || serve_with(setup, |_| Echo));
     // Each connection takes two descriptors here, one for each end; from 45 on they are kept.

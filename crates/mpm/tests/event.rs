@@ -202,6 +202,7 @@ fn parts(credits: u32, threads: usize, most_connections: u64) -> (Setup, SocketA
         line,
         slots: None,
         shedding: None,
+        parting: Duration::ZERO,
     };
     (setup, address, wire)
 }

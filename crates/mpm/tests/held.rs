@@ -172,6 +172,10 @@ struct Running {
 
 impl Running {
     fn start(model: Model, most_connections: u64) -> Self {
+        Self::start_parting(model, most_connections, Duration::ZERO)
+    }
+
+    fn start_parting(model: Model, most_connections: u64, parting: Duration) -> Self {
         let threads = if let Model::Worker(threads) = model { threads } else { 1 };
         let any = "127.0.0.1:0".parse().unwrap();
         let port = Arc::new(listen::bind(any, listen::Options::default()).unwrap());
@@ -196,6 +200,7 @@ impl Running {
             line,
             slots: Some(Slots::new(board, 0, threads)),
             shedding: None,
+            parting,
         };
         let (sender, blocks) = mpsc::channel();
         let (expiring, expired) = mpsc::channel();
@@ -316,6 +321,37 @@ fn nothing_is_accepted_without_an_idle_worker() {
         frees.into_iter().for_each(|free| free.send(()).unwrap());
         drop(busy);
         running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn a_child_that_ends_answers_what_is_on_its_way_and_what_waits_to_be_accepted() {
+    for model in MODELS {
+        let running = Running::start_parting(model, 0, Duration::from_secs(60));
+        let workers = if let Model::Worker(threads) = model { threads } else { 1 };
+        let mut all: Vec<_> = (0..workers).map(|_| running.connect()).collect();
+        let mut frees = Vec::new();
+        for client in &mut all {
+            client.write_all(b"block\n").unwrap();
+            frees.push(running.blocks.recv().unwrap());
+        }
+        let mut late: Vec<_> = (0..3).map(|_| running.connect()).collect();
+        late.iter_mut().for_each(|client| client.write_all(b"hi\n").unwrap());
+        await_it(|| running.queue() == 3);
+        running.command(b'x');
+        frees.into_iter().for_each(|free| free.send(()).unwrap());
+        for client in &mut all {
+            assert_eq!(hear(client), "freed\n");
+            client.write_all(b"hi\n").unwrap();
+        }
+        for client in all.iter_mut().chain(&mut late) {
+            let mut answer = hear(client);
+            while !answer.contains(" last ") {
+                assert!(answer.ends_with(" hi\n"), "{answer:?}: {model:?}");
+                answer = ask(client, "hi\n");
+            }
+        }
         running.end();
     }
 }

@@ -5,20 +5,26 @@
 use crate::socket::Socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 /// A descriptor that is watched until this is dropped.
-pub struct Watch(AsyncFd<OwnedFd>);
+pub struct Watch(AsyncFd<Arc<OwnedFd>>);
 
 impl Watch {
     /// Watches a duplicate of a descriptor for reading, edge-triggered. Must be called within a
     /// runtime.
     pub fn new(of: impl AsFd) -> io::Result<Self> {
-        let duplicate = of.as_fd().try_clone_to_owned()?;
-        // SAFETY: an OwnedFd is open until it is dropped and always names the same descriptor.
-        let watched = unsafe { AsyncFd::register_with_interest(duplicate, Interest::READABLE) };
+        Self::shared(Arc::new(of.as_fd().try_clone_to_owned()?))
+    }
+
+    /// The same of a descriptor that others have too: it takes none of its own.
+    pub(crate) fn shared(descriptor: Arc<OwnedFd>) -> io::Result<Self> {
+        // SAFETY: what an Arc holds is open until it is dropped, is never changed through it, and
+        // so always names the same descriptor.
+        let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
         Ok(Self(watched.map_err(|error| error.into_parts().1)?))
     }
 
@@ -27,7 +33,7 @@ impl Watch {
     pub fn poll_readable(
         &self,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<AsyncFdReadyGuard<'_, OwnedFd>>> {
+    ) -> Poll<io::Result<AsyncFdReadyGuard<'_, Arc<OwnedFd>>>> {
         self.0.poll_read_ready(context)
     }
 }

@@ -43,6 +43,8 @@ pub struct Global {
     pub min_spare_threads: Option<i64>,
     pub max_spare_threads: Option<i64>,
     pub threads_per_child: Option<i64>,
+    /// Where the line stands that says so.
+    pub threads_per_child_position: Option<Position>,
     pub thread_limit: Option<i64>,
     pub server_limit: Option<i64>,
     pub max_request_workers: Option<MaxRequestWorkers>,
@@ -161,10 +163,15 @@ numbers! {
     max_spare_servers = max_spare_servers,
     min_spare_threads = min_spare_threads,
     max_spare_threads = max_spare_threads,
-    threads_per_child = threads_per_child,
     thread_limit = thread_limit,
     server_limit = server_limit,
     max_connections_per_child = max_connections_per_child,
+}
+
+fn threads_per_child(scope: &mut Scope, call: &Call<'_>) -> Done {
+    scope.global.mpm.threads_per_child = number(call)?;
+    scope.global.mpm.threads_per_child_position = Some(call.position.clone());
+    Ok(())
 }
 
 fn listen_backlog(scope: &mut Scope, call: &Call<'_>) -> Done {

@@ -271,6 +271,7 @@ pub(super) mod tests {
             crew: Arc::new(Crew::new(1)),
             poker: None,
             shedding: None,
+            parting_ms: 0,
         };
         Bench::new(Arc::new(shared), 0)
     }

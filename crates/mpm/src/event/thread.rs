@@ -81,6 +81,8 @@ pub(super) struct Thread<S> {
     last_tick_ms: u32,
     last_denial_ms: Option<u32>,
     last_few_ms: Option<u32>,
+    /// From when on the child closes what rests, once it ends.
+    closing_from_ms: Option<u32>,
     /// Until when nothing is begun because the service does not want it.
     held_until_ms: Option<u32>,
     /// What turns requests away that wait too long, where that is configured.
@@ -126,6 +128,7 @@ impl<S: Service> Thread<S> {
             last_tick_ms: now,
             last_denial_ms: None,
             last_few_ms: None,
+            closing_from_ms: None,
             held_until_ms: None,
             overload: bench.shared.shedding.map(Overload::new),
             crowd: Crowd::default(),
@@ -135,6 +138,8 @@ impl<S: Service> Thread<S> {
 
     /// Tells the parent that the child serves, where this thread is the one that speaks to it.
     pub(super) fn begin(self) -> Self {
+        // One that stands still from now on has had a heart.
+        self.bench.shared.beat(self.bench.number, clock::monotonic_coarse_us());
         if let Some((_, control)) = &self.control {
             control.ready();
         }
@@ -184,6 +189,7 @@ impl<S: Service> Thread<S> {
             self.ports.abandon();
         }
         if mode == Mode::Exit {
+            self.closing_from_ms = Some(now_ms().wrapping_add(self.bench.shared.parting_ms));
             self.overdue.clear();
             self.find_overdue();
         }
@@ -242,13 +248,22 @@ impl<S: Service> Thread<S> {
         }
     }
 
+    /// Whether all that rests is closed: what clients have sent by the time that they hear of the
+    /// end is answered.
+    fn closes_all(&self) -> bool {
+        self.closing_from_ms.is_some_and(|from| ahead_ms(now_ms(), from) <= 0)
+    }
+
     /// Finds those whose time is over, or all where the child closes what is idle, and says when
     /// the next will be. Those found by the last sweep are looked at first.
     fn find_overdue(&mut self) {
         let now = now_ms();
-        let all = self.mode == Mode::Exit;
+        let all = self.closes_all();
         let (bench, overdue) = (&self.bench, &mut self.overdue);
         let mut soonest = SWEEP_MS.cast_signed();
+        if let Some(from) = self.closing_from_ms.filter(|_| !all) {
+            soonest = soonest.min(ahead_ms(now, from));
+        }
         if overdue.is_empty() {
             bench.shared.shelf.sweep(Some(bench.number), now, |token, _, left| {
                 if left <= 0 || all {
@@ -267,7 +282,7 @@ impl<S: Service> Thread<S> {
         if self.overdue.is_empty() || self.is_held() {
             return false;
         }
-        let all = self.mode == Mode::Exit;
+        let all = self.closes_all();
         for _ in 0..TURN {
             let Some(token) = self.overdue.pop() else { break };
             if all || self.bench.shared.shelf.is_over(token, now_ms()) {

@@ -20,7 +20,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::runtime::{Builder, Handle, LocalOptions, LocalRuntime};
 use tokio::time::Instant;
 
 /// How often a service's tick comes while there is something to do.
@@ -30,16 +30,35 @@ const TICK_US: u64 = 1_000_000;
 /// for this worker's turn.
 const REQUESTS: u32 = 256;
 
-/// Of its runtime: a set, a copy of it, what wakes it, and the bell.
-const ENGINE_DESCRIPTORS: usize = 4;
+/// After so many turns a connection makes room as one does that is as old as a turn is long: where
+/// the workers share few cores, a time says little of what a client has had.
+const TURNS: u32 = 8;
+
+/// Of a runtime: a set, a copy of it, and what wakes it.
+pub(crate) const RUNTIME_DESCRIPTORS: usize = 3;
 
 /// What a worker is told while it holds a connection.
 pub(crate) trait Orders {
     /// The descriptor that is readable when there is something to hear; none once nothing comes.
     fn bell(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Has the runtime within which this is called watch that descriptor.
+    fn watch(&self) -> io::Result<Option<Watch>>;
+
+    /// The runtime of requests that wait, where others have it running; else each worker has one
+    /// of its own.
+    fn runtime(&self) -> Option<Handle>;
+
     /// Takes up what there is to hear.
     fn hear(&mut self);
+
+    /// In how long [`Orders::tick`] has something to do.
+    fn due(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Does what is due; comes more often.
+    fn tick(&mut self) {}
 
     /// How the child stands.
     fn mode(&self) -> Mode;
@@ -47,8 +66,8 @@ pub(crate) trait Orders {
     /// How the worker has been asked to make room since this was last asked.
     fn press(&mut self) -> Option<Press>;
 
-    /// Whether all workers of the child are asked to.
-    fn is_crowded(&self) -> bool;
+    /// Whether connections wait that nobody is idle for, as far as the worker can see.
+    fn is_crowded(&mut self) -> bool;
 }
 
 /// A worker.
@@ -61,24 +80,35 @@ pub(crate) struct Holder<S, O> {
     gate: Arc<Gate>,
     /// The runtime of requests that wait, from the first of them on: many a worker never needs it.
     engine: Option<Engine>,
-    /// What the runtime needs of descriptors, held for it: where others have run out, a connection
-    /// that was accepted is answered all the same.
+    /// What a runtime of its own needs of descriptors, held for it: where others have run out, a
+    /// connection that was accepted is answered all the same.
     spare: Vec<OwnedFd>,
     /// What the service was told last.
     retiring: bool,
     /// Since when there is a connection, in microseconds of the monotonic clock.
     since_us: u64,
+    /// How often something has come on it.
+    turns: u32,
     /// Whether it was asked for an end of this connection.
     pressed: bool,
+    /// For how long a connection that rests is kept once the child ends, in microseconds.
+    parting_us: u64,
     last_tick_us: u64,
     /// Whether something was served since the last tick.
     stirred: bool,
 }
 
-/// A runtime that runs while a request waits; in it, the bell.
+/// A runtime in which a request waits, and the bell as that watches it.
 struct Engine {
     bell: Option<Watch>,
-    runtime: LocalRuntime,
+    runtime: Drive,
+}
+
+enum Drive {
+    /// It runs while the request waits.
+    Own(LocalRuntime),
+    /// It runs elsewhere.
+    Shared(Handle),
 }
 
 /// What follows a rest.
@@ -91,11 +121,16 @@ enum After {
 }
 
 impl<S: Service, O: Orders> Holder<S, O> {
-    pub(crate) fn new(service: S, orders: O, line: ChildLine, held: Held) -> Self {
-        // Any descriptor will do, and one that is denied is missed later.
-        let spare = (0..ENGINE_DESCRIPTORS)
-            .filter_map(|_| orders.bell()?.try_clone_to_owned().ok())
-            .collect();
+    pub(crate) fn new(
+        service: S,
+        orders: O,
+        line: ChildLine,
+        held: Held,
+        parting: Duration,
+    ) -> Self {
+        // One more watches the bell. Any descriptor will do, and one that is denied is missed later.
+        let count = if orders.runtime().is_some() { 0 } else { RUNTIME_DESCRIPTORS + 1 };
+        let spare = (0..count).filter_map(|_| orders.bell()?.try_clone_to_owned().ok()).collect();
         Self {
             spare,
             service,
@@ -107,7 +142,9 @@ impl<S: Service, O: Orders> Holder<S, O> {
             engine: None,
             retiring: false,
             since_us: 0,
+            turns: 0,
             pressed: false,
+            parting_us: u64::try_from(parting.as_micros()).unwrap_or(u64::MAX),
             last_tick_us: clock::monotonic_coarse_us(),
             stirred: false,
         }
@@ -121,7 +158,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         // What was said of the connection before is not said of this one.
         self.orders.press();
         self.pressed = false;
-        self.since_us = clock::monotonic_us();
+        (self.since_us, self.turns) = (clock::monotonic_us(), 0);
         self.wait_until_it_may_begin();
         let mut outcome = self.turn(socket, Turn::Accepted { client, port });
         loop {
@@ -149,16 +186,18 @@ impl<S: Service, O: Orders> Holder<S, O> {
         }
     }
 
-    /// In how long the next tick is due; none while nothing has happened.
+    /// In how long the next tick is due; none while nothing has happened and nothing is to.
     pub(crate) fn tick_left(&self) -> Option<Duration> {
         let due_us = self.last_tick_us.saturating_add(TICK_US);
         let left = due_us.saturating_sub(clock::monotonic_coarse_us());
-        self.stirred.then_some(Duration::from_micros(left))
+        let own = self.stirred.then_some(Duration::from_micros(left));
+        [own, self.orders.due()].into_iter().flatten().min()
     }
 
     pub(crate) fn tick(&mut self) {
         self.last_tick_us = clock::monotonic_coarse_us();
         self.stirred = false;
+        self.orders.tick();
         self.service.tick();
     }
 
@@ -194,6 +233,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
             self.tick();
         }
         self.stirred = true;
+        self.turns = self.turns.saturating_add(1);
         self.follow();
         let (mut hand, mut allowance) = (self.gate.take(), REQUESTS);
         self.service.serve(socket, turn, &mut hand, &mut allowance)
@@ -202,8 +242,8 @@ impl<S: Service, O: Orders> Holder<S, O> {
     /// Tells the service whether the next response closes the connection: to make room, also the
     /// first, for a request that takes longer than a turn must not be followed by another.
     fn follow(&mut self) {
-        let crowded =
-            (self.pressed || self.orders.is_crowded()) && has_passed(self.since_us, TURN_US);
+        let crowded = (self.orders.is_crowded() || self.pressed)
+            && (self.turns >= TURNS || has_passed(self.since_us, TURN_US));
         let retiring = crowded || self.orders.mode() != Mode::Run;
         if retiring != self.retiring {
             self.retiring = retiring;
@@ -241,9 +281,15 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     fn await_turn(&mut self, socket: &Socket, pause: &Pause) -> io::Result<After> {
-        let end_us = clock::monotonic_us().saturating_add(u64::from(pause.timeout_ms) * 1000);
+        let since_us = clock::monotonic_us();
+        let mut end_us = since_us.saturating_add(u64::from(pause.timeout_ms) * 1000);
         let is_closing = pause.class == Class::Closing;
+        let mut ends = false;
         loop {
+            // What a client has sent by the time that it hears of the end is answered.
+            if self.orders.mode() == Mode::Exit && !std::mem::replace(&mut ends, true) {
+                end_us = end_us.min(since_us.saturating_add(self.parting_us));
+            }
             // What was called off has had its time.
             if is_closing && self.vigil.is_off() {
                 return Ok(After::Close { late: false });
@@ -265,9 +311,9 @@ impl<S: Service, O: Orders> Holder<S, O> {
                 return Ok(After::Turn(Turn::Readable { class, memo, hangup: woken.hangup }));
             }
             if !woken.readable && clock::monotonic_us() >= end_us {
-                return Ok(After::Close { late: true });
+                return Ok(After::Close { late: !ends });
             }
-            if !woken.readable && self.is_to_leave(press) {
+            if !woken.readable && self.outlasts(press).is_some() {
                 return Ok(After::Close { late: false });
             }
             match held {
@@ -275,11 +321,6 @@ impl<S: Service, O: Orders> Holder<S, O> {
                 false => self.tick_if_due(),
             }
         }
-    }
-
-    /// Whether a resting connection on which nothing has come is closed before its time.
-    fn is_to_leave(&self, press: Option<Press>) -> bool {
-        self.orders.mode() == Mode::Exit || self.outlasts(press).is_some()
     }
 
     /// What patience who is pressed so has had with its client, in microseconds, if no more is due.
@@ -292,10 +333,14 @@ impl<S: Service, O: Orders> Holder<S, O> {
     /// Runs what waits to its end.
     fn work(&mut self, work: Work) -> Outcome {
         self.spare.clear();
-        let engine = self.engine.take().map_or_else(|| Engine::new(self.orders.bell()), Ok);
+        let engine = self.engine.take().map_or_else(|| Engine::new(&self.orders), Ok);
         match engine {
             Ok(Engine { mut bell, runtime }) => {
-                let outcome = runtime.block_on(self.see_through(work, &mut bell));
+                let whole = self.see_through(work, &mut bell);
+                let outcome = match &runtime {
+                    Drive::Own(runtime) => runtime.block_on(whole),
+                    Drive::Shared(runtime) => runtime.block_on(whole),
+                };
                 self.engine = Some(Engine { bell, runtime });
                 outcome
             }
@@ -371,16 +416,20 @@ impl<S: Service, O: Orders> Holder<S, O> {
 }
 
 impl Engine {
-    fn new(bell: Option<BorrowedFd<'_>>) -> io::Result<Self> {
-        let runtime =
-            Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-        let bell = match bell {
-            Some(bell) => {
-                let _inside = runtime.enter();
-                Some(Watch::new(bell)?)
+    fn new(orders: &impl Orders) -> io::Result<Self> {
+        let runtime = match orders.runtime() {
+            Some(handle) => Drive::Shared(handle),
+            None => {
+                let mut builder = Builder::new_current_thread();
+                Drive::Own(builder.enable_all().build_local(LocalOptions::default())?)
             }
-            None => None,
         };
+        let inside = match &runtime {
+            Drive::Own(runtime) => runtime.enter(),
+            Drive::Shared(runtime) => runtime.enter(),
+        };
+        let bell = orders.watch()?;
+        drop(inside);
         Ok(Self { bell, runtime })
     }
 }
@@ -405,6 +454,14 @@ mod tests {
             None
         }
 
+        fn watch(&self) -> io::Result<Option<Watch>> {
+            Ok(None)
+        }
+
+        fn runtime(&self) -> Option<Handle> {
+            None
+        }
+
         fn hear(&mut self) {}
 
         fn mode(&self) -> Mode {
@@ -415,7 +472,7 @@ mod tests {
             self.0.take()
         }
 
-        fn is_crowded(&self) -> bool {
+        fn is_crowded(&mut self) -> bool {
             false
         }
     }
@@ -458,7 +515,7 @@ mod tests {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let held = Held { vigil: Arc::new(Vigil::new(None)), slot: None };
         let line = board.child_line(0).unwrap();
-        let mut holder = Holder::new(Closing, Asked(None), line, held);
+        let mut holder = Holder::new(Closing, Asked(None), line, held, Duration::ZERO);
         for press in [Press::Hurry, Press::Crowd] {
             // It came when the connection before had just ended.
             (holder.orders, holder.pressed) = (Asked(Some(press)), true);

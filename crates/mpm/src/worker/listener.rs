@@ -4,7 +4,7 @@
 use super::Shared;
 use crate::held::crowd::Crowd;
 use crate::held::doors::{Accepted, Doors};
-use crate::held::{PAUSE, PAUSE_US};
+use crate::held::{LOOK_US, PAUSE, PAUSE_US};
 use crate::setup::{Control, Mode};
 use crate::{Command, Poker};
 use evenkeel_message::{Level, Notice};
@@ -18,7 +18,6 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_secs(1);
 
 /// How often the queue is looked at while no worker is idle.
-const LOOK_US: u64 = 50_000;
 const LOOK: Duration = Duration::from_micros(LOOK_US);
 
 /// After how long one idle worker is enough to accept again.
@@ -34,17 +33,14 @@ pub(super) struct Listener<'a> {
     /// How many must be idle before it accepts again.
     enough: usize,
     mode: Mode,
+    /// When it was told to go, in microseconds of the monotonic clock.
+    leave_us: u64,
     /// Since when it accepts nothing because nobody was idle.
     left_us: Option<u64>,
     /// Until when it accepts nothing because the system denies it.
     paused_until_us: u64,
-    /// Whether that was so when it last tried: clients that keep workers waiting make room then
-    /// too, be there idle workers.
-    denied: bool,
-    /// When the queue was looked at last.
+    /// When it last saw to it that room is made.
     looked_us: u64,
-    /// Whether connections waited then.
-    had_queue: bool,
 }
 
 impl<'a> Listener<'a> {
@@ -64,11 +60,10 @@ impl<'a> Listener<'a> {
             most_children,
             enough: (shared.staff.posts().len() / 16).max(1),
             mode: Mode::Run,
+            leave_us: 0,
             left_us: None,
             paused_until_us: 0,
-            denied: false,
             looked_us: 0,
-            had_queue: false,
         })
     }
 
@@ -92,8 +87,11 @@ impl<'a> Listener<'a> {
         loop {
             self.shared.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
             self.follow();
-            if self.mode >= Mode::Drain && self.shared.staff.is_at_rest() {
-                return Ok(());
+            if self.mode >= Mode::Drain {
+                self.leave();
+                if self.has_left() && self.shared.staff.is_at_rest() {
+                    return Ok(());
+                }
             }
             let (inside, most) = self.place();
             self.doors.stand(inside)?;
@@ -141,13 +139,32 @@ impl<'a> Listener<'a> {
         {
             control.leaving();
         }
-        // The set must let go of the sockets before they are others.
-        if mode >= Mode::Drain && self.doors.stand(false).is_ok() {
-            self.doors.ports.let_go();
+        if mode >= Mode::Drain && self.leave_us == 0 {
+            self.leave_us = clock::monotonic_us();
         }
         if mode == Mode::Exit {
             self.shared.staff.posts().iter().for_each(|post| post.rouse());
         }
+    }
+
+    /// Leaves the ports for good when nothing waits there, or has not been taken in time: nobody
+    /// else may be left who takes it.
+    fn leave(&mut self) {
+        if self.has_left() {
+            return;
+        }
+        self.accept();
+        let parting_us = u64::try_from(self.shared.parting.as_micros()).unwrap_or(u64::MAX);
+        let is_over = clock::monotonic_us().saturating_sub(self.leave_us) >= parting_us;
+        // The set must let go of the sockets before they are others.
+        if (is_over || self.doors.ports.queue() == 0) && self.doors.stand(false).is_ok() {
+            self.shared.has_left.store(true, SeqCst);
+            self.doors.ports.let_go();
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        self.shared.has_left.load(SeqCst)
     }
 
     /// Whether it stands at the doors, and for how long at most until it thinks again.
@@ -155,7 +172,8 @@ impl<'a> Listener<'a> {
         let staff = &self.shared.staff;
         if self.mode != Mode::Run {
             staff.is_awaited.store(false, SeqCst);
-            return (false, BEAT);
+            let leaves = self.mode >= Mode::Drain && !self.has_left();
+            return (false, if leaves { LOOK } else { BEAT });
         }
         let now_us = clock::monotonic_us();
         let paused_us = self.paused_until_us.saturating_sub(now_us);
@@ -204,18 +222,18 @@ impl<'a> Listener<'a> {
             line.subtract(Counter::Reserved, 1);
             match accepted {
                 Accepted::Connection(connection) => {
-                    self.denied = false;
+                    self.shared.denied.store(false, Relaxed);
                     staff.give(number, connection);
-                    if self.shared.stance.mode() != Mode::Run {
+                    if !self.shared.may_take() {
                         return;
                     }
                 }
                 Accepted::Nothing => {
-                    self.denied = false;
+                    self.shared.denied.store(false, Relaxed);
                     return staff.stand(number);
                 }
                 Accepted::Denied(error) => {
-                    self.denied = true;
+                    self.shared.denied.store(true, Relaxed);
                     self.paused_until_us = clock::monotonic_us().saturating_add(PAUSE_US);
                     match self.doors.denial(&error) {
                         Some(notice) => staff.have_told(number, notice),
@@ -229,21 +247,17 @@ impl<'a> Listener<'a> {
 
     /// Looks whether connections wait that nobody here can take, and makes room for them.
     fn look(&mut self) {
-        if self.mode != Mode::Run || self.shared.staff.idle() > 0 && !self.denied {
-            self.had_queue = false;
-            self.shared.is_crowded.store(false, Relaxed);
-            return;
+        let denied = self.shared.denied.load(Relaxed);
+        if self.mode != Mode::Run || self.shared.staff.idle() > 0 && !denied {
+            return self.shared.lookout.clear();
         }
         let now_us = clock::monotonic_us();
         if now_us.saturating_sub(self.looked_us) < LOOK_US {
             return;
         }
         self.looked_us = now_us;
-        let queue = self.doors.ports.queue();
-        let stands = queue > 0 && self.had_queue;
-        self.had_queue = queue > 0;
-        self.shared.is_crowded.store(stands, Relaxed);
-        if stands {
+        if self.shared.lookout.stands(|| self.shared.unserved()) {
+            let queue = self.doors.ports.queue();
             self.make_room(queue.div_ceil(self.most_children.max(1)));
         }
     }

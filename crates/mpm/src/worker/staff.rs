@@ -11,12 +11,14 @@ use crate::setup::Mode;
 use evenkeel_message::Notice;
 use evenkeel_scoreboard::{Counter, Vigil};
 use evenkeel_sys::bell::Bell;
+use evenkeel_sys::watch::Watch;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// All workers of a child.
 pub(super) struct Staff {
@@ -165,6 +167,14 @@ impl Orders for Orderly<'_> {
         Some(self.post.bell.as_fd())
     }
 
+    fn watch(&self) -> io::Result<Option<Watch>> {
+        self.post.bell.watch().map(Some)
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        Some(self.shared.runtime.clone())
+    }
+
     fn hear(&mut self) {
         self.post.bell.hush();
     }
@@ -181,8 +191,8 @@ impl Orders for Orderly<'_> {
         Some(if pressed == Press::Hurry as u8 { Press::Hurry } else { Press::Crowd })
     }
 
-    fn is_crowded(&self) -> bool {
-        self.shared.is_crowded.load(Relaxed)
+    fn is_crowded(&mut self) -> bool {
+        self.shared.lookout.stands(|| self.shared.unserved())
     }
 }
 
@@ -232,13 +242,22 @@ fn stand_idle(shared: &Shared, number: usize) {
 impl Shared {
     /// The connection that waits longest to be accepted, for a worker that has just finished.
     fn take_next(&self) -> Option<Connection> {
-        if self.stance.mode() != Mode::Run {
+        if !self.may_take() {
             return None;
         }
         // Where the system denies it, the listener finds that out and bears it.
         match self.accept() {
             Accepted::Connection(connection) => Some(connection),
             Accepted::Nothing | Accepted::Denied(_) => None,
+        }
+    }
+
+    /// Whether the child takes connections that wait: also one that is to go, until it has left.
+    pub(super) fn may_take(&self) -> bool {
+        match self.stance.mode() {
+            Mode::Run => true,
+            Mode::Park => false,
+            Mode::Drain | Mode::Exit => !self.has_left.load(SeqCst),
         }
     }
 

@@ -144,8 +144,9 @@ impl Server for Echo {
         say(&format!("[{}] {number}{}", notice.level.word(), notice.text));
     }
 
-    fn salvage(&self, _site: &Site, buffer: usize, lines: &[u8]) {
+    fn salvage(&self, _site: &Site, buffer: usize, lines: &[u8]) -> usize {
         say(&format!("salvaged {buffer}: {}", String::from_utf8_lossy(lines).trim_end()));
+        0
     }
 
     fn reaped(&mut self, _pid: Pid, _end: End) {}
