@@ -58,6 +58,7 @@ fn main() -> std::io::Result<()> {
         slots: None,
         line,
         shedding: None,
+        parting: Duration::ZERO,
     };
     let (addresses, log) = (Arc::default(), Arc::<Mutex<Vec<String>>>::default());
     serve_with(setup, move |seat| {

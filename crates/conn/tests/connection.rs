@@ -77,6 +77,7 @@ impl Running {
             slots: None,
             line,
             shedding: None,
+            parting: Duration::ZERO,
         };
         let log = Arc::<Mutex<Vec<String>>>::default();
         let shared = Arc::clone(&log);

@@ -74,6 +74,7 @@ impl Running {
             slots: Some(slots),
             line,
             shedding: None,
+            parting: Duration::ZERO,
         };
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'f'; 16 << 20]).unwrap();

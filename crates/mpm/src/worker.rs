@@ -68,7 +68,7 @@ impl Shared {
 /// the service of each worker, on its thread.
 ///
 /// # Errors
-/// The system's, where it denies a set, a bell, the runtime or a thread; then nothing has been served.
+/// The system's, where it denies descriptors or a thread; then nothing has been served.
 pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
 where
     S: Service,
@@ -81,7 +81,7 @@ where
 /// As [`serve`], of parts.
 ///
 /// # Errors
-/// The system's, where it denies a set, a bell, the runtime or a thread; then nothing has been served.
+/// The system's, where it denies descriptors or a thread; then nothing has been served.
 pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
 where
     S: Service,

@@ -128,7 +128,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         held: Held,
         parting: Duration,
     ) -> Self {
-        // One more watches the bell. Any descriptor will do, and one that is denied is missed later.
+        // One more watches the bell. Any will do, and one that is denied is missed later.
         let count = if orders.runtime().is_some() { 0 } else { RUNTIME_DESCRIPTORS + 1 };
         let spare = (0..count).filter_map(|_| orders.bell()?.try_clone_to_owned().ok()).collect();
         Self {
