@@ -7,7 +7,7 @@ use crate::settings;
 use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, Worker, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
-use evenkeel_message::{Level, Notice, Peer, Request, Status, Told};
+use evenkeel_message::{Level, Notice, Peer, Request, Status, Told, quoted};
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::status::Source;
@@ -206,7 +206,7 @@ impl ThreadSite {
         let text = format!(
             "Requested hostname '{}' did not match any ServerName/ServerAlias in the matching \
              virtual host (default vhost for current connection is {place})",
-            String::from_utf8_lossy(&request.host)
+            quoted(&request.host)
         );
         Err(Refusal::new(Status::BAD_REQUEST, Level::Warn, 10157, text))
     }

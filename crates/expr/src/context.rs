@@ -2,7 +2,7 @@
 //! evaluated. Files are asked of the operating system unless the implementor knows better.
 
 use crate::variable::Variable;
-use evenkeel_message::Allowance;
+use evenkeel_message::{Allowance, quoted};
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -65,7 +65,7 @@ pub trait Context {
     ///
     /// Why the file cannot be read, in words for the error log.
     fn file_contents(&self, path: &[u8]) -> Result<Vec<u8>, String> {
-        let shown = String::from_utf8_lossy(path);
+        let shown = quoted(path);
         let regular = self.metadata(path, true).is_some_and(|facts| facts.is_file());
         let file = File::open(Path::new(OsStr::from_bytes(path)));
         let (true, Ok(file)) = (regular, file) else {

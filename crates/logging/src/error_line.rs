@@ -4,7 +4,7 @@
 
 use crate::clock;
 use crate::error_format::{ErrorFormat, ErrorItem, ErrorSegment, ErrorTime, IdScope};
-use crate::escape::{For, address, escape, number};
+use crate::escape::{For, address, escape, escape_text, number};
 use crate::log_id;
 use evenkeel_message::{Notice, Peer, Request};
 use evenkeel_sys::process::own_tid;
@@ -258,7 +258,7 @@ fn write_message(notice: &Notice, out: &mut Vec<u8>) {
     if let Some(number) = notice.number {
         write_number(number, out);
     }
-    escape(For::Error, notice.text.as_bytes(), out);
+    escape_text(&notice.text, out);
 }
 
 /// `AH00526: `

@@ -1,7 +1,8 @@
 //! Client data on its way into a log: bytes in, printable ASCII out, so that no request can
 //! forge a line or send an escape sequence to a terminal. Nothing is ever decoded here.
 
-use evenkeel_message::AddressText;
+use evenkeel_message::{AddressText, quoted_byte};
+use memchr::memchr;
 
 /// Which of the two logs the text is for; they differ in the quotation mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,20 @@ pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
         escape_bytes(log, bytes, out);
     } else {
         out.extend_from_slice(bytes);
+    }
+}
+
+/// Appends the text of a notice for the error log, with the bytes that were quoted in it.
+pub(crate) fn escape_text(text: &str, out: &mut Vec<u8>) {
+    // All characters that stand for bytes begin with this one, which is rare elsewhere.
+    if memchr(0xf4, text.as_bytes()).is_none() {
+        return escape(For::Error, text.as_bytes(), out);
+    }
+    for char in text.chars() {
+        match quoted_byte(char) {
+            Some(byte) => escape(For::Error, &[byte], out),
+            None => escape(For::Error, char.encode_utf8(&mut [0; 4]).as_bytes(), out),
+        }
     }
 }
 
@@ -90,6 +105,7 @@ pub(crate) fn address(address: std::net::IpAddr, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_message::quoted;
 
     fn escaped(log: For, bytes: &[u8]) -> String {
         let mut out = Vec::new();
@@ -103,6 +119,13 @@ mod tests {
         assert_eq!(escaped(For::Access, raw), r#"a\"b\\c\nd\x1b[0m\xe4\x7f\b\v\x0c"#);
         assert_eq!(escaped(For::Error, raw), r#"a"b\\c\nd\x1b[0m\xe4\x7f\b\v\x0c"#);
         assert_eq!(escaped(For::Access, b""), "");
+    }
+
+    #[test]
+    fn bytes_of_a_notice_are_escaped_as_they_came() {
+        let mut out = Vec::new();
+        escape_text(&quoted(b"a\n\xff\xc3\xa4\xf4\x8f\xbf\xbf"), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), r"a\n\xff\xc3\xa4\xf4\x8f\xbf\xbf");
     }
 
     #[test]

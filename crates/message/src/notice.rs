@@ -2,6 +2,8 @@
 //! only `logging` writes them.
 
 use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// The levels of `LogLevel`, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,7 +101,8 @@ pub struct Notice {
     pub number: Option<u16>,
     /// The system's error number that is behind it (`(13)Permission denied: ` in the log).
     pub cause: Option<i32>,
-    /// What happened, without a line end. Client data in it is escaped when it is written.
+    /// What happened, without a line end. Client data in it is escaped when it is written; bytes
+    /// get into it with [`quoted`].
     pub text: Cow<'static, str>,
     /// Whether a section's LogLevel has let it pass, so that the server's does not count.
     pub passed: bool,
@@ -127,5 +130,78 @@ impl Notice {
     #[must_use]
     pub fn because(self, error: &std::io::Error) -> Self {
         Self { cause: error.raw_os_error(), ..self }
+    }
+}
+
+/// The bytes 0x80 to 0xff stand this far up, at the end of the last private plane.
+const FIRST: u32 = 0x10_ff00;
+
+/// Bytes of a client or a file's name for the text of a notice. A byte that is no part of UTF-8
+/// becomes a character of its own, of which [`quoted_byte`] makes the byte again for the log.
+#[must_use]
+pub fn quoted(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.chars().any(|char| quoted_byte(char).is_some()) => Cow::Borrowed(text),
+        _ => {
+            let mut text = String::with_capacity(bytes.len() + 16);
+            for chunk in bytes.utf8_chunks() {
+                for char in chunk.valid().chars() {
+                    match quoted_byte(char) {
+                        // A client that sends such a character is quoted byte by byte.
+                        Some(_) => {
+                            let mut bytes = [0; 4];
+                            text.extend(char.encode_utf8(&mut bytes).bytes().filter_map(stand_in));
+                        }
+                        None => text.push(char),
+                    }
+                }
+                text.extend(chunk.invalid().iter().copied().filter_map(stand_in));
+            }
+            Cow::Owned(text)
+        }
+    }
+}
+
+/// The name of a file for the text of a notice.
+#[must_use]
+pub fn quoted_path(path: &Path) -> Cow<'_, str> {
+    quoted(path.as_os_str().as_bytes())
+}
+
+/// The character for a byte above 0x7f.
+fn stand_in(byte: u8) -> Option<char> {
+    char::from_u32(FIRST + u32::from(byte))
+}
+
+/// The byte that a character stands for in [`quoted`] text, if it does.
+#[must_use]
+pub fn quoted_byte(char: char) -> Option<u8> {
+    let byte = u8::try_from(u32::from(char).checked_sub(FIRST)?).ok()?;
+    (byte >= 0x80).then_some(byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unquoted(text: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for char in text.chars() {
+            match quoted_byte(char) {
+                Some(byte) => bytes.push(byte),
+                None => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn every_byte_comes_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        let stand_ins: String = all.iter().filter_map(|byte| stand_in(*byte)).collect();
+        for bytes in [&all[..], b"plain", "\u{e4}\u{10ffff}".as_bytes(), stand_ins.as_bytes()] {
+            assert_eq!(unquoted(&quoted(bytes)), bytes);
+        }
+        assert!(matches!(quoted("\u{e4}".as_bytes()), Cow::Borrowed("\u{e4}")));
     }
 }

@@ -5,7 +5,7 @@
 use crate::kept::{Gone, Kept};
 use crate::site::Site;
 use evenkeel_files::{AccessFile, Files, Folder};
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::core::{AllowOverride, Kind, Match, Section};
 use evenkeel_modules::{Place, Scope};
 use std::collections::HashSet;
@@ -100,7 +100,7 @@ impl AccessFiles {
                 Ok(None) => {}
                 Ok(Some(file)) => return self.parse(site, grant, &file, folder, request).map(Some),
                 Err(error) => {
-                    let folder = String::from_utf8_lossy(folder.path());
+                    let folder = quoted(folder.path());
                     let folder = folder.trim_end_matches('/');
                     let text = format!(
                         "{folder}/{name} pcfg_openfile: unable to check htaccess file, ensure it \
@@ -162,7 +162,7 @@ impl AccessFiles {
         file: &AccessFile,
         folder: &Folder,
     ) -> Result<Arc<Section>, Box<str>> {
-        let path = String::from_utf8_lossy(&file.path);
+        let path = quoted(&file.path);
         let fail = |fault: evenkeel_config::Fault| -> Box<str> {
             format!("{path}: {}", fault.text).into()
         };

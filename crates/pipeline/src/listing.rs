@@ -9,7 +9,7 @@ use crate::phases::Generated;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
-use evenkeel_message::{FileName, Level, Notice, Piece, Request, Response, Status};
+use evenkeel_message::{FileName, Level, Notice, Piece, Request, Response, Status, quoted_path};
 use evenkeel_modules::autoindex::{self, Asked, Candidate, Entry, Folder, Insert, Listing, Said};
 use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::Options;
@@ -144,7 +144,7 @@ impl Desk {
         if is_cut {
             let text = format!(
                 "{} has more entries than a listing shows: the rest is left out",
-                request.file.display()
+                quoted_path(&request.file)
             );
             request.notify(Notice::own("autoindex", Level::Warn, text));
         }

@@ -8,7 +8,7 @@ use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, Level, Method, Negotiated, Notice, Piece, Prepared, Request, Response,
-    Siblings, Status, Stopped, Validators, Verdict, evaluate,
+    Siblings, Status, Stopped, Validators, Verdict, evaluate, quoted, quoted_path,
 };
 use evenkeel_modules::beside::Beside;
 use evenkeel_modules::core::{self, Options};
@@ -63,7 +63,7 @@ pub(crate) fn find_variant(
     if variants.list.is_empty() {
         let text = format!(
             "Negotiation: discovered file(s) matching request: {} (None could be negotiated).",
-            request.file.display()
+            quoted_path(&request.file)
         );
         request.notify(Notice::new("negotiation", Level::Error, 687, text));
         return Err(Stopped { request, plan, answer: Status::NOT_FOUND.into() });
@@ -184,7 +184,7 @@ fn unless_small(request: &mut Request, folder: PathBuf, bases: Vec<Vec<u8>>) -> 
 
 /// The answer where the folder cannot be listed.
 fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, reason: &str) -> Stopped<Plan> {
-    let folder = request.file.parent().unwrap_or(Path::new("/")).display().to_string();
+    let folder = quoted_path(request.file.parent().unwrap_or(Path::new("/"))).into_owned();
     let text = format!("cannot read directory for multi: {folder}/: {reason}");
     request.notify(Notice::new("negotiation", Level::Error, 686, text));
     Stopped { request, plan, answer: Status::FORBIDDEN.into() }
@@ -437,7 +437,7 @@ fn read_variants(
     plan: &Plan,
     looked: &Looked,
 ) -> (Box<Request>, Result<Variants, Status>) {
-    let path = String::from_utf8_lossy(looked.found.path()).into_owned();
+    let path = quoted(looked.found.path()).into_owned();
     let contents = pipeline.walker.borrow().files.contents(&looked.found);
     let contents = contents.and_then(|held| Ok((map_text(&held.piece)?, held.stat)));
     let (text, stat) = match contents {

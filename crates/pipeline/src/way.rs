@@ -8,7 +8,7 @@ use crate::site::{Server, Site};
 use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Found, Kind, Looked, SymlinkRule};
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::Merge;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use std::rc::Rc;
@@ -255,7 +255,7 @@ fn pattern_holds(
 }
 
 pub(crate) fn forbidden_link(request: &mut Request, path: &[u8]) -> Answer {
-    let path = String::from_utf8_lossy(path);
+    let path = quoted(path);
     let text = format!("Symbolic link not allowed or link target not accessible: {path}");
     request.notify(Notice::new("core", Level::Error, 37, text));
     Answer::Status(Status::FORBIDDEN, Fields::new())
@@ -265,8 +265,8 @@ pub(crate) fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer
     const ENOENT: i32 = 2;
     const ENOTDIR: i32 = 20;
     const EACCES: i32 = 13;
-    let uri = String::from_utf8_lossy(&request.path).into_owned();
-    let path = String::from_utf8_lossy(found.path());
+    let uri = quoted(&request.path).into_owned();
+    let path = quoted(found.path());
     match errno {
         ENOENT | ENOTDIR => Status::NOT_FOUND.into(),
         EACCES => {

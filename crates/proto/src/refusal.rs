@@ -1,7 +1,7 @@
 //! Why a request is not served: the status for the client, the notice for the administrator,
 //! and the sentence that Apache adds to the error page (its note `error-notes`).
 
-use evenkeel_message::{Level, Notice, Status};
+use evenkeel_message::{Level, Notice, Status, quoted};
 use std::borrow::Cow;
 
 /// A request refused for its form. After it nothing on the connection can be trusted unless the
@@ -40,5 +40,5 @@ impl Refusal {
 
 /// As much of a client's bytes as a notice quotes: 80 (Apache: `LOG_NAME_MAX_LEN`).
 pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes.get(..80).unwrap_or(bytes))
+    quoted(bytes.get(..80).unwrap_or(bytes))
 }

@@ -2,16 +2,16 @@
 //! ap_process_request_internal (request.c).
 
 use crate::refusal::Refusal;
-use evenkeel_message::{BadPath, Level, Notice, Status};
+use evenkeel_message::{BadPath, Level, Notice, Status, quoted};
 
 /// The refusal of a request for its path; `target` is what the notice quotes.
 #[must_use]
 pub fn bad_path(reason: BadPath, target: &[u8]) -> Refusal {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    let path = String::from_utf8_lossy(path);
+    let path = quoted(path);
     let notice = match reason {
         BadPath::Invalid => {
-            let text = format!("invalid URI path ({})", String::from_utf8_lossy(target));
+            let text = format!("invalid URI path ({})", quoted(target));
             return Refusal::new(Status::BAD_REQUEST, Level::Error, 10244, text);
         }
         BadPath::EncodedSlash => {

@@ -12,7 +12,7 @@ use crate::core::public_url;
 use crate::settings::merged;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
 use evenkeel_expr::Text;
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status};
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use rule::is_url;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -149,15 +149,15 @@ fn redirect<'a>(
     if !status.is_redirect() {
         return Err(status.into());
     }
-    let path = |request: &Request| String::from_utf8_lossy(&request.path).into_owned();
+    let path = |request: &Request| quoted(&request.path).into_owned();
     let mut location = target;
     if location.starts_with(b"/") && plan.alias.relative != Some(true) {
         let whole = public_url(request, server, plan, &location);
         let text = format!(
             "incomplete redirection target of '{}' for URI '{}' modified to '{}'",
-            String::from_utf8_lossy(&location),
+            quoted(&location),
             path(request),
-            String::from_utf8_lossy(&whole)
+            quoted(&whole)
         );
         request.notify(Notice::new("alias", Level::Debug, completed, text));
         location = whole;
@@ -166,7 +166,7 @@ fn redirect<'a>(
         let text = format!(
             "cannot redirect '{}' to '{}'; target is not a valid absoluteURI or abs_path",
             path(request),
-            String::from_utf8_lossy(&location)
+            quoted(&location)
         );
         request.notify(Notice::new("alias", Level::Error, refused, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
@@ -179,7 +179,7 @@ fn redirect<'a>(
         let text = format!(
             "Response header 'Location' value of '{}' contains invalid characters, aborting \
              request",
-            String::from_utf8_lossy(&location)
+            quoted(&location)
         );
         request.notify(Notice::new("http", Level::Error, 2430, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());

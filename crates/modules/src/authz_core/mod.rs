@@ -13,7 +13,7 @@ pub use rule::{Logic, Rule, Verdict};
 use crate::authz_host::Wanted;
 use crate::settings::merged;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, core};
-use evenkeel_message::{Fields, Level, Notice, Request, Status};
+use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ pub fn authorize(
             Err(Status::FORBIDDEN)
         }
         Verdict::DeniedWithoutUser => {
-            let path = String::from_utf8_lossy(&request.path);
+            let path = quoted(&request.path);
             let text = format!("configuration error:  couldn't check user: {path}");
             request.notify(Notice::new("core", Level::Crit, 25, text));
             Err(Status::INTERNAL_SERVER_ERROR)
@@ -143,9 +143,9 @@ pub fn authorize(
 pub fn target(request: &Request) -> String {
     let file = request.file.as_os_str().as_bytes();
     if file.is_empty() {
-        return format!("uri {}", String::from_utf8_lossy(&request.path));
+        return format!("uri {}", quoted(&request.path));
     }
-    String::from_utf8_lossy(file).into_owned()
+    quoted(file).into_owned()
 }
 
 /// One request that is asked the rules.

@@ -9,7 +9,7 @@ pub use lookup::{Wanted, look_up};
 use crate::{RequestContext, Scope, Table};
 use evenkeel_config::words;
 use evenkeel_expr::{Subnet, Text};
-use evenkeel_message::{Level, Notice, Request};
+use evenkeel_message::{Level, Notice, Request, quoted};
 use std::fmt;
 use std::sync::Arc;
 
@@ -113,9 +113,9 @@ impl HostRule {
             HostRule::Local => is_local(request),
             HostRule::Host(text) => {
                 let Some(client) = verified_name(request) else {
-                    let path = String::from_utf8_lossy(&request.path);
+                    let path = quoted(&request.path);
                     let domains = text.value(context).unwrap_or_default();
-                    let domains = String::from_utf8_lossy(&domains);
+                    let domains = quoted(&domains);
                     let text = format!(
                         "access check of '{domains}' to {path} failed, reason: unable to get the \
                          remote host name"

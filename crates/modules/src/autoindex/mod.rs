@@ -24,7 +24,9 @@ pub use settings::{Directory, Key, Order, Said, Width};
 
 use crate::beside::Beside;
 use crate::{DirectorySettings, core};
-use evenkeel_message::{Answer, Body, Level, Method, Notice, Piece, Request, Response, Status};
+use evenkeel_message::{
+    Answer, Body, Level, Method, Notice, Piece, Request, Response, Status, quoted_path,
+};
 use evenkeel_sys::open::Stat;
 use options::Flags;
 use std::io;
@@ -59,7 +61,7 @@ pub fn refuse(request: &mut Request, plan: &DirectorySettings, indexed: bool) ->
     let text = format!(
         "Cannot serve directory {}: No matching DirectoryIndex ({names}) found, and \
          server-generated directory index forbidden by Options directive",
-        request.file.display()
+        quoted_path(&request.file)
     );
     request.notify(Notice::new("autoindex", Level::Error, 1276, text));
     Status::FORBIDDEN.into()
@@ -67,7 +69,7 @@ pub fn refuse(request: &mut Request, plan: &DirectorySettings, indexed: bool) ->
 
 /// The answer where a folder cannot be opened.
 pub fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
-    let text = format!("Can't open directory for index: {}", request.file.display());
+    let text = format!("Can't open directory for index: {}", quoted_path(&request.file));
     request.notify(Notice::new("autoindex", Level::Error, 1275, text).because(error));
     Status::FORBIDDEN.into()
 }
@@ -113,19 +115,19 @@ pub async fn read(
     said: Arc<Said>,
     asked: Asked,
 ) -> Option<io::Result<Folder>> {
-    let what = format!("reading the folder {} for its listing", folder.display());
+    let what = format!("reading the folder {} for its listing", quoted_path(&folder));
     beside.perform(what, move |pulse| folder::read(&folder, &said, &asked, pulse)).await
 }
 
 /// Opens a folder, to see whether it can be read; none as for [`read`].
 pub async fn open(beside: &Beside, folder: PathBuf) -> Option<io::Result<()>> {
-    let what = format!("opening the folder {}", folder.display());
+    let what = format!("opening the folder {}", quoted_path(&folder));
     beside.perform(what, move |_| Some(folder::open(&folder))).await
 }
 
 /// Makes the body of a page; none as for [`read`].
 pub async fn render(beside: &Beside, listing: Listing) -> Option<Body> {
-    let what = format!("making the listing of {}", listing.folder.display());
+    let what = format!("making the listing of {}", quoted_path(&listing.folder));
     let mut pieces = beside.perform(what, move |pulse| listing.render(pulse)).await?;
     Some(match (pieces.pop(), pieces.is_empty()) {
         (Some(Piece::Bytes(bytes)), true) => Body::Bytes(bytes),

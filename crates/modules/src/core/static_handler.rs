@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use evenkeel_files::{Contents, Files, Kind, Looked};
 use evenkeel_message::{
     Answer, Body, Fields, Level, Method, Notice, Piece, Request, Response, Status, Validators,
-    Verdict, evaluate, http_date,
+    Verdict, evaluate, http_date, quoted,
 };
 use evenkeel_sys::open::{self, Stat};
 use evenkeel_sys::process;
@@ -273,7 +273,7 @@ fn other_method(request: &mut Request, server: &Server) -> Answer {
             Answer::Response(Box::new(response))
         }
         Method::Other => {
-            let line = String::from_utf8_lossy(&request.head.line);
+            let line = quoted(&request.head.line);
             let text = format!("Invalid method in request {line}");
             request.notify(Notice::new("core", Level::Error, 135, text));
             Status::NOT_IMPLEMENTED.into()
@@ -316,7 +316,7 @@ fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
 fn path_of(request: &Request) -> String {
     let mut path = request.file.as_os_str().as_bytes().to_vec();
     path.extend_from_slice(&request.path_info);
-    String::from_utf8_lossy(&path).into_owned()
+    quoted(&path).into_owned()
 }
 
 #[cfg(test)]

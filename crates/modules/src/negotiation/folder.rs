@@ -3,7 +3,7 @@
 //! small folder is read at once, a large one beside the serving thread.
 
 use crate::beside::{Beside, SMALL};
-use evenkeel_message::Siblings;
+use evenkeel_message::{Siblings, quoted_path};
 use std::fs::read_dir;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -35,7 +35,7 @@ pub fn few_siblings(folder: &Path, bases: &[Vec<u8>]) -> Option<Siblings> {
 /// The same of any folder, read beside the serving thread; none where nothing comes of that (see
 /// [`Beside::perform`]).
 pub async fn siblings(beside: &Beside, folder: PathBuf, bases: Vec<Vec<u8>>) -> Option<Siblings> {
-    let what = format!("reading the folder {} for MultiViews", folder.display());
+    let what = format!("reading the folder {} for MultiViews", quoted_path(&folder));
     let work = beside.perform(what, move |pulse| {
         let names = match read(&folder, &bases, MOST, || pulse.beat()) {
             Ok(Names::All(names)) => Ok(names),

@@ -3,7 +3,7 @@
 
 use super::accept::token;
 use super::variant::Variant;
-use evenkeel_message::{Level, Notice, Piece};
+use evenkeel_message::{Level, Notice, Piece, quoted};
 use evenkeel_sys::open;
 use std::io;
 
@@ -80,7 +80,7 @@ pub fn read_map(
             b"content-length" => match number(token(&value, false).0) {
                 Some(length) => variant.length = Some(length),
                 None => {
-                    let said = String::from_utf8_lossy(token(&value, false).0).into_owned();
+                    let said = quoted(token(&value, false).0).into_owned();
                     notices.push(error(
                         684,
                         format!(
@@ -98,7 +98,7 @@ pub fn read_map(
                     variant.name = name.to_vec();
                 }
                 None => {
-                    let tag = String::from_utf8_lossy(value.trim_ascii_end()).into_owned();
+                    let tag = quoted(value.trim_ascii_end()).into_owned();
                     notices.push(error(
                         685,
                         format!(
@@ -126,7 +126,7 @@ fn number(text: &[u8]) -> Option<u64> {
 
 /// A header's name in lower case and its value.
 fn split(line: &[u8], path: &str) -> Result<(Vec<u8>, Vec<u8>), Fault> {
-    let shown = || String::from_utf8_lossy(line).trim_end().to_owned();
+    let shown = || quoted(line).trim_end().to_owned();
     let Some(colon) = line.iter().position(|byte| *byte == b':') else {
         let text = format!("Syntax error in type map, no ':' in {path} for header {}", shown());
         return Err(Fault(error(681, text)));

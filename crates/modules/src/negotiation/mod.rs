@@ -23,7 +23,7 @@ pub use variant::Variant;
 use crate::{Merge, inherit};
 use accept::{Accepted, Range, ranges};
 use evenkeel_message::{
-    Content, Fields, Level, Method, Notice, Request, Status, Version, eq_ignore_case,
+    Content, Fields, Level, Method, Notice, Request, Status, Version, eq_ignore_case, quoted_path,
 };
 use std::sync::Arc;
 
@@ -172,7 +172,7 @@ pub fn negotiate(
             let status = if wish.knows_transparent {
                 Status::MULTIPLE_CHOICES
             } else {
-                let file = request.file.display();
+                let file = quoted_path(&request.file);
                 let text = format!("no acceptable variant: {file}");
                 request.notify(Notice::new("negotiation", Level::Error, 690, text));
                 Status::NOT_ACCEPTABLE
