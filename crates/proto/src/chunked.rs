@@ -8,6 +8,9 @@ use crate::{HttpProtocolOptions, Limits};
 use evenkeel_message::{Fields, Level, Notice, Status};
 use memchr::memchr;
 
+/// How many spaces and tabs may stand behind a chunk's size (Apache: `parse_chunk_size`).
+const BLANKS: u8 = 10;
+
 /// What stands at the front of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -56,6 +59,8 @@ pub struct ChunkedDecoder {
     /// Bytes of the size's line so far, held to the limit of a request line.
     line: usize,
     has_digit: bool,
+    /// Spaces and tabs behind the size so far.
+    blanks: u8,
     /// The beginning of a trailer line whose end has not come.
     trailer: Vec<u8>,
 }
@@ -127,13 +132,18 @@ impl ChunkedDecoder {
                 self.has_digit = true;
                 State::Size
             }
-            (State::Size | State::Space, b' ' | b'\t') if self.has_digit => State::Space,
+            (State::Size | State::Space, b' ' | b'\t')
+                if self.has_digit && self.blanks < BLANKS =>
+            {
+                self.blanks += 1;
+                State::Space
+            }
             (State::Size | State::Space, b';') if self.has_digit => State::Extension,
             (State::Size | State::Space, b'\r') if self.has_digit => State::SizeEnd,
             (State::Extension, b'\r') => State::SizeEnd,
             (State::Extension, b'\t' | b' '..=b'~' | 0x80..) => State::Extension,
             (State::SizeEnd, b'\n') => {
-                (self.line, self.has_digit) = (0, false);
+                (self.line, self.has_digit, self.blanks) = (0, false, 0);
                 if self.size == 0 { State::Trailer } else { State::Data }
             }
             (State::DataReturn, b'\r') => State::DataEnd,
@@ -166,6 +176,7 @@ impl ChunkedDecoder {
             };
             self.trailer.clear();
             if taken? == Line::End {
+                field::check_joined(trailers, limits)?;
                 self.state = State::Done;
                 return Ok(Some(at));
             }
@@ -181,7 +192,7 @@ impl ChunkedDecoder {
 /// Apache tells no more than that it could not read the chunk.
 fn broken(status: Status) -> Refusal {
     let overflow = if status == Status::CONTENT_TOO_LARGE { "(overflow)" } else { "" };
-    let text = format!("Error reading/parsing chunk {overflow}");
+    let text = format!("Error reading/parsing chunk {overflow} ");
     Refusal { status, notice: Notice::new("http", Level::Info, 1590, text), detail: "" }
 }
 
@@ -226,6 +237,8 @@ mod tests {
             ("5\r\nhello\r\n0\r\n\r\nNEXT", "hello"),
             ("5 \t\r\nhello\r\n0\r\n\r\nNEXT", "hello"),
             ("00000000000000000005;a=\"b\"\r\nhello\r\n000\r\n\r\nNEXT", "hello"),
+            // Ten blanks behind each size, and any number behind a semicolon.
+            ("5          \r\nhello\r\n0 \t \t \t \t \t;             a\r\n\r\nNEXT", "hello"),
             ("A;\u{e4}\r\nhellohello\r\n1\r\n!\r\n0 ; x\r\nB: c\r\n\r\nNEXT", "hellohello!"),
         ] {
             for piece in 1..text.len() {
@@ -257,6 +270,9 @@ mod tests {
             (";a\r\n", 400),
             ("5\rhello", 400),
             ("5 5\r\n", 400),
+            ("5           \r\nhello\r\n0\r\n\r\n", 400),
+            ("5           ;a\r\nhello\r\n0\r\n\r\n", 400),
+            ("5\r\nhello\r\n0\t\t\t\t\t\t\t\t\t\t\t\r\n\r\n", 400),
             ("5;\u{1}\r\n", 400),
             ("8000000000000000\r\n", 413),
             ("fffffffffffffffff\r\n", 413),

@@ -102,6 +102,7 @@ impl HeadParser {
                 Line::Folded => {}
                 Line::End => {
                     (self.start, self.searched) = (end, end);
+                    field::check_joined(&head.fields, limits)?;
                     head.length = match self.framed {
                         true => framing::body_length(head)?,
                         false => BodyLength::None,

@@ -25,6 +25,9 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     let Request { head, host, port, query, .. } = request;
     host.clear();
     *port = None;
+    if !options.strict {
+        join_hosts(&mut head.fields);
+    }
     let Some(target) = Target::parse(head.method, head.target()) else {
         return Err(malformed(head.target()));
     };
@@ -63,6 +66,16 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
         }
     }
     Ok(())
+}
+
+/// Makes one field of several, as Apache joins the fields of every name. Strict refuses what would
+/// come of it, for its comma.
+fn join_hosts(fields: &mut Fields) {
+    if host_field(fields).1
+        && let Some(joined) = fields.joined(b"Host")
+    {
+        fields.set("Host", joined);
+    }
 }
 
 /// The field Host, and whether it is there more than once.
@@ -309,6 +322,24 @@ mod tests {
         for bad in ["a/b", "a..b", "a:0", "a\\b", "[::1", ":80"] {
             assert_eq!(host(bad, false), Err(Some(550)), "{bad}");
         }
+    }
+
+    /// Outcomes of Apache 2.4.71 under Unsafe.
+    #[test]
+    fn several_hosts_are_one_with_commas_in_unsafe() {
+        let hosts = |first: &str, second: &str, strict| {
+            let text = format!("GET / HTTP/1.1\r\nHost: {first}\r\nhost: {second}\r\n\r\n");
+            let request = addressed(&text, strict)?;
+            let field = request.head.fields.first("host").unwrap().to_vec();
+            let name = String::from_utf8(request.host).unwrap();
+            Ok((name, request.port, String::from_utf8(field).unwrap()))
+        };
+        let joined = |name: &str, port, field: &str| Ok((name.into(), port, field.into()));
+        assert_eq!(hosts("A", "b:99", false), joined("a, b", Some(99), "A, b:99"));
+        assert_eq!(hosts("", "a", false), joined(", a", None, ", a"));
+        assert_eq!(hosts("", "", false), joined(", ", None, ", "));
+        assert_eq!(hosts("a", "b/", false), Err(Some(550)));
+        assert_eq!(hosts("a", "b", true), Err(Some(550)));
     }
 
     #[test]
