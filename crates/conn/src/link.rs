@@ -16,6 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+/// Bytes that are taken in of what a client sends ahead, to learn whether it ends behind them.
+const MOST_AHEAD: usize = 16 << 10;
+
 /// A connection's socket in a task.
 pub(crate) struct Link {
     thread: Rc<Thread>,
@@ -117,12 +120,17 @@ impl Link {
     }
 
     /// Whether the client has ended its side or the connection is broken; if not, the task is
-    /// woken when that may change. A client that has sent ahead is there, and is not asked.
+    /// woken when that may change. What the client sends ahead is taken in up to a bound; one that
+    /// has sent more is there, and is not asked.
     pub(crate) fn has_ended(&self, context: &mut Context<'_>) -> bool {
-        if !self.inbox.borrow().is_empty() {
-            return false;
+        while self.inbox.borrow().rest().len() < MOST_AHEAD {
+            match self.poll_read(context) {
+                Poll::Ready(Ok(0) | Err(_)) => return true,
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return false,
+            }
         }
-        matches!(self.poll_read(context), Poll::Ready(Ok(0) | Err(_)))
+        false
     }
 
     /// Sends with `send`, which says `WouldBlock` where it must wait. `TimedOut` as for

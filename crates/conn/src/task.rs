@@ -494,26 +494,15 @@ impl<S: Site> Task<S> {
             tokio::task::yield_now().await;
         }
         loop {
-            let mut parser = HeadParser::new();
-            let mut request = self.inner.request(&self.connection);
-            let settings = self.inner.site.settings(self.connection.server as usize);
-            let is_idle = {
-                let inbox = self.link.inbox.borrow();
-                let rest = inbox.rest();
-                // Looked at only for whether a request has begun; an error is found again.
-                let looked =
-                    parser.parse(&mut request.head, rest, &settings.limits, &settings.options);
-                looked == Ok(Parsed::Partial) && !parser.is_started()
-            };
-            if !is_idle {
-                request.head.clear();
-                let started_us = clock::monotonic_us();
-                let parser = HeadParser::new();
-                return Ok(Begin::Head(Reading { request, parser, started_us }));
+            if !self.link.inbox.borrow().is_empty() {
+                let request = self.inner.request(&self.connection);
+                match self.begun(request) {
+                    Ok(begin) => return Ok(begin),
+                    Err(request) => self.inner.give(request),
+                }
+                let idle = self.link.inbox.borrow().rest().len();
+                self.link.inbox.borrow_mut().consume(idle);
             }
-            self.inner.give(request);
-            let idle = self.link.inbox.borrow().rest().len();
-            self.link.inbox.borrow_mut().consume(idle);
             if !self.link.more.get() {
                 let socket = self.link.take().ok_or(Outcome::Closed)?;
                 return Err(self.inner.rest(socket, &self.connection));
@@ -524,6 +513,23 @@ impl<S: Site> Task<S> {
                 Poll::Pending => self.link.more.set(false),
             }
         }
+    }
+
+    /// The beginning of a request, unless nothing but empty lines has come.
+    fn begun(&self, mut request: Box<Request>) -> Result<Begin, Box<Request>> {
+        let settings = self.inner.site.settings(self.connection.server as usize);
+        let mut parser = HeadParser::new();
+        let looked = {
+            let inbox = self.link.inbox.borrow();
+            parser.parse(&mut request.head, inbox.rest(), &settings.limits, &settings.options)
+        };
+        if looked == Ok(Parsed::Partial) && !parser.is_started() {
+            return Err(request);
+        }
+        // Looked at only for whether a request has begun; an error is found again.
+        request.head.clear();
+        let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
+        Ok(Begin::Head(Reading { request, parser, started_us }))
     }
 }
 

@@ -34,8 +34,8 @@ const LINGER_MOST_MS: u16 = 30_000;
 /// How many requests that one client sent ahead are answered before the others get their turn.
 const MOST_AT_ONCE: usize = 64;
 
-/// A lingering client that sends more than this at a time is cut off.
-const LINGER_READS: usize = 64;
+/// How often a lingering client's bytes are read before the others get their turn.
+const LINGER_READS: usize = 16;
 
 /// How many requests a thread keeps for their memory: where thousands wait, they begin and end in
 /// bursts of hundreds. One that takes more bytes is not kept.
@@ -536,26 +536,49 @@ pub(crate) fn linger(socket: Socket, mut connection: Connection) -> Outcome {
     linger_on(socket, connection)
 }
 
+/// Reads away what a lingering client sends. One that sends faster than this reads goes on as a
+/// task, which lets the others in between: to close the socket with bytes unread would reset the
+/// connection, and the client might lose the response.
 fn linger_on(socket: Socket, connection: Connection) -> Outcome {
-    let mut waste = [0_u8; 4096];
+    match waste(&socket, connection) {
+        Waste::End => Outcome::Closed,
+        Waste::Nothing(left_ms) => {
+            let (timeout_ms, memo) = (LINGER_MS.min(left_ms), connection.to_memo());
+            Outcome::Rest(socket, Pause { class: Class::Closing, timeout_ms, memo })
+        }
+        Waste::More => Outcome::Work(Box::pin(async move {
+            tokio::task::yield_now().await;
+            linger_on(socket, connection)
+        })),
+    }
+}
+
+/// What a lingering client has sent.
+enum Waste {
+    /// Its end, or its time is over.
+    End,
+    /// Nothing more by now; it has so many milliseconds left.
+    Nothing(u32),
+    /// More than is read at once.
+    More,
+}
+
+fn waste(socket: &Socket, connection: Connection) -> Waste {
+    let gone_ms = now_ms().wrapping_sub(connection.since_ms);
+    let left_ms = u32::from(LINGER_MOST_MS.saturating_sub(gone_ms));
+    if left_ms == 0 {
+        return Waste::End;
+    }
+    let mut bytes = [0_u8; 4096];
     for _ in 0..LINGER_READS {
-        match socket.receive(&mut waste) {
-            Ok(0) => return Outcome::Closed,
+        match socket.receive(&mut bytes) {
+            Ok(0) => return Waste::End,
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let gone = now_ms().wrapping_sub(connection.since_ms);
-                let left = u32::from(LINGER_MOST_MS.saturating_sub(gone));
-                if left == 0 {
-                    return Outcome::Closed;
-                }
-                let timeout_ms = LINGER_MS.min(left);
-                let memo = connection.to_memo();
-                return Outcome::Rest(socket, Pause { class: Class::Closing, timeout_ms, memo });
-            }
-            Err(_) => return Outcome::Closed,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Waste::Nothing(left_ms),
+            Err(_) => return Waste::End,
         }
     }
-    Outcome::Closed
+    Waste::More
 }
 
 /// A clock for connections: milliseconds, wrapping after a minute.

@@ -11,6 +11,7 @@ use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::setup::{Control, Setup};
 use evenkeel_scoreboard::{ChildLine, Counter, Layout, Scoreboard, Slots};
 use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_sys::connect::{self, Local, Remote};
 use evenkeel_sys::listen;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -56,8 +57,12 @@ impl Running {
     }
 
     fn with_credits(settings: Settings, credits: usize) -> Self {
+        Self::with_options(settings, credits, listen::Options::default())
+    }
+
+    fn with_options(settings: Settings, credits: usize, options: listen::Options) -> Self {
         let any = "127.0.0.1:0".parse().unwrap();
-        let socket = listen::bind(any, listen::Options::default()).unwrap();
+        let socket = listen::bind(any, options).unwrap();
         listen::listen(&socket, 128).unwrap();
         let address = listen::local_address(&socket).unwrap();
         let (wire, control) = Channel::pair().unwrap();
@@ -108,7 +113,15 @@ impl Running {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
+        self.connect_with(None)
+    }
+
+    /// A client whose system takes no more than `window` ahead of it.
+    fn connect_with(&self, window: Option<usize>) -> TcpStream {
+        let local = Local { window, ..Local::default() };
+        let socket = connect::begin(&Remote::Internet(self.address), &local).unwrap();
+        let stream = TcpStream::from(socket.into_descriptor());
+        stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     }
@@ -289,10 +302,16 @@ fn a_handler_that_waits_for_its_turn_learns_that_its_client_has_gone() {
     // Who has ended its side only is answered all the same.
     half.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_one(&mut half).1, b"gone");
+    // One that has sent a further request before its end is found out too.
+    let mut ahead = running.connect();
+    ahead.write_all((get("/turn", "") + &get("/", "")).as_bytes()).unwrap();
+    ahead.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_one(&mut ahead).1, b"gone");
+    assert_eq!(read_one(&mut ahead).1.len(), 1024);
     drop(reset);
-    drop((half, there));
+    drop((half, there, ahead));
     let log = running.end();
-    assert_eq!(log.iter().filter(|line| line.contains("/turn")).count(), 2, "{log:?}");
+    assert_eq!(log.iter().filter(|line| line.contains("/turn")).count(), 3, "{log:?}");
 }
 
 #[test]
@@ -396,20 +415,24 @@ fn large_files_go_to_slow_readers_without_a_credit() {
 
 #[test]
 fn large_pages_wait_for_slow_readers_without_a_credit_as_far_as_there_is_room() {
-    let running = Running::with_credits(Settings::default(), 1);
+    // The kernel keeps little of a page on either side, and not what its clock and the load make of
+    // it: it may grow its buffers to so many megabytes that there is room for the rest of a third.
+    let window = Some(64 << 10);
+    let options = listen::Options { send_buffer: window, ..Default::default() };
+    let running = Running::with_options(Settings::default(), 1, options);
     let mut quick = running.connect();
     let ask = |page: &mut TcpStream| {
         page.write_all(get("/page", "").as_bytes()).unwrap();
         page.read_exact(&mut [0; 1]).unwrap();
     };
-    let mut slow: Vec<_> = (0..2).map(|_| running.connect()).collect();
+    let mut slow: Vec<_> = (0..2).map(|_| running.connect_with(window)).collect();
     for client in &mut slow {
         ask(client);
         quick.write_all(get("/later", "").as_bytes()).unwrap();
         assert_eq!(read_one(&mut quick).1, b"later");
     }
     // There is no room for a third, whose client takes nothing either.
-    let mut third = running.connect();
+    let mut third = running.connect_with(window);
     ask(&mut third);
     quick.write_all(get("/later", "").as_bytes()).unwrap();
     assert_eq!(read_one(&mut quick).1, b"later");
@@ -419,13 +442,29 @@ fn large_pages_wait_for_slow_readers_without_a_credit_as_far_as_there_is_room() 
     }
     drop(slow);
     // What they kept is free again.
-    let mut later = running.connect();
+    let mut later = running.connect_with(window);
     ask(&mut later);
     quick.write_all(get("/later", "").as_bytes()).unwrap();
     assert_eq!(read_one(&mut quick).1, b"later");
     assert_eq!(read_one(&mut later).1.len(), 16 << 20);
     drop((later, quick));
     let _log = running.end();
+}
+
+/// A response reaches its client however fast that goes on sending what nobody wants: the bytes
+/// behind it are read away, and the connection is not reset.
+#[test]
+fn a_client_that_sends_fast_is_not_cut_off_by_the_end_of_the_connection() {
+    let running = Running::start(Settings::default());
+    let mut client = running.connect();
+    let mut text = b"NONSENSE\r\n\r\n".to_vec();
+    text.resize(16 << 20, b'x');
+    client.write_all(&text).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    running.end();
 }
 
 /// Reads to the end, which must be a reset.
