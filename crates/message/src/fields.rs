@@ -10,8 +10,18 @@ struct Entry {
     start: u32,
     name: u32,
     value: u32,
-    /// Whether a line end may stand within, because it was found or not looked for.
+    /// Whether something may stand within that no field may hold, because it was found or not
+    /// looked for.
     suspect: bool,
+}
+
+/// A field that is not to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed<'a> {
+    /// Its name holds what no name may hold.
+    Name(&'a [u8]),
+    /// Its value holds a control byte; the name stands first.
+    Value(&'a [u8], &'a [u8]),
 }
 
 /// An ordered list of header fields; a name may stand in it more than once.
@@ -131,7 +141,7 @@ impl Fields {
         }
         self.text.extend_from_slice(more);
         self.text.extend_from_slice(b"\r\n");
-        last.suspect |= holds_line_end(more);
+        last.suspect |= holds_control(more);
         last.value += more.len() as u32;
     }
 
@@ -184,7 +194,7 @@ impl Fields {
         self.text.extend_from_slice(value);
         self.text.extend_from_slice(b"\r\n");
         entry.value += 2 + value.len() as u32;
-        entry.suspect |= holds_line_end(value);
+        entry.suspect |= holds_control(value);
     }
 
     /// The bytes of all fields, with those that have been replaced and not yet cleared away.
@@ -290,14 +300,33 @@ impl Fields {
         }
     }
 
-    /// Name and whole line (`Name: value CRLF`) of each field in order. A field that holds a line
-    /// end is left out, so that no value can split a message.
+    /// The first field that is not to be sent. A name is a token (RFC 9110, section 5.6.2) or, if
+    /// `lenient`, of any bytes but spaces and control bytes; a value holds no control byte but the
+    /// tab (section 5.5).
+    #[must_use]
+    pub fn malformed(&self, lenient: bool) -> Option<Malformed<'_>> {
+        self.entries.iter().filter(|entry| entry.suspect).find_map(|e| self.fault(*e, lenient))
+    }
+
+    fn fault(&self, entry: Entry, lenient: bool) -> Option<Malformed<'_>> {
+        let (name, value) = (self.name_of(entry), self.value_of(entry));
+        let is_named = |byte: &u8| match lenient {
+            true => *byte > b' ' && *byte != 0x7f,
+            false => is_token(*byte),
+        };
+        if name.is_empty() || !name.iter().all(is_named) {
+            return Some(Malformed::Name(name));
+        }
+        holds_control(value).then_some(Malformed::Value(name, value))
+    }
+
+    /// Name and whole line (`Name: value CRLF`) of each field in order. A field that is malformed
+    /// even for the lenient is left out, so that no value can split a message.
     pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.entries.iter().filter_map(|entry| {
             let line = slice(&self.text, entry.start, entry.name + entry.value + 4);
-            let inner = || line.strip_suffix(b"\r\n").unwrap_or(line);
-            let splits = entry.suspect && holds_line_end(inner());
-            (!splits).then(|| (self.name_of(*entry), line))
+            let is_sound = !entry.suspect || self.fault(*entry, true).is_none();
+            is_sound.then(|| (self.name_of(*entry), line))
         })
     }
 
@@ -331,11 +360,11 @@ impl Fields {
         let start = self.text.len() as u32;
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
-        let mut suspect = holds_line_end(name);
+        let mut suspect = is_odd(name);
         let value = self.text.len();
         for part in parts {
             self.text.extend_from_slice(part);
-            suspect |= holds_line_end(part);
+            suspect |= holds_control(part);
         }
         let value = (self.text.len() - value) as u32;
         self.text.extend_from_slice(b"\r\n");
@@ -343,9 +372,24 @@ impl Fields {
     }
 }
 
-/// Without a branch for each byte, for none has one as a rule.
-fn holds_line_end(text: &[u8]) -> bool {
-    text.iter().fold(false, |found, byte| found | matches!(byte, b'\r' | b'\n'))
+/// Whether a value holds a control byte but the tab; without a branch for each byte, for none has
+/// one as a rule.
+fn holds_control(value: &[u8]) -> bool {
+    value
+        .iter()
+        .fold(false, |found, byte| found | ((*byte < b' ') & (*byte != b'\t')) | (*byte == 0x7f))
+}
+
+/// Whether a name is none of the usual ones, so that it is worth a look at its bytes.
+fn is_odd(name: &[u8]) -> bool {
+    let usual = |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'-');
+    name.iter().fold(name.is_empty(), |found, byte| found | !usual(*byte))
+}
+
+/// Whether a byte may stand in a token.
+fn is_token(byte: u8) -> bool {
+    matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'|' | b'~' | b'^'..=b'z')
+        || byte.is_ascii_alphanumeric()
 }
 
 fn slice(text: &[u8], start: u32, length: u32) -> &[u8] {
@@ -415,6 +459,49 @@ mod tests {
         for fields in [&fields, &fields.clone(), &others] {
             assert!(fields.lines().map(|(_, line)| line).eq(expected), "{fields:?}");
         }
+    }
+
+    /// What Apache 2.4.71 sends, Strict and Unsafe.
+    #[test]
+    fn names_and_values_are_held_to_what_may_be_sent() {
+        let fault = |name: &str, value: &[u8], lenient| {
+            let mut fields = Fields::new();
+            fields.add("A", "1");
+            fields.add(name, value);
+            match fields.malformed(lenient) {
+                None => "sent",
+                Some(Malformed::Name(_)) => "name",
+                Some(Malformed::Value(..)) => "value",
+            }
+        };
+        for value in [&b"a\tb"[..], b"", b" a  ", b"\x80\xff", b"~"] {
+            assert_eq!(fault("X", value, false), "sent", "{value:?}");
+        }
+        for byte in (0..b' ').chain([0x7f]).filter(|byte| *byte != b'\t') {
+            for value in [[byte, b'a', b'b'], [b'a', b'b', byte]] {
+                assert_eq!(fault("X", &value, false), "value", "{value:?}");
+                assert_eq!(fault("X", &value, true), "value", "{value:?}");
+            }
+        }
+        for (name, strict, lenient) in [
+            ("!#$%&'*+-.^_`|~az09AZ", "sent", "sent"),
+            ("X?Bad", "name", "sent"),
+            ("X(Bad)", "name", "sent"),
+            ("X\u{80}", "name", "sent"),
+            ("X Bad", "name", "name"),
+            ("X\u{b}", "name", "name"),
+            ("X\u{7f}", "name", "name"),
+            ("", "name", "name"),
+        ] {
+            assert_eq!((fault(name, b"", false), fault(name, b"", true)), (strict, lenient));
+        }
+        // A request's field may come back with what an Unsafe reader lets through.
+        let mut fields = Fields::new();
+        fields.add_line(b"A: \x01\r\n", 1);
+        assert_eq!(fields.malformed(false), Some(Malformed::Value(b"A", b"\x01")));
+        fields.set("A", "1");
+        fields.merge("A", "\x01");
+        assert!(fields.malformed(true).is_some() && fields.lines().next().is_none());
     }
 
     #[test]

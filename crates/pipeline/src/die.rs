@@ -7,7 +7,8 @@ use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_message::{
-    Body, Fields, Level, Method, Notice, Previous, Request, Response, Status, Variables,
+    Body, Fields, Level, Malformed, Method, Notice, Previous, Request, Response, Status, Variables,
+    quoted,
 };
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::core::ErrorDocument;
@@ -46,18 +47,19 @@ pub(crate) fn die(
         ErrorDocument::Remote(url) => {
             let mut fields = fields;
             fields.set("Location", url.as_bytes());
-            let (request, response) = canned(pipeline, request, plan, Status::FOUND, fields);
+            let (request, mut response) = canned(pipeline, request, plan, Status::FOUND, fields);
+            response.close |= status.drops_connection();
             Fate::Respond(request, response)
         }
         ErrorDocument::Text(text) => {
             let context = RequestContext::new(&request, &server.settings, plan);
             let body = text.value(&context);
             let (request, mut response) = canned(pipeline, request, plan, status, fields);
-            match body {
-                Ok(body) if !response.status.is_bodiless() && !request.head.is_head() => {
-                    response.body = Body::from(body);
-                }
-                _ => {}
+            // Where no page is sent, as for HEAD, this one is not either.
+            if let Ok(body) = body
+                && !matches!(response.body, Body::Empty)
+            {
+                response.body = Body::from(body);
             }
             Fate::Respond(request, response)
         }
@@ -98,7 +100,9 @@ fn fetch_document(mut request: Box<Request>, status: Status, path: Vec<u8>) -> F
     Fate::Redirect(request, path)
 }
 
-/// The standard page of a status, filtered as an error's.
+/// The standard page of a status, filtered as an error's. Where its fields may not be sent it is
+/// that of 500, and where that may not be sent either, a response without fields and page
+/// (http_filters.c: check_headers_recursion).
 pub(crate) fn canned(
     pipeline: &Pipeline,
     mut request: Box<Request>,
@@ -106,6 +110,48 @@ pub(crate) fn canned(
     status: Status,
     fields: Fields,
 ) -> (Box<Request>, Response) {
+    const LAST: Status = Status::INTERNAL_SERVER_ERROR;
+    let mut response = standard(pipeline, &mut request, plan, status, fields);
+    let mut may_be_sent = is_sound(pipeline, &mut request, &response);
+    if !may_be_sent && response.status != LAST {
+        request.status = LAST;
+        response = standard(pipeline, &mut request, plan, LAST, Fields::new());
+        may_be_sent = is_sound(pipeline, &mut request, &response);
+    }
+    if !may_be_sent {
+        response = Response::new(LAST);
+    }
+    pipeline.keep_notices(&mut request, plan);
+    pipeline.settle_name(&mut request, plan);
+    (request, response)
+}
+
+/// Whether the fields of a response may be sent; what may not is told to the administrator
+/// (http_filters.c: check_headers).
+pub(crate) fn is_sound(pipeline: &Pipeline, request: &mut Request, response: &Response) -> bool {
+    let lenient = !pipeline.site.server(request.server).protocol_options().strict;
+    let all = [&response.fields, &response.always, &response.trailers];
+    let Some(fault) = all.into_iter().find_map(|fields| fields.malformed(lenient)) else {
+        return true;
+    };
+    let (number, what) = match fault {
+        Malformed::Name(name) => (2429, format!("name '{}'", quoted(name))),
+        Malformed::Value(name, value) => {
+            (2430, format!("'{}' value of '{}'", quoted(name), quoted(value)))
+        }
+    };
+    let text = format!("Response header {what} contains invalid characters, aborting request");
+    request.notify(Notice::new("http", Level::Error, number, text));
+    false
+}
+
+fn standard(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    status: Status,
+    fields: Fields,
+) -> Response {
     // Where the document of an error failed, the first error is what the client is told.
     let first = (request.status != Status::OK && request.previous.is_some()).then_some(status);
     let status = if first.is_some() { request.status } else { status };
@@ -120,7 +166,7 @@ pub(crate) fn canned(
         if matches!(status, Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED)
             && !response.always.contains("Allow")
         {
-            response.always.set("Allow", phases::allowed_methods(pipeline, &request));
+            response.always.set("Allow", phases::allowed_methods(pipeline, request));
         }
         let charset = if request.env.contains("suppress-error-charset") {
             "text/html"
@@ -131,13 +177,10 @@ pub(crate) fn canned(
         // For HEAD there is no page, and so no length of one (http_protocol.c:
         // ap_send_error_response).
         if !request.head.is_head() {
-            response.body = Body::from(page(pipeline, &request, plan, &response, first));
+            response.body = Body::from(page(pipeline, request, plan, &response, first));
         }
     }
-    let response = phases::filter_error(pipeline, &mut request, plan, response);
-    pipeline.keep_notices(&mut request, plan);
-    pipeline.settle_name(&mut request, plan);
-    (request, response)
+    phases::filter_error(pipeline, request, plan, response)
 }
 
 fn page(
@@ -199,6 +242,8 @@ pub(crate) fn redirected(
     request.notes = Variables::new();
     request.fields.clear();
     request.path_info.clear();
+    // Conditions that ask for a file before there is one get none.
+    request.file.clear();
     request.content = Default::default();
     Ok(request)
 }

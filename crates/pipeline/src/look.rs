@@ -8,7 +8,7 @@ use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
-    Prepared, Probe, Request, Status, Stopped, Translated, UrlPath, Variables,
+    Prepared, Probe, Request, Status, Stopped, Translated, UrlPath, Variables, quoted,
 };
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
@@ -162,9 +162,10 @@ fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
 /// Such looks are counted apart: a choice may be among hundreds of files.
 pub(crate) fn see_file(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
     request.variant_looks = request.variant_looks.saturating_add(1);
-    go_on_from(pipeline, request, |request| {
-        let received = phases::locate(pipeline, request)?;
-        Ok(Translated { request: received.request, plan: received.plan })
+    go_on_from(pipeline, request, |mut request| {
+        let server = pipeline.site.server(request.server);
+        let (plan, _) = pipeline.walker.borrow_mut().before_translation(server, &mut request);
+        Ok(Translated { request, plan })
     })
 }
 
@@ -318,7 +319,7 @@ fn refuse_unknown_names(
     if phases::wants_names(pipeline, &mapped).is_none() {
         return Ok(mapped);
     }
-    let path = String::from_utf8_lossy(&mapped.request.path).into_owned();
+    let path = quoted(&mapped.request.path).into_owned();
     let text = format!(
         "{path} is refused: the name of its client is not known yet, and a look cannot wait for it"
     );

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
-    Response, Status, Stopped, Translated,
+    Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
@@ -59,10 +59,13 @@ pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<R
     locate(pipeline, request)
 }
 
-/// The settings that hold before translation.
+/// The settings that hold before translation. Conditions are evaluated here too, and once more when
+/// the file is known (request.c: walk_location_and_if).
 pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
-    let server = pipeline.site.server(request.server);
-    let plan = pipeline.walker.borrow_mut().before_translation(server, &mut request);
+    let (site, walker) = (&pipeline.site, &pipeline.walker);
+    let server = site.server(request.server);
+    let (plan, sections) = walker.borrow_mut().before_translation(server, &mut request);
+    let plan = conditions(walker, site, &mut request, plan, &sections);
     Ok(Received { request, plan })
 }
 
@@ -90,7 +93,7 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         Err(answer) => return stop(request, plan, answer),
     }
     if request.path.first() != Some(&b'/') {
-        let line = String::from_utf8_lossy(&request.head.line).into_owned();
+        let line = quoted(&request.head.line).into_owned();
         let text = format!("Invalid URI in request '{line}'");
         request.notify(Notice::new("core", Level::Error, 126, text));
         return stop(request, plan, Status::BAD_REQUEST);
@@ -332,6 +335,13 @@ pub(crate) struct Filtered {
     is_compressed: bool,
 }
 
+impl Filtered {
+    /// The response as it is so far.
+    pub(crate) fn response(&self) -> &Response {
+        &self.response
+    }
+}
+
 /// What changes a response on its way out, in order.
 ///
 /// # Errors
@@ -345,8 +355,13 @@ pub(crate) fn filter(
     let server = pipeline.site.server(request.server);
     core::name_type(request, &mut response);
     add_earlier(request, &mut response);
-    let is_compressed = recode(pipeline, request, plan, &mut response)?;
-    headers::act_on_response(request, around(pipeline, server, plan), &mut response);
+    // What shows a request as it came is sent before filters are put in (request.c: the answer of
+    // map_to_storage is the last word).
+    let is_traced = request.head.method == Method::Trace;
+    let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
+    if !is_traced {
+        headers::act_on_response(request, around(pipeline, server, plan), &mut response);
+    }
     core::describe_content(request, &plan.core, &mut response);
     core::settle_vary(request, &mut response);
     core::omit_tag(request, &mut response);

@@ -9,6 +9,7 @@ use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
     Admitted, Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
+    quoted_path,
 };
 use evenkeel_modules::authz_host::{Wanted as Names, look_up};
 use evenkeel_modules::beside::Beside;
@@ -208,12 +209,20 @@ impl Pipeline {
             true => Err(Status::INTERNAL_SERVER_ERROR.into()),
             false => filtered,
         };
-        match filtered.and_then(|filtered| phases::cut(&request, plan, filtered)) {
-            Ok(response) => {
-                self.keep_notices(&mut request, plan);
-                self.settle_name(&mut request, plan);
-                Served::Now(request, response)
+        // Looked at before ranges are cut, which puts the type into the body.
+        let filtered = match filtered {
+            Ok(filtered) if !die::is_sound(self, &mut request, filtered.response()) => {
+                if request.status == Status::INTERNAL_SERVER_ERROR {
+                    // The document of this very error.
+                    let response = Response::new(request.status);
+                    return self.settled(request, plan, response);
+                }
+                Err(Status::INTERNAL_SERVER_ERROR.into())
             }
+            filtered => filtered,
+        };
+        match filtered.and_then(|filtered| phases::cut(&request, plan, filtered)) {
+            Ok(response) => self.settled(request, plan, response),
             // Only a status can come of it (416, 500, 503), so this does not come back here.
             Err(answer) => {
                 self.conclude(Concluded { request, plan: Arc::clone(plan), result: Err(answer) })
@@ -221,12 +230,19 @@ impl Pipeline {
         }
     }
 
+    /// What is served where nothing is left to be done.
+    fn settled(&self, mut request: Box<Request>, plan: &Plan, response: Response) -> Served {
+        self.keep_notices(&mut request, plan);
+        self.settle_name(&mut request, plan);
+        Served::Now(request, response)
+    }
+
     /// The answer where patterns and expressions have taken all that the request may spend: some
     /// of what they say was not carried out.
     fn give_up(self: &Rc<Self>, mut request: Box<Request>, plan: &Arc<Plan>) -> Served {
         let text = format!(
             "what the configuration and the .htaccess files say of {} takes more than {} steps",
-            request.file.display(),
+            quoted_path(&request.file),
             Allowance::STEPS
         );
         request.notify(Notice::own("core", Level::Error, text));

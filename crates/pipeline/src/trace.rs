@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use evenkeel_message::{
     Answer, Body, BodyLength, Chunk, Fields, Level, Notice, Request, Response, Source, Status,
+    quoted,
 };
 use evenkeel_modules::core::TraceEnable;
 use std::io;
@@ -25,7 +26,7 @@ pub(crate) fn trace(request: &mut Request, enabled: Option<TraceEnable>) -> Answ
             return Answer::Status(Status::METHOD_NOT_ALLOWED, fields);
         }
         TraceEnable::On if has_body => {
-            let path = String::from_utf8_lossy(&request.path);
+            let path = quoted(&request.path);
             let text = format!("TRACE with body is not allowed for {path}");
             request.notify(Notice::new("http", Level::Info, 1595, text));
             return Status::CONTENT_TOO_LARGE.into();

@@ -71,15 +71,20 @@ impl Walker {
     }
 
     /// What holds before the path is translated: the server's settings with those of the
-    /// `<Location>` sections over them.
-    pub fn before_translation(&mut self, server: &Server, request: &mut Request) -> Arc<Plan> {
-        if server.locations.is_empty() {
-            return Arc::clone(&server.defaults);
-        }
+    /// `<Location>` sections over them, and these sections. The `<If>` sections are left to
+    /// [`conditions`].
+    pub(crate) fn before_translation(
+        &mut self,
+        server: &Server,
+        request: &mut Request,
+    ) -> (Arc<Plan>, Vec<Arc<Section>>) {
         let mut sections = Vec::new();
+        if server.locations.is_empty() {
+            return (Arc::clone(&server.defaults), sections);
+        }
         let mut constant = true;
         locations(server, request, &mut sections, &mut constant);
-        self.plan(request.server, server, &sections)
+        (self.plan(request.server, server, &sections), sections)
     }
 
     /// Walks the sections of a request whose file is known. The `<If>` sections are left to

@@ -170,7 +170,9 @@ fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
         let mut told = Told::default();
         let context = around.context(request);
         if told.counts(&entry.when, &context) {
-            let change = told.resolve(&entry.action, &context);
+            let mut change = told.resolve(&entry.action, &context);
+            // Nobody looks at the fields of a request again before they are used.
+            value::unwrap(&mut change);
             let mut fields = std::mem::take(&mut request.head.fields);
             carry_out(entry, &change, &mut fields, request, &mut told.notices);
             request.head.fields = fields;

@@ -1,5 +1,5 @@
 //! The value of a field as a line gives it: text with placeholders, or an expression. It is
-//! compiled with the configuration; for a request its text goes out, without line ends.
+//! compiled with the configuration; for a request its text goes out, as it is.
 
 use crate::{RequestContext, Scope};
 use evenkeel_expr::{EvaluationError, Text};
@@ -82,11 +82,14 @@ impl Value {
                 }
             }
         }
-        // A value that came from elsewhere must not begin another field.
-        for byte in out.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-            *byte = b' ';
-        }
         Ok(out)
+    }
+}
+
+/// Makes one line of a value that came from elsewhere (mod_headers.c: unwrap_header).
+pub(super) fn unwrap(value: &mut [u8]) {
+    for byte in value.iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+        *byte = b' ';
     }
 }
 
@@ -113,8 +116,9 @@ impl Part {
                 out.extend_from_slice(format!("{letter}={share}").as_bytes());
             }
             Part::Env(name) => {
-                let value = request.env.value(name.as_bytes());
-                out.extend_from_slice(value.unwrap_or(b"(null)"));
+                let start = out.len();
+                out.extend_from_slice(request.env.value(name.as_bytes()).unwrap_or(b"(null)"));
+                unwrap(out.get_mut(start..).unwrap_or_default());
             }
             Part::Tls => out.extend_from_slice(b"(null)"),
         }
