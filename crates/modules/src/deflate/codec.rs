@@ -39,6 +39,11 @@ impl Codec {
         Codec::Deflate(Box::new(Compress::new_gzip(level, window.clamp(9, 15))))
     }
 
+    /// Whether it unpacks.
+    pub(super) fn unpacks(&self) -> bool {
+        matches!(self, Codec::Inflate(_))
+    }
+
     /// Takes bytes off the front of `input` and puts what becomes of them into the room that
     /// `out` has. True once all has come out, false where more input or more room is needed;
     /// `is_last` tells that nothing follows this input.

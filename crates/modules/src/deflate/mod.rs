@@ -246,7 +246,7 @@ pub fn inflate(
             Err(fault) => return Err(failed(request, bench, &fault)),
         }
     }
-    let Some(taker) = Taker::of(request, bench.presses) else {
+    let Some(taker) = Taker::of(request, || bench.presses.take()) else {
         let text = "as many bodies as may be are being unpacked: this one is refused";
         request.notify(Notice::own("deflate", Level::Warn, text));
         return Err(Status::SERVICE_UNAVAILABLE.into());
@@ -269,7 +269,7 @@ impl Way {
     fn find(request: &Request, presses: &Arc<Presses>, body: &Body) -> Option<Self> {
         match at_once(body) {
             Some(bytes) => Some(Way::AtOnce(bytes)),
-            None => Taker::of(request, presses).map(Way::InPieces),
+            None => Taker::of(request, || presses.take_spare()).map(Way::InPieces),
         }
     }
 }
@@ -284,11 +284,11 @@ enum Taker {
 
 impl Taker {
     /// None where no press is free.
-    fn of(request: &Request, presses: &Arc<Presses>) -> Option<Self> {
+    fn of(request: &Request, press: impl FnOnce() -> Option<Press>) -> Option<Self> {
         if request.head.is_head() {
             return Some(Taker::Nobody);
         }
-        presses.take().map(Taker::Client)
+        press().map(Taker::Client)
     }
 }
 
@@ -494,6 +494,19 @@ mod tests {
         assert_eq!(request.notices.len(), 1);
         drop(first);
         assert!(shop.compress(&mut request, long()).0);
+    }
+
+    #[test]
+    fn clients_of_compression_leave_presses_to_unpack_with() {
+        let shop = Shop::with_presses(4);
+        let mut get = request(Method::Get);
+        let held: Vec<_> = std::iter::repeat_with(|| shop.compress(&mut get, long()))
+            .take_while(|(is_done, _)| *is_done)
+            .collect();
+        let packed = codec::deflated(6, 15, &text(2 * AT_ONCE)).unwrap().bytes;
+        let mut unpacked = response(Body::Bytes(packed));
+        get.content.encoding = Some(b"gzip"[..].into());
+        assert!(inflate(&mut get, shop.bench(), &mut unpacked).unwrap() && held.len() == 3);
     }
 
     #[test]

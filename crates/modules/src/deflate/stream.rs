@@ -6,7 +6,7 @@ use super::codec::{Codec, Fault, read};
 use super::presses::Press;
 use super::{Notes, notice};
 use bytes::{Buf, Bytes};
-use evenkeel_message::{Chunk, Late, Piece, Request, Source};
+use evenkeel_message::{Chunk, Late, Piece, Request, Source, quoted_path};
 use evenkeel_sys::crew::{Crew, Labour};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -95,6 +95,8 @@ impl Work {
 /// The body.
 pub(super) struct Recoded {
     crew: Arc<Crew>,
+    /// What the administrator is told where the work does not stir.
+    what: Box<str>,
     state: State,
     /// Where more is had from; none where all is there.
     source: Option<Pin<Box<dyn Source>>>,
@@ -122,8 +124,10 @@ impl Recoded {
         limits: (u64, u64),
     ) -> Self {
         let late = Rc::clone(request.late.get_or_insert_default());
+        let verb = if work.codec.unpacks() { "unpacking" } else { "compressing" };
+        let what = format!("{verb} {}", quoted_path(&request.file)).into();
         let state = State::Rests(Box::new(work));
-        Self { crew, state, source, notes, late, limits, last: None }
+        Self { crew, what, state, source, notes, late, limits, last: None }
     }
 
     /// Feeds work that cannot go on without. Errors are those of the source.
@@ -165,7 +169,7 @@ impl Source for Recoded {
                             return Poll::Pending;
                         }
                     }
-                    this.state = State::AtWork(this.crew.begin(move || {
+                    this.state = State::AtWork(this.crew.begin_long(&*this.what, move |_| {
                         let made = work.make();
                         (work, made)
                     }));
@@ -216,7 +220,7 @@ mod tests {
     use super::super::codec::Inflater;
     use super::super::presses::Presses;
     use super::*;
-    use evenkeel_message::{Peer, RequestHead};
+    use evenkeel_message::{FileName, Peer, RequestHead};
     use std::future::poll_fn;
 
     /// A source of these pieces.
@@ -305,6 +309,20 @@ mod tests {
         let body = recoded(work, Some(Box::pin(source)), &mut request);
         let (unpacked, longest) = drain(body).unwrap();
         assert!(unpacked == [b"head", text.as_slice()].concat() && longest <= PIECE);
+    }
+
+    #[test]
+    fn the_log_can_name_the_file_whose_body_does_not_stir() {
+        let mut request = request();
+        request.file = FileName::new("/srv/large.txt");
+        let unpacks = Codec::Inflate(Box::new(Inflater::new(200, 3, 8096)));
+        for (codec, what) in [
+            (Codec::deflate(6, 15), "compressing /srv/large.txt"),
+            (unpacks, "unpacking /srv/large.txt"),
+        ] {
+            let work = Work::new(codec, VecDeque::new(), true, Presses::new(1).take().unwrap());
+            assert_eq!(&*recoded(work, None, &mut request).what, what);
+        }
     }
 
     #[test]
