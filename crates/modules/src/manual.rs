@@ -18,13 +18,13 @@ pub struct Page {
 /// What each page is about.
 #[rustfmt::skip]
 const SUBJECTS: &[(&str, &str)] = &[
-    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages."),
+    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages. Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and the first second of 1970 is a date."),
     ("mod_access_compat", "Access by host and address in the manner of Apache 2.2."),
     ("mod_alias", "Other places than DocumentRoot for parts of a site, and redirects."),
     ("mod_authz_core", "Who may see what: Require and its containers."),
     ("mod_authz_host", "Access by the client's address and name: `Require ip`, `host`, `local`, `forward-dns`."),
     ("mod_autoindex", "The listing of a folder that has no index."),
-    ("mod_deflate", "Bodies compressed for clients that take gzip, and unpacked again: the output filters `DEFLATE` and `INFLATE`. The bodies of requests are not unpacked."),
+    ("mod_deflate", "Bodies compressed for clients that take gzip, and unpacked again: the output filters `DEFLATE` and `INFLATE`. The bodies of requests are not unpacked. A 304 that answers the tag of the plain body has no Vary, as in Apache."),
     ("mod_dir", "The page of a folder, and the slash behind its name."),
     ("mod_env", "Variables of the environment for what answers a request."),
     ("mod_filter", "Which output filters a response goes through, by its media type or by conditions. Those of another status than 200 go through none, unless the variable `filter-errordocs` is set."),

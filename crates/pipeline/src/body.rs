@@ -27,7 +27,7 @@ pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), St
         request.body = None;
         request.notify(Notice::new(
             "http",
-            Level::Error,
+            Level::Info,
             1588,
             format!(
                 "Requested content-length of {length} is larger than the configured limit of \
@@ -45,9 +45,9 @@ pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), St
         }
         if read > limit {
             let text = format!(
-                "Read content-length of {read} is larger than the configured limit of {limit}"
+                "Read content length of {read} is larger than the configured limit of {limit}"
             );
-            request.notify(Notice::new("http", Level::Error, 1591, text));
+            request.notify(Notice::new("http", Level::Info, 1591, text));
             return Err(Status::CONTENT_TOO_LARGE);
         }
     }
