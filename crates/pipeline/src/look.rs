@@ -394,9 +394,11 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
     }
 }
 
+/// What may not be had of the fallback keeps the request too. One that is not there falls back
+/// upon itself until that has a limit, as in Apache (mod_dir.c: fixup_dflt).
 fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
-    let target = plan.dir.fallback_for(&request.path).map(str::as_bytes);
+    let target = plan.dir.fallback().map(str::as_bytes);
     let Some((path, query)) = target.and_then(|target| beside(pipeline, &request, target)) else {
         return Ok(Prepared { request, plan, found });
     };
@@ -406,8 +408,19 @@ fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Ph
         aside.keep(&mut request);
         return Ok(Prepared { request, plan: seen.plan, found: seen.found });
     }
+    let status = seen.status();
+    let answer = match seen.answer {
+        Some(answer) if status.is_redirect() => {
+            aside.restore_to_answer(&mut request);
+            return Err(Stopped { request, plan, answer });
+        }
+        answer => answer.filter(|_| status != Status::NOT_FOUND).map(|_| status.into()),
+    };
     aside.restore(&mut request);
-    Ok(Prepared { request, plan, found })
+    match answer {
+        Some(answer) => Err(Stopped { request, plan, answer }),
+        None => Ok(Prepared { request, plan, found }),
+    }
 }
 
 impl Probe for Pipeline {

@@ -57,11 +57,10 @@ impl Directory {
         self.check_handler == Some(true) && handler.is_some()
     }
 
-    /// The path to serve in place of one where nothing is, unless that is the path itself.
+    /// The path to serve in place of one where nothing is.
     #[must_use]
-    pub fn fallback_for(&self, path: &[u8]) -> Option<&str> {
-        let fallback = self.fallback.as_ref()?.as_deref()?;
-        (!path.eq_ignore_ascii_case(fallback.as_bytes())).then_some(fallback)
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_ref()?.as_deref()
     }
 }
 
@@ -159,8 +158,7 @@ mod tests {
     fn inner_sections_win_and_disabled_leaves_no_name() {
         let outer = Directory { fallback: Some(Some("/f".into())), ..Directory::default() };
         assert_eq!((outer.index_name(0), outer.index_name(1)), (Some("index.html"), None));
-        assert_eq!(outer.fallback_for(b"/x"), Some("/f"));
-        assert_eq!(outer.fallback_for(b"/F"), None);
+        assert_eq!(outer.fallback(), Some("/f"));
         let inner = Directory {
             index_names: Some(Arc::default()),
             fallback: Some(None),
@@ -168,6 +166,6 @@ mod tests {
         };
         let merged = Directory::merge(&outer, &inner);
         assert_eq!(merged.index_name(0), None);
-        assert_eq!(merged.fallback_for(b"/x"), None);
+        assert_eq!(merged.fallback(), None);
     }
 }
