@@ -4,7 +4,7 @@
 
 use crate::folder::{Access, AccessFile, Folder, join};
 use crate::found::{Contents, Found, Kind};
-use crate::resolve::{Passed, errno, resolve};
+use crate::resolve::{Passed, Resolved, errno, resolve};
 use crate::state::State;
 use crate::watches::Dependent;
 use bytes::Bytes;
@@ -102,12 +102,12 @@ impl State {
                 Some(Access { outcome: Some(outcome), .. }) => {
                     return outcome.clone().map_err(io::Error::from_raw_os_error);
                 }
-                Some(let_go) => let_go.passed.is_empty(),
+                Some(let_go) => let_go.passed.is_empty() && let_go.file_watch.is_none(),
                 None => false,
             };
             match let_go {
                 true => drop(folder.access.borrow_mut().swap_remove(at)),
-                // What a link to it passed would be watched twice.
+                // What a link to it passed, and its inode, would be watched twice.
                 false => self.drop_folder(folder),
             }
         }
@@ -118,15 +118,26 @@ impl State {
         }
         let path = folder.member(name);
         let own = open::lstat(&path).map_err(errno);
-        let (real, passed) = match own {
+        let (real, target, passed, watched) = match own {
             Ok(stat) if stat.is_link() => {
                 let text = open::read_link(&path).unwrap_or_default();
-                let resolved = resolve(&mut self.watches, &folder.real, &text);
-                (resolved.real, resolved.passed)
+                let Resolved { real, target, passed, watched } =
+                    resolve(&mut self.watches, &folder.real, &text);
+                (real, target, passed, watched)
             }
-            _ => (path, Vec::new()),
+            _ => (path, own, Vec::new(), true),
         };
         let passed: Box<[Passed]> = passed.into();
+        let is_told = folder.watch.get().is_some();
+        let has_names = is_told && target.is_ok_and(|stat| stat.links > 1);
+        let file_watch = match has_names {
+            true => self.watches.watch_file(&real).ok(),
+            false => None,
+        };
+        if is_told && (!watched || (has_names && file_watch.is_none())) {
+            // Nothing would tell of all changes: it is read again for the next request.
+            self.drop_folder(folder);
+        }
         let outcome = match own {
             Err(error) => Err(error),
             Ok(_) => read_text(&real).map_err(errno),
@@ -140,7 +151,11 @@ impl State {
         let changed = own.map_or(i64::MIN, |stat| stat.changed_ns);
         let racy = !folder.trusted && is_recent(changed);
         self.watches.depend(&passed, &Dependent::Folder(Rc::downgrade(folder)));
-        let access = Access { name: name.into(), own, passed, outcome: Some(outcome), racy };
+        if let Some(number) = file_watch {
+            self.watches.attach_folder(number, folder);
+        }
+        let outcome = Some(outcome);
+        let access = Access { name: name.into(), own, passed, file_watch, outcome, racy };
         folder.access.borrow_mut().push(access);
         if !folder.valid.get() {
             self.watches.detach_folder(folder);

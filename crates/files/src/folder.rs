@@ -35,6 +35,8 @@ pub(crate) struct Access {
     pub(crate) name: Box<[u8]>,
     pub(crate) own: Result<Stat, i32>,
     pub(crate) passed: Box<[Passed]>,
+    /// The watch of its inode, where that has several names.
+    pub(crate) file_watch: Option<i32>,
     /// What reading it gave; none where that was let go, and is read again when it is asked for.
     pub(crate) outcome: Option<Result<Option<Rc<AccessFile>>, i32>>,
     /// Whether it was read so soon after its last change that another may show the same times.

@@ -194,6 +194,31 @@ fn a_change_through_another_hard_link_is_seen() {
     });
 }
 
+/// Another name of the inode may be in a folder that nobody watches.
+#[test]
+fn a_change_of_an_access_file_through_another_hard_link_is_seen() {
+    both(|site| {
+        let text = |folder: &str| site.access(folder).unwrap().1;
+        site.write("site/page", "page");
+        site.write("other/text", "one");
+        fs::hard_link(site.path("other/text"), site.path("site/.htaccess")).unwrap();
+        assert_eq!(text("site"), "one");
+        site.write("other/text", "two");
+        assert_eq!(text("site"), "two");
+        fs::hard_link(site.path("other/text"), site.path("other/again")).unwrap();
+        site.write("other/again", "three");
+        assert_eq!(text("site"), "three");
+        // Through a symbolic link.
+        fs::create_dir(site.path("by")).unwrap();
+        site.write("far/text", "four");
+        fs::hard_link(site.path("far/text"), site.path("other/far")).unwrap();
+        symlink("../far/text", site.path("by/.htaccess")).unwrap();
+        assert_eq!(text("by"), "four");
+        site.write("other/far", "five");
+        assert_eq!(text("by"), "five");
+    });
+}
+
 #[test]
 fn an_exchanged_ancestor_is_seen() {
     both(|site| {

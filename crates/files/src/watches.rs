@@ -78,7 +78,7 @@ impl Watches {
         }
     }
 
-    /// Hangs a folder on its watch.
+    /// Hangs a folder on its watch, or on that of the inode of an access file in it.
     pub(crate) fn attach_folder(&mut self, number: i32, folder: &Rc<Folder>) {
         self.table.entry(number).or_default().folders.push(Rc::downgrade(folder));
     }
@@ -112,14 +112,15 @@ impl Watches {
     pub(crate) fn detach_folder(&mut self, folder: &Folder) {
         let address = std::ptr::from_ref(folder);
         self.release(&folder.passed, address.cast());
-        for access in folder.access.take() {
-            self.release(&access.passed, address.cast());
+        let accesses = folder.access.take();
+        accesses.iter().for_each(|access| self.release(&access.passed, address.cast()));
+        let inodes = accesses.iter().filter_map(|access| access.file_watch);
+        for number in folder.watch.take().into_iter().chain(inodes) {
+            if let Some(watch) = self.table.get_mut(&number) {
+                watch.folders.retain(|one| one.as_ptr() != address);
+            }
+            self.end_if_idle(number);
         }
-        let Some(number) = folder.watch.take() else { return };
-        if let Some(watch) = self.table.get_mut(&number) {
-            watch.folders.retain(|one| one.as_ptr() != address);
-        }
-        self.end_if_idle(number);
     }
 
     /// Takes an entry off its watches.
