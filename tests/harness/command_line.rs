@@ -60,6 +60,73 @@ fn serve_says_where_once_it_listens() {
     assert!(log.next().unwrap().ends_with("AH00491: caught SIGTERM, shutting down"));
 }
 
+/// What a page of a stranger, or a curious client, may not get of a folder that is served for a
+/// moment.
+#[test]
+fn serve_keeps_to_what_is_meant_to_be_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    for name in [".git", ".well-known", "a", "far"] {
+        fs::create_dir_all(site.join(name)).unwrap();
+        fs::write(site.join(name).join("page"), name).unwrap();
+    }
+    fs::write(site.join(".env"), "secret").unwrap();
+    fs::write(folder.path().join("outside"), "secret").unwrap();
+    for (link, target) in
+        [("out", "../outside"), ("in", "a/page"), ("up", ".."), ("a/far", "../far")]
+    {
+        std::os::unix::fs::symlink(target, site.join(link)).unwrap();
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let cases = [
+        ("/a/page", "localhost", 200, 200),
+        ("/.well-known/page", "localhost", 200, 200),
+        ("/in", "localhost", 200, 200),
+        ("/a/far/page", "localhost", 200, 200),
+        ("/.git/page", "localhost", 404, 200),
+        ("/a/../.env", "localhost", 404, 200),
+        ("/%2eenv", "localhost", 404, 200),
+        ("/.well-known2/page", "localhost", 404, 404),
+        ("/out", "localhost", 403, 200),
+        ("/up/outside", "localhost", 403, 200),
+        ("/up/site/a/page", "localhost", 200, 200),
+        ("/server-status?auto", "localhost:1", 200, 200),
+        ("/server-status?auto", "127.0.0.1", 200, 200),
+        ("/server-status?auto", "[::1]:80", 200, 200),
+        ("/server-status?auto", "stranger.example", 403, 200),
+        ("/server-status?auto", "localhost.stranger.example", 403, 200),
+        ("/server-status?auto", "127.0.0.1.stranger.example", 403, 200),
+    ];
+    let lenient = ["--dot-files", "--links-out", "--status-any-host"];
+    for words in [&[][..], &lenient[..]] {
+        let port = free_port().unwrap();
+        let mut server = serve(&site, port)
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+        for (path, host, strict, lenient) in cases {
+            let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            client.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            let expected = if words.is_empty() { strict } else { lenient };
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {expected} ")),
+                "{path} {host}: {answer}"
+            );
+        }
+        // Nothing is left where everybody may write.
+        assert!(!Path::new(&format!("/tmp/evenkeel-{}.pid", server.id())).exists());
+        send(server.id(), Signal::INT);
+        assert_eq!(server.wait().unwrap().code(), Some(0));
+    }
+}
+
 #[test]
 fn serve_on_an_address_that_is_taken_says_only_that() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,6 +288,8 @@ fn the_end_of_the_pid_file_is_told() {
         let house = House::lay_out(&more).unwrap();
         let server = Server::start(kind, &house.path(""), house.address.port()).unwrap();
         let (pid, path) = (server.pid(), house.path("logs/httpd.pid"));
+        let resumed = || house.error_log().contains("AH00094: ");
+        wait_for("the first lines of the error log", resumed).unwrap();
         server.stop().unwrap();
         let text = format!("removed PID file {} (pid={pid})", path.display());
         let log = house.error_log();
@@ -251,7 +320,8 @@ fn directives_are_listed_as_apache_lists_them() {
     assert_eq!((ours.1, ours.2), (theirs.1, theirs.2));
     let (theirs, ours) = (directives(&theirs.0), directives(&ours.0));
     // Debian's is built without the first two; the others are ours.
-    let own = ["EnableExceptionHook", "GprofDir", "ListenBuckets", "OverloadShedding"];
+    let own =
+        ["EnableExceptionHook", "GprofDir", "ListenBuckets", "OverloadShedding", "SymLinksWithin"];
     for (name, about) in &ours {
         let known = theirs.get(name).map(|about| &about[1..]);
         let expected = (!own.contains(&name.as_str())).then_some(&about[1..]);

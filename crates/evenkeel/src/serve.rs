@@ -11,23 +11,38 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const USAGE: &str = "\
-Usage: evenkeel serve [DIR] [--listen ADDRESS:PORT] [--mpm MODEL]
+Usage: evenkeel serve [DIR] [OPTION]...
   DIR                    the folder to serve; this one if none is given
   --listen ADDRESS:PORT  where to listen; 127.0.0.1:8080 if none is given
   --mpm MODEL            the process model: event, worker or prefork; event if none is given
+  --dot-files            serve names that begin with a dot too, not .well-known alone
+  --links-out            follow symbolic links that lead out of the folder
+  --status-any-host      show the status page whatever the Host field of a request says
 ";
 
 /// What the words ask for.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Usage,
-    Folder { folder: String, listen: String, model: Model },
+    Folder { folder: String, listen: String, model: Model, lenience: Lenience },
+}
+
+/// What is served beyond what is safe for any folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lenience {
+    /// Names that begin with a dot: `.git`, `.env`.
+    dot_files: bool,
+    /// Targets of links that are out of the folder.
+    links_out: bool,
+    /// The status page under names of others: a page of theirs may have its name lead here (DNS
+    /// rebinding), and then read ours.
+    status_any_host: bool,
 }
 
 /// Serves a folder.
 pub fn run(words: &[String]) -> i32 {
-    let (folder, listen, model) = match parse(words) {
-        Ok(Asked::Folder { folder, listen, model }) => (folder, listen, model),
+    let (folder, listen, model, lenience) = match parse(words) {
+        Ok(Asked::Folder { folder, listen, model, lenience }) => (folder, listen, model, lenience),
         Ok(Asked::Usage) => {
             say(USAGE);
             return 0;
@@ -54,7 +69,7 @@ pub fn run(words: &[String]) -> i32 {
         complain("evenkeel serve: the folder's path must not hold \", \\, $ or a line feed");
         return 1;
     }
-    let text = configuration(&shown, &listen, model, std::process::id());
+    let text = configuration(&shown, &listen, model, lenience);
     let main = Main::Text { name: "evenkeel serve".to_owned(), text: text.into_bytes() };
     let choice = Choice {
         server_root: "/".to_owned(),
@@ -76,12 +91,15 @@ pub fn run(words: &[String]) -> i32 {
 
 fn parse(words: &[String]) -> Result<Asked, String> {
     let (mut folder, mut listen) = (None, "127.0.0.1:8080".to_owned());
-    let mut model = Model::default();
+    let (mut model, mut lenience) = (Model::default(), Lenience::default());
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--listen" => listen = words.next().ok_or("--listen takes an address")?.clone(),
             "--mpm" => model = model_named(words.next().ok_or("--mpm takes a process model")?)?,
+            "--dot-files" => lenience.dot_files = true,
+            "--links-out" => lenience.links_out = true,
+            "--status-any-host" => lenience.status_any_host = true,
             "-h" | "--help" => return Ok(Asked::Usage),
             word if word.starts_with("--mpm=") => {
                 model = model_named(word.trim_start_matches("--mpm="))?;
@@ -97,7 +115,8 @@ fn parse(words: &[String]) -> Result<Asked, String> {
     if !is_address(&listen) {
         return Err(format!("--listen takes ADDRESS:PORT, not {listen}"));
     }
-    Ok(Asked::Folder { folder: folder.unwrap_or_else(|| ".".to_owned()), listen, model })
+    let folder = folder.unwrap_or_else(|| ".".to_owned());
+    Ok(Asked::Folder { folder, listen, model, lenience })
 }
 
 fn model_named(name: &str) -> Result<Model, String> {
@@ -145,7 +164,7 @@ fn is_open_to_all(folder: &Path) -> bool {
 }
 
 /// The settings of a folder that is served without a configuration of its own.
-fn configuration(folder: &str, listen: &str, model: Model, pid: u32) -> String {
+fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -> String {
     let user = if evenkeel_sys::identity::is_root() {
         // Root's own rights are never needed to serve. A folder that is root's alone is not
         // served; the greeting says so.
@@ -154,29 +173,52 @@ fn configuration(folder: &str, listen: &str, model: Model, pid: u32) -> String {
         ""
     };
     let module = model.module();
+    let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
+    let hosts: String = ["localhost", "127\\.[0-9.]+", "\\[::1\\]"].join("|");
+    let own = ["\\Q", host, "\\E"].concat();
+    let links = match lenience.links_out {
+        true => String::new(),
+        false => format!("SymLinksWithin \"{folder}\"\n"),
+    };
+    // As if they were not there.
+    let dots = match lenience.dot_files {
+        true => "",
+        false => "RedirectMatch 404 \"/\\.(?!well-known(/|$))\"\n",
+    };
+    let rebinding = match lenience.status_any_host {
+        true => String::new(),
+        false => format!(
+            "<If \"-n %{{HTTP_HOST}} && %{{HTTP_HOST}} !~ m#^({hosts}|{own})(:[0-9]+)?$#i\">\n\
+             Require all denied\n\
+             </If>\n"
+        ),
+    };
     format!(
         "LoadModule {module}_module modules/mod_{module}.so\n\
          ServerName localhost\n\
          Listen {listen}\n\
          {user}\
-         PidFile /tmp/evenkeel-{pid}.pid\n\
          ErrorLog /dev/stderr\n\
          LogLevel warn\n\
          DocumentRoot \"{folder}\"\n\
+         {links}{dots}\
+         <Directory \"/\">\n\
+             AllowOverride None\n\
+         </Directory>\n\
          <Directory \"{folder}\">\n\
              Options FollowSymLinks\n\
-             AllowOverride None\n\
          </Directory>\n\
          <Location \"/server-status\">\n\
              SetHandler server-status\n\
              Require local\n\
+             {rebinding}\
          </Location>\n"
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, parse};
+    use super::{Asked, Lenience, parse};
     use evenkeel_mpm::Model;
 
     fn words(text: &str) -> Result<Asked, String> {
@@ -186,8 +228,8 @@ mod tests {
     #[test]
     fn a_folder_and_an_address_may_be_left_out() {
         let asked = |folder: &str, listen: &str| {
-            let model = Model::Event;
-            Ok(Asked::Folder { folder: folder.into(), listen: listen.into(), model })
+            let (model, lenience) = (Model::Event, Lenience::default());
+            Ok(Asked::Folder { folder: folder.into(), listen: listen.into(), model, lenience })
         };
         assert_eq!(words(""), asked(".", "127.0.0.1:8080"));
         assert_eq!(words("x --listen [::1]:1"), asked("x", "[::1]:1"));

@@ -241,6 +241,7 @@ impl Walker {
             }
         }
         let found = &looked.found;
+        way.stay_within(request, found)?;
         let is_whole = looked.rest == request.file.as_bytes().len();
         match found.kind() {
             Kind::Denied(errno) => Err(denied(request, found, errno)),

@@ -11,6 +11,9 @@ use evenkeel_files::{Found, Kind, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::Merge;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -95,8 +98,18 @@ impl<'a> Way<'a> {
         self.sections.extend_from_slice(&begun.sections);
         (self.options, self.constant) = (begun.options, begun.constant);
         match self.symlinks().admits(looked.found.link()) {
-            true => Ok(()),
+            true => self.stay_within(request, &looked.found),
             false => Err(forbidden_link(request, looked.found.path())),
+        }
+    }
+
+    /// Refuses what links on the way have led out of SymLinksWithin.
+    pub(crate) fn stay_within(&self, request: &mut Request, found: &Found) -> Result<(), Answer> {
+        let Some(folder) = &self.site.global.core.links_within else { return Ok(()) };
+        let real = found.real_path();
+        match !found.through_link() || Path::new(OsStr::from_bytes(&real)).starts_with(folder) {
+            true => Ok(()),
+            false => Err(forbidden_link(request, found.path())),
         }
     }
 

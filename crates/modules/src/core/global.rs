@@ -5,6 +5,7 @@ use crate::{DirectorySettings, ServerSettings};
 use evenkeel_config::Position;
 use evenkeel_expr::PatternOptions;
 use evenkeel_message::Method;
+use std::path::PathBuf;
 
 /// The core's settings of the whole process.
 #[derive(Clone, Default)]
@@ -26,6 +27,8 @@ pub struct Global {
     pub runtime_dir: Option<Box<str>>,
     /// RegexDefaultOptions.
     pub pattern_options: PatternOptions,
+    /// SymLinksWithin, canonical.
+    pub links_within: Option<PathBuf>,
     /// `<VirtualHost>` sections in order.
     pub virtual_hosts: Vec<VirtualHost>,
 }

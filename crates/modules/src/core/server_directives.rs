@@ -39,6 +39,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("ExtendedStatus", GLOBAL, Shape::Flag, "Off", "\"On\" to track extended status information, \"Off\" to disable", extended_status),
     directive("SeeRequestTail", GLOBAL, Shape::Flag, "Off", "For extended status, On to see the last 63 chars of the request line, Off (default) to see the first 63", see_request_tail),
     directive("AcceptFilter", GLOBAL, Shape::Two, "http data", "Optimizes listening sockets for a protocol", accept_filter),
+    directive("SymLinksWithin", GLOBAL, Shape::One, "", "A folder out of which no symbolic link leads, whatever Options says; not in Apache", links_within),
     directive("RegisterHttpMethod", GLOBAL, Shape::Iterate, "", "Registers non-standard HTTP methods", register_method),
     directive("Mutex", GLOBAL, Shape::Argv, "", "mutex (or \"default\") and mechanism", mutex),
     directive("FlushMaxThreshold", SERVER, Shape::One, "65535", "Maximum threshold above which pending data are flushed to the network", flush_max_threshold),
@@ -350,6 +351,14 @@ fn accept_filter(scope: &mut Scope, call: &Call<'_>) -> Done {
     let deferred = !filter.eq_ignore_ascii_case("none");
     scope.global.core.accept_filters.retain(|(known, _)| **known != *protocol);
     scope.global.core.accept_filters.push((protocol.into(), deferred));
+    Ok(())
+}
+
+fn links_within(scope: &mut Scope, call: &Call<'_>) -> Done {
+    let folder = scope.server_path(argument(call, 0));
+    let real = std::fs::canonicalize(&folder)
+        .map_err(|error| format!("SymLinksWithin {}: {error}", folder.display()))?;
+    scope.global.core.links_within = Some(real);
     Ok(())
 }
 
