@@ -16,26 +16,7 @@ const LIMIT_BYTES: u64 = 1 << 30;
 /// 413 for a body beyond LimitRequestBody, 400 for one that is malformed or ends too soon, 408
 /// for one that is too slow.
 pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), Status> {
-    let limit = match plan.core.limit_request_body {
-        None => LIMIT_BYTES,
-        Some(0) => u64::MAX,
-        Some(limit) => limit,
-    };
-    if let BodyLength::Exact(length) = request.head.length
-        && length > limit
-    {
-        request.body = None;
-        request.notify(Notice::new(
-            "http",
-            Level::Info,
-            1588,
-            format!(
-                "Requested content-length of {length} is larger than the configured limit of \
-                 {limit}"
-            ),
-        ));
-        return Err(Status::CONTENT_TOO_LARGE);
-    }
+    let limit = check_length(request, plan)?;
     let Some(mut body) = request.body.take() else { return Ok(()) };
     let mut read: u64 = 0;
     while let Some(chunk) = poll_fn(|context| body.as_mut().poll_chunk(context)).await {
@@ -52,6 +33,30 @@ pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), St
         }
     }
     Ok(())
+}
+
+/// LimitRequestBody, which the length that the head tells does not exceed.
+///
+/// # Errors
+/// 413 where it does.
+pub(crate) fn check_length(request: &mut Request, plan: &Plan) -> Result<u64, Status> {
+    let limit = match plan.core.limit_request_body {
+        None => LIMIT_BYTES,
+        Some(0) => u64::MAX,
+        Some(limit) => limit,
+    };
+    match request.head.length {
+        BodyLength::Exact(length) if length > limit => {
+            request.body = None;
+            let text = format!(
+                "Requested content-length of {length} is larger than the configured limit of \
+                 {limit}"
+            );
+            request.notify(Notice::new("http", Level::Info, 1588, text));
+            Err(Status::CONTENT_TOO_LARGE)
+        }
+        _ => Ok(limit),
+    }
 }
 
 fn status_of(kind: ErrorKind) -> Status {

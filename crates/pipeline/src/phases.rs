@@ -121,7 +121,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     }
     if request.head.method == Method::Trace {
         let enabled = pipeline.site.server(request.server).settings.core.trace_enable;
-        let answer = trace(&mut request, enabled);
+        let answer = trace(&mut request, enabled, &plan);
         return stop(request, plan, answer);
     }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);

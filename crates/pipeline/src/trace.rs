@@ -2,6 +2,8 @@
 //! came (http_filters.c: ap_send_http_trace). It is answered before any access check, as in
 //! Apache, since it tells a client only what the client said.
 
+use crate::body::check_length;
+use crate::site::Plan;
 use bytes::Bytes;
 use evenkeel_message::{
     Answer, Body, BodyLength, Chunk, Fields, Level, Notice, Request, Response, Source, Status,
@@ -15,8 +17,9 @@ use std::task::{Context, Poll, ready};
 /// How much of a body an extended TRACE shows, in bytes.
 const LONGEST_BODY: u64 = 65_536;
 
-/// The answer under the directive TraceEnable.
-pub(crate) fn trace(request: &mut Request, enabled: Option<TraceEnable>) -> Answer {
+/// The answer under the directives TraceEnable and LimitRequestBody. A body in chunks that turns
+/// out to be too long breaks the answer off: its beginning has been sent by then.
+pub(crate) fn trace(request: &mut Request, enabled: Option<TraceEnable>, plan: &Plan) -> Answer {
     let has_body = !matches!(request.head.length, BodyLength::None | BodyLength::Exact(0));
     match enabled.unwrap_or(TraceEnable::On) {
         // Apache lists nothing here, not even what other methods there are.
@@ -37,6 +40,10 @@ pub(crate) fn trace(request: &mut Request, enabled: Option<TraceEnable>) -> Answ
         request.notes.set("error-notes", "Extended TRACE request bodies cannot exceed 64k\n");
         return Status::CONTENT_TOO_LARGE.into();
     }
+    let limit = match check_length(request, plan) {
+        Ok(limit) => limit,
+        Err(status) => return status.into(),
+    };
     let mut text = request.head.line.clone();
     text.extend_from_slice(b"\r\n");
     request.head.fields.write(&mut text);
@@ -44,7 +51,7 @@ pub(crate) fn trace(request: &mut Request, enabled: Option<TraceEnable>) -> Answ
     let body = request.body.take();
     let mut response = Response::new(Status::OK);
     response.fields.set("Content-Type", "message/http");
-    let echo = Echo { head: Some(text.into()), body, left: LONGEST_BODY };
+    let echo = Echo { head: Some(text.into()), body, left: limit.min(LONGEST_BODY) };
     response.body = Body::Stream(Box::pin(echo), None);
     Answer::Response(Box::new(response))
 }
@@ -111,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_request_is_shown_as_it_came() {
-        let answer = trace(&mut request(BodyLength::None), None);
+        let answer = trace(&mut request(BodyLength::None), None, &Plan::default());
         assert_eq!(shown(answer), b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
         struct Once(Option<Bytes>);
         impl Source for Once {
@@ -121,19 +128,40 @@ mod tests {
         }
         let mut with_body = request(BodyLength::Exact(2));
         with_body.body = Some(Box::pin(Once(Some(Bytes::from_static(b"hi")))));
-        let answer = trace(&mut with_body, Some(TraceEnable::Extended));
+        let answer = trace(&mut with_body, Some(TraceEnable::Extended), &Plan::default());
         assert!(shown(answer).ends_with(b"\r\n\r\nhi"));
     }
 
     #[test]
     fn the_directive_and_the_body_decide() {
         let on = Some(TraceEnable::On);
-        assert_eq!(status(&trace(&mut request(BodyLength::Exact(0)), on)), 200);
+        assert_eq!(status(&trace(&mut request(BodyLength::Exact(0)), on, &Plan::default())), 200);
         let mut refused = request(BodyLength::Exact(1));
-        assert_eq!(status(&trace(&mut refused, on)), 413);
+        assert_eq!(status(&trace(&mut refused, on, &Plan::default())), 413);
         assert_eq!(refused.notices.first().and_then(|notice| notice.number), Some(1595));
-        assert_eq!(status(&trace(&mut request(BodyLength::None), Some(TraceEnable::Off))), 405);
+        assert_eq!(
+            status(&trace(
+                &mut request(BodyLength::None),
+                Some(TraceEnable::Off),
+                &Plan::default()
+            )),
+            405
+        );
         let extended = Some(TraceEnable::Extended);
-        assert_eq!(status(&trace(&mut request(BodyLength::Exact(65_537)), extended)), 413);
+        assert_eq!(
+            status(&trace(&mut request(BodyLength::Exact(65_537)), extended, &Plan::default())),
+            413
+        );
+    }
+
+    #[test]
+    fn a_body_is_held_to_the_limit_of_bodies_too() {
+        let mut plan = Plan::default();
+        plan.core.limit_request_body = Some(3);
+        let extended = Some(TraceEnable::Extended);
+        assert_eq!(status(&trace(&mut request(BodyLength::Exact(3)), extended, &plan)), 200);
+        let mut refused = request(BodyLength::Exact(4));
+        assert_eq!(status(&trace(&mut refused, extended, &plan)), 413);
+        assert_eq!(refused.notices.first().and_then(|notice| notice.number), Some(1588));
     }
 }
