@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
-use evenkeel_tests::load::{connect, probe};
+use evenkeel_tests::load::{answer, ask, connect, probe};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -39,9 +39,14 @@ fn fill(house: &House, name: &str, files: usize) {
 
 /// The memory of the one process that serves, in KiB.
 fn memory_kib(house: &House) -> usize {
+    kib(house, "VmRSS:")
+}
+
+/// What its status says, in KiB.
+fn kib(house: &House, what: &str) -> usize {
     let child = *house.children().first().unwrap();
     let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -202,4 +207,91 @@ Options +MultiViews
     fs::write(house.path("htdocs/listed/HEAD.html"), "the header").unwrap();
     let answer = get(&house, "/listed/");
     assert!(answer.contains("the header") && answer.contains("01999"), "{answer}");
+}
+
+/// The paths of what was answered so far, in the order in which it was.
+fn answered(house: &House) -> Vec<String> {
+    let log = fs::read_to_string(house.path("logs/access.log")).unwrap_or_default();
+    log.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crowd_of_listings_leaves_room_for_a_file() {
+    const CROWD: usize = 20;
+    let more = "\
+LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
+ThreadsPerChild 4
+MaxRequestWorkers 4
+<Directory \"@ROOT@/htdocs/many\">
+Options Indexes
+</Directory>
+";
+    // One core: one thread that serves and one for what is expensive.
+    let house = House::open(&format!("{ONE}{more}"), &["taskset", "-c", "0"]).unwrap();
+    fill(&house, "many", 3_000);
+    let crowd: Vec<_> = (0..CROWD).map(|_| ask(house.address, "/many/").unwrap()).collect();
+    let file = answer(ask(house.address, "/small.txt").unwrap()).unwrap();
+    assert_eq!(file.body.len(), 1 << 10);
+    for listing in crowd {
+        assert_eq!(answer(listing).unwrap().status(), 200);
+    }
+    wait_for("all lines", || answered(&house).len() > CROWD).unwrap();
+    let order = answered(&house);
+    let place = order.iter().position(|path| path == "/small.txt").unwrap();
+    // With all credits in the hands of listings, only those would follow that had one.
+    assert!(place < CROWD - 4, "{place} of {CROWD} listings came first");
+}
+
+#[test]
+fn a_listing_that_reads_many_folders_lets_others_have_their_turn() {
+    let more = "\
+LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
+LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
+LoadModule mime_module /usr/lib/apache2/modules/mod_mime.so
+LoadModule negotiation_module /usr/lib/apache2/modules/mod_negotiation.so
+<Directory \"@ROOT@/htdocs\">
+Options Indexes FollowSymLinks
+</Directory>
+<Directory \"@ROOT@/htdocs/folders\">
+Options +MultiViews
+DirectoryIndex index
+</Directory>
+";
+    let house = House::open(&format!("{ONE}{more}"), &["taskset", "-c", "0"]).unwrap();
+    // Ten times as many turns for the files as the folders would have, were each as little work.
+    fill(&house, "files", 3_000);
+    fill(&house, "folder", 900);
+    fs::create_dir(house.path("htdocs/folders")).unwrap();
+    for number in 0..300 {
+        let link = house.path(&format!("htdocs/folders/{number}"));
+        std::os::unix::fs::symlink("../folder", link).unwrap();
+    }
+    let folders = ask(house.address, "/folders/").unwrap();
+    let files = ask(house.address, "/files/").unwrap();
+    assert_eq!(answer(files).unwrap().status(), 200);
+    assert_eq!(answer(folders).unwrap().status(), 200);
+    wait_for("both lines", || answered(&house).len() == 2).unwrap();
+    assert_eq!(answered(&house), ["/files/", "/folders/"]);
+}
+
+#[test]
+fn the_memory_of_large_listings_is_given_back() {
+    let more = "\
+LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
+<Directory \"@ROOT@/htdocs/many\">
+Options Indexes
+IndexOptions FancyIndexing
+</Directory>
+";
+    let house = House::open(&format!("{ONE}{more}"), &[]).unwrap();
+    fill(&house, "many", 20_000);
+    assert_eq!(answer(ask(house.address, "/many/").unwrap()).unwrap().status(), 200);
+    let crowd: Vec<_> = (0..8).map(|_| ask(house.address, "/many/").unwrap()).collect();
+    for listing in crowd {
+        assert_eq!(answer(listing).unwrap().status(), 200);
+    }
+    // What is remembered of the files stays.
+    let most = kib(&house, "VmHWM:");
+    let gave_back = || memory_kib(&house) < most / 5 * 4;
+    wait_for("less memory", gave_back).unwrap();
 }

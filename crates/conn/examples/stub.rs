@@ -69,6 +69,7 @@ fn main() -> std::io::Result<()> {
         site.keeps_log = false;
         let place = Workplace {
             gate: seat.gate,
+            bulkhead: Arc::clone(seat.crew.bulkhead()),
             slots: Some(slots),
             vigil: None,
             line,

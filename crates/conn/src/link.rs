@@ -3,8 +3,9 @@
 //! request runs. Waiting for the client holds no credit.
 
 use crate::pace::Pace;
-use crate::thread::Thread;
+use crate::thread::{Thread, Workplace};
 use evenkeel_scoreboard::{Credit, Gate, Vigil, Wait, Waiting};
+use evenkeel_sys::bulkhead::{self, Bulkhead, Permit};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::{self, Socket, Taking};
 use evenkeel_sys::watch::WatchedSocket;
@@ -95,7 +96,7 @@ impl Link {
             pace: RefCell::default(),
             inbox: RefCell::new(inbox),
             more: Cell::new(more),
-            lease: Lease::new(Arc::clone(&thread.place.gate), credit),
+            lease: Lease::new(&thread.place, credit),
             thread: Rc::clone(thread),
         })
     }
@@ -221,20 +222,42 @@ impl Link {
     }
 }
 
-/// The credit of a request, given back while it waits for the client.
+/// The credit of a request, given back while it waits for the client, and its permit for expensive
+/// work. Nobody waits for a permit with a credit in hand.
 pub(crate) struct Lease {
     gate: Arc<Gate>,
+    bulkhead: Arc<Bulkhead>,
     credit: RefCell<Option<Credit>>,
     waiting: RefCell<Option<Waiting>>,
+    permit: RefCell<Option<Permit>>,
+    in_line: RefCell<Option<bulkhead::Waiting>>,
 }
 
 impl Lease {
-    fn new(gate: Arc<Gate>, credit: Option<Credit>) -> Self {
-        Self { gate, credit: RefCell::new(credit), waiting: RefCell::new(None) }
+    fn new(place: &Workplace, credit: Option<Credit>) -> Self {
+        Self {
+            gate: Arc::clone(&place.gate),
+            bulkhead: Arc::clone(&place.bulkhead),
+            credit: RefCell::new(credit),
+            waiting: RefCell::default(),
+            permit: RefCell::default(),
+            in_line: RefCell::default(),
+        }
     }
 
-    /// Gives the credit back.
+    /// Gives the credit back, and the permit.
     pub(crate) fn release(&self) {
+        self.end_work();
+        self.give_back();
+    }
+
+    /// Gives the permit back, or leaves the line for it.
+    pub(crate) fn end_work(&self) {
+        drop(self.permit.take());
+        drop(self.in_line.take());
+    }
+
+    fn give_back(&self) {
         drop(self.credit.take());
         drop(self.waiting.take());
     }
@@ -250,5 +273,31 @@ impl Lease {
         *waiting = None;
         *self.credit.borrow_mut() = Some(credit);
         Poll::Ready(())
+    }
+
+    /// Ready once there is a permit for expensive work. The credit is given back meanwhile.
+    pub(crate) fn poll_permit(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.permit.borrow().is_some() {
+            return Poll::Ready(());
+        }
+        let mut in_line = self.in_line.borrow_mut();
+        let wait = in_line.get_or_insert_with(|| self.bulkhead.wait());
+        match Pin::new(wait).poll(context) {
+            Poll::Ready(permit) => {
+                *in_line = None;
+                *self.permit.borrow_mut() = permit;
+                Poll::Ready(())
+            }
+            Poll::Pending => {
+                self.give_back();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Ready once there are both.
+    pub(crate) fn poll_work(&self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.poll_permit(context));
+        self.poll_hold(context)
     }
 }

@@ -14,7 +14,7 @@ use evenkeel_message::{
     Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
 };
 use evenkeel_proto::{HeadParser, Next, Parsed};
-use evenkeel_scoreboard::Credit;
+use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::Outcome;
@@ -24,7 +24,7 @@ use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -132,11 +132,10 @@ impl<S: Site> Task<S> {
                         // Rare here, and large.
                         Box::pin(self.request(request, begun, &head)).await
                     }
-                    Begin::Pending(pending, begun, head) => {
+                    Begin::Pending(pending, mut begun, head) => {
                         // The page for a head that was refused here began without a credit.
                         poll_fn(|context| self.link.lease.poll_hold(context)).await;
-                        let departure = Rc::clone(&begun.departure);
-                        let (request, response) = self.pending(pending, &head, &departure).await;
+                        let (request, response) = self.pending(pending, &head, &mut begun).await;
                         (self.reply(request, response, begun, None), None)
                     }
                     Begin::Reply(reply) => (reply, None),
@@ -261,7 +260,7 @@ impl<S: Site> Task<S> {
     async fn request(
         &mut self,
         mut request: Box<Request>,
-        begun: Begun,
+        mut begun: Begun,
         head: &[u8],
     ) -> (Box<Reply>, Option<Rc<Incoming>>) {
         let settings = self.inner.site.settings(request.server);
@@ -276,7 +275,7 @@ impl<S: Site> Task<S> {
         poll_fn(|context| self.link.lease.poll_hold(context)).await;
         let (request, response) = match self.inner.serve(request, || head, &self.connection) {
             Served::Now(request, response) => (request, response),
-            Served::Later(pending) => self.pending(pending, head, &begun.departure).await,
+            Served::Later(pending) => self.pending(pending, head, &mut begun).await,
         };
         (self.reply(request, response, begun, incoming.as_deref()), incoming)
     }
@@ -287,11 +286,17 @@ impl<S: Site> Task<S> {
         &mut self,
         mut pending: Pending,
         head: &[u8],
-        departure: &Departure,
+        begun: &mut Begun,
     ) -> (Box<Request>, Response) {
+        let Begun { departure, slot, .. } = begun;
         let polled = poll_fn(|context| {
             loop {
+                if departure.wants_permit() {
+                    ready!(self.poll_turn(context, departure, slot));
+                    departure.give_permit();
+                }
                 match guarded(&mut pending, context) {
+                    Ok(Poll::Pending) if departure.wants_permit() => continue,
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(made)) => return Poll::Ready(Ok(made)),
                     Err(panic) => return Poll::Ready(Err(panic)),
@@ -356,6 +361,26 @@ impl<S: Site> Task<S> {
         Box::new(Reply::new(thread, settings, ends, request, response, begun, expecting))
     }
 
+    /// Ready once the request may have expensive work done: it is its turn, or its client has gone,
+    /// of which the work itself takes account. While it waits it holds neither credit nor slot.
+    fn poll_turn(
+        &self,
+        context: &mut Context<'_>,
+        departure: &Departure,
+        slot: &mut Option<SlotGuard>,
+    ) -> Poll<()> {
+        let lease = &self.link.lease;
+        if !departure.is_told() && lease.poll_permit(context).is_pending() {
+            shown::set_aside(&self.inner.thread, slot);
+            if !self.link.has_ended(context) {
+                return Poll::Pending;
+            }
+            departure.tell();
+            lease.end_work();
+        }
+        lease.poll_hold(context)
+    }
+
     /// Sends a response to its end, then goes on to the next request or the connection's end.
     async fn send(
         &mut self,
@@ -410,14 +435,20 @@ impl<S: Site> Task<S> {
     }
 
     async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
-        if reply.output.is_stream() || reply.is_heavy() {
-            poll_fn(|context| self.link.lease.poll_hold(context)).await;
-        }
+        let lease = &self.link.lease;
         if reply.output.is_stream() {
+            // Each piece is expensive work.
+            poll_fn(|context| lease.poll_work(context)).await;
             // What is there at once goes out with the head.
             let first = poll_fn(|context| Poll::Ready(fetch(reply, context))).await;
             if let Poll::Ready(result) = first {
+                lease.end_work();
                 result?;
+            }
+        } else {
+            lease.end_work();
+            if reply.is_heavy() {
+                poll_fn(|context| lease.poll_hold(context)).await;
             }
         }
         let (mut writing, mut share) = (None, None);
@@ -434,7 +465,7 @@ impl<S: Site> Task<S> {
                             return Poll::Ready(Err(ErrorKind::QuotaExceeded.into()));
                         }
                     }
-                    self.link.lease.release();
+                    lease.release();
                     shown::set_aside(&self.inner.thread, &mut reply.begun.slot);
                     writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
                 }
@@ -460,11 +491,13 @@ impl<S: Site> Task<S> {
                 return Ok(());
             }
             (writing, share) = (None, None);
-            poll_fn(|context| self.link.lease.poll_hold(context)).await;
+            poll_fn(|context| lease.poll_work(context)).await;
             if reply.begun.slot.is_none() {
                 reply.begun.slot = self.inner.show(&self.connection, &reply.request);
             }
-            poll_fn(|context| fetch(reply, context)).await?;
+            let fetched = poll_fn(|context| fetch(reply, context)).await;
+            lease.end_work();
+            fetched?;
         }
     }
 

@@ -8,6 +8,7 @@ use crate::slow::SlowBytes;
 use crate::worker::now_ms;
 use evenkeel_proto::http_date;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots, Vigil};
+use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 pub struct Workplace {
     /// The child's credits.
     pub gate: Arc<Gate>,
+    /// What a request passes that has expensive work done.
+    pub bulkhead: Arc<Bulkhead>,
     /// The child's slots on the status page; none shows nothing.
     pub slots: Option<Slots>,
     /// The thread's vigil over its client, where a connection holds its thread.

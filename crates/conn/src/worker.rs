@@ -423,6 +423,7 @@ impl<S: Site> Inner<S> {
     ) -> Begun {
         let slot = self.show(connection, request);
         let departure = Rc::clone(&request.departure);
+        departure.require_permit();
         Begun { started_us, slot, life: Exchange::new(), departure }
     }
 

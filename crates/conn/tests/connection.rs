@@ -99,6 +99,7 @@ impl Running {
                 site.line = Some(line);
                 let place = Workplace {
                     gate: seat.gate,
+                    bulkhead: Arc::clone(seat.crew.bulkhead()),
                     slots: Some(slots),
                     vigil: None,
                     line,
@@ -312,6 +313,33 @@ fn a_handler_that_waits_for_its_turn_learns_that_its_client_has_gone() {
     drop((half, there, ahead));
     let log = running.end();
     assert_eq!(log.iter().filter(|line| line.contains("/turn")).count(), 3, "{log:?}");
+}
+
+#[test]
+fn a_crowd_of_expensive_requests_leaves_room_for_others() {
+    // Half of the credits are for such requests.
+    let running = Running::with_credits(Settings::default(), 2);
+    let expensive = || {
+        let mut client = running.connect();
+        client.write_all(get("/expensive", "").as_bytes()).unwrap();
+        client
+    };
+    let mut crowd: Vec<_> = (0..4).map(|_| expensive()).collect();
+    let mut other = running.connect();
+    other.write_all(get("/", "").as_bytes()).unwrap();
+    assert!(read_one(&mut other).0.starts_with("HTTP/1.1 200 OK"));
+    // The first has its permit until its client ends its side; then it is the next one's turn. Of
+    // those behind them, one that has ended its side needs no turn to be told so.
+    let mut last = crowd.pop().unwrap();
+    last.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_one(&mut last).1, b"done");
+    for mut client in crowd {
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_one(&mut client).1, b"done");
+    }
+    drop((other, last));
+    let log = running.end();
+    assert_eq!(log.iter().filter(|line| line.contains("/expensive")).count(), 4, "{log:?}");
 }
 
 #[test]

@@ -86,6 +86,7 @@ impl Running {
                 (site.file, site.line) = (Some(Arc::clone(&file)), Some(line));
                 let place = Workplace {
                     gate: seat.gate,
+                    bulkhead: Arc::clone(seat.crew.bulkhead()),
                     slots: Some(slots),
                     vigil: seat.held.map(|held| held.vigil),
                     line,

@@ -83,6 +83,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         };
         let place = Workplace {
             gate: Arc::clone(&seat.gate),
+            bulkhead: Arc::clone(seat.crew.bulkhead()),
             slots: Some(seat.held.as_ref().and_then(|held| held.slot).unwrap_or(slots)),
             vigil: seat.held.map(|held| held.vigil),
             line,

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 /// The protocol version of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,6 +190,10 @@ pub struct Request {
     /// How many looks at another path deep this is; 0 for the client's own request (Apache:
     /// the length of r->main).
     pub depth: u8,
+    /// The path of the request whose expression asks for this one; none where none does.
+    pub asker: Option<Box<[u8]>>,
+    /// Whether it is a look, or within one, at a file whose name was known before its path was.
+    pub is_of_file: bool,
     /// How many looks at other paths this request has taken in all.
     pub looks: u16,
     /// How many files it has looked at to choose one of them (MultiViews).
@@ -240,17 +245,57 @@ pub struct Late {
     pub notices: Vec<Notice>,
 }
 
-/// Whether the client has gone, between a handler that waits or has much work and `conn`, which
-/// watches the connection as long as the handler asks. A client that has merely ended its side
-/// counts as gone: the two cannot be told apart, and it is answered all the same where that is
-/// little work.
+/// What a handler that waits or has much work asks of `conn`, and is told. Whether the client has
+/// gone: the connection is watched as long as the handler asks. A client that has merely ended its
+/// side counts as gone: the two cannot be told apart, and it is answered all the same where that is
+/// little work. And whether it is the request's turn to have expensive work done.
 #[derive(Debug, Default)]
 pub struct Departure {
     awaited: Cell<bool>,
     told: Cell<bool>,
+    permit: Cell<Permit>,
+}
+
+/// Where a request stands that may need a permit for expensive work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Permit {
+    /// Nobody gives permits: none is needed.
+    #[default]
+    Free,
+    Needed,
+    Asked,
+    Given,
 }
 
 impl Departure {
+    /// Ready once the request may have expensive work done. The asker is polled again then; until
+    /// that it must wait for nothing else.
+    pub fn poll_permit(&self) -> Poll<()> {
+        match self.permit.get() {
+            Permit::Free | Permit::Given => Poll::Ready(()),
+            Permit::Needed | Permit::Asked => {
+                self.permit.set(Permit::Asked);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Says that [`Departure::poll_permit`] waits until a permit is given.
+    pub fn require_permit(&self) {
+        self.permit.set(Permit::Needed);
+    }
+
+    /// Whether a permit was asked for and not given.
+    #[must_use]
+    pub fn wants_permit(&self) -> bool {
+        self.permit.get() == Permit::Asked
+    }
+
+    /// Lets the work begin.
+    pub fn give_permit(&self) {
+        self.permit.set(Permit::Given);
+    }
+
     /// Asks: true once the client has gone. The asker is polled again when it goes.
     #[must_use]
     pub fn is_told(&self) -> bool {
@@ -339,6 +384,8 @@ impl Request {
             fields: Fields::new(),
             always: Fields::new(),
             depth: 0,
+            asker: None,
+            is_of_file: false,
             looks: 0,
             variant_looks: 0,
             siblings: None,
@@ -380,7 +427,7 @@ impl Request {
         self.always.clear();
         (self.depth, self.probe, self.walked) = (0, None, None);
         self.spare.clear();
-        (self.looks, self.variant_looks) = (0, 0);
+        (self.looks, self.variant_looks, self.asker) = (0, 0, None);
         (self.undecided, self.shed) = (false, false);
         self.work = 0;
         (self.siblings, self.negotiated, self.late) = (None, None, None);
@@ -404,6 +451,17 @@ impl Request {
             + fields.map(Fields::memory).iter().sum::<usize>()
             + paths.iter().sum::<usize>()
             + self.file.capacity()
+    }
+
+    /// The name of the method that it has now: a look at another path and the page of an error are
+    /// for GET, whatever the client has sent (Apache: r->method).
+    #[must_use]
+    pub fn method_name(&self) -> &[u8] {
+        match self.head.method {
+            Method::Head if self.status != Status::OK && self.previous.is_some() => b"GET",
+            Method::Registered | Method::Other => self.head.method_text(),
+            method => method.text().as_bytes(),
+        }
     }
 
     /// Takes over what the body has told in the end.

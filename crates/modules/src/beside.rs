@@ -3,6 +3,7 @@
 
 use evenkeel_message::Departure;
 use evenkeel_sys::crew::{Crew, Labour, Pulse};
+use evenkeel_sys::memory;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,6 +14,11 @@ use std::task::Poll;
 /// be one that still reads, which a client that has gone cannot be told from.
 pub const SMALL: usize = 1000;
 
+/// Has memory given back that was freed and that the allocator keeps. It is not waited for.
+pub fn give_back_freed(crew: &Crew) {
+    crew.begin(memory::give_back_freed).detach();
+}
+
 /// Where a request has work done.
 pub struct Beside {
     /// The threads.
@@ -22,15 +28,18 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Has work done that `what` names. It gives none where its pulse says that nobody wants it;
-    /// none comes of it too where no thread can be had, where it does not stir, and where the
-    /// client has gone before its turn while others stood in line too. A client that has merely
-    /// ended its side counts as gone, so that a line which ends with it is waited for.
+    /// Has work done that `what` names, once it is the request's turn: so many have such work at a
+    /// time as keep the threads busy, and the others hold no credit meanwhile. It gives none where
+    /// its pulse says that nobody wants it; none comes of it too where no thread can be had, where
+    /// it does not stir, and where the client has gone before its turn while others stood in line
+    /// too. A client that has merely ended its side counts as gone, so that a line which ends with
+    /// it is waited for.
     pub async fn perform<T: Send + 'static>(
         &self,
         what: String,
         work: impl FnOnce(&Pulse) -> Option<T> + Send + 'static,
     ) -> Option<T> {
+        poll_fn(|_| self.departure.poll_permit()).await;
         let mut labour = self.crew.begin_long(what, work);
         let is_left = |labour: &mut Labour<Option<T>>| {
             if !self.departure.is_told() {

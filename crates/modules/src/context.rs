@@ -62,7 +62,7 @@ impl<'a> RequestContext<'a> {
         let request = self.request;
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match variable {
-            Variable::RequestMethod => Some(request.head.method_text().into()),
+            Variable::RequestMethod => Some(request.method_name().into()),
             Variable::RequestScheme => Some(b"http"[..].into()),
             Variable::RequestUri | Variable::DocumentUri => Some((&*request.path).into()),
             Variable::PathInfo => Some((&*request.path_info).into()),

@@ -132,11 +132,15 @@ impl Shared {
     /// manual has it. In its code (event.c, `connections_above_limit`) the factor counts idle
     /// workers alone; here nothing is accepted without a credit, and clients that keep all of them
     /// busy must not keep the others out. A fraction of the factor counts, which Apache cuts off.
+    /// Of those whose requests wait for expensive work as many again may be open, for such a crowd
+    /// must not keep the others out either.
     fn is_full(&self) -> bool {
         let Some(factor) = self.async_factor else { return false };
         let closing = self.line.read(Counter::Closing);
         let open = u64::from(self.connections.load(SeqCst)).saturating_sub(closing);
-        open as f64 >= f64::from(self.credits) * (1.0 + factor)
+        let most = f64::from(self.credits) * (1.0 + factor);
+        let waiting = f64::from(self.crew.bulkhead().waiting()).min(most);
+        open as f64 - waiting >= most
     }
 
     fn count_closed(&self) {

@@ -191,7 +191,7 @@ impl Setup {
             line_us: self.line.cell(Counter::LineUs),
             held_us: self.line.cell(Counter::HeldUs),
         };
-        Arc::new(Crew::tallied(self.blocking_threads, Some(tally)))
+        Arc::new(Crew::tallied(self.blocking_threads, self.credits, Some(tally)))
     }
 
     /// Bounds what the kernel keeps for each connection. A socket that cannot be bounded (not TCP)

@@ -18,8 +18,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Entries that are looked at before other connections have their turn.
-const TURN: usize = 32;
+/// Entries that are looked at before other connections have their turn. One of which a folder has
+/// to be read (MultiViews) counts as many.
+const TURN: u32 = 32;
 
 /// Looks that one listing may take, those for the indexes of folders within included.
 const LOOKS: u32 = 200_000;
@@ -121,15 +122,21 @@ impl Desk {
         asked: &Asked,
     ) -> (Box<Request>, Option<Vec<Entry>>) {
         let Folder { candidates, mut is_cut } = folder;
+        if candidates.len() >= SMALL {
+            self.pipeline.be_thrifty();
+        }
         let mut entries = Vec::with_capacity(candidates.len());
         let mut looks = 0;
         let most_notices = request.notices.len() + NOTICES;
+        let mut turn_ends = request.work.saturating_add(TURN);
         for (number, candidate) in candidates.into_iter().enumerate() {
             if looks >= LOOKS {
                 is_cut = true;
                 break;
             }
-            if number % TURN == TURN - 1 {
+            request.work = request.work.saturating_add(1);
+            if request.work >= turn_ends {
+                turn_ends = request.work.saturating_add(TURN);
                 autoindex::pause().await;
                 if self.beside.departure.is_told() && number >= SMALL {
                     return (request, None);
@@ -244,5 +251,8 @@ fn insert(pipeline: &Pipeline, glance: &Glance) -> Option<Insert> {
     let media_type = glance.content.media_type.as_deref()?;
     let contents = pipeline.walker.borrow().files.contents(&looked.found).ok()?;
     let piece: Piece = contents.piece.clone();
-    Some(autoindex::insert(media_type, piece))
+    // HTML is what a request for that path would be answered, and text the file itself.
+    let insert = autoindex::insert(media_type, piece);
+    let is_there = !(glance.is_beyond && matches!(insert, Insert::Html(_)));
+    is_there.then_some(insert)
 }

@@ -10,6 +10,7 @@ use evenkeel_message::{
     Admitted, Answer, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
     Prepared, Probe, Request, Status, Stopped, Translated, UrlPath, Variables, quoted,
 };
+use evenkeel_modules::core::AcceptPathInfo;
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
 use std::any::Any;
@@ -30,8 +31,9 @@ pub(crate) const VARIANT_LOOKS: u16 = 250;
 const STEPS_A_VARIABLE: u64 = 64;
 
 /// Questions of expressions within one another. Each may ask several, so that their number grows
-/// with a power of this.
-const QUESTIONS: u8 = 3;
+/// with a power of this. It is even, as Apache's limit is unless configured, so that a condition
+/// which leads back to itself, and is denied the last time, comes out alike.
+const QUESTIONS: u8 = 4;
 
 /// The state of the phases: what a request has become, or why it ended early.
 type Phase = Result<Prepared<Plan, Option<Looked>>, Stopped<Plan>>;
@@ -79,6 +81,8 @@ pub(crate) struct Aside {
     auth_type: Option<Box<[u8]>>,
     negotiated: Option<Box<Negotiated>>,
     walked: Option<Rc<dyn Any>>,
+    asker: Option<Box<[u8]>>,
+    is_of_file: bool,
 }
 
 impl Aside {
@@ -104,6 +108,8 @@ impl Aside {
             auth_type: request.auth_type.clone(),
             negotiated: request.negotiated.take(),
             walked: request.walked.clone(),
+            asker: request.asker.take(),
+            is_of_file: request.is_of_file,
         }
     }
 
@@ -119,6 +125,7 @@ impl Aside {
         (request.head.method, request.status) = (self.method, self.status);
         (request.user, request.auth_type) = (self.user, self.auth_type);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
+        (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
         request.depth -= 1;
         if let Some(list) = list {
             request.notes.set(LIST_NOTE, list);
@@ -147,6 +154,7 @@ impl Aside {
         request.always.overlay(&own);
         (request.head.method, request.status) = (self.method, self.status);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
+        (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
         request.depth -= 1;
     }
 }
@@ -162,6 +170,7 @@ fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
 /// Such looks are counted apart: a choice may be among hundreds of files.
 pub(crate) fn see_file(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
     request.variant_looks = request.variant_looks.saturating_add(1);
+    request.is_of_file = true;
     go_on_from(pipeline, request, |mut request| {
         let server = pipeline.site.server(request.server);
         let (plan, _) = pipeline.walker.borrow_mut().before_translation(server, &mut request);
@@ -230,6 +239,8 @@ pub(crate) struct Glance {
     pub file: FileName,
     /// What that file is.
     pub content: Content,
+    /// Whether its path goes on behind that file, and the file is not one that takes a path.
+    pub is_beyond: bool,
     /// How many looks it took, those within it included.
     pub looks: u16,
 }
@@ -245,6 +256,7 @@ pub(crate) fn at_file(
     glance(pipeline, request, (path, None), |pipeline, request| {
         see_from(pipeline, request, |mut request| {
             request.file = file;
+            request.is_of_file = true;
             let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
             Ok(Translated { request, plan })
         })
@@ -298,8 +310,10 @@ fn glance(
     let variants = std::mem::take(&mut request.variant_looks);
     let aside = Aside::put(&mut request, path, query);
     let (mut request, seen) = see(pipeline, request);
+    let takes_path = seen.plan.core.accept_path_info == Some(AcceptPathInfo::On);
     let glance = Glance {
         status: seen.status(),
+        is_beyond: !request.path_info.is_empty() && !takes_path,
         found: seen.found,
         file: std::mem::take(&mut request.file),
         content: std::mem::take(&mut request.content),
@@ -426,6 +440,10 @@ fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Ph
 impl Probe for Pipeline {
     /// A path where nothing is counts as allowed, as in Apache (util_expr_eval.c: op_url_subr).
     fn allows_url(&self, request: &Request, url: &[u8]) -> bool {
+        // A question that has come back to itself (util_expr_eval.c: op_url_subr).
+        if request.asker.as_deref() == Some(&request.path[..]) {
+            return false;
+        }
         let Some(mut copy) = copied(request) else { return false };
         let Some((path, query)) = beside(self, request, url) else { return false };
         (copy.path, copy.query) = (path, query);
@@ -435,15 +453,39 @@ impl Probe for Pipeline {
 
     fn allows_file(&self, request: &Request, path: &[u8]) -> bool {
         let Some(mut copy) = copied(request) else { return false };
-        let folder = request.file.parent().unwrap_or(Path::new("/"));
+        // A relative name leads no higher than its folder (request.c: ap_sub_req_lookup_file).
+        if !path.starts_with(b"/") && climbs(path) {
+            return false;
+        }
+        let own = request.file.as_bytes();
+        let folder = match own.ends_with(b"/") {
+            true => &*request.file,
+            false => request.file.parent().unwrap_or(Path::new("/")),
+        };
         copy.file = FileName::new(folder.join(OsStr::from_bytes(path)));
         let plan = Arc::clone(&self.site.server(copy.server).defaults);
         let seen = phases::map(self, Translated { request: copy, plan })
             .and_then(|mapped| refuse_unknown_names(self, mapped))
             .and_then(|mapped| phases::admit(self, mapped));
-        let exists = |looked: &Looked| looked.found.stat().is_some();
-        seen.is_ok_and(|admitted| admitted.found.as_ref().is_some_and(exists))
+        let is_file = |looked: &Looked| looked.found.kind() == Kind::File;
+        seen.is_ok_and(|admitted| admitted.found.as_ref().is_some_and(is_file))
     }
+}
+
+/// Whether a name leads above the folder that it begins in.
+fn climbs(path: &[u8]) -> bool {
+    let mut depth = 0_usize;
+    for segment in path.split(|byte| *byte == b'/') {
+        depth = match segment {
+            b"" | b"." => depth,
+            b".." => match depth.checked_sub(1) {
+                Some(above) => above,
+                None => return true,
+            },
+            _ => depth + 1,
+        };
+    }
+    false
 }
 
 /// A request for another path of the same client; none where questions have led to questions
@@ -464,6 +506,7 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.walked.clone_from(&request.walked);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
+    copy.asker = Some(request.path[..].into());
     Some(copy)
 }
 

@@ -28,6 +28,9 @@ use std::sync::Arc;
 const MEASURED: usize = 1000;
 const LOOKED_AT: usize = 100;
 
+/// What it takes to read a folder at once, in plain requests: up to 1,000 entries.
+pub(crate) const WORK_A_FOLDER: u32 = 64;
+
 type Chosen = Result<(Prepared<Plan, Option<Looked>>, bool), Stopped<Plan>>;
 
 /// The variants of a resource, and the tag that stands for all of them.
@@ -44,8 +47,9 @@ pub(crate) fn find_variant(
 ) -> Chosen {
     let Admitted { request, plan, found } = admitted;
     let is_absent = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent);
+    let mut request = request;
     let names = match is_absent && pipeline.site.negotiates && allows_multiviews(&plan) {
-        true => names(&request),
+        true => names(&mut request),
         false => Ok(Vec::new()),
     };
     let names = match names {
@@ -193,7 +197,7 @@ fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, reason: &str) -> Stopped
 /// The files of the folder whose names go on behind the request's with a dot, in the order of
 /// their bytes, so that the order of the folder decides nothing. What was not read beforehand is
 /// read now, unless that would keep others waiting.
-fn names(request: &Request) -> Result<Vec<Vec<u8>>, Box<str>> {
+fn names(request: &mut Request) -> Result<Vec<Vec<u8>>, Box<str>> {
     let (Some(folder), Some(base)) = (request.file.parent(), request.file.file_name()) else {
         return Ok(Vec::new());
     };
@@ -203,11 +207,16 @@ fn names(request: &Request) -> Result<Vec<Vec<u8>>, Box<str>> {
     };
     let read = match request.siblings.as_ref().filter(is_known) {
         Some(read) => Rc::clone(read),
-        None => match negotiation::few_siblings(folder, &[base.to_vec()]) {
-            Some(read) => Rc::new(read),
-            // A look at another path cannot wait until so many are read: it finds no variant.
-            None => return Ok(Vec::new()),
-        },
+        None => {
+            let read = negotiation::few_siblings(folder, &[base.to_vec()]);
+            // Others get their turn the sooner for it.
+            request.work = request.work.saturating_add(WORK_A_FOLDER);
+            match read {
+                Some(read) => Rc::new(read),
+                // A look at another path cannot wait until so many are read: it finds no variant.
+                None => return Ok(Vec::new()),
+            }
+        }
     };
     let names = read.names.as_ref().map_err(Clone::clone)?;
     let meant = names.iter().filter(|name| negotiation::goes_on(name, base));
@@ -397,7 +406,15 @@ fn send_part(
         return Err(Status::METHOD_NOT_ALLOWED.into());
     }
     let contents = pipeline.walker.borrow().files.contents(&looked.found);
-    let Ok(contents) = contents else { return Err(Status::FORBIDDEN.into()) };
+    let contents = match contents {
+        Ok(contents) => contents,
+        Err(error) => {
+            let path = String::from_utf8_lossy(looked.found.path()).into_owned();
+            let text = format!("cannot read the variant in type map file: {path}");
+            request.notify(Notice::own("negotiation", Level::Error, text).because(&error));
+            return Err(Status::FORBIDDEN.into());
+        }
+    };
     let content = &mut request.content;
     if !chosen.media_type.is_empty() {
         let charset: &[&[u8]] =

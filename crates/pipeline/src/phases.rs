@@ -159,12 +159,8 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     if std::mem::take(&mut request.undecided) {
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
-    // The page of an error may be shown to one who may not see what it is about; every other
-    // redirect leads to what must be granted for itself, since rules may ask for the path.
-    let failed = request.previous.as_ref().filter(|previous| previous.status.code() >= 400);
-    let redirected = failed.and_then(|previous| previous.plan.as_ref());
-    let passed = redirected.is_some_and(|before| is_same(before, &plan));
-    if passed || found.is_none() {
+    let server = pipeline.site.server(request.server);
+    if is_page_of_refusal(server, &request, &plan) || found.is_none() {
         return Ok(Admitted { request, plan, found });
     }
     let any = plan.access_compat.satisfy(&request.head) == Satisfy::Any;
@@ -175,16 +171,27 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     if !allowed && !any {
         return stop(request, plan, Status::FORBIDDEN);
     }
-    let server = &pipeline.site.server(request.server).settings;
-    match authz_core::authorize(&mut request, server, &plan) {
+    match authz_core::authorize(&mut request, &server.settings, &plan) {
         Ok(()) => Ok(Admitted { request, plan, found }),
         Err(status) => stop(request, plan, status),
     }
 }
 
-/// Whether an internal redirect has led to the same sections, where access was decided before.
-fn is_same(before: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(before), Arc::as_ptr(plan))
+/// Whether this is the page of an error in the very sections that led to it, which may be shown to
+/// one who may not see what it is about. What such a page leads to in turn, by a type map or by the
+/// files that its name goes on with, is shown where no `<Location>` has a say, and no condition
+/// where the server has some beside its sections: of those walks Apache keeps one generation
+/// (request.c: `prep_walk_cache`; `ap_process_request_internal` compares per_dir_config). Every
+/// other redirect leads to what must be granted for itself, since rules may ask for the path.
+fn is_page_of_refusal(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
+    let Some(previous) = &request.previous else { return false };
+    let is_same = |before: &Arc<dyn Any>| std::ptr::addr_eq(Arc::as_ptr(before), Arc::as_ptr(plan));
+    if previous.status.code() < 400 || !previous.plan.as_ref().is_some_and(is_same) {
+        return false;
+    }
+    let is_direct = previous.previous.is_none() && !request.is_of_file;
+    let walks_twice = !server.defaults.core.conditions.is_empty();
+    is_direct || !(plan.core.is_of_location || walks_twice && plan.core.is_conditional)
 }
 
 /// What the content is and who handles it.

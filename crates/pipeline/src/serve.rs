@@ -12,12 +12,12 @@ use evenkeel_message::{
     quoted_path,
 };
 use evenkeel_modules::authz_host::{Wanted as Names, look_up};
-use evenkeel_modules::beside::Beside;
+use evenkeel_modules::beside::{self, Beside};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::Crew;
 use evenkeel_modules::status;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -57,6 +57,8 @@ pub struct Pipeline {
     /// What it takes to change a long body on its way out, shared likewise.
     pub(crate) presses: Arc<Presses>,
     teller: Teller,
+    /// How many ticks are left at which freed memory is given back.
+    thrift: Cell<u8>,
 }
 
 /// The request with the plan that holds for it, and what its handler answered.
@@ -81,7 +83,8 @@ impl Pipeline {
         let status =
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        Rc::new(Self { site, status, source, walker, crew, presses, teller })
+        let thrift = Cell::new(0);
+        Rc::new(Self { site, status, source, walker, crew, presses, teller, thrift })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
@@ -157,9 +160,19 @@ impl Pipeline {
     /// Comes about once a second. Nobody waits longer than Timeout for work beside the serving
     /// threads that does not stir; gives what the administrator should know of that.
     pub fn tick(&self) -> Vec<Notice> {
+        if let Some(left) = self.thrift.get().checked_sub(1) {
+            self.thrift.set(left);
+            beside::give_back_freed(&self.crew);
+        }
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
         let told = self.crew.relieve(patience).into_iter();
         told.map(|text| Notice::own("core", Level::Error, text)).collect()
+    }
+
+    /// Notes that a request takes much memory: the allocator would keep what is freed when it has
+    /// been answered. Its page may still be on its way at the next tick, hence the second.
+    pub(crate) fn be_thrifty(&self) {
+        self.thrift.set(2);
     }
 
     /// Goes on when the names have been looked up without which access cannot be decided.

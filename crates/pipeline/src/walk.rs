@@ -60,12 +60,14 @@ impl Walker {
     #[must_use]
     pub fn new(files: Files) -> Self {
         let (access_bytes, absent) = (files.limits().access_bytes, files.limits().absent);
+        // More would outlive what is remembered of their files.
+        let most = files.limits().entries.min(WALKS);
         Self {
             files,
             access: AccessFiles::new(access_bytes),
             plans: Kept::new(PLANS, access_bytes),
-            walks: Walks::new(WALKS),
-            beside: Walks::new(WALKS),
+            walks: Walks::new(most),
+            beside: Walks::new(most),
             absent: Walks::new(absent),
         }
     }

@@ -3,6 +3,7 @@
 //! was said, work is begun in the order in which it came, work that nobody awaits any more is not
 //! begun, and nobody waits for what does not stir.
 
+use crate::bulkhead::Bulkhead;
 use crate::clock;
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,7 +18,10 @@ use tokio::sync::oneshot;
 
 /// A bounded number of threads and the line of work before them. Threads are started as work
 /// comes; dropping the crew lets them end after what they are at, and nobody waits for that.
-pub struct Crew(Arc<Hall>);
+pub struct Crew {
+    hall: Arc<Hall>,
+    bulkhead: Arc<Bulkhead>,
+}
 
 /// What the threads and those who have work share.
 struct Hall {
@@ -82,6 +86,7 @@ pub struct Labour<T> {
     number: u64,
     pulse: Arc<Pulse>,
     result: oneshot::Receiver<Result<T, Box<dyn Any + Send>>>,
+    is_detached: bool,
 }
 
 impl Pulse {
@@ -117,18 +122,27 @@ impl Crew {
     /// A crew of at most so many threads, at least one.
     #[must_use]
     pub fn new(most_threads: usize) -> Self {
-        Self::tallied(most_threads, None)
+        Self::tallied(most_threads, u32::MAX, None)
     }
 
-    /// The same, which adds up its times where there is a tally.
+    /// The same in a child with so many credits, which adds up its times where there is a tally.
     #[must_use]
-    pub fn tallied(most_threads: usize, tally: Option<Tally>) -> Self {
-        Self(Arc::new(Hall {
-            most_threads: most_threads.max(1),
+    pub fn tallied(most_threads: usize, credits: u32, tally: Option<Tally>) -> Self {
+        let most_threads = most_threads.max(1);
+        let permits = Bulkhead::permits(credits, most_threads);
+        let hall = Arc::new(Hall {
+            most_threads,
             tally,
             state: Mutex::default(),
             changed: Condvar::new(),
-        }))
+        });
+        Self { hall, bulkhead: Bulkhead::new(permits, tally.map(|tally| tally.line_us)) }
+    }
+
+    /// What a request passes that has work done here.
+    #[must_use]
+    pub fn bulkhead(&self) -> &Arc<Bulkhead> {
+        &self.bulkhead
     }
 
     /// Puts work in line that is short unless the system holds it. The result is none where the
@@ -163,14 +177,14 @@ impl Crew {
         };
         let held = Held { pulse: Arc::clone(&pulse), let_go: Some(let_go) };
         let came_us = clock::monotonic_us();
-        let number = self.0.line_up(Job { run, held, came_us });
-        Labour { hall: Arc::clone(&self.0), number, pulse, result }
+        let number = self.hall.line_up(Job { run, held, came_us });
+        Labour { hall: Arc::clone(&self.hall), number, pulse, result, is_detached: false }
     }
 
     /// How much work stands in line and was not begun.
     #[must_use]
     pub fn in_line(&self) -> usize {
-        self.0.lock().line.len()
+        self.hall.lock().line.len()
     }
 
     /// Lets those go who wait for what has not stirred for `patience`: a file system that does not
@@ -180,7 +194,7 @@ impl Crew {
     /// Gives what the administrator should know, each once.
     pub fn relieve(&self, patience: Duration) -> Vec<String> {
         let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        let mut state = self.0.lock();
+        let mut state = self.hall.lock();
         let State { line, at_work, threads, idle, is_stuck, .. } = &mut *state;
         let mut told = Vec::new();
         let mut still = 0;
@@ -193,11 +207,11 @@ impl Crew {
                  work: does its file system answer? Who waited for it is answered without it",
                 held.pulse.what,
                 patience.as_secs(),
-                self.0.most_threads
+                self.hall.most_threads
             ));
         }
         let was_stuck = *is_stuck;
-        *is_stuck = *idle == 0 && still >= *threads && *threads >= self.0.most_threads;
+        *is_stuck = *idle == 0 && still >= *threads && *threads >= self.hall.most_threads;
         if *is_stuck && !was_stuck {
             told.push(format!(
                 "no work is taken that would need a thread of its own until one of the {threads} \
@@ -214,8 +228,8 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.changed.notify_all();
+        self.hall.lock().closed = true;
+        self.hall.changed.notify_all();
     }
 }
 
@@ -298,6 +312,11 @@ impl<T> Labour<T> {
         left.is_some()
     }
 
+    /// Has the work done though nobody awaits its result.
+    pub fn detach(mut self) {
+        self.is_detached = true;
+    }
+
     /// As [`Pulse::stop`].
     pub fn stop(&self) {
         self.pulse.stop();
@@ -318,8 +337,10 @@ impl<T> Future for Labour<T> {
 
 impl<T> Drop for Labour<T> {
     fn drop(&mut self) {
-        self.stop();
-        self.leave();
+        if !self.is_detached {
+            self.stop();
+            self.leave();
+        }
     }
 }
 
@@ -349,7 +370,7 @@ mod tests {
     fn the_times_of_work_are_added_up() {
         static LINE_US: AtomicU64 = AtomicU64::new(0);
         static HELD_US: AtomicU64 = AtomicU64::new(0);
-        let crew = Crew::tallied(1, Some(Tally { line_us: &LINE_US, held_us: &HELD_US }));
+        let crew = Crew::tallied(1, 2, Some(Tally { line_us: &LINE_US, held_us: &HELD_US }));
         let (first, free) = held(&crew);
         let second = crew.begin(|| ());
         let began_us = clock::monotonic_us();
@@ -386,7 +407,7 @@ mod tests {
         assert_eq!(said.try_iter().collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
         free_two.send(()).unwrap();
         assert_eq!((wait(one), wait(two)), (Some(()), Some(())));
-        assert_eq!(crew.0.lock().threads, 2);
+        assert_eq!(crew.hall.lock().threads, 2);
     }
 
     #[test]
@@ -443,7 +464,7 @@ mod tests {
         assert_eq!((wait(crew.begin(|| 4)), crew.in_line()), (None, 0));
         assert_eq!(crew.relieve(Duration::ZERO).len(), 0, "each is told once");
         free_two.send(()).unwrap();
-        while crew.0.lock().is_stuck {
+        while crew.hall.lock().is_stuck {
             std::thread::yield_now();
         }
         assert_eq!(wait(crew.begin(|| 5)), Some(5));
@@ -473,7 +494,7 @@ mod tests {
     fn threads_end_with_their_crew() {
         let crew = Crew::new(1);
         let (labour, free) = held(&crew);
-        let hall = Arc::downgrade(&crew.0);
+        let hall = Arc::downgrade(&crew.hall);
         drop((crew, labour));
         free.send(()).unwrap();
         while hall.strong_count() > 0 {

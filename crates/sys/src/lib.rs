@@ -9,6 +9,7 @@ compile_error!("Evenkeel runs on Linux only");
 pub mod activation;
 pub mod bell;
 pub mod bounds;
+pub mod bulkhead;
 pub mod channel;
 pub mod clock;
 pub mod connect;

@@ -114,6 +114,16 @@ impl Drop for Shared {
     }
 }
 
+/// Gives memory back that the process has freed and its allocator keeps. It looks through all that
+/// the allocator has, which takes milliseconds.
+pub fn give_back_freed() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,6 +101,16 @@ impl Stub {
                     (request, response)
                 }));
             }
+            b"/expensive" => {
+                return Served::Later(Box::pin(async move {
+                    let departure = Rc::clone(&request.departure);
+                    poll_fn(|_| departure.poll_permit()).await;
+                    let gone = |told| if told { Poll::Ready(()) } else { Poll::Pending };
+                    poll_fn(|_| gone(departure.is_told())).await;
+                    response.body = Body::Bytes(Bytes::from_static(b"done"));
+                    (request, response)
+                }));
+            }
             b"/turn" => {
                 return Served::Later(Box::pin(async move {
                     let departure = Rc::clone(&request.departure);

@@ -33,7 +33,8 @@ fn require(scope: &mut Scope, call: &Call<'_>) -> Done {
     }
     let provider = Provider::parse(scope, &name, arguments)?;
     let (name, arguments, limit) = (name.into(), arguments.into(), scope.limit.clone());
-    let rule = Rule::Ask { negate, name, arguments, provider, limit };
+    let position = call.position.clone();
+    let rule = Rule::Ask { negate, name, arguments, provider, limit, position };
     let open = scope.directory.authz_core.rules.get_or_insert_with(Rule::any);
     open.add(rule)
         .map_err(|_| format!("negative Require directive has no effect in {open} directive"))

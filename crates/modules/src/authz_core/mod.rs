@@ -117,8 +117,9 @@ pub fn authorize(
         return Ok(());
     };
     let mut inquiry = Inquiry::new(RequestContext::new(request, server, plan), verbose);
+    inquiry.names_lines = core::is_logged(server, plan, "authz_core", Level::Info);
     let verdict = inquiry.ask(rules, Logic::All);
-    let Inquiry { notices, vary, .. } = inquiry;
+    let Inquiry { notices, vary, refusals, .. } = inquiry;
     request.notices.extend(notices);
     core::merge_vary(&mut request.fields, &vary);
     match verdict {
@@ -126,6 +127,11 @@ pub fn authorize(
         Verdict::Denied | Verdict::Neutral => {
             let text = format!("client denied by server configuration: {}", target(request));
             request.notify(Notice::new("authz_core", Level::Error, 1630, text));
+            // A line of its own: programs that read the log know the one above to its end.
+            if !refusals.is_empty() {
+                let text = format!("what denied the client: {}", refusals.join(", "));
+                request.notify(Notice::own("authz_core", Level::Info, text));
+            }
             Err(Status::FORBIDDEN)
         }
         Verdict::DeniedWithoutUser => {
@@ -157,13 +163,24 @@ pub struct Inquiry<'a> {
     /// What the answers depended on.
     pub vary: Fields,
     verbose: bool,
+    /// Whether the lines that refuse are noted.
+    names_lines: bool,
+    /// The Require lines for which the verdict so far is no.
+    refusals: Vec<String>,
 }
 
 impl<'a> Inquiry<'a> {
     /// An inquiry; a verbose one notes the result of each rule.
     #[must_use]
     pub fn new(context: RequestContext<'a>, verbose: bool) -> Self {
-        Self { context, notices: Vec::new(), vary: Fields::new(), verbose }
+        Self {
+            context,
+            notices: Vec::new(),
+            vary: Fields::new(),
+            verbose,
+            names_lines: false,
+            refusals: Vec::new(),
+        }
     }
 
     /// Asks one rule, which stands in a group of that logic (mod_authz_core.c:
@@ -174,6 +191,7 @@ impl<'a> Inquiry<'a> {
             self.remark(1625, rule, verdict, " (directive limited to other methods)");
             return verdict;
         }
+        let before = self.refusals.len();
         let verdict = match rule {
             Rule::Ask { provider, .. } => provider.check(self),
             Rule::Group { logic, rules, .. } => self.ask_group(*logic, rules),
@@ -190,7 +208,23 @@ impl<'a> Inquiry<'a> {
             (_, verdict) => verdict,
         };
         self.remark(1626, rule, verdict, "");
+        self.name_lines(rule, verdict, before);
         verdict
+    }
+
+    /// Notes the lines that refuse, of which there were `before` ahead of this rule: those in a
+    /// group that says no, and none of one that does not.
+    fn name_lines(&mut self, rule: &Rule, verdict: Verdict, before: usize) {
+        if !self.names_lines {
+            return;
+        }
+        let is_no = matches!(verdict, Verdict::Denied | Verdict::DeniedWithoutUser);
+        if !is_no || rule.is_negated() {
+            self.refusals.truncate(before);
+        }
+        if is_no && self.refusals.len() == before {
+            self.refusals.extend(rule.first_line());
+        }
     }
 
     fn ask_group(&mut self, logic: Logic, rules: &[Arc<Rule>]) -> Verdict {
@@ -322,6 +356,29 @@ mod tests {
         assert_eq!(refused.notices, [Notice::new("authz_core", Level::Error, 1630, text)]);
         refused.file.clear();
         assert_eq!(target(&refused), "uri /x");
+    }
+
+    #[test]
+    fn at_level_info_a_refusal_names_its_lines() {
+        let named = |text: &str| {
+            let mut refused = request();
+            let decided = decide(&format!("LogLevel info\n{text}"), &mut refused);
+            assert_eq!(decided, Err(Status::FORBIDDEN), "{text}");
+            refused.notices.last().unwrap().text.to_string()
+        };
+        let line = |lines: &str| format!("what denied the client: {lines}");
+        let denied = "Require all denied (test.conf:1)";
+        assert_eq!(named("Require all denied"), line(denied));
+        let others = "Require ip 11 (test.conf:1), Require ip 12 (test.conf:1)";
+        assert_eq!(named("Require ip 11\nRequire ip 12"), line(others));
+        let text = "<RequireAll>\n<RequireAny>\nRequire ip 11\nRequire ip 10\n</RequireAny>\n\
+                    Require all denied\n</RequireAll>";
+        assert_eq!(named(text), line(denied), "what another rule made good is no reason");
+        let text = "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire ip 10\n\
+                    </RequireNone>\n</RequireAll>";
+        assert_eq!(named(text), line("Require ip 10 (test.conf:1)"));
+        let text = "<RequireAll>\nRequire all granted\nRequire not ip 10\n</RequireAll>";
+        assert_eq!(named(text), line("Require not ip 10 (test.conf:1)"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::Provider;
 use crate::Access;
+use evenkeel_config::Position;
 use evenkeel_message::RequestHead;
 use std::fmt;
 use std::sync::Arc;
@@ -60,6 +61,8 @@ pub enum Rule {
         provider: Provider,
         /// `<Limit>` around the line.
         limit: Option<Access>,
+        /// Where the line stands.
+        position: Position,
     },
     /// RequireAll, RequireAny, RequireNone.
     Group {
@@ -146,6 +149,18 @@ impl Rule {
             Rule::Ask { limit, .. } => limit.as_ref().is_none_or(|limit| limit.covers(head)),
             Rule::Group { rules, .. } => rules.iter().any(|rule| rule.covers(head)),
             Rule::TooDeep => true,
+        }
+    }
+
+    /// The first Require line in the tree with its place.
+    #[must_use]
+    pub fn first_line(&self) -> Option<String> {
+        match self {
+            Rule::Ask { position, .. } => {
+                Some(format!("{self} ({}:{})", position.file, position.line))
+            }
+            Rule::Group { rules, .. } => rules.iter().find_map(|rule| rule.first_line()),
+            Rule::TooDeep => None,
         }
     }
 

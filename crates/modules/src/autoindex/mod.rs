@@ -23,6 +23,7 @@ pub use query::Asked;
 pub use settings::{Directory, Key, Order, Said, Width};
 
 use crate::beside::Beside;
+use crate::dir::FOLDER;
 use crate::{DirectorySettings, core};
 use evenkeel_message::{
     Answer, Body, Level, Method, Notice, Piece, Request, Response, Status, quoted_path,
@@ -39,15 +40,14 @@ const MOST_TEXT: u64 = 8 << 20;
 /// The charset of a listing that is told none (mod_autoindex.c: index_directory).
 const DEFAULT_CHARSET: &str = "ISO-8859-1";
 
-/// Whether a request for a folder is one for its listing: other methods and handlers are none of
-/// this module's (mod_autoindex.c: handle_autoindex).
+/// Whether a request for a folder is one for its listing. Other methods and handlers are none of
+/// this module's: the default handler, where it is named, lists no folder either
+/// (mod_autoindex.c: handle_autoindex).
 #[must_use]
 pub fn is_wanted(request: &Request) -> bool {
     let handler = request.content.handler.as_deref();
-    let is_own = handler.is_none_or(|name| {
-        name == b"httpd/unix-directory" || name.eq_ignore_ascii_case(b"default-handler")
-    });
-    is_own && matches!(request.head.method, Method::Get | Method::Head)
+    handler.is_none_or(|name| name == FOLDER)
+        && matches!(request.head.method, Method::Get | Method::Head)
 }
 
 /// The answer where Options does not say Indexes. `indexed` tells that names of an index were

@@ -157,6 +157,10 @@ pub struct Directory {
     pub files: Vec<Arc<Section>>,
     /// `<If>`, `<ElseIf>` and `<Else>` sections, in order.
     pub conditions: Vec<Arc<Section>>,
+    /// Whether a `<Location>` is among the sections.
+    pub is_of_location: bool,
+    /// Whether a condition is among them that holds.
+    pub is_conditional: bool,
 }
 
 /// ErrorDocument of each status; a later one of the same status replaces it.
@@ -201,7 +205,8 @@ impl Merge for Directory {
         macro_rules! each {
             ($($field:ident),+ $(,)?) => {
                 let Self {
-                    encoded_slashes, process_limits, cgi_variables, files, conditions, $($field),+
+                    encoded_slashes, process_limits, cgi_variables, files, conditions,
+                    is_of_location, is_conditional, $($field),+
                 } = over;
                 // A virtual host does not inherit it (core.c: merge_core_dir_configs).
                 self.encoded_slashes = *encoded_slashes;
@@ -211,6 +216,8 @@ impl Merge for Directory {
                 self.cgi_variables.extend_from_slice(cgi_variables);
                 self.files.extend_from_slice(files);
                 self.conditions.extend_from_slice(conditions);
+                self.is_of_location |= is_of_location;
+                self.is_conditional |= is_conditional;
                 $(self.$field.add($field);)+
             };
         }

@@ -171,11 +171,16 @@ fn set_handler(scope: &mut Scope, call: &Call<'_>) -> Done {
     let handler = if name.eq_ignore_ascii_case("none") {
         None
     } else {
+        let compile = |text: &str| {
+            scope
+                .compile_text(text)
+                .map_err(|error| format!("Can't parse handler expression: {error}"))
+        };
         let text = name.strip_prefix("expr=").unwrap_or(name);
-        let compiled = scope
-            .compile_text(text)
-            .map_err(|error| format!("Can't parse handler expression: {error}"))?;
-        Some(Arc::new(compiled))
+        let compiled = compile(text)?;
+        // A plain name is taken in lower case; that of AddHandler is as written.
+        let is_plain = compiled.constant().is_some();
+        Some(Arc::new(if is_plain { compile(&text.to_ascii_lowercase())? } else { compiled }))
     };
     scope.directory.core.handler = Some(handler);
     Ok(())

@@ -2,19 +2,23 @@
 
 use evenkeel_expr::Variable;
 use jiff::Zoned;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// LAST_MODIFIED, SCRIPT_USER or SCRIPT_GROUP of a file; none where it does not exist.
+/// LAST_MODIFIED, SCRIPT_USER or SCRIPT_GROUP of a file. What is no file was last changed when time
+/// began (Apache: r->mtime), and is nobody's.
 #[must_use]
 pub fn file_fact(variable: Variable, file: &Path) -> Option<Vec<u8>> {
-    let facts = std::fs::metadata(file).ok()?;
+    let facts = std::fs::metadata(file);
+    if variable == Variable::LastModified {
+        let changed = facts.ok().filter(Metadata::is_file).map_or(0, |facts| facts.mtime());
+        let time = jiff::Timestamp::from_second(changed).ok()?;
+        let local = time.to_zoned(jiff::tz::TimeZone::system());
+        return Some(local.strftime("%Y%m%d%H%M%S").to_string().into_bytes());
+    }
+    let facts = facts.ok()?;
     match variable {
-        Variable::LastModified => {
-            let time = jiff::Timestamp::from_second(facts.mtime()).ok()?;
-            let local = time.to_zoned(jiff::tz::TimeZone::system());
-            Some(local.strftime("%Y%m%d%H%M%S").to_string().into_bytes())
-        }
         Variable::ScriptUser => {
             let user = evenkeel_sys::identity::user_numbered(facts.uid()).ok()??;
             Some(user.name.into_bytes())

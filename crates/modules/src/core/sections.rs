@@ -188,7 +188,8 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     } else {
         (plain(&argument), Place::Location(argument.into()))
     };
-    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    settings.core.is_of_location = true;
     let section = numbered(scope, block, Kind::Location, matches, settings);
     scope.server.core.locations.push(section);
     Ok(())
@@ -229,7 +230,8 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         return Err(block.fault(text));
     }
     let place = place_within(scope);
-    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    settings.core.is_conditional = true;
     let section = numbered(scope, block, Kind::If, matches, settings);
     scope.directory.core.conditions.push(section);
     Ok(())

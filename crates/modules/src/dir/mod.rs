@@ -11,6 +11,9 @@ use crate::{DirectorySettings, Merge, ServerSettings, inherit};
 use evenkeel_message::{Answer, Fields, Method, Request, Status};
 use std::sync::Arc;
 
+/// The handler of folders, which is their media type too (DIR_MAGIC_TYPE).
+pub const FOLDER: &[u8] = b"httpd/unix-directory";
+
 /// What a folder's index is called where nothing is said (AP_DEFAULT_INDEX).
 const DEFAULT_INDEX: &str = "index.html";
 
@@ -54,7 +57,7 @@ impl Directory {
     /// Whether another handler than that of folders keeps this module out.
     #[must_use]
     pub fn leaves_to(&self, handler: Option<&[u8]>) -> bool {
-        self.check_handler == Some(true) && handler.is_some()
+        self.check_handler == Some(true) && handler.is_some_and(|name| name != FOLDER)
     }
 
     /// The path to serve in place of one where nothing is.

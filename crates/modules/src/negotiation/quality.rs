@@ -110,7 +110,11 @@ impl Judge<'_> {
         }
         let priority = self.settings.priority.as_deref().map(Vec::as_slice).unwrap_or_default();
         let place = |language: &Vec<u8>| {
-            priority.iter().position(|prefix| language.starts_with(prefix.as_bytes()))
+            let starts = |prefix: &[u8]| {
+                let start = language.get(..prefix.len());
+                start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            };
+            priority.iter().position(|prefix| starts(prefix.as_bytes()))
         };
         let Some(index) = variant.languages.iter().filter_map(place).min() else { return };
         if !unwanted && prefer {
@@ -180,16 +184,14 @@ fn matches_language(language: &[u8], range: &[u8]) -> bool {
 /// Whether a range of media types holds the variant's; notes how closely.
 fn matches_type(range: &Range, variant: &mut Variant) -> bool {
     let name = range.name.as_slice();
-    if name.starts_with(b"*") {
+    if matches!(name, b"*" | b"*/*") {
         variant.seen.closeness = variant.seen.closeness.max(1);
         return true;
     }
-    if let Some(start) = name.strip_suffix(b"*") {
-        let start = start.get(..start.len().saturating_sub(1)).unwrap_or_default();
-        if variant.media_type.starts_with(start) {
-            variant.seen.closeness = variant.seen.closeness.max(2);
-            return true;
-        }
+    let kind = name.strip_suffix(b"*").filter(|kind| kind.ends_with(b"/"));
+    if kind.is_some_and(|kind| variant.media_type.starts_with(kind)) {
+        variant.seen.closeness = variant.seen.closeness.max(2);
+        return true;
     }
     let same = name == variant.media_type || (name == b"text/html" && variant.is_parsed_html());
     if same && range.level >= variant.level {

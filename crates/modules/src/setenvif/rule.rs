@@ -86,7 +86,7 @@ impl Attribute {
             Attribute::ServerAddr => request.peer.local_ip().to_string().into_bytes().into(),
             Attribute::RequestUri if is_early => early_path(request).into(),
             Attribute::RequestUri => request.path[..].into(),
-            Attribute::RequestMethod => request.head.method_text().into(),
+            Attribute::RequestMethod => request.method_name().into(),
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
             Attribute::Field(name) => field(request, name),
             Attribute::Fields(pattern) => last_field(request, pattern)?,
