@@ -38,14 +38,19 @@ pub(crate) fn split_start_items(pattern: &str) -> (&str, &str) {
 pub(crate) fn is_anchored(pattern: &str, dot_all: bool) -> bool {
     let rest = ["(?i)", "(?s)"].into_iter().find_map(|item| pattern.strip_prefix(item));
     let rest = rest.unwrap_or(pattern);
+    let first = rest.starts_with('^') || rest.starts_with("\\A");
     // Options may make `^` stand for line starts, and another branch may be without it.
+    (first || dot_all && takes_all(rest)) && !has_options(rest) && !has_branches(rest)
+}
+
+/// Whether a pattern changes its options somewhere, or has anything else behind `(?` that is not a
+/// plain group or a look around.
+pub(crate) fn has_options(pattern: &str) -> bool {
     let is_option = |(at, _): (usize, &str)| {
-        let behind = rest.get(at + 2..).and_then(|behind| behind.chars().next());
+        let behind = pattern.get(at + 2..).and_then(|behind| behind.chars().next());
         behind.is_none_or(|sign| !matches!(sign, ':' | '=' | '!' | '<'))
     };
-    let has_options = rest.match_indices("(?").any(is_option);
-    let first = rest.starts_with('^') || rest.starts_with("\\A");
-    (first || dot_all && takes_all(rest)) && !has_options && !has_branches(rest)
+    pattern.match_indices("(?").any(is_option)
 }
 
 /// Whether a pattern begins with `.*` or `(.*)`: PCRE2 does not move on with it, unless a group is
@@ -64,8 +69,8 @@ fn takes_all(pattern: &str) -> bool {
 }
 
 /// Whether a pattern has branches outside of all groups.
-fn has_branches(pattern: &str) -> bool {
-    let mut walk = Walk { rest: pattern, done: String::new() };
+pub(crate) fn has_branches(pattern: &str) -> bool {
+    let mut walk = Walk::new(pattern);
     let mut depth = 0_usize;
     while let Some(head) = walk.rest.chars().next() {
         match head {
@@ -99,7 +104,7 @@ struct Flags {
 /// Writes `\z` for every `$` that means the end of the subject.
 pub(crate) fn pin_dollars(pattern: &str, extended: bool) -> String {
     let start = Flags { multi_line: false, extended, spaced_classes: false };
-    let mut walk = Walk { rest: pattern, done: String::with_capacity(pattern.len() + 8) };
+    let mut walk = Walk::new(pattern);
     let mut flags = start;
     let mut outer: Vec<Flags> = Vec::new();
     while let Some(head) = walk.rest.chars().next() {
@@ -169,12 +174,39 @@ fn read_options(text: &str) -> Option<(usize, char, impl Fn(Flags) -> Flags)> {
 }
 
 /// The pattern still to be read and the one written so far.
-struct Walk<'p> {
+pub(crate) struct Walk<'p> {
     rest: &'p str,
     done: String,
 }
 
-impl Walk<'_> {
+impl<'p> Walk<'p> {
+    pub(crate) fn new(pattern: &'p str) -> Self {
+        Self { rest: pattern, done: String::with_capacity(pattern.len() + 8) }
+    }
+
+    /// Passes the class or the group that comes next, with all that is in it; gives its length.
+    pub(crate) fn pass_whole(&mut self) -> usize {
+        let mut depth = 0_usize;
+        while let Some(head) = self.rest.chars().next() {
+            match head {
+                '\\' => self.pass_escape(),
+                '[' => self.pass_class(false),
+                other => {
+                    depth = match other {
+                        '(' => depth + 1,
+                        ')' => depth.saturating_sub(1),
+                        _ => depth,
+                    };
+                    self.pass(other.len_utf8());
+                }
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        self.done.len()
+    }
+
     /// Takes the next bytes over as they are.
     fn pass(&mut self, length: usize) {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));

@@ -5,6 +5,7 @@
 
 use crate::anchor::{is_anchored, pin_dollars, split_start_items};
 use crate::captures::Captures;
+use crate::literal::Literal;
 use evenkeel_message::Allowance;
 use pcre2::bytes::{Regex, RegexBuilder};
 use std::fmt;
@@ -62,6 +63,8 @@ pub struct Pattern {
     options: PatternOptions,
     /// Whether it can match at the beginning of the subject alone.
     anchored: bool,
+    /// What decides about most subjects.
+    literal: Option<Literal>,
     /// The first attempt.
     regex: Regex,
     /// The other attempts.
@@ -95,8 +98,10 @@ impl Pattern {
         .into();
         let [first, ..] = STEPS;
         let regex = build(&source, options, first, true).map_err(|e| PatternError::new(&e))?;
+        let is_plain = items.is_empty() && !options.extended;
+        let literal = is_plain.then(|| Literal::of(rest, options.ignore_case)).flatten();
         let (thorough, patient) = Default::default();
-        Ok(Self { text: text.into(), source, options, anchored, regex, thorough, patient })
+        Ok(Self { text: text.into(), source, options, anchored, literal, regex, thorough, patient })
     }
 
     /// Whether the subject matches anywhere.
@@ -118,6 +123,10 @@ impl Pattern {
         allowance: &Allowance,
         subject: &[u8],
     ) -> Result<bool, MatchError> {
+        let told = self.literal.as_ref().and_then(|literal| literal.decide(subject));
+        if let Some(told) = told {
+            return self.charge(allowance, look_at(subject)).map(|()| told);
+        }
         self.attempt(allowance, subject.len(), |regex| regex.is_match(subject))
     }
 
@@ -142,7 +151,17 @@ impl Pattern {
         subject: &[u8],
         captures: &mut Captures,
     ) -> Result<bool, MatchError> {
+        let told = self.literal.as_ref().and_then(|literal| literal.decide(subject));
+        if told == Some(false) {
+            return self.charge(allowance, look_at(subject)).map(|()| false);
+        }
         self.attempt(allowance, subject.len(), |regex| capture(regex, subject, captures))
+    }
+
+    /// As [`Pattern::matches`], whatever literal texts tell.
+    #[cfg(test)]
+    pub(crate) fn runs(&self, subject: &[u8]) -> Result<bool, MatchError> {
+        self.attempt(&Allowance::default(), subject.len(), |regex| regex.is_match(subject))
     }
 
     /// How many groups the pattern captures, the whole match not counted.
@@ -164,9 +183,17 @@ impl Pattern {
         &self.text
     }
 
-    /// Tries to match with few steps, then with more. The request pays the time that it took, a
-    /// step for each nanosecond, since nothing else tells what a match has cost; but no more than
-    /// its attempts could take at all, so that a thread that lost its core does not pay for that.
+    /// Takes what a match costs from what the request may spend.
+    fn charge(&self, allowance: &Allowance, steps: u64) -> Result<(), MatchError> {
+        // What is spent stays so.
+        let is_left = !allowance.is_spent() && allowance.spend(steps);
+        is_left.then_some(()).ok_or_else(|| self.given_up(SPENT))
+    }
+
+    /// Tries to match with few steps, then with more. Beyond what goes untimed the request pays
+    /// the time that it took, a step for each nanosecond, since nothing else tells what a match
+    /// has cost; but no more than its attempts could take at all, so that a thread that lost its
+    /// core does not pay for that.
     fn attempt(
         &self,
         allowance: &Allowance,
@@ -176,25 +203,33 @@ impl Pattern {
         if allowance.is_spent() {
             return Err(self.given_up(SPENT));
         }
-        let (begun, mut most) = (Instant::now(), 0);
-        let answer = self.attempts(length, &mut most, &mut run);
-        let taken_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        match allowance.spend(taken_ns.min(most).saturating_add(LEAST)) {
-            true => answer,
-            false => Err(self.given_up(SPENT)),
+        let mut number = 0;
+        if allowance.leaves_untimed(self.most(number, length)) {
+            match run(&self.regex) {
+                Err(error) if is_exhausted(&error) => number += 1,
+                answer => {
+                    self.charge(allowance, LEAST)?;
+                    return answer.map_err(|error| self.failed(&error));
+                }
+            }
         }
+        let (begun, mut most) = (Instant::now(), 0);
+        let answer = self.attempts(number, length, &mut most, &mut run);
+        let taken_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.charge(allowance, taken_ns.min(most).saturating_add(LEAST))?;
+        answer
     }
 
+    /// The attempts from that number on; adds up what they may take.
     fn attempts(
         &self,
+        first: usize,
         length: usize,
         all: &mut u64,
         run: &mut impl FnMut(&Regex) -> Result<bool, pcre2::Error>,
     ) -> Result<bool, MatchError> {
-        let places = if self.anchored { 1 } else { length as u64 + 1 };
-        let turns = TURNS.min(length as u64).max(1);
-        for (number, steps) in STEPS.into_iter().enumerate() {
-            let most = u64::from(steps).saturating_mul(places).saturating_mul(turns);
+        for (number, steps) in STEPS.into_iter().enumerate().skip(first) {
+            let most = self.most(number, length);
             if number > 0 && most > u64::from(Allowance::STEPS) {
                 return Err(self.given_up(TOO_MUCH));
             }
@@ -208,6 +243,14 @@ impl Pattern {
         *all = u64::MAX;
         let patient = self.built(&self.patient, MOST_STEPS, false)?;
         run(patient).map_err(|error| self.failed(&error))
+    }
+
+    /// The steps that an attempt may take at all places of a subject of that length.
+    fn most(&self, number: usize, length: usize) -> u64 {
+        let places = if self.anchored { 1 } else { length as u64 + 1 };
+        let turns = TURNS.min(length as u64).max(1);
+        let steps = STEPS.get(number).copied().unwrap_or(MOST_STEPS);
+        u64::from(steps).saturating_mul(places).saturating_mul(turns)
     }
 
     /// The pattern of an attempt.
@@ -241,6 +284,16 @@ impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pattern").field("text", &self.text).field("options", &self.options).finish()
     }
+}
+
+/// What it costs to look for literal texts.
+fn look_at(subject: &[u8]) -> u64 {
+    LEAST + subject.len() as u64
+}
+
+/// Whether another attempt may decide what this one did not.
+fn is_exhausted(error: &pcre2::Error) -> bool {
+    matches!(error.code(), STEPS_EXHAUSTED | JIT_STACK_EXHAUSTED)
 }
 
 /// Compiles with limits before the pattern. The pattern may lower them and cannot raise them: of
@@ -412,6 +465,32 @@ mod tests {
             assert_eq!(error.to_string(), format!("pattern 'a' gave up: {SPENT}"));
             assert!(allowance.is_spent());
         }
+    }
+
+    #[test]
+    fn a_match_that_literal_texts_decide_does_not_run() {
+        // The groups alone would be given up on.
+        let (pattern, subject) = (compile("^b.*(a+)+(a+)+xa"), "b".to_owned() + &"a".repeat(900));
+        assert!(pattern.runs(subject.as_bytes()).is_err());
+        let (allowance, mut captures) = (Allowance::default(), Captures::default());
+        assert_eq!(pattern.matches_within(&allowance, subject.as_bytes()), Ok(false));
+        let most = u64::from(Allowance::STEPS - allowance.left());
+        assert_eq!(pattern.capture(subject.as_bytes(), &mut captures), Ok(false));
+        assert_eq!(most, look_at(subject.as_bytes()));
+        assert!(allowance.spend(u64::from(allowance.left())));
+        assert!(pattern.matches_within(&allowance, b"x").is_err());
+        assert_eq!(compile("^ab").capture(b"abc", &mut captures), Ok(true));
+        assert_eq!(captures.group(0), b"ab");
+    }
+
+    #[test]
+    fn matches_are_timed_beyond_what_may_go_untimed() {
+        let (allowance, pattern) = (Allowance::default(), compile("(a|b)c"));
+        while allowance.leaves_untimed(1 << 16) {}
+        while allowance.leaves_untimed(1) {}
+        let before = allowance.left();
+        assert_eq!(pattern.matches_within(&allowance, b"xbc"), Ok(true));
+        assert!(u64::from(before - allowance.left()) >= LEAST);
     }
 
     #[test]

@@ -1,0 +1,300 @@
+//! The text that every subject of a pattern must hold, found when the pattern is compiled. Most
+//! subjects are told apart by it, so that the pattern itself runs for few. A pattern that this file
+//! does not understand has no such text and runs each time.
+
+use crate::anchor::{Walk, has_branches, has_options};
+use memchr::memmem::Finder;
+
+/// A text that is looked for in others.
+#[derive(Debug)]
+pub struct Part {
+    /// In lower case where case is ignored.
+    finder: Finder<'static>,
+    ignore_case: bool,
+}
+
+impl Part {
+    /// Prepares the search; letters are the same in either case where `ignore_case` says so.
+    #[must_use]
+    pub fn new(text: &[u8], ignore_case: bool) -> Self {
+        let finder = match ignore_case {
+            true => Finder::new(&text.to_ascii_lowercase()).into_owned(),
+            false => Finder::new(text).into_owned(),
+        };
+        Self { finder, ignore_case }
+    }
+
+    /// Whether the subject holds the text. It takes time in proportion to the subject's length.
+    #[must_use]
+    pub fn is_in(&self, subject: &[u8]) -> bool {
+        if subject.len() < self.finder.needle().len() {
+            return false;
+        }
+        match self.ignore_case {
+            true => self.finder.find(&subject.to_ascii_lowercase()).is_some(),
+            false => self.finder.find(subject).is_some(),
+        }
+    }
+}
+
+/// What every subject of a pattern holds.
+#[derive(Debug)]
+pub(crate) struct Literal {
+    /// What the subject begins with.
+    prefix: Box<[u8]>,
+    ignore_case: bool,
+    /// What stands somewhere in it.
+    part: Option<Part>,
+    /// Whether each subject that holds these matches.
+    is_all: bool,
+}
+
+impl Literal {
+    /// The literal texts of a pattern without start items and without the option EXTENDED.
+    pub(crate) fn of(pattern: &str, ignore_case: bool) -> Option<Self> {
+        let (pattern, ignore_case) = match pattern.strip_prefix("(?i)") {
+            Some(rest) => (rest, true),
+            None => (pattern.strip_prefix("(?s)").unwrap_or(pattern), ignore_case),
+        };
+        // Quoting marks and verbs mean something wherever they stand.
+        let is_strange = ["(*", "\\Q", "\\E"].iter().any(|text| pattern.contains(text));
+        if is_strange || has_options(pattern) || has_branches(pattern) {
+            return None;
+        }
+        let runs = Runs::read(pattern.strip_prefix('^').unwrap_or(pattern), ignore_case);
+        let is_anchored = pattern.starts_with('^');
+        let Runs { first, mut longest, is_all } = runs;
+        let prefix = match is_anchored {
+            true => first,
+            false => {
+                longest = if first.len() >= longest.len() { first } else { longest };
+                Vec::new()
+            }
+        };
+        let part = (!longest.is_empty()).then(|| Part::new(&longest, ignore_case));
+        let has_text = !prefix.is_empty() || part.is_some() || is_all;
+        has_text.then(|| Self { prefix: prefix.into(), ignore_case, part, is_all })
+    }
+
+    /// Whether the subject matches, where the literal texts tell.
+    pub(crate) fn decide(&self, subject: &[u8]) -> Option<bool> {
+        let begins = match (subject.get(..self.prefix.len()), self.ignore_case) {
+            (None, _) => false,
+            (Some(start), true) => start.eq_ignore_ascii_case(&self.prefix),
+            (Some(start), false) => *start == *self.prefix,
+        };
+        if !begins || self.part.as_ref().is_some_and(|part| !part.is_in(subject)) {
+            return Some(false);
+        }
+        self.is_all.then_some(true)
+    }
+}
+
+/// The runs of letters outside of all groups.
+#[derive(Default)]
+struct Runs {
+    /// The run that the pattern begins with; empty where it begins with something else.
+    first: Vec<u8>,
+    /// The longest of the others.
+    longest: Vec<u8>,
+    /// Whether there is nothing but the first run.
+    is_all: bool,
+}
+
+/// One thing that a pattern asks for, with the length of its text.
+enum Atom {
+    Letter(usize, char),
+    /// A class, a group, an assertion.
+    Other(usize),
+    /// What follows may mean anything.
+    Unknown,
+}
+
+/// How often an atom stands there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    Once,
+    /// Once at least.
+    Some,
+    /// Perhaps never.
+    Any,
+}
+
+impl Runs {
+    fn read(pattern: &str, ignore_case: bool) -> Self {
+        let mut runs = Self::default();
+        let (mut rest, mut run) = (pattern, Vec::new());
+        let (mut is_first, mut is_all) = (true, true);
+        while !rest.is_empty() {
+            let (length, letter) = match atom(rest, ignore_case) {
+                Atom::Letter(length, letter) => (length, Some(letter)),
+                Atom::Other(length) => (length, None),
+                Atom::Unknown => {
+                    is_all = false;
+                    break;
+                }
+            };
+            rest = rest.get(length..).unwrap_or_default();
+            let (times, length) = quantifier(rest);
+            rest = rest.get(length..).unwrap_or_default();
+            if let Some(letter) = letter.filter(|_| times != Times::Any) {
+                run.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            if letter.is_none() || times != Times::Once {
+                is_all = false;
+                runs.end(&mut run, std::mem::take(&mut is_first));
+            }
+        }
+        runs.end(&mut run, is_first);
+        Self { is_all, ..runs }
+    }
+
+    fn end(&mut self, run: &mut Vec<u8>, is_first: bool) {
+        if is_first {
+            self.first.clone_from(run);
+        } else if run.len() > self.longest.len() {
+            self.longest.clone_from(run);
+        }
+        run.clear();
+    }
+}
+
+/// The atom that a text begins with.
+fn atom(text: &str, ignore_case: bool) -> Atom {
+    let mut letters = text.chars();
+    let (first, second) = (letters.next(), letters.next());
+    match (first, second) {
+        (Some('\\'), Some(escaped)) if "dDwWsSbBhHvVAzZRX".contains(escaped) => Atom::Other(2),
+        (Some('\\'), Some(escaped)) if escaped.is_ascii_punctuation() => Atom::Letter(2, escaped),
+        (Some('\\' | '*' | '+' | '?' | ')') | None, _) => Atom::Unknown,
+        (Some('{'), _) if quantifier(text).0 != Times::Once => Atom::Unknown,
+        (Some('(' | '['), _) => Atom::Other(Walk::new(text).pass_whole()),
+        (Some('.' | '^' | '$' | '{'), _) => Atom::Other(1),
+        // The last of several bytes is what a quantifier means.
+        (Some(other), _) if other.is_ascii() || !ignore_case => {
+            Atom::Letter(other.len_utf8(), other)
+        }
+        (Some(other), _) => Atom::Other(other.len_utf8()),
+    }
+}
+
+/// How often the atom before a text stands there, and how long the text is that says so.
+fn quantifier(text: &str) -> (Times, usize) {
+    let (times, length) = match text.as_bytes().first() {
+        Some(b'*' | b'?') => (Times::Any, 1),
+        Some(b'+') => (Times::Some, 1),
+        Some(b'{') => match text.find('}') {
+            Some(end) if is_count(text.get(1..end).unwrap_or_default()) => (Times::Any, end + 1),
+            _ => return (Times::Once, 0),
+        },
+        _ => return (Times::Once, 0),
+    };
+    // Lazy or possessive.
+    let more = matches!(text.as_bytes().get(length), Some(b'?' | b'+'));
+    (times, length + usize::from(more))
+}
+
+/// Whether braces around a text may be a quantifier; a literal text that looks so is no loss.
+fn is_count(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b' ' | b'\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Pattern, PatternOptions};
+    use proptest::prelude::*;
+
+    /// `^` and the first run, or nothing; the longest run, where it is another; `=` where these
+    /// are all.
+    fn told(pattern: &str) -> Option<String> {
+        let literal = Literal::of(pattern, false)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let part = literal.part.map(|part| text(part.finder.needle())).unwrap_or_default();
+        let end = if literal.is_all { "=" } else { "" };
+        Some(format!("{}|{part}{end}", text(&literal.prefix)))
+    }
+
+    #[test]
+    fn required_texts_are_found() {
+        for (pattern, expected) in [
+            ("^gvfs/1", "gvfs/1|="),
+            ("^WebDAVFS/1\\.[012]", "WebDAVFS/1.|"),
+            ("MSIE 4\\.0b2;", "|MSIE 4.0b2;="),
+            ("ab*cc+de?", "|cc"),
+            ("ab+cd", "|ab"),
+            ("^a(b|c)def$", "a|def"),
+            ("^/x/(.*)\\.php$", "/x/|.php"),
+            ("a{2}bc{2,}", "|b"),
+            ("a{x}b", "|x}b"),
+            ("^", "|="),
+            ("", "|="),
+            ("x\\dabc\\x41zzzzz", "|abc"),
+            ("[a]]b", "|]b"),
+            ("(?i)^a", "a|="),
+            ("é+a", "|é"),
+            ("^(?:x)y*+ab", "|ab"),
+        ] {
+            assert_eq!(told(pattern).as_deref(), Some(expected), "{pattern}");
+        }
+        for pattern in
+            ["a|b", "a(?i)b", "\\Qa*\\Eb", "ab\\E*", "(*ACCEPT)a", "(a|b)", ".*", "(?#x)a", "\\Ka"]
+        {
+            assert_eq!(told(pattern), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn case_is_ignored_where_the_pattern_does() {
+        let literal = Literal::of("^aB.*Cd", true).unwrap();
+        assert_eq!(literal.decide(b"Ab--cD"), None);
+        assert_eq!(literal.decide(b"Ab--c"), Some(false));
+        assert_eq!(literal.decide(b"-ab--cd"), Some(false));
+        assert_eq!(Literal::of("a", true).unwrap().decide(b"-A"), Some(true));
+        // Without (*UTF), letters beyond ASCII have one case.
+        assert_eq!(told("(?i)É"), None);
+    }
+
+    /// Texts near to patterns: pieces that matter, in any order.
+    fn pattern_text() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            6 => prop::sample::select(vec!["a", "b", "A", "ab", "\\.", "é", " "]),
+            3 => prop::sample::select(vec!["*", "+", "?", "{2}", "{0,1}", "{,2}", "*?", "++", "{"]),
+            3 => prop::sample::select(vec!["^", "$", ".", "|", "(", ")", "(?:", "(?=", "(?!"]),
+            3 => prop::sample::select(vec!["[ab]", "[^a]", "[]a]", "\\d", "\\b", "\\Q", "\\E"]),
+            1 => prop::sample::select(vec!["(?i)", "(?s)", "(?m)", "\\x61", "\\1", "\\K", "(*F)"]),
+        ];
+        prop::collection::vec(piece, 0..9).prop_map(|pieces| pieces.concat())
+    }
+
+    fn subject_text() -> impl Strategy<Value = String> {
+        let piece = prop::sample::select(vec!["a", "b", "A", "B", ".", "é", "É", " ", "1", "\n"]);
+        prop::collection::vec(piece, 0..9).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_literals_decide_the_pattern_says_too(
+            pattern in pattern_text(),
+            subject in subject_text(),
+            ignore_case: bool,
+        ) {
+            let options = PatternOptions { ignore_case, ..PatternOptions::default() };
+            let Ok(compiled) = Pattern::compile(&pattern, options) else { return Ok(()) };
+            let Some(literal) = Literal::of(&pattern, ignore_case) else { return Ok(()) };
+            let Some(told) = literal.decide(subject.as_bytes()) else { return Ok(()) };
+            prop_assert_eq!(compiled.runs(subject.as_bytes()), Ok(told));
+        }
+
+        #[test]
+        fn a_part_is_found_where_it_stands(text in "[abA]{0,3}", subject in "[abAB]{0,9}") {
+            let (text, lower) = (text.as_str(), text.to_ascii_lowercase());
+            let part = |ignore_case| Part::new(text.as_bytes(), ignore_case);
+            prop_assert_eq!(part(false).is_in(subject.as_bytes()), subject.contains(text));
+            let expected = subject.to_ascii_lowercase().contains(&lower);
+            prop_assert_eq!(part(true).is_in(subject.as_bytes()), expected);
+        }
+    }
+}
