@@ -7,7 +7,7 @@ use crate::shown;
 use crate::site::{Done, Settings, Site};
 use crate::thread::Thread;
 use evenkeel_message::{
-    BodyLength, Departure, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
+    BodyLength, Departure, Name, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
 };
 use evenkeel_proto::{Ask, Exchange, Head, Next, Persistence, encode_head, persistence, transfer};
 use evenkeel_scoreboard::SlotGuard;
@@ -176,7 +176,7 @@ impl Reply {
     /// Whether the client asked for the connection's end, or knows of no other way: it will send
     /// nothing more that would have to be read before closing.
     pub(crate) fn client_ends(head: &RequestHead) -> bool {
-        let mut tokens = head.fields.tokens(b"Connection");
+        let mut tokens = head.fields.tokens(Name::Connection);
         let ends = match head.version {
             Version::Http11 => tokens.any(|token| eq_ignore_case(token, b"close")),
             _ => !tokens.any(|token| eq_ignore_case(token, b"keep-alive")),

@@ -3,6 +3,7 @@
 //! nothing is looked up by name after this.
 
 use crate::clock::TimeFormat;
+use evenkeel_message::FieldName;
 
 /// What one directive of a format stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,13 +33,13 @@ pub(crate) enum Item {
     /// %B
     BodyBytes,
     /// %{NAME}i
-    RequestField(Box<[u8]>),
+    RequestField(FieldName),
     /// %{NAME}o
-    ResponseField(Box<[u8]>),
+    ResponseField(FieldName),
     /// %{NAME}^ti
-    RequestTrailer(Box<[u8]>),
+    RequestTrailer(FieldName),
     /// %{NAME}^to
-    ResponseTrailer(Box<[u8]>),
+    ResponseTrailer(FieldName),
     /// %{NAME}C
     Cookie(Box<[u8]>),
     /// %{NAME}e
@@ -288,12 +289,12 @@ fn directive(rest: &mut &str) -> Result<Segment, String> {
 fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String> {
     let name = || Box::<[u8]>::from(argument.as_bytes());
     for (letters, item) in [
-        ("^ti", Item::RequestTrailer as fn(Box<[u8]>) -> Item),
+        ("^ti", Item::RequestTrailer as fn(FieldName) -> Item),
         ("^to", Item::ResponseTrailer),
         ("^FB", |_| Item::FirstByte),
     ] {
         if let Some(after) = s.strip_prefix(letters) {
-            return Ok((item(name()), false, after));
+            return Ok((item(FieldName::new(name())), false, after));
         }
     }
     let letter = s.chars().next().unwrap_or_default();
@@ -310,8 +311,8 @@ fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String>
         'f' => Item::File,
         'b' => Item::BodyBytesOrHyphen,
         'B' => Item::BodyBytes,
-        'i' => Item::RequestField(name()),
-        'o' => Item::ResponseField(name()),
+        'i' => Item::RequestField(FieldName::new(name())),
+        'o' => Item::ResponseField(FieldName::new(name())),
         'n' => Item::Note(name()),
         'L' => Item::LogId { connection: argument.eq_ignore_ascii_case("c") },
         'e' => Item::Environment(name()),
@@ -408,7 +409,7 @@ mod tests {
     fn modifiers_may_stand_in_any_order() {
         let format = LineFormat::compile("%!200,304,302{Referer}>i%<s%400,501{x}s").unwrap();
         let [first, second, third, _] = &*format.segments else { panic!("{format:?}") };
-        assert_eq!(first.item, Item::RequestField(Box::from(&b"Referer"[..])));
+        assert_eq!(first.item, Item::RequestField(FieldName::new(*b"Referer")));
         let statuses = first.statuses.as_ref().unwrap();
         assert_eq!((&*statuses.codes, statuses.negated), (&[200, 304, 302][..], true));
         assert!(!first.original && second.original && third.original);
@@ -438,7 +439,7 @@ mod tests {
         assert_eq!(item("%{ms}T"), Item::Duration(DurationUnit::Millis));
         assert_eq!(item("%{end:msec}t"), Item::Time(TimeShape::Millis, Moment::End));
         assert_eq!(item("%{begin}t"), Item::Time(TimeShape::Common, Moment::Begin));
-        assert_eq!(item("%{X}^to"), Item::ResponseTrailer(Box::from(&b"X"[..])));
+        assert_eq!(item("%{X}^to"), Item::ResponseTrailer(FieldName::new(*b"X")));
         // A form that does not exist stands for its own text, as in Apache.
         assert_eq!(item("%{days}T"), Item::Text(Box::from(&b"days\n"[..])));
     }

@@ -7,7 +7,9 @@ use crate::escape::{For, address, escape, number, padded};
 use crate::format::{DurationUnit, Item, LineFormat, Moment, PortKind, ProcessKind, Segment};
 use crate::format::{Statuses, TimeShape};
 use crate::{Exchange, log_id};
-use evenkeel_message::{Fields, Status, Version, eq_ignore_case, trim};
+use evenkeel_message::{
+    FieldName, Fields, Name, Named as _, Status, Version, eq_ignore_case, trim,
+};
 use evenkeel_sys::process::own_tid;
 use std::os::unix::ffi::OsStrExt;
 
@@ -52,7 +54,7 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
     match item {
         Item::Text(_) | Item::Query | Item::ServerName | Item::UsedName => true,
         Item::RequestField(name) => request.head.fields.contains(name),
-        Item::ResponseField(name) if is_framing(name) => false,
+        Item::ResponseField(name) if is_framing(name.name()) => false,
         Item::ResponseField(name) => {
             exchange.response.fields.contains(name) || exchange.response.always.contains(name)
         }
@@ -189,7 +191,7 @@ fn password(target: &[u8]) -> Option<std::ops::Range<usize>> {
 }
 
 /// Writes all values of a field as one list; Apache joins repeated request fields as they come.
-fn write_fields(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
+fn write_fields(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
     let mut first = true;
     for value in fields.all(name) {
         if !first {
@@ -201,12 +203,12 @@ fn write_fields(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
 }
 
 /// %o: the media type stands without its parameters (mod_log_config.c: log_header_out).
-fn write_response_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) {
+fn write_response_field(exchange: &Exchange<'_>, name: &FieldName, out: &mut Vec<u8>) {
     let response = exchange.response;
     let fields = if response.fields.contains(name) { &response.fields } else { &response.always };
-    if write_framing_field(exchange, name, out) {
+    if write_framing_field(exchange, name.name(), out) {
         // Decided when the response was sent: it stands in no list of fields.
-    } else if eq_ignore_case(name, b"content-type") {
+    } else if name.name() == Name::ContentType {
         let value = fields.first(name).unwrap_or_default();
         let bare = value.split(|byte| *byte == b';').next().unwrap_or_default();
         escape(For::Access, trim(bare), out);
@@ -216,27 +218,27 @@ fn write_response_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>)
 }
 
 /// Whether a field is the connection's own, whatever the response has of that name.
-fn is_framing(name: &[u8]) -> bool {
-    let names: [&[u8]; 4] = [b"content-length", b"transfer-encoding", b"keep-alive", b"connection"];
-    names.iter().any(|framing| eq_ignore_case(framing, name))
+fn is_framing(name: Name) -> bool {
+    use Name::{Connection, ContentLength, KeepAlive, TransferEncoding};
+    matches!(name, ContentLength | TransferEncoding | KeepAlive | Connection)
 }
 
 /// The fields that say where the response ends and whether the connection does; false for any
 /// other name.
-fn write_framing_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) -> bool {
-    if eq_ignore_case(name, b"content-length") {
+fn write_framing_field(exchange: &Exchange<'_>, name: Name, out: &mut Vec<u8>) -> bool {
+    if name == Name::ContentLength {
         if let Some(length) = exchange.content_length {
             number(length, out);
         }
         return true;
     }
-    if eq_ignore_case(name, b"transfer-encoding") {
+    if name == Name::TransferEncoding {
         if exchange.chunked {
             out.extend_from_slice(b"chunked");
         }
         return true;
     }
-    if eq_ignore_case(name, b"keep-alive") {
+    if name == Name::KeepAlive {
         if let Some(told) = exchange.keep_alive_told {
             out.extend_from_slice(b"timeout=");
             number(told.timeout_s, out);
@@ -247,7 +249,7 @@ fn write_framing_field(exchange: &Exchange<'_>, name: &[u8], out: &mut Vec<u8>) 
         }
         return true;
     }
-    if eq_ignore_case(name, b"connection") {
+    if name == Name::Connection {
         write_connection(exchange, out);
         return true;
     }
@@ -381,7 +383,7 @@ fn write_id(connection: bool, original: bool, exchange: &Exchange<'_>, out: &mut
 
 /// The value of a cookie of that name, compared without case as mod_log_config does.
 fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
-    fields.all(b"cookie").flat_map(|value| value.split(|byte| *byte == b';')).find_map(|pair| {
+    fields.all(Name::Cookie).flat_map(|value| value.split(|byte| *byte == b';')).find_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (key, value) = pair.split_at(equals);
         let value = value.get(1..).unwrap_or_default();

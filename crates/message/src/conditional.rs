@@ -5,7 +5,7 @@
 //! compares tags strongly when a range is asked for), the RFC is followed.
 
 use crate::date::parse_http_date;
-use crate::{Fields, Method, trim};
+use crate::{Fields, Method, Name, trim};
 
 /// What tells one state of a resource from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,25 +32,26 @@ pub enum Verdict {
 #[must_use]
 pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, now: i64) -> Verdict {
     let reads = matches!(method, Method::Get | Method::Head);
-    let date = |name: &str| fields.first(name).and_then(|text| parse_http_date(text, now));
-    if fields.contains("If-Match") {
-        if !matches_any(fields, b"If-Match", validators.etag, strongly_equal) {
+    let date = |name: Name| fields.first(name).and_then(|text| parse_http_date(text, now));
+    if fields.contains(Name::IfMatch) {
+        if !matches_any(fields, Name::IfMatch, validators.etag, strongly_equal) {
             return Verdict::Failed;
         }
-    } else if let (Some(date), Some(modified)) = (date("If-Unmodified-Since"), validators.modified)
+    } else if let (Some(date), Some(modified)) =
+        (date(Name::IfUnmodifiedSince), validators.modified)
         && modified > date
     {
         return Verdict::Failed;
     }
-    if fields.contains("If-None-Match") {
-        return match matches_any(fields, b"If-None-Match", validators.etag, weakly_equal) {
+    if fields.contains(Name::IfNoneMatch) {
+        return match matches_any(fields, Name::IfNoneMatch, validators.etag, weakly_equal) {
             false => Verdict::Proceed,
             true if reads => Verdict::NotModified,
             true => Verdict::Failed,
         };
     }
     if reads
-        && let (Some(date), Some(modified)) = (date("If-Modified-Since"), validators.modified)
+        && let (Some(date), Some(modified)) = (date(Name::IfModifiedSince), validators.modified)
         // A date in the future is no time at which the client can have seen anything.
         && date <= now
         && modified <= date
@@ -63,7 +64,7 @@ pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, no
 /// Whether a Range field is to be heeded, as far as If-Range says (RFC 9110, section 13.1.5).
 #[must_use]
 pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bool {
-    let Some(condition) = fields.first("If-Range").map(trim) else { return true };
+    let Some(condition) = fields.first(Name::IfRange).map(trim) else { return true };
     if condition.ends_with(b"\"") {
         return validators.etag.is_some_and(|etag| strongly_equal(etag, condition));
     }
@@ -79,7 +80,7 @@ pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bo
 /// Whether a list of entity tags holds `*` or one that compares equal.
 fn matches_any(
     fields: &Fields,
-    name: &[u8],
+    name: Name,
     etag: Option<&[u8]>,
     equal: fn(&[u8], &[u8]) -> bool,
 ) -> bool {

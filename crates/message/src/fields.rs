@@ -2,6 +2,8 @@
 //! One buffer holds all texts, so that copying the fields of a cached file is one copy of
 //! memory. It never checks what a value means; `proto` has checked what may stand in it.
 
+use crate::name::{Name, Named};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Where a name and its value stand in the text of the fields.
@@ -10,6 +12,7 @@ struct Entry {
     start: u32,
     name: u32,
     value: u32,
+    known: Name,
     /// Whether something may stand within that no field may hold, because it was found or not
     /// looked for.
     suspect: bool,
@@ -29,6 +32,22 @@ pub enum Malformed<'a> {
 pub struct Fields {
     text: Vec<u8>,
     entries: Vec<Entry>,
+    /// The bits of all names that have been added, whether or not they were taken out since.
+    seen: u64,
+}
+
+/// A name of which it is known already whether it is a known one.
+#[derive(Clone, Copy)]
+struct Spelled<'a>(Name, &'a [u8]);
+
+impl Named for Spelled<'_> {
+    fn name(&self) -> Name {
+        self.0
+    }
+
+    fn text(&self) -> &[u8] {
+        self.1
+    }
 }
 
 /// Shorter texts keep what has been replaced, in bytes.
@@ -50,6 +69,7 @@ impl Clone for Fields {
         self.clear();
         self.text.extend_from_slice(&other.text);
         self.entries.extend_from_slice(&other.entries);
+        self.seen = other.seen;
     }
 }
 
@@ -76,13 +96,14 @@ impl Fields {
     /// No fields; nothing is allocated until the first is added.
     #[must_use]
     pub const fn new() -> Self {
-        Self { text: Vec::new(), entries: Vec::new() }
+        Self { text: Vec::new(), entries: Vec::new(), seen: 0 }
     }
 
     /// Room for a usual head: some 12 fields of some 40 bytes.
     #[must_use]
     pub fn with_capacity(fields: usize, bytes: usize) -> Self {
-        Self { text: Vec::with_capacity(bytes), entries: Vec::with_capacity(fields) }
+        let (text, entries) = (Vec::with_capacity(bytes), Vec::with_capacity(fields));
+        Self { text, entries, seen: 0 }
     }
 
     /// How many fields there are, repeated names counted each.
@@ -107,27 +128,30 @@ impl Fields {
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
+        self.seen = 0;
     }
 
     /// Adds a field at the end, whether or not its name is there already.
-    pub fn add(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        let entry = self.store(name.as_ref(), &[value.as_ref()]);
+    pub fn add(&mut self, name: impl Named, value: impl AsRef<[u8]>) {
+        let entry = self.store(name, &[value.as_ref()]);
         self.entries.push(entry);
     }
 
     /// Adds a field that comes as a whole line, `Name: value CRLF`, its name `name` bytes long:
     /// one copy of memory. A line of another shape is added by its parts, or not at all. Nothing
-    /// looks for line ends within it.
-    pub fn add_line(&mut self, line: &[u8], name: usize) {
-        let Some((head, rest)) = line.split_at_checked(name) else { return };
-        let start = self.text.len() as u32;
+    /// looks for line ends within it. Tells which name it is.
+    pub fn add_line(&mut self, line: &[u8], name: usize) -> Name {
+        let Some((head, rest)) = line.split_at_checked(name) else { return Name::Other };
+        let (start, known) = (self.text.len() as u32, Name::of(head));
         if let Some(value) = rest.strip_prefix(b": ").and_then(|r| r.strip_suffix(b"\r\n")) {
             self.text.extend_from_slice(line);
             let (name, value) = (name as u32, value.len() as u32);
-            self.entries.push(Entry { start, name, value, suspect: true });
+            self.seen |= known.bit();
+            self.entries.push(Entry { start, name, value, known, suspect: true });
         } else if let Some(value) = rest.strip_prefix(b":") {
-            self.add(head, trim(value.strip_suffix(b"\r\n").unwrap_or(value)));
+            self.add(Spelled(known, head), trim(value.strip_suffix(b"\r\n").unwrap_or(value)));
         }
+        known
     }
 
     /// Continues the value of the field that was added last, with a space between
@@ -146,16 +170,17 @@ impl Fields {
     }
 
     /// Replaces all fields of that name by one, at the place of the first.
-    pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.set_parts(name.as_ref(), &[value.as_ref()]);
+    pub fn set(&mut self, name: impl Named, value: impl AsRef<[u8]>) {
+        self.set_parts(name, &[value.as_ref()]);
     }
 
     /// As [`Fields::set`], the value given in parts that are joined.
-    pub fn set_parts(&mut self, name: &[u8], parts: &[&[u8]]) {
-        self.make_room(name.len() + parts.iter().map(|part| part.len()).sum::<usize>());
-        let entry = self.store(name, parts);
-        let named = |old: &Entry| self.has_name(old, name);
-        let Some(first) = self.entries.iter().position(named) else {
+    pub fn set_parts(&mut self, name: impl Named, parts: &[&[u8]]) {
+        self.make_room(name.text().len() + parts.iter().map(|part| part.len()).sum::<usize>());
+        let wanted = Spelled(name.name(), name.text());
+        let first = self.place(wanted);
+        let entry = self.store(wanted, parts);
+        let Some(first) = first else {
             self.entries.push(entry);
             return;
         };
@@ -166,21 +191,18 @@ impl Fields {
             if at == first {
                 *old = entry;
             }
-            at <= first || !eq_ignore_case(slice(text, old.start, old.name), name)
+            at <= first || !is_named(text, old, wanted)
         });
     }
 
     /// Appends to the first field of that name with `, ` between (RFC 9110, section 5.3), or
     /// adds it.
-    pub fn merge(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        let (name, value) = (name.as_ref(), value.as_ref());
-        let old = self.first(name).map_or(0, <[u8]>::len);
-        self.make_room(name.len() + old + value.len());
-        let text = &self.text;
-        let is_named = |e: &&mut Entry| eq_ignore_case(slice(text, e.start, e.name), name);
-        let Some(entry) = self.entries.iter_mut().find(is_named) else {
-            return self.add(name, value);
-        };
+    pub fn merge(&mut self, name: impl Named, value: impl AsRef<[u8]>) {
+        let (wanted, value) = (Spelled(name.name(), name.text()), value.as_ref());
+        let Some(place) = self.place(wanted) else { return self.add(wanted, value) };
+        let old = self.entries.get(place).map_or(0, |entry| (entry.name + entry.value) as usize);
+        self.make_room(old + value.len());
+        let Some(entry) = self.entries.get_mut(place) else { return };
         let length = entry.name + entry.value + 4;
         if (entry.start + length) as usize != self.text.len() {
             // The line goes to the end, where the next value costs no more than its bytes.
@@ -225,47 +247,61 @@ impl Fields {
     }
 
     /// Takes out all fields of that name; says whether there were any.
-    pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
-        let name = name.as_ref();
-        let before = self.entries.len();
-        let text = &self.text;
-        self.entries.retain(|entry| !eq_ignore_case(slice(text, entry.start, entry.name), name));
+    pub fn remove(&mut self, name: impl Named) -> bool {
+        let wanted = Spelled(name.name(), name.text());
+        if !self.may_have(wanted.0) {
+            return false;
+        }
+        let (text, before) = (&self.text, self.entries.len());
+        self.entries.retain(|entry| !is_named(text, entry, wanted));
         self.entries.len() != before
     }
 
     /// The value of the first field of that name.
     #[must_use]
-    pub fn first(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
-        let name = name.as_ref();
-        self.named(name).next().map(|entry| self.value_of(*entry))
+    pub fn first(&self, name: impl Named) -> Option<&[u8]> {
+        let place = self.place(Spelled(name.name(), name.text()))?;
+        self.entries.get(place).map(|entry| self.value_of(*entry))
     }
 
     /// Whether a field of that name is there.
     #[must_use]
-    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
-        self.named(name.as_ref()).next().is_some()
+    pub fn contains(&self, name: impl Named) -> bool {
+        self.place(Spelled(name.name(), name.text())).is_some()
     }
 
     /// The values of all fields of that name, in order.
-    pub fn all<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        self.named(name).map(|entry| self.value_of(*entry))
+    pub fn all<'a>(&'a self, name: impl Named + 'a) -> impl Iterator<Item = &'a [u8]> {
+        let known = name.name();
+        let entries = if self.may_have(known) { self.entries.as_slice() } else { &[] };
+        let is_wanted =
+            move |entry: &&Entry| is_named(&self.text, entry, Spelled(known, name.text()));
+        entries.iter().filter(is_wanted).map(|entry| self.value_of(*entry))
     }
 
     /// All values of that name joined by `, `, as one list (RFC 9110, section 5.3).
     #[must_use]
-    pub fn joined(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let mut values = self.all(name);
-        let mut list = values.next()?.to_vec();
-        for value in values {
+    pub fn joined(&self, name: impl Named) -> Option<Vec<u8>> {
+        self.whole(name).map(Cow::into_owned)
+    }
+
+    /// As [`Fields::joined`], where one field, as a rule, is not copied.
+    #[must_use]
+    pub fn whole(&self, name: impl Named) -> Option<Cow<'_, [u8]>> {
+        let wanted = Spelled(name.name(), name.text());
+        let (first, others) = self.entries.get(self.place(wanted)?..)?.split_first()?;
+        let mut list = Cow::Borrowed(self.value_of(*first));
+        for entry in others.iter().filter(|entry| is_named(&self.text, entry, wanted)) {
+            let list = list.to_mut();
             list.extend_from_slice(b", ");
-            list.extend_from_slice(value);
+            list.extend_from_slice(self.value_of(*entry));
         }
         Some(list)
     }
 
     /// The elements of a comma-separated list over all fields of that name, trimmed, without
     /// empty ones. Commas in quoted strings separate too: only for lists of tokens.
-    pub fn tokens<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn tokens<'a>(&'a self, name: impl Named + 'a) -> impl Iterator<Item = &'a [u8]> {
         self.all(name)
             .flat_map(|value| value.split(|byte| *byte == b','))
             .map(trim)
@@ -279,15 +315,17 @@ impl Fields {
 
     /// Adds every field of another list.
     pub fn extend(&mut self, other: &Fields) {
-        for (name, value) in other.iter() {
-            self.add(name, value);
+        for entry in &other.entries {
+            self.add(Spelled(entry.known, other.name_of(*entry)), other.value_of(*entry));
         }
     }
 
     /// Sets every name of another list: its values replace those that were here.
     pub fn overlay(&mut self, other: &Fields) {
-        for (name, _) in other.iter() {
-            self.remove(name);
+        if !self.is_empty() {
+            for entry in &other.entries {
+                self.remove(Spelled(entry.known, other.name_of(*entry)));
+            }
         }
         self.extend(other);
     }
@@ -322,11 +360,11 @@ impl Fields {
 
     /// Name and whole line (`Name: value CRLF`) of each field in order. A field that is malformed
     /// even for the lenient is left out, so that no value can split a message.
-    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn lines(&self) -> impl Iterator<Item = (Name, &[u8])> {
         self.entries.iter().filter_map(|entry| {
             let line = slice(&self.text, entry.start, entry.name + entry.value + 4);
             let is_sound = !entry.suspect || self.fault(*entry, true).is_none();
-            is_sound.then(|| (self.name_of(*entry), line))
+            is_sound.then_some((entry.known, line))
         })
     }
 
@@ -338,26 +376,23 @@ impl Fields {
         slice(&self.text, entry.start + entry.name + 2, entry.value)
     }
 
-    /// The fields of that name in order.
-    fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a Entry> {
-        self.entries.iter().filter(move |entry| self.has_name(entry, name))
+    /// Whether a field of that name may be there; nearly all that are asked for are not.
+    fn may_have(&self, name: Name) -> bool {
+        self.seen & name.bit() != 0
     }
 
-    /// Nearly all names are told apart by their lengths, before their texts are looked at.
-    #[inline]
-    fn has_name(&self, entry: &Entry, name: &[u8]) -> bool {
-        entry.name as usize == name.len() && self.is_spelled(*entry, name)
-    }
-
-    /// Apart, so that the look at the lengths stays small enough to be in place everywhere.
-    #[inline(never)]
-    fn is_spelled(&self, entry: Entry, name: &[u8]) -> bool {
-        self.name_of(entry).eq_ignore_ascii_case(name)
+    /// Where the first field of that name stands.
+    fn place(&self, wanted: Spelled<'_>) -> Option<usize> {
+        if !self.may_have(wanted.0) {
+            return None;
+        }
+        self.entries.iter().position(|entry| is_named(&self.text, entry, wanted))
     }
 
     /// Appends the line of a field to the text, so that writing it out is one copy.
-    fn store(&mut self, name: &[u8], parts: &[&[u8]]) -> Entry {
-        let start = self.text.len() as u32;
+    fn store(&mut self, name: impl Named, parts: &[&[u8]]) -> Entry {
+        let (start, known, name) = (self.text.len() as u32, name.name(), name.text());
+        self.seen |= known.bit();
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
         let mut suspect = is_odd(name);
@@ -368,8 +403,14 @@ impl Fields {
         }
         let value = (self.text.len() - value) as u32;
         self.text.extend_from_slice(b"\r\n");
-        Entry { start, name: name.len() as u32, value, suspect }
+        Entry { start, name: name.len() as u32, value, known, suspect }
     }
+}
+
+/// Whether a field has that name. The texts of names are compared only where neither is known.
+fn is_named(text: &[u8], entry: &Entry, Spelled(name, spelled): Spelled<'_>) -> bool {
+    entry.known == name
+        && (name != Name::Other || eq_ignore_case(slice(text, entry.start, entry.name), spelled))
 }
 
 /// Whether a value holds a control byte but the tab; without a branch for each byte, for none has
@@ -438,7 +479,7 @@ mod tests {
         fields.add_line(b"C", 4);
         assert_eq!(written(&fields), "A: 1 2\r\nB: 3\r\n");
         assert_eq!(fields.first("A"), Some(&b"1 2"[..]));
-        assert_eq!(fields.lines().last(), Some((&b"B"[..], &b"B: 3\r\n"[..])));
+        assert_eq!(fields.lines().last(), Some((Name::Other, &b"B: 3\r\n"[..])));
     }
 
     #[test]
@@ -531,5 +572,57 @@ mod tests {
         assert_eq!(fields.first("List").map(<[u8]>::len), Some(7 * 10_000 - 2));
         assert!(fields.first("B").is_some_and(|value| value.starts_with(b"9999 x")));
         assert_eq!(fields.clone().first("List"), fields.first("List"));
+    }
+
+    /// The list without numbers of names: what it must do.
+    fn change_plain(plain: &mut Vec<(String, String)>, verb: u8, name: &str, value: &str) {
+        let is_named = |pair: &(String, String)| pair.0.eq_ignore_ascii_case(name);
+        match (verb, plain.iter().position(is_named)) {
+            (0, _) => plain.retain(|pair| !is_named(pair)),
+            (1, Some(first)) => {
+                let mut place = 0..;
+                plain.retain(|pair| place.next() <= Some(first) || !is_named(pair));
+                plain[first] = (name.to_owned(), value.to_owned());
+            }
+            (2, Some(first)) => plain[first].1 += &format!(", {value}"),
+            _ => plain.push((name.to_owned(), value.to_owned())),
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn known_and_other_names_are_found_alike(
+            steps in proptest::collection::vec((0_u8..5, 0_usize..8, 0_u8..9), 0..60),
+        ) {
+            let names = ["Host", "HOST", "Vary", "vary", "X-A", "x-a", "X-B", "Hosts"];
+            let (mut fields, mut plain) = (Fields::new(), Vec::new());
+            for (verb, name, value) in steps {
+                let (name, value) = (names[name], value.to_string());
+                change_plain(&mut plain, verb, name, &value);
+                match verb {
+                    0 => drop(fields.remove(name)),
+                    1 => fields.set(name, &value),
+                    2 => fields.merge(name, &value),
+                    3 => drop(fields.add_line(format!("{name}: {value}\r\n").as_bytes(), name.len())),
+                    _ => fields.add(name, &value),
+                }
+                let lines: String = plain.iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect();
+                proptest::prop_assert_eq!(written(&fields), lines);
+                for name in names {
+                    let values = || plain.iter().filter(|pair| pair.0.eq_ignore_ascii_case(name));
+                    let all = values().map(|pair| pair.1.clone()).collect::<Vec<_>>();
+                    let found = fields.all(name).map(String::from_utf8_lossy).collect::<Vec<_>>();
+                    proptest::prop_assert_eq!(&all, &found);
+                    proptest::prop_assert_eq!(fields.contains(name), !all.is_empty());
+                    let joined = (!all.is_empty()).then(|| all.join(", ").into_bytes());
+                    proptest::prop_assert_eq!(fields.joined(name), joined);
+                }
+            }
+            let (copy, mut over) = (fields.clone(), Fields::new());
+            over.overlay(&fields);
+            over.overlay(&copy);
+            proptest::prop_assert_eq!(written(&over), written(&fields));
+            proptest::prop_assert_eq!(copy.contains(Name::Host), fields.contains("host"));
+        }
     }
 }

@@ -163,13 +163,12 @@ impl Context for RequestContext<'_> {
     }
 
     fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.request.head.fields.joined(name).map(Cow::Owned)
+        self.request.head.fields.whole(name)
     }
 
     fn response_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         let response = self.response?;
-        let value = response.fields.joined(name).or_else(|| response.always.joined(name));
-        value.map(Cow::Owned)
+        response.fields.whole(name).or_else(|| response.always.whole(name))
     }
 
     fn request_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {

@@ -3,7 +3,7 @@
 //! `ap_http_header_filter`, whose order of the lines this keeps). It sends nothing.
 
 use crate::state::Persistence;
-use evenkeel_message::{Body, Fields, Response, Status, Version, trim};
+use evenkeel_message::{Body, Fields, Name, Response, Status, Version, trim};
 use memchr::memchr2;
 use std::io::Write as _;
 
@@ -46,7 +46,7 @@ fn stated_length(response: &Response) -> Option<u64> {
     if !matches!(response.body, Body::Empty) {
         return None;
     }
-    let text = response.fields.first("Content-Length")?;
+    let text = response.fields.first(Name::ContentLength)?;
     std::str::from_utf8(trim(text)).ok()?.parse().ok().filter(|length| *length > 0)
 }
 
@@ -84,18 +84,15 @@ enum Rank {
     Content(usize),
 }
 
-fn rank(name: &[u8]) -> Rank {
-    let is = |text: &[u8]| name.eq_ignore_ascii_case(text);
-    match name.len() {
-        4 if is(b"Date") => Rank::Origin,
-        6 if is(b"Server") => Rank::Origin,
-        10 if is(b"Connection") => Rank::Connection,
-        10 if is(b"Keep-Alive") => Rank::Ours,
-        12 if is(b"Content-Type") => Rank::Content(0),
-        14 if is(b"Content-Length") => Rank::Length,
-        16 if is(b"Content-Encoding") => Rank::Content(1),
-        16 if is(b"Content-Language") => Rank::Content(2),
-        17 if is(b"Transfer-Encoding") => Rank::Ours,
+fn rank(name: Name) -> Rank {
+    match name {
+        Name::Date | Name::Server => Rank::Origin,
+        Name::Connection => Rank::Connection,
+        Name::KeepAlive | Name::TransferEncoding => Rank::Ours,
+        Name::ContentType => Rank::Content(0),
+        Name::ContentLength => Rank::Length,
+        Name::ContentEncoding => Rank::Content(1),
+        Name::ContentLanguage => Rank::Content(2),
         _ => Rank::Middle,
     }
 }

@@ -2,7 +2,7 @@
 //! (RFC 9110, section 10.1.1).
 
 use crate::refusal::{Refusal, excerpt};
-use evenkeel_message::{Level, RequestHead, Status, Version, eq_ignore_case};
+use evenkeel_message::{Level, Name, RequestHead, Status, Version, eq_ignore_case};
 
 /// Whether the client waits for `100 Continue` before it sends the body; `strict` is the
 /// directive HttpExpectStrict.
@@ -10,7 +10,7 @@ use evenkeel_message::{Level, RequestHead, Status, Version, eq_ignore_case};
 /// # Errors
 /// 417 for any other expectation where `strict` is set (Apache: protocol.c, `ap_read_request`).
 pub fn expectation(head: &RequestHead, strict: bool) -> Result<bool, Refusal> {
-    let Some(value) = head.fields.first("Expect").filter(|value| !value.is_empty()) else {
+    let Some(value) = head.fields.first(Name::Expect).filter(|value| !value.is_empty()) else {
         return Ok(false);
     };
     let single = head.fields.all(b"Expect").count() == 1;

@@ -6,7 +6,7 @@ use crate::line::is_token;
 use crate::refusal::{Refusal, excerpt};
 use crate::scan::has_control;
 use crate::{HttpProtocolOptions, Limits};
-use evenkeel_message::{Fields, Level, Status, trim};
+use evenkeel_message::{Fields, Level, Name, Status, trim};
 use memchr::memchr;
 
 const TOO_LONG: &str = "Size of a request header field exceeds server limit.";
@@ -17,8 +17,8 @@ const TOO_MANY: &str = "The number of request header fields exceeds this server'
 pub(crate) enum Line {
     /// The empty line behind the last field.
     End,
-    /// A field whose name has so many bytes.
-    Field(usize),
+    /// A field of this name.
+    Field(Name),
     /// The continuation of the field before.
     Folded,
 }
@@ -55,11 +55,11 @@ pub(crate) fn take(
     let value = content.get(name + 1..).unwrap_or_default();
     check_value(content, value, options.strict)?;
     if whole.is_some() && is_canonical(value) {
-        fields.add_line(line, name);
-    } else {
-        fields.add(content.get(..name).unwrap_or_default(), trim(value));
+        return Ok(Line::Field(fields.add_line(line, name)));
     }
-    Ok(Line::Field(name))
+    let name = content.get(..name).unwrap_or_default();
+    fields.add(name, trim(value));
+    Ok(Line::Field(Name::of(name)))
 }
 
 /// Whether a value begins with one space and has no other around it, so that the whole line can

@@ -5,7 +5,7 @@
 use crate::field::{self, Line};
 use crate::refusal::Refusal;
 use crate::{HttpProtocolOptions, Limits, framing, line};
-use evenkeel_message::{BodyLength, Level, RequestHead, Status, Version};
+use evenkeel_message::{BodyLength, Level, Name, RequestHead, Status, Version};
 use memchr::memchr;
 
 /// How many empty lines may stand before a request line (RFC 9112, section 2.2 asks for one;
@@ -98,7 +98,9 @@ impl HeadParser {
             let end = self.start + text.len();
             let taken = field::take(&mut head.fields, text, limits, options);
             match taken.inspect_err(|refusal| self.pass(end, buffer, refusal))? {
-                Line::Field(name) => self.framed |= tells_length(text, name),
+                Line::Field(name) => {
+                    self.framed |= matches!(name, Name::ContentLength | Name::TransferEncoding);
+                }
                 Line::Folded => {}
                 Line::End => {
                     (self.start, self.searched) = (end, end);
@@ -196,16 +198,6 @@ impl HeadParser {
         head.wire_bytes = used;
         *self = Self::default();
         Parsed::Complete(used)
-    }
-}
-
-/// Whether a field line, its name so long, bears on the length of the body.
-fn tells_length(line: &[u8], name: usize) -> bool {
-    let named = |text: &[u8]| line.get(..name).is_some_and(|n| n.eq_ignore_ascii_case(text));
-    match name {
-        14 => named(b"Content-Length"),
-        17 => named(b"Transfer-Encoding"),
-        _ => false,
     }
 }
 

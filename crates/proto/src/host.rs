@@ -5,7 +5,7 @@
 use crate::HttpProtocolOptions;
 use crate::refusal::{Refusal, excerpt};
 use crate::target::{Form, Target};
-use evenkeel_message::{Fields, Level, Notice, Request, Version};
+use evenkeel_message::{Fields, Level, Name, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
 /// Fills host, port and query of a request whose head is whole. A host in the target wins over the
@@ -80,7 +80,7 @@ fn join_hosts(fields: &mut Fields) {
 
 /// The field Host, and whether it is there more than once.
 fn host_field(fields: &Fields) -> (Option<&[u8]>, bool) {
-    let mut hosts = fields.all(b"Host");
+    let mut hosts = fields.all(Name::Host);
     (hosts.next(), hosts.next().is_some())
 }
 

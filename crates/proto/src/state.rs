@@ -3,7 +3,7 @@
 //! fail before the other. It knows no socket and no clock.
 
 use crate::Transfer;
-use evenkeel_message::{BodyLength, RequestHead, Status, Version, eq_ignore_case};
+use evenkeel_message::{BodyLength, Name, RequestHead, Status, Version, eq_ignore_case};
 
 /// The directives KeepAlive, KeepAliveTimeout and MaxKeepAliveRequests of the virtual host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +72,12 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
         && ask.transfer != Transfer::UntilClose
         && ask.version >= Version::Http10
         && !ask.status.drops_connection()
-        && (!ask.nokeepalive || head.fields.contains("Via"));
+        && (!ask.nokeepalive || head.fields.contains(Name::Via));
     if !kept {
         return Persistence::Close;
     }
     let mut told = false;
-    for token in head.fields.tokens(b"Connection") {
+    for token in head.fields.tokens(Name::Connection) {
         if eq_ignore_case(token, b"close") {
             return Persistence::Close;
         }

@@ -3,7 +3,7 @@
 
 use super::Directory;
 use crate::{DirectorySettings, RequestContext, ServerSettings};
-use evenkeel_message::{Level, Notice, Request, Response};
+use evenkeel_message::{Level, Name, Notice, Request, Response};
 
 /// Lets SetHandler and ForceType have the last word.
 pub fn override_type(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
@@ -28,10 +28,10 @@ pub fn override_type(request: &mut Request, server: &ServerSettings, plan: &Dire
 /// Puts the media type into a response that does not say it.
 pub fn name_type(request: &Request, response: &mut Response) {
     if !response.status.is_bodiless()
-        && !response.fields.contains("Content-Type")
+        && !response.fields.contains(Name::ContentType)
         && let Some(media_type) = &request.content.media_type
     {
-        response.fields.set("Content-Type", media_type);
+        response.fields.set(Name::ContentType, media_type);
     }
 }
 
@@ -57,7 +57,7 @@ pub fn describe_content(request: &Request, directory: &Directory, response: &mut
 /// AddDefaultCharset: for text/plain and text/html that name no charset.
 fn add_charset(directory: &Directory, response: &mut Response) {
     let Some(Some(charset)) = &directory.default_charset else { return };
-    let Some(media_type) = response.fields.first("Content-Type") else { return };
+    let Some(media_type) = response.fields.first(Name::ContentType) else { return };
     let lower = media_type.to_ascii_lowercase();
     let bare = lower.split(|byte| *byte == b';').next().unwrap_or_default();
     let has_charset = lower.windows(8).any(|window| window == b"charset=");

@@ -4,8 +4,8 @@
 
 use super::directory::Directory;
 use evenkeel_message::{
-    Answer, Body, Fields, Method, Part, Piece, RangeLimits, Ranges, Request, Response, Status,
-    Validators, parse_http_date, parse_ranges, range_holds,
+    Answer, Body, Fields, Method, Name, Part, Piece, RangeLimits, Ranges, Request, Response,
+    Status, Validators, parse_http_date, parse_ranges, range_holds,
 };
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ pub fn cut_to_ranges(
     if request.head.method != Method::Get || response.status != Status::OK {
         return Ok(response);
     }
-    let Some(range) = request.head.fields.joined(b"Range") else { return Ok(response) };
+    let Some(range) = request.head.fields.joined(Name::Range) else { return Ok(response) };
     if request.status != Status::OK || response.fields.contains("Content-Range") {
         return Ok(response);
     }
@@ -52,8 +52,8 @@ pub fn cut_to_ranges(
 
 /// The validators that the response tells.
 fn validators(fields: &Fields, now: i64) -> Validators<'_> {
-    let modified = fields.first("Last-Modified").and_then(|date| parse_http_date(date, now));
-    Validators { etag: fields.first("ETag"), modified }
+    let modified = fields.first(Name::LastModified).and_then(|date| parse_http_date(date, now));
+    Validators { etag: fields.first(Name::ETag), modified }
 }
 
 fn limits(settings: &Directory) -> RangeLimits {

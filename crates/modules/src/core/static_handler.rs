@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use evenkeel_files::{Contents, Files, Kind, Looked};
 use evenkeel_message::{
-    Answer, Body, Fields, Level, Method, Notice, Piece, Request, Response, Status, Validators,
-    Verdict, evaluate, http_date, quoted,
+    Answer, Body, Fields, Level, Method, Name, Notice, Piece, Request, Response, Status,
+    Validators, Verdict, evaluate, http_date, quoted,
 };
 use evenkeel_sys::open::{self, Stat};
 use evenkeel_sys::process;
@@ -249,8 +249,10 @@ fn meets_conditions(
     if request.status != Status::OK || !request.head.fields.iter().any(conditional) {
         return Verdict::Proceed;
     }
-    let validators =
-        Validators { etag: fields.first("ETag"), modified: Some(last_modified(contents, now_ns)) };
+    let validators = Validators {
+        etag: fields.first(Name::ETag),
+        modified: Some(last_modified(contents, now_ns)),
+    };
     evaluate(request.head.method, &request.head.fields, &validators, now_ns / 1_000_000_000)
 }
 

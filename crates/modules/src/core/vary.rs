@@ -1,7 +1,7 @@
 //! The Vary field: what conditions add to it while a request is looked at, and the one list that
 //! is sent in the end.
 
-use evenkeel_message::{Fields, Request, Response, Variables};
+use evenkeel_message::{Fields, Name, Request, Response, Variables};
 
 /// Adds the Vary fields of `vary` to those of `fields`.
 pub fn merge_vary(fields: &mut Fields, vary: &Fields) {
@@ -13,8 +13,14 @@ pub fn merge_vary(fields: &mut Fields, vary: &Fields) {
 /// Puts the lists of Vary into one, each name once (http_filters.c: fixup_vary), and takes it
 /// out where `force-no-vary` says so.
 pub fn settle_vary(request: &mut Request, response: &mut Response) {
-    if !response.always.contains("Vary") && !response.fields.contains("Vary") {
-        return;
+    if !response.always.contains(Name::Vary) {
+        let mut lists = response.fields.all(Name::Vary);
+        match (lists.next(), lists.next()) {
+            (None, _) => return,
+            // Nearly all have one name.
+            (Some(list), None) if is_name(list) && !request.env.contains("force-no-vary") => return,
+            _ => {}
+        }
     }
     let mut list: Vec<&[u8]> = Vec::new();
     let mut known = Variables::new();
@@ -42,6 +48,11 @@ pub fn settle_vary(request: &mut Request, response: &mut Response) {
     fields.set("Vary", list);
 }
 
+/// Whether a list is one name, as it would be written again.
+fn is_name(list: &[u8]) -> bool {
+    !list.iter().any(|byte| matches!(byte, b',' | b' ' | b'\t'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +77,16 @@ mod tests {
         assert!(!response.fields.contains("Vary"));
         let (response, _) = settled("x", &[], &["a, b", "a"]);
         assert_eq!(response.fields.joined(b"Vary"), Some(b"a,b".to_vec()));
+    }
+
+    #[test]
+    fn one_name_stays_as_it_is() {
+        for (value, expected) in [("a", "a"), ("*", "*"), ("", ""), ("a,", "a"), (", a", "a")] {
+            let (response, _) = settled("x", &[], &[value]);
+            assert_eq!(response.fields.joined(b"Vary"), Some(expected.into()), "{value}");
+        }
+        let (response, _) = settled("x", &["b"], &["a"]);
+        assert_eq!(response.always.first("Vary"), Some(&b"b,a"[..]));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Whether a body may be compressed or unpacked, by the fields that speak of encodings: those of
 //! the request, of the response, and what is known of the content.
 
-use evenkeel_message::{Fields, Request, Response, eq_ignore_case, trim};
+use evenkeel_message::{Fields, Name, Request, Response, eq_ignore_case, trim};
 
 /// Whether the client takes gzip. A star does not stand for it, as in Apache.
 pub(super) fn accepts_gzip(fields: &Fields) -> bool {
-    let gzip = fields.tokens(b"Accept-Encoding").find_map(|element| {
+    let gzip = fields.tokens(Name::AcceptEncoding).find_map(|element| {
         let mut parts = element.split(|byte| *byte == b';').map(trim);
         let is_gzip = parts.next().is_some_and(|name| eq_ignore_case(name, b"gzip"));
         is_gzip.then(|| parts.any(is_zero))
@@ -25,8 +25,8 @@ fn is_zero(parameter: &[u8]) -> bool {
 pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
     const PLAIN: [&[u8]; 4] = [b"identity", b"7bit", b"8bit", b"binary"];
     let lists = [
-        response.fields.first("Content-Encoding"),
-        response.always.first("Content-Encoding"),
+        response.fields.first(Name::ContentEncoding),
+        response.always.first(Name::ContentEncoding),
         request.content.encoding.as_deref(),
     ];
     let mut tokens = lists.into_iter().flatten().flat_map(|list| list.split(|b| *b == b','));
@@ -40,7 +40,7 @@ pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
 /// (mod_deflate.c: check_gzip).
 pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bool {
     for fields in [&mut response.fields, &mut response.always] {
-        let Some(list) = fields.joined(b"Content-Encoding") else { continue };
+        let Some(list) = fields.joined(Name::ContentEncoding) else { continue };
         let Some(left) = left_of(&list) else { return false };
         request.content.encoding = None;
         fields.remove("Content-Encoding");

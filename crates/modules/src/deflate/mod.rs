@@ -17,8 +17,8 @@ use accept::{accepts_gzip, is_encoded, without_gzip};
 use bytes::Bytes;
 use codec::{Codec, Done, Fault, Inflater};
 use evenkeel_message::{
-    Answer, Body, Level, Method, Notice, Piece, Request, Response, Status, Validators, Variables,
-    Verdict, evaluate,
+    Answer, Body, Level, Method, Name, Notice, Piece, Request, Response, Status, Validators,
+    Variables, Verdict, evaluate,
 };
 use evenkeel_sys::crew::Crew;
 use presses::Press;
@@ -160,7 +160,7 @@ pub fn compress(
     if is_short || !may_be_compressed(request, response) {
         return Ok(false);
     }
-    response.fields.merge("Vary", "Accept-Encoding");
+    response.fields.merge(Name::Vary, "Accept-Encoding");
     let is_forced = request.env.contains("force-gzip");
     if !is_forced && !accepts_gzip(&request.head.fields) {
         return Ok(false);
@@ -199,12 +199,12 @@ pub fn compress(
 /// Whether nothing but the client's wish decides.
 fn may_be_compressed(request: &Request, response: &Response) -> bool {
     let has_body = !matches!(response.status, Status::NO_CONTENT | Status::NOT_MODIFIED);
-    let media_type = response.fields.first("Content-Type").unwrap_or_default();
+    let media_type = response.fields.first(Name::ContentType).unwrap_or_default();
     let only_html = request.env.value("gzip-only-text/html") == Some(b"1");
     has_body
         && request.depth == 0
         && !request.env.contains("no-gzip")
-        && !response.fields.contains("Content-Range")
+        && !response.fields.contains(Name::ContentRange)
         && (!only_html || media_type.starts_with(b"text/html"))
         && !is_encoded(request, response)
 }
@@ -355,7 +355,7 @@ fn is_known(request: &Request, response: &mut Response) -> bool {
     let asks = request.status == Status::OK
         && response.status == Status::OK
         && matches!(request.head.method, Method::Get | Method::Head)
-        && request.head.fields.contains("If-None-Match");
+        && request.head.fields.contains(Name::IfNoneMatch);
     if !asks {
         return false;
     }

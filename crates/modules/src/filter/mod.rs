@@ -10,7 +10,7 @@ pub use directives::TABLE;
 use crate::settings::merged;
 use crate::{Merge, RequestContext};
 use evenkeel_expr::Condition;
-use evenkeel_message::{Fields, Level, Notice, Request, Response, Status};
+use evenkeel_message::{Fields, Level, Name, Notice, Request, Response, Status};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -251,7 +251,7 @@ impl Filter {
         let mut vary = Fields::new();
         let provider = self.providers.iter().find(|provider| {
             let wants = match &provider.when {
-                When::Types(types) => is_among(types, response.fields.first("Content-Type")),
+                When::Types(types) => is_among(types, response.fields.first(Name::ContentType)),
                 When::Expr(condition) => {
                     let context = context.with_response(response);
                     context.holds(condition, &mut vary).unwrap_or_else(|error| {
@@ -278,7 +278,7 @@ fn is_open_to(status: Status, request: &Request) -> bool {
 
 impl Protocol {
     fn lets_through(self, response: &Response) -> bool {
-        let mut tokens = response.fields.tokens(b"Cache-Control");
+        let mut tokens = response.fields.tokens(Name::CacheControl);
         !(self.no_transform && tokens.any(|token| token.eq_ignore_ascii_case(b"no-transform")))
     }
 

@@ -4,7 +4,7 @@
 use super::rule::{Attribute, Change, Rule, Test, Wanted};
 use crate::{Directive, Place, Scope, Table, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
-use evenkeel_expr::{Pattern, PatternOptions};
+use evenkeel_expr::{Part, Pattern, PatternOptions};
 use std::sync::Arc;
 
 type Done = Result<(), String>;
@@ -63,7 +63,7 @@ fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
         Attribute::Fields(Box::new(Pattern::compile(name, options).map_err(refused)?))
     };
     let wanted = match plain_text(&text) {
-        Some(part) => Wanted::Part { text: part.into(), ignore_case },
+        Some(text) => Wanted::Part(Part::new(&text, ignore_case)),
         None => {
             let refused = |_| format!("{} regex could not be compiled.", call.name);
             Wanted::Pattern(Box::new(Pattern::compile(&text, options).map_err(refused)?))

@@ -29,24 +29,12 @@ impl Merge for Rules {
 /// Runs the rules of a request's server, before anything is asked of its path (Apache:
 /// post_read_request).
 pub fn set_by_server(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    run(&server.setenvif, request, server, plan, true);
+    rule::run(&server.setenvif.0, request, (server, plan), true);
 }
 
 /// Runs the rules of a request's sections (Apache: header_parser).
 pub fn set_by_sections(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    run(&plan.setenvif, request, server, plan, false);
-}
-
-fn run(
-    rules: &Rules,
-    request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
-    is_early: bool,
-) {
-    for rule in &rules.0 {
-        rule.run(request, server, plan, is_early);
-    }
+    rule::run(&plan.setenvif.0, request, (server, plan), false);
 }
 
 #[cfg(test)]
@@ -103,6 +91,22 @@ mod tests {
         assert_eq!(variables("SetEnvIf X-None ^$ EMPTY", &[]), "EMPTY=1");
         let text = "SetEnvIf Request_URI txt A=x\nSetEnvIf A ^x$ B\nSetEnvIf B . !A C";
         assert_eq!(variables(text, &[]), "B=1 C=1");
+    }
+
+    #[test]
+    fn rules_in_a_row_see_what_the_one_before_has_set() {
+        let text = "SetEnvIf A b A=c\nSetEnvIf A ^$ A=b\nSetEnvIf A b A=x!A\nSetEnvIf A x C\n\
+                    SetEnvIf A b D\nSetEnvIf B . E";
+        assert_eq!(variables(text, &[]), "A=x!A C=1");
+        let set = |value| variables(text, &[("A", value)]);
+        assert_eq!(set("b"), "A=x!A D=1");
+        assert_eq!(set("bx"), "A=x!A C=1 D=1");
+    }
+
+    #[test]
+    fn fields_of_one_name_are_one_text() {
+        let fields = [("X-A", "1"), ("X-B", "-"), ("x-a", "2")];
+        assert_eq!(variables("SetEnvIf X-A ^1,.2$ A\nSetEnvIf X-A 1,\\x202 B", &fields), "A=1 B=1");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! request goes in, its environment is changed (mod_setenvif.c: match_headers).
 
 use crate::{DirectorySettings, RequestContext, ServerSettings};
-use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Pattern};
-use evenkeel_message::{Level, Notice, Request};
+use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Part, Pattern};
+use evenkeel_message::{Allowance, FieldName, Level, Named as _, Notice, Request};
 use evenkeel_proto::raw_path;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A line of SetEnvIf and its kin.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ pub(super) enum Attribute {
     RequestMethod,
     RequestProtocol,
     /// A header field, or where there is none a variable that was set before.
-    Field(Box<str>),
+    Field(FieldName),
     /// The last header field whose name matches.
     Fields(Box<Pattern>),
 }
@@ -44,7 +45,7 @@ pub(super) enum Attribute {
 #[derive(Debug)]
 pub(super) enum Wanted {
     /// A part of it is this; there are no groups, so that `$1` in a value stays as it is.
-    Part { text: Box<[u8]>, ignore_case: bool },
+    Part(Part),
     /// It matches.
     Pattern(Box<Pattern>),
 }
@@ -67,7 +68,17 @@ impl Attribute {
             "request_uri" => Attribute::RequestUri,
             "request_method" => Attribute::RequestMethod,
             "request_protocol" => Attribute::RequestProtocol,
-            _ => Attribute::Field(name.into()),
+            _ => Attribute::Field(FieldName::new(name.as_bytes())),
+        }
+    }
+
+    /// Whether another attribute has the same value, whatever the request. Those whose names are
+    /// patterns are never known to.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Field(one), Self::Field(other)) => one == other,
+            (Self::Field(_) | Self::Fields(_), _) => std::ptr::eq(self, other),
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
 
@@ -76,7 +87,11 @@ impl Attribute {
     ///
     /// # Errors
     /// Whether the name of a field matches cannot be decided.
-    fn value<'r>(&self, request: &'r Request, is_early: bool) -> Result<Cow<'r, [u8]>, MatchError> {
+    fn value<'r>(
+        &'r self,
+        request: &'r Request,
+        is_early: bool,
+    ) -> Result<Cow<'r, [u8]>, MatchError> {
         Ok(match self {
             Attribute::RemoteAddr => request.peer.client_ip().to_string().into_bytes().into(),
             Attribute::RemoteHost => match client_name(request) {
@@ -102,8 +117,7 @@ fn last_field<'r>(request: &'r Request, pattern: &Pattern) -> Result<Cow<'r, [u8
             last = Some(name);
         }
     }
-    let value = last.and_then(|name| request.head.fields.joined(name));
-    Ok(value.unwrap_or_default().into())
+    Ok(last.and_then(|name| request.head.fields.whole(name)).unwrap_or_default())
 }
 
 /// The path of the request's target before it is decoded (Apache: r->uri in
@@ -116,37 +130,119 @@ fn client_name(request: &Request) -> Option<&str> {
     request.names.as_deref().and_then(|names| names.client.as_deref())
 }
 
-fn field<'r>(request: &'r Request, name: &str) -> Cow<'r, [u8]> {
-    match request.head.fields.joined(name.as_bytes()) {
-        Some(value) => Cow::Owned(value),
-        None => request.env.value(name).unwrap_or_default().into(),
-    }
+fn field<'r>(request: &'r Request, name: &'r FieldName) -> Cow<'r, [u8]> {
+    let value = request.head.fields.whole(name);
+    value.unwrap_or_else(|| request.env.value(name.text()).unwrap_or_default().into())
 }
 
-impl Rule {
-    /// Looks at the request and changes its environment where the rule holds.
-    pub(super) fn run(
-        &self,
-        request: &mut Request,
-        server: &ServerSettings,
-        plan: &DirectorySettings,
-        is_early: bool,
-    ) {
-        let captures = match self.holds(request, server, plan, is_early) {
-            Ok(Some(captures)) => captures,
-            Ok(None) => return,
+/// Runs rules in their order.
+pub(super) fn run(
+    rules: &[Arc<Rule>],
+    request: &mut Request,
+    settings: (&ServerSettings, &DirectorySettings),
+    is_early: bool,
+) {
+    let mut rest = rules;
+    while let Some((rule, others)) = rest.split_first() {
+        let held;
+        (held, rest) = match &rule.test {
+            Test::Attribute(attribute, _) => first_that_holds(rest, attribute, request, is_early),
+            Test::Condition(condition) => {
+                let captures = evaluate(condition, request, settings);
+                (captures.map(|found| found.map(|captures| (rule, Some(captures)))), others)
+            }
+        };
+        match held {
+            Ok(Some((rule, captures))) => rule.change(request, captures.as_ref()),
+            Ok(None) => {}
             Err(text) => {
                 request.notify(Notice::own("setenvif", Level::Error, text));
                 request.undecided = true;
-                return;
             }
+        }
+    }
+}
+
+/// A rule that holds, with the groups that it gives, or why it cannot be told whether one does.
+type Held<'a> = Result<Option<(&'a Arc<Rule>, Option<Captures>)>, String>;
+
+/// The first rule that holds among those at the beginning that look at this attribute, and the
+/// rules behind it. The attribute is found once for all that do not hold: nothing is changed
+/// between them.
+fn first_that_holds<'a>(
+    rules: &'a [Arc<Rule>],
+    attribute: &Attribute,
+    request: &Request,
+    is_early: bool,
+) -> (Held<'a>, &'a [Arc<Rule>]) {
+    let value = match attribute.value(request, is_early) {
+        Ok(value) => value,
+        Err(error) => return (Err(error.to_string()), rules.get(1..).unwrap_or_default()),
+    };
+    let mut rest = rules;
+    while let Some((rule, others)) = rest.split_first() {
+        let Test::Attribute(own, wanted) = &rule.test else { break };
+        if !own.is_same(attribute) {
+            break;
+        }
+        rest = others;
+        match wanted.find(&value, &request.allowance) {
+            Ok(None) => {}
+            Ok(Some(captures)) => return (Ok(Some((rule, captures))), rest),
+            Err(error) => return (Err(error.to_string()), rest),
+        }
+    }
+    (Ok(None), rest)
+}
+
+impl Wanted {
+    /// Whether the value is what is wanted, with the groups where it has such.
+    fn find(
+        &self,
+        value: &[u8],
+        allowance: &Allowance,
+    ) -> Result<Option<Option<Captures>>, MatchError> {
+        let pattern = match self {
+            Self::Part(part) => return Ok(part.is_in(value).then_some(None)),
+            Self::Pattern(pattern) => pattern,
         };
+        // Most rules hold for few requests: groups are taken for those alone.
+        if !pattern.matches_within(allowance, value)? {
+            return Ok(None);
+        }
+        let mut captures = Captures::default();
+        pattern.capture_within(allowance, value, &mut captures)?;
+        Ok(Some(Some(captures)))
+    }
+}
+
+/// The groups of a condition that holds (SetEnvIfExpr).
+fn evaluate(
+    condition: &Condition,
+    request: &mut Request,
+    (server, plan): (&ServerSettings, &DirectorySettings),
+) -> Result<Option<Captures>, String> {
+    let context = RequestContext::new(request, server, plan);
+    let mut evaluation = Evaluation::new(&context);
+    let holds = evaluation.holds(condition);
+    let captures = evaluation.captures().clone();
+    let vary = evaluation.vary().to_vec();
+    for name in vary {
+        request.fields.merge("Vary", name);
+    }
+    let holds = holds.map_err(|error| error.to_string())?;
+    Ok(holds.then_some(captures))
+}
+
+impl Rule {
+    /// Changes the environment of a request that the rule holds for.
+    fn change(&self, request: &mut Request, captures: Option<&Captures>) {
         for change in &self.changes {
             let Some(value) = &change.value else {
                 request.env.unset(change.name.as_bytes());
                 continue;
             };
-            match &captures {
+            match captures {
                 Some(captures) => {
                     let mut filled = Vec::new();
                     captures.substitute(value.as_bytes(), &mut filled);
@@ -156,55 +252,4 @@ impl Rule {
             }
         }
     }
-
-    /// Whether the rule holds, with the groups that it gives.
-    fn holds(
-        &self,
-        request: &mut Request,
-        server: &ServerSettings,
-        plan: &DirectorySettings,
-        is_early: bool,
-    ) -> Result<Option<Option<Captures>>, String> {
-        let told = |error: MatchError| error.to_string();
-        match &self.test {
-            Test::Attribute(attribute, Wanted::Part { text, ignore_case }) => {
-                let value = attribute.value(request, is_early).map_err(told)?;
-                Ok(has_part(&value, text, *ignore_case).then_some(None))
-            }
-            Test::Attribute(attribute, Wanted::Pattern(pattern)) => {
-                let value = attribute.value(request, is_early).map_err(told)?;
-                // Most rules hold for few requests: groups are taken for those alone.
-                let allowance = &request.allowance;
-                if !pattern.matches_within(allowance, &value).map_err(told)? {
-                    return Ok(None);
-                }
-                let mut captures = Captures::default();
-                pattern.capture_within(allowance, &value, &mut captures).map_err(told)?;
-                Ok(Some(Some(captures)))
-            }
-            Test::Condition(condition) => {
-                let context = RequestContext::new(request, server, plan);
-                let mut evaluation = Evaluation::new(&context);
-                let holds = evaluation.holds(condition);
-                let captures = evaluation.captures().clone();
-                let vary = evaluation.vary().to_vec();
-                for name in vary {
-                    request.fields.merge("Vary", name);
-                }
-                let holds = holds.map_err(|error| error.to_string())?;
-                Ok(holds.then_some(Some(captures)))
-            }
-        }
-    }
-}
-
-fn has_part(value: &[u8], part: &[u8], ignore_case: bool) -> bool {
-    if part.is_empty() {
-        return true;
-    }
-    let same = |window: &[u8]| match ignore_case {
-        true => window.eq_ignore_ascii_case(part),
-        false => window == part,
-    };
-    value.windows(part.len()).any(same)
 }

@@ -1,0 +1,258 @@
+//! Field names that the server itself has to do with, as small numbers: fields of a known name are
+//! found by comparing numbers. A name that is not among them is as good as any other, and compared
+//! by its text.
+
+/// A known field name, or any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each is the name that it is")]
+pub enum Name {
+    /// One that is not known.
+    Other = 0,
+    Accept,
+    AcceptCharset,
+    AcceptEncoding,
+    AcceptLanguage,
+    AcceptRanges,
+    Age,
+    Allow,
+    Authorization,
+    CacheControl,
+    Connection,
+    ContentEncoding,
+    ContentLanguage,
+    ContentLength,
+    ContentLocation,
+    ContentRange,
+    ContentType,
+    Cookie,
+    Date,
+    ETag,
+    Expect,
+    Expires,
+    Forwarded,
+    Host,
+    IfMatch,
+    IfModifiedSince,
+    IfNoneMatch,
+    IfRange,
+    IfUnmodifiedSince,
+    KeepAlive,
+    LastModified,
+    Location,
+    MaxForwards,
+    Negotiate,
+    Origin,
+    Pragma,
+    ProxyAuthorization,
+    ProxyConnection,
+    Range,
+    Referer,
+    RetryAfter,
+    Server,
+    SetCookie,
+    SecWebsocketKey,
+    Te,
+    Trailer,
+    TransferEncoding,
+    Upgrade,
+    UpgradeInsecureRequests,
+    UserAgent,
+    Vary,
+    Via,
+    WwwAuthenticate,
+    XForwardedFor,
+}
+
+/// The known names in the order of their numbers, from 1 on.
+#[rustfmt::skip]
+const KNOWN: [(Name, &str); 53] = [
+    (Name::Accept, "Accept"),
+    (Name::AcceptCharset, "Accept-Charset"),
+    (Name::AcceptEncoding, "Accept-Encoding"),
+    (Name::AcceptLanguage, "Accept-Language"),
+    (Name::AcceptRanges, "Accept-Ranges"),
+    (Name::Age, "Age"),
+    (Name::Allow, "Allow"),
+    (Name::Authorization, "Authorization"),
+    (Name::CacheControl, "Cache-Control"),
+    (Name::Connection, "Connection"),
+    (Name::ContentEncoding, "Content-Encoding"),
+    (Name::ContentLanguage, "Content-Language"),
+    (Name::ContentLength, "Content-Length"),
+    (Name::ContentLocation, "Content-Location"),
+    (Name::ContentRange, "Content-Range"),
+    (Name::ContentType, "Content-Type"),
+    (Name::Cookie, "Cookie"),
+    (Name::Date, "Date"),
+    (Name::ETag, "ETag"),
+    (Name::Expect, "Expect"),
+    (Name::Expires, "Expires"),
+    (Name::Forwarded, "Forwarded"),
+    (Name::Host, "Host"),
+    (Name::IfMatch, "If-Match"),
+    (Name::IfModifiedSince, "If-Modified-Since"),
+    (Name::IfNoneMatch, "If-None-Match"),
+    (Name::IfRange, "If-Range"),
+    (Name::IfUnmodifiedSince, "If-Unmodified-Since"),
+    (Name::KeepAlive, "Keep-Alive"),
+    (Name::LastModified, "Last-Modified"),
+    (Name::Location, "Location"),
+    (Name::MaxForwards, "Max-Forwards"),
+    (Name::Negotiate, "Negotiate"),
+    (Name::Origin, "Origin"),
+    (Name::Pragma, "Pragma"),
+    (Name::ProxyAuthorization, "Proxy-Authorization"),
+    (Name::ProxyConnection, "Proxy-Connection"),
+    (Name::Range, "Range"),
+    (Name::Referer, "Referer"),
+    (Name::RetryAfter, "Retry-After"),
+    (Name::Server, "Server"),
+    (Name::SetCookie, "Set-Cookie"),
+    (Name::SecWebsocketKey, "Sec-WebSocket-Key"),
+    (Name::Te, "TE"),
+    (Name::Trailer, "Trailer"),
+    (Name::TransferEncoding, "Transfer-Encoding"),
+    (Name::Upgrade, "Upgrade"),
+    (Name::UpgradeInsecureRequests, "Upgrade-Insecure-Requests"),
+    (Name::UserAgent, "User-Agent"),
+    (Name::Vary, "Vary"),
+    (Name::Via, "Via"),
+    (Name::WwwAuthenticate, "WWW-Authenticate"),
+    (Name::XForwardedFor, "X-Forwarded-For"),
+];
+
+/// Names by the hash of their texts; no two known names share one.
+const BY_HASH: [Name; 256] = by_hash();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const fn by_hash() -> [Name; 256] {
+    let mut table = [Name::Other; 256];
+    let mut at = 0;
+    while at < KNOWN.len() {
+        let (name, text) = KNOWN[at];
+        let place = hash(text.as_bytes()) as usize;
+        assert!(matches!(table[place], Name::Other), "two names have one hash");
+        table[place] = name;
+        at += 1;
+    }
+    table
+}
+
+/// The factors are those that give each known name a hash of its own.
+const fn hash(text: &[u8]) -> u8 {
+    let (Some(first), Some(last)) = (text.first(), text.last()) else { return 0 };
+    let (first, last) = ((*first | 0x20).wrapping_mul(4), (*last | 0x20).wrapping_mul(24));
+    (text.len() as u8).wrapping_add(first).wrapping_add(last)
+}
+
+impl Name {
+    /// The name of that text.
+    #[must_use]
+    #[inline]
+    pub fn of(text: &[u8]) -> Self {
+        let name = BY_HASH.get(usize::from(hash(text))).copied().unwrap_or(Self::Other);
+        let known = name.text().as_bytes();
+        if known.len() == text.len() && known.eq_ignore_ascii_case(text) {
+            return name;
+        }
+        Self::Other
+    }
+
+    /// Its text; empty where it is not known.
+    #[must_use]
+    #[inline]
+    pub fn text(self) -> &'static str {
+        let place = (self as usize).wrapping_sub(1);
+        KNOWN.get(place).map_or("", |(_, text)| text)
+    }
+
+    /// A set with this name alone, as a bit.
+    #[inline]
+    pub(crate) const fn bit(self) -> u64 {
+        1 << (self as u8)
+    }
+}
+
+/// What fields can be looked up by: a known name, or a text, of which it is found out whether it is
+/// one.
+pub trait Named: Copy {
+    /// The name.
+    fn name(&self) -> Name;
+    /// Its text.
+    fn text(&self) -> &[u8];
+}
+
+impl Named for Name {
+    #[inline]
+    fn name(&self) -> Name {
+        *self
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        Name::text(*self).as_bytes()
+    }
+}
+
+/// A name that is looked for again and again, as in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldName {
+    name: Name,
+    text: Box<[u8]>,
+}
+
+impl FieldName {
+    /// The name of that text.
+    #[must_use]
+    pub fn new(text: impl Into<Box<[u8]>>) -> Self {
+        let text = text.into();
+        Self { name: Name::of(&text), text }
+    }
+}
+
+impl Named for &FieldName {
+    #[inline]
+    fn name(&self) -> Name {
+        self.name
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> Named for &T {
+    #[inline]
+    fn name(&self) -> Name {
+        Name::of((**self).as_ref())
+    }
+
+    #[inline]
+    fn text(&self) -> &[u8] {
+        (**self).as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_texts_belong_together() {
+        for (place, (name, text)) in KNOWN.into_iter().enumerate() {
+            assert_eq!((name as usize, name.text()), (place + 1, text));
+            assert!(place < 63, "a set of names is a word");
+            for text in [text.to_owned(), text.to_lowercase(), text.to_uppercase()] {
+                assert_eq!(Name::of(text.as_bytes()), name, "{text}");
+            }
+            let (head, tail) =
+                (text.get(..1).unwrap_or_default(), text.get(2..).unwrap_or_default());
+            for other in [format!("{text}x"), format!("x{text}"), format!("{head}\0{tail}")] {
+                assert_eq!(Name::of(other.as_bytes()), Name::Other, "{other}");
+            }
+        }
+        assert_eq!((Name::of(b""), Name::Other.text()), (Name::Other, ""));
+    }
+}
