@@ -395,7 +395,7 @@ impl Fields {
         self.seen |= known.bit();
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
-        let mut suspect = is_odd(name);
+        let mut suspect = known == Name::Other && is_odd(name);
         let value = self.text.len();
         for part in parts {
             self.text.extend_from_slice(part);

@@ -12,24 +12,26 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Parsed files kept by path; beyond this all are parsed anew.
+/// Parsed files kept by path.
 const KEPT: usize = 4096;
+
+/// Files that were let go for others are looked for, in what was made of them, once there are so
+/// many, or so large a part of the bytes that are kept: it takes a look at all that was made.
+const MOST_OUTDATED: usize = 256;
+const OUTDATED_PART: u64 = 8;
 
 /// The .htaccess files that one thread has parsed.
 pub(crate) struct AccessFiles {
     parsed: Kept<Box<[u8]>, Parsed>,
-    /// What was let go and not asked about since.
-    outdated: Outdated,
+    /// The sections that will not be met again, by their numbers: what was made of them is of no
+    /// use. Those since this was last asked for.
+    outdated: Vec<u64>,
+    outdated_bytes: u64,
+    most_bytes: u64,
+    /// Whether one of them was edited.
+    is_edited: bool,
     /// The last number given to a section of an .htaccess file.
     sections: u64,
-}
-
-/// Sections that will not be met again: what was made of them is of no use.
-pub(crate) enum Outdated {
-    /// These, by their numbers; none as a rule.
-    These(Vec<u64>),
-    /// Those of all .htaccess files.
-    All,
 }
 
 struct Parsed {
@@ -60,22 +62,25 @@ impl Grant {
     }
 }
 
-impl Default for Outdated {
-    fn default() -> Self {
-        Self::These(Vec::new())
-    }
-}
-
 impl AccessFiles {
     /// None parsed yet; of those that will be, so many bytes of text are kept.
     pub(crate) fn new(most_bytes: u64) -> Self {
         let parsed = Kept::new(KEPT, most_bytes);
-        Self { parsed, outdated: Outdated::default(), sections: 0 }
+        let (outdated, outdated_bytes, is_edited) = Default::default();
+        Self { parsed, outdated, outdated_bytes, most_bytes, is_edited, sections: 0 }
     }
 
-    /// What has been let go since this was last asked.
-    pub(crate) fn take_outdated(&mut self) -> Outdated {
-        std::mem::take(&mut self.outdated)
+    /// The numbers of the sections, in order, that have been let go; none while they are few and
+    /// were let go for room alone.
+    pub(crate) fn take_outdated(&mut self) -> Option<Vec<u64>> {
+        let is_much = self.outdated.len() >= MOST_OUTDATED
+            || self.outdated_bytes > self.most_bytes / OUTDATED_PART;
+        if !is_much && !self.is_edited {
+            return None;
+        }
+        (self.outdated_bytes, self.is_edited) = (0, false);
+        self.outdated.sort_unstable();
+        Some(std::mem::take(&mut self.outdated))
     }
 
     /// The section of the .htaccess file in a folder, if there is one and it may say anything.
@@ -145,13 +150,12 @@ impl AccessFiles {
 
     /// Notes what had to go for the file with that serial number.
     fn note(&mut self, gone: Gone<Parsed>, serial: u64) {
-        match (gone, &mut self.outdated) {
-            (Gone::All, outdated) => *outdated = Outdated::All,
-            // The same text may say other things to several servers, which ask in turn.
-            (Gone::Old(old), Outdated::These(ids)) if old.serial != serial => {
-                ids.extend(old.result.ok().map(|section| section.id));
-            }
-            _ => {}
+        // The same text may say other things to several servers, which ask in turn.
+        let edited = gone.old.filter(|old| old.serial != serial);
+        self.is_edited |= edited.is_some();
+        for section in edited.into_iter().chain(gone.evicted).filter_map(|it| it.result.ok()) {
+            self.outdated.push(section.id);
+            self.outdated_bytes += section.bytes;
         }
     }
 

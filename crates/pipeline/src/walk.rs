@@ -3,12 +3,12 @@
 //! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
-use crate::htaccess::{AccessFiles, Outdated};
-use crate::kept::{Gone, Kept};
+use crate::htaccess::AccessFiles;
+use crate::kept::Kept;
 use crate::site::{Plan, Server, Site};
 use crate::walks::{Walk, Walks};
 use crate::way::{FolderWalk, Way, denied, forbidden_link, locations};
-use evenkeel_files::{Files, Kind, Looked, SymlinkRule};
+use evenkeel_files::{Files, Kind, Limits, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
 use evenkeel_modules::core::{Match, Section};
@@ -17,10 +17,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Plans kept by the sections that they were merged from; beyond this all are made anew.
-const PLANS: usize = 4096;
-/// Whole walks kept by server and path; beyond this all are made anew.
-const WALKS: usize = 16_384;
+/// Plans kept by the sections that they were merged from.
+const PLANS: usize = 16_384;
+/// Of so many files one is thought to be a folder's index, to which a walk leads from that of the
+/// folder.
+const INDEXED: usize = 8;
 /// Walks of longer paths are not kept, in bytes.
 const LONGEST_PATH: usize = 512;
 
@@ -59,15 +60,14 @@ impl Walker {
     /// A walker that asks these files.
     #[must_use]
     pub fn new(files: Files) -> Self {
-        let (access_bytes, absent) = (files.limits().access_bytes, files.limits().absent);
         // More would outlive what is remembered of their files.
-        let most = files.limits().entries.min(WALKS);
+        let Limits { access_bytes, entries, absent, .. } = files.limits();
         Self {
             files,
             access: AccessFiles::new(access_bytes),
             plans: Kept::new(PLANS, access_bytes),
-            walks: Walks::new(most),
-            beside: Walks::new(most),
+            walks: Walks::new(entries),
+            beside: Walks::new(entries / INDEXED),
             absent: Walks::new(absent),
         }
     }
@@ -86,7 +86,7 @@ impl Walker {
         }
         let mut constant = true;
         locations(server, request, &mut sections, &mut constant);
-        (self.plan(request.server, server, &sections), sections)
+        (self.plan(server, &sections), sections)
     }
 
     /// Walks the sections of a request whose file is known. The `<If>` sections are left to
@@ -98,8 +98,8 @@ impl Walker {
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
         let begun = FolderWalk::of(request);
-        if let Some(walk) = self.kept(request, begun.as_ref()) {
-            let (plan, looked) = (Arc::clone(&walk.plan), walk.looked.clone());
+        if let Some((walk, plan)) = self.kept(request, begun.as_ref()) {
+            let looked = walk.looked.clone();
             let sections = Rc::clone(&walk.sections);
             request.walked = Some(Rc::<FolderWalk>::clone(&walk.folder));
             place(request, &looked);
@@ -129,7 +129,7 @@ impl Walker {
         way.files(request);
         let (sections, constant) = (&mut way.sections, &mut way.constant);
         locations(server, request, sections, constant);
-        let plan = self.plan(request.server, server, &way.sections);
+        let plan = self.plan(server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
         if way.constant && self.keeps(&sections) && is_worth_keeping(&request.path, &looked) {
             let walks = match (&begun, looked.found.kind()) {
@@ -141,7 +141,7 @@ impl Walker {
                 file,
                 begun,
                 folder,
-                plan: Arc::clone(&plan),
+                plan: Arc::downgrade(&plan),
                 sections: Rc::clone(&sections),
                 looked: looked.clone(),
             };
@@ -150,32 +150,39 @@ impl Walker {
         Ok(Arrival { plan, looked, sections })
     }
 
-    /// A walk that was made before and holds: one that began with the same walk of its folder
-    /// where this one would, and one from the root elsewhere.
-    fn kept<'a>(&'a self, request: &Request, begun: Option<&Rc<FolderWalk>>) -> Option<&'a Walk> {
+    /// A walk that was made before and holds, with its plan: one that began with the same walk of
+    /// its folder where this one would, and one from the root elsewhere.
+    fn kept<'a>(
+        &'a self,
+        request: &Request,
+        begun: Option<&Rc<FolderWalk>>,
+    ) -> Option<(&'a Walk, Arc<Plan>)> {
         let holds =
             |walk: &&Walk| walk.file == request.file && self.files.holds(&walk.looked.found);
+        let planned = |walk: &'a Walk| Some((walk, walk.plan.upgrade()?));
         if let Some(begun) = begun {
             let is_same =
                 |walk: &&Walk| walk.begun.as_ref().is_some_and(|it| Rc::ptr_eq(it, begun));
             let walk = self.beside.of(request.server, &request.path);
             if let Some(walk) = walk.filter(is_same).filter(holds) {
-                return Some(walk);
+                return planned(walk);
             }
         }
         let from_root =
             |walk: &&Walk| !begun.is_some_and(|begun| begun.fits(request, &walk.looked));
         let from = |walks: &'a Walks| walks.of(request.server, &request.path).filter(holds);
-        from(&self.walks).or_else(|| from(&self.absent)).filter(from_root)
+        from(&self.walks).or_else(|| from(&self.absent)).filter(from_root).and_then(planned)
     }
 
-    /// The merged settings of a list of sections over the server's.
-    fn plan(&mut self, index: usize, server: &Server, sections: &[Arc<Section>]) -> Arc<Plan> {
+    /// The merged settings of a list of sections over the server's. Servers that share what holds
+    /// outside of sections share these too.
+    fn plan(&mut self, server: &Server, sections: &[Arc<Section>]) -> Arc<Plan> {
         if sections.is_empty() {
             return Arc::clone(&server.defaults);
         }
+        let defaults = Arc::as_ptr(&server.defaults) as u64;
         let key: Vec<u64> =
-            std::iter::once(index as u64).chain(sections.iter().map(|s| s.id)).collect();
+            std::iter::once(defaults).chain(sections.iter().map(|s| s.id)).collect();
         if let Some(plan) = self.plans.of(key.as_slice()) {
             return Arc::clone(plan);
         }
@@ -187,11 +194,7 @@ impl Walker {
         if !self.keeps(sections) {
             return plan;
         }
-        let gone = self.plans.keep(key.into(), Arc::clone(&plan), weight(sections));
-        if matches!(gone, Gone::All) {
-            // They hold plans too.
-            self.forget_walks();
-        }
+        self.plans.keep(key.into(), Arc::clone(&plan), weight(sections));
         plan
     }
 
@@ -203,24 +206,11 @@ impl Walker {
     /// Lets plans and walks go whose .htaccess files were edited or let go: nobody would ask for
     /// them again.
     fn let_go_outdated(&mut self) {
-        match self.access.take_outdated() {
-            Outdated::These(ids) if ids.is_empty() => {}
-            Outdated::These(ids) => {
-                self.plans.let_go(|key| ids.iter().any(|id| key.contains(id)));
-                for walks in [&mut self.walks, &mut self.beside, &mut self.absent] {
-                    walks.let_go(&ids);
-                }
-            }
-            Outdated::All => {
-                self.plans.clear();
-                self.forget_walks();
-            }
-        }
-    }
-
-    fn forget_walks(&mut self) {
+        let Some(ids) = self.access.take_outdated() else { return };
+        let is_outdated = |id: &u64| ids.binary_search(id).is_ok();
+        self.plans.let_go(|key, _| key.iter().skip(1).any(is_outdated));
         for walks in [&mut self.walks, &mut self.beside, &mut self.absent] {
-            walks.clear();
+            walks.let_go(&ids);
         }
     }
 
@@ -284,7 +274,7 @@ pub(crate) fn conditions(
         let matched = matching_conditions(server, request, &plan, &open);
         open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
         applied.extend(matched);
-        plan = walker.borrow_mut().plan(request.server, server, &applied);
+        plan = walker.borrow_mut().plan(server, &applied);
     }
     plan
 }

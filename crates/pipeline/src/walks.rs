@@ -1,64 +1,47 @@
 //! Walks that were made before, kept by server and path as long as what they found holds.
 
+use crate::kept::Kept;
 use crate::site::Plan;
 use crate::way::FolderWalk;
 use evenkeel_files::Looked;
 use evenkeel_message::FileName;
 use evenkeel_modules::core::Section;
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Whole walks by server and path.
-pub(crate) struct Walks {
-    /// By the index of the server; those behind the last server that was asked have none.
-    servers: Vec<HashMap<Box<[u8]>, Walk, foldhash::quality::RandomState>>,
-    count: usize,
-    most: usize,
-}
+pub(crate) struct Walks(Kept<(usize, Box<[u8]>), Walk>);
 
 impl Walks {
     pub(crate) fn new(most: usize) -> Self {
-        Self { servers: Vec::new(), count: 0, most }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.most);
+        Self(Kept::new(most, 0))
     }
 
     pub(crate) fn of(&self, server: usize, path: &[u8]) -> Option<&Walk> {
-        self.servers.get(server)?.get(path)
+        self.0.of((server, path))
     }
 
     pub(crate) fn keep(&mut self, server: usize, path: &[u8], walk: Walk) {
-        if self.count >= self.most {
-            self.clear();
-        }
-        if self.servers.len() <= server {
-            self.servers.resize_with(server + 1, HashMap::default);
-        }
-        let Some(walks) = self.servers.get_mut(server) else { return };
-        self.count += usize::from(walks.insert(path.into(), walk).is_none());
+        self.0.keep((server, path.into()), walk, 0);
     }
 
-    /// Lets those go that have met one of these sections.
+    /// Lets those go that have met one of these sections, which are in order.
     pub(crate) fn let_go(&mut self, outdated: &[u64]) {
-        for walks in &mut self.servers {
-            let before = walks.len();
-            walks.retain(|_, walk| !walk.sections.iter().any(|one| outdated.contains(&one.id)));
-            self.count -= before - walks.len();
-        }
+        self.0.let_go(|_, walk| {
+            walk.sections.iter().any(|one| outdated.binary_search(&one.id).is_ok())
+        });
     }
 }
 
-/// A walk that holds as long as what it found does.
+/// A walk that holds as long as what it found does, and its plan is kept: what plans weigh is
+/// bounded there.
 pub(crate) struct Walk {
     pub file: FileName,
     /// The walk of its folder that it began with.
     pub begun: Option<Rc<FolderWalk>>,
     /// What looks beside its file begin with.
     pub folder: Rc<FolderWalk>,
-    pub plan: Arc<Plan>,
+    pub plan: Weak<Plan>,
     pub sections: Rc<[Arc<Section>]>,
     pub looked: Looked,
 }
