@@ -64,7 +64,8 @@ impl Kind {
 /// How a server is set up that is going to be asked this.
 fn setup(asked: &Asked) -> Setup {
     let waits = asked.wait_ms > 0;
-    Setup { cores: vec![SERVER_CORE], auto: waits, lab: waits, ..Setup::default() }
+    let cores = vec![SERVER_CORE];
+    Setup { cores, auto: waits, lab: waits, stock: asked.stock, ..Setup::default() }
 }
 
 /// Starts Evenkeel as one process under callgrind, which writes its counts to a file when the

@@ -1,6 +1,6 @@
 //! User instructions a request. Scenarios come in; what callgrind counted between a run of some
 //! requests and one of twice as many goes out, whole and by function, so that the start is not in
-//! it. The counts do not depend on how busy the machine is; the kernel's share is not among them.
+//! it, and how often memory was allocated. The counts do not depend on how busy the machine is; the kernel's share is not among them.
 
 use crate::Result;
 use crate::contender;
@@ -24,16 +24,35 @@ const FUNCTIONS: usize = 100;
 /// By how much a count may be above the one that is kept (PERFORMANCE: +3 %).
 const TOLERANCE: f64 = 1.03;
 
-/// What is counted: the scenarios of the same numbers, over one connection.
-const COUNTED: [(&str, Asked); 4] = [
-    ("P1", Asked { connections: 1, ..PLAIN }),
-    ("P2", Asked { connections: 1, conditional: true, ..PLAIN }),
-    ("P3", Asked { connections: 1, close: true, ..PLAIN }),
+/// What is counted: the scenarios of the same numbers, over one connection. A page of text that is
+/// not compressed, since nobody asks for that, has passed the filter all the same.
+const COUNTED: [(&str, Asked); 9] = [
+    ("P1", ONE),
+    ("P2", Asked { conditional: true, ..ONE }),
+    ("P3", Asked { close: true, ..ONE }),
     ("P7", Asked { connections: 1, wait_ms: 1, ..WAIT }),
+    ("P1-text", Asked { path: "/1k.html", browser: false, ..ONE }),
+    ("P1-bare", ONE.bare()),
+    ("P2-bare", Asked { conditional: true, ..ONE }.bare()),
+    ("P3-bare", Asked { close: true, ..ONE }.bare()),
+    ("P7-bare", Asked { connections: 1, wait_ms: 1, ..WAIT }.bare()),
 ];
+
+const ONE: Asked = Asked { connections: 1, ..PLAIN };
+
+/// The functions that allocate memory.
+const ALLOCATE: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
 
 /// Instructions by function.
 type Costs = HashMap<String, u64>;
+
+/// What callgrind has counted.
+#[derive(Default)]
+struct Counted {
+    costs: Costs,
+    /// How often memory was allocated.
+    allocations: u64,
+}
 
 /// What the command line asks for.
 struct Order<'a> {
@@ -52,11 +71,16 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let order = Order::parse(arguments)?;
     let mut lines = String::new();
     for (name, asked) in COUNTED.iter().filter(|(name, _)| order.wants(name)) {
-        let costs = difference(measure(asked, REQUESTS * 2)?, &measure(asked, REQUESTS)?);
+        let Counted { costs, allocations } =
+            difference(measure(asked, REQUESTS * 2)?, &measure(asked, REQUESTS)?);
         let each = costs.values().sum::<u64>() / REQUESTS;
+        let allocations = allocations as f64 / REQUESTS as f64;
         let _ = writeln!(lines, "{name} {each}");
         let mut out = std::io::stdout();
-        let _ = writeln!(out, "{name}: {each} user instructions a request");
+        let _ = writeln!(
+            out,
+            "{name}: {each} user instructions and {allocations:.1} allocations a request"
+        );
         if order.functions {
             let _ = writeln!(out, "{}", table(&costs));
         }
@@ -82,7 +106,10 @@ impl<'a> Order<'a> {
                     order.write = argument == "--write";
                 }
                 name if COUNTED.iter().any(|(known, _)| *known == name) => order.names.push(name),
-                other => return Err(format!("{other}: P1, P2, P3 and P7 can be counted")),
+                other => {
+                    let names = COUNTED.map(|(name, _)| name).join(", ");
+                    return Err(format!("{other}: {names} can be counted"));
+                }
             }
         }
         Ok(order)
@@ -94,7 +121,7 @@ impl<'a> Order<'a> {
 }
 
 /// The instructions of a server that answers so many requests, its start and its end included.
-fn measure(asked: &Asked, requests: u64) -> Result<Costs> {
+fn measure(asked: &Asked, requests: u64) -> Result<Counted> {
     let site = Site::new()?;
     let counts = site.path().join("logs/callgrind");
     let server = contender::start_counted(&site, &counts, asked)?;
@@ -108,11 +135,14 @@ fn measure(asked: &Asked, requests: u64) -> Result<Costs> {
 /// Asks so many times, one request after the other.
 fn ask(address: SocketAddr, asked: &Asked, tag: Option<&str>, requests: u64) -> Result<()> {
     let told = |error: std::io::Error| format!("{address}: {error}");
-    // The fields that wrk sends, and two more, as browsers have them.
     let mut request = format!("GET {} HTTP/1.1\r\nHost: {address}\r\n", asked.target());
-    request.push_str("User-Agent: bench/1.0 (count)\r\nAccept: */*\r\n");
-    if asked.close {
-        request.push_str("Connection: close\r\n");
+    if !asked.browser {
+        // More than wrk sends.
+        request.push_str("User-Agent: bench/1.0 (count)\r\nAccept: */*\r\n");
+    }
+    for field in asked.fields() {
+        request.push_str(&field);
+        request.push_str("\r\n");
     }
     if let Some(tag) = tag {
         let _ = write!(request, "If-None-Match: {tag}\r\n");
@@ -166,21 +196,26 @@ fn is_whole(answer: &[u8]) -> bool {
 
 /// The cost of each function itself, without those it calls, in callgrind's format: `fn=(ID) NAME`
 /// begins one, and a line of numbers ends with a cost, but the one behind `calls=`, which is the
-/// cost of what was called.
-fn parse(text: &str) -> Costs {
+/// cost of what was called; before that, `cfn=` tells what it is.
+fn parse(text: &str) -> Counted {
     let mut names: HashMap<&str, &str> = HashMap::new();
-    let (mut costs, mut current, mut called) = (Costs::new(), "", false);
+    let (mut costs, mut allocations) = (Costs::new(), 0);
+    let (mut current, mut callee, mut called) = ("", "", false);
     for line in text.lines() {
         if let Some((key, rest)) = line.split_once("fn=") {
             let (id, name) = rest.split_once(' ').unwrap_or((rest, ""));
             if !name.is_empty() {
                 names.insert(id, name);
             }
-            if key.is_empty() {
-                current = names.get(id).copied().unwrap_or_default();
-            }
-        } else if line.starts_with("calls=") {
+            let name = names.get(id).copied().unwrap_or_default();
+            *(if key.is_empty() { &mut current } else { &mut callee }) = name;
+        } else if let Some(calls) = line.strip_prefix("calls=") {
             called = true;
+            // One of them may call another.
+            if ALLOCATE.contains(&callee) && !ALLOCATE.contains(&current) {
+                let count = calls.split(' ').next().and_then(|count| count.parse::<u64>().ok());
+                allocations += count.unwrap_or(0);
+            }
         } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
             let cost = line.rsplit(' ').next().and_then(|cost| cost.parse::<u64>().ok());
             if !std::mem::take(&mut called) {
@@ -188,14 +223,15 @@ fn parse(text: &str) -> Costs {
             }
         }
     }
-    costs
+    Counted { costs, allocations }
 }
 
 /// What the longer run has more than the shorter one.
-fn difference(mut longer: Costs, shorter: &Costs) -> Costs {
-    for (name, cost) in &mut longer {
-        *cost = cost.saturating_sub(shorter.get(name).copied().unwrap_or(0));
+fn difference(mut longer: Counted, shorter: &Counted) -> Counted {
+    for (name, cost) in &mut longer.costs {
+        *cost = cost.saturating_sub(shorter.costs.get(name).copied().unwrap_or(0));
     }
+    longer.allocations = longer.allocations.saturating_sub(shorter.allocations);
     longer
 }
 
@@ -247,16 +283,21 @@ fn=(1) first
 cfn=(2) second
 calls=2 50
 +1 9000
+cfn=(3) malloc
+calls=7 60
++1 90
 fi=(2) inlined.rs
 * 5
 fn=(2)
 7 80
 totals: 505
 ";
-        let costs = parse(text);
-        assert_eq!((costs["first"], costs["second"]), (425, 80));
-        let rest = difference(costs, &Costs::from([("first".to_owned(), 400)]));
-        assert_eq!((rest["first"], rest["second"]), (25, 80));
+        let counted = parse(text);
+        let costs = &counted.costs;
+        assert_eq!((costs["first"], costs["second"], counted.allocations), (425, 80, 7));
+        let less = Counted { costs: Costs::from([("first".to_owned(), 400)]), allocations: 5 };
+        let rest = difference(counted, &less);
+        assert_eq!((rest.costs["first"], rest.costs["second"], rest.allocations), (25, 80, 2));
     }
 
     #[test]

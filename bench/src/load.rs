@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// What is asked, over and over.
+#[derive(Clone, Copy)]
 pub struct Asked {
     /// The path.
     pub path: &'static str,
@@ -23,7 +24,26 @@ pub struct Asked {
     pub conditional: bool,
     /// How long each answer waits for somebody else, in milliseconds.
     pub wait_ms: u64,
+    /// Whether Evenkeel and Apache have Debian's stock configuration, in place of a short one.
+    pub stock: bool,
+    /// Whether the client sends what a browser sends, in place of next to nothing.
+    pub browser: bool,
 }
+
+/// What a browser sends beside Host and Connection.
+const BROWSER: [&str; 11] = [
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+    "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
+    "Accept-Language: en-US,en;q=0.5",
+    "Accept-Encoding: gzip, deflate, br, zstd",
+    "Cookie: session=4f0c0e6d8a1b4c7f9d2e; theme=dark; consent=necessary",
+    "Upgrade-Insecure-Requests: 1",
+    "Sec-Fetch-Dest: document",
+    "Sec-Fetch-Mode: navigate",
+    "Sec-Fetch-Site: none",
+    "Sec-Fetch-User: ?1",
+    "Priority: u=0, i",
+];
 
 /// What one turn gave.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +69,25 @@ impl Asked {
         }
     }
 
+    /// The same on a short configuration, asked with next to no fields: the bare server.
+    pub const fn bare(self) -> Self {
+        Self { stock: false, browser: false, ..self }
+    }
+
+    /// The fields of its requests beside Host.
+    pub fn fields(&self) -> Vec<String> {
+        let mut fields = Vec::new();
+        if self.browser {
+            fields.extend(BROWSER.map(str::to_owned));
+        }
+        if self.close {
+            fields.push("Connection: close".to_owned());
+        } else if self.browser {
+            fields.push("Connection: keep-alive".to_owned());
+        }
+        fields
+    }
+
     /// What the request line names.
     pub fn target(&self) -> String {
         match self.wait_ms {
@@ -63,8 +102,8 @@ impl Asked {
         command.args(["-c", CLIENT_CORE, "wrk", "-t", "1"]);
         command.arg("-c").arg(self.connections.to_string());
         command.arg("-d").arg(format!("{seconds}s"));
-        if self.close {
-            command.args(["-H", "Connection: close"]);
+        for field in self.fields() {
+            command.args(["-H", &field]);
         }
         if self.conditional {
             let tag = validator(server.address, self.path)?;

@@ -14,6 +14,8 @@ use std::io::Write as _;
 /// What is measured.
 pub struct Scenario {
     name: &'static str,
+    /// What stands behind its name.
+    bare: &'static str,
     /// What it is, in a line.
     pub title: &'static str,
     measure: Measure,
@@ -30,9 +32,20 @@ enum Measure {
     Calls,
 }
 
-/// The 1 KiB file on kept connections, 64 at a time, and what is different from that.
-pub const PLAIN: Asked =
-    Asked { path: "/1k.html", connections: 64, close: false, conditional: false, wait_ms: 0 };
+/// The 1 KiB file on kept connections, 64 at a time, and what is different from that: a browser asks
+/// a server that has Debian's stock configuration. That compresses no pictures.
+pub const PLAIN: Asked = Asked {
+    path: "/1k.png",
+    connections: 64,
+    close: false,
+    conditional: false,
+    wait_ms: 0,
+    stock: true,
+    browser: true,
+};
+
+/// Behind the name of a scenario: the same of the bare server.
+const BARE: &str = "-bare";
 
 /// An answer that waits 200 ms for somebody else.
 pub const WAIT: Asked = Asked { path: "/wait", wait_ms: 200, ..PLAIN };
@@ -43,6 +56,7 @@ const PEERS: &[Kind] = &[
     Kind::Peer(Peer::Nginx),
     Kind::Peer(Peer::NginxTuned),
     Kind::Peer(Peer::H2o),
+    Kind::Peer(Peer::Lighttpd),
     Kind::Peer(Peer::Apache),
 ];
 
@@ -59,72 +73,84 @@ const MODELS: &[Kind] = &[
 const SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "P1",
+        bare: "",
         title: "keep-alive GET of 1 KiB, 64 connections",
         measure: Measure::Load(PLAIN),
         beside: PEERS,
     },
     Scenario {
         name: "P2",
+        bare: "",
         title: "304 for a file of 1 KiB, 64 connections",
         measure: Measure::Load(Asked { conditional: true, ..PLAIN }),
         beside: PEERS,
     },
     Scenario {
         name: "P3",
+        bare: "",
         title: "GET of 1 KiB, a connection per request, 64 at a time",
         measure: Measure::Load(Asked { close: true, ..PLAIN }),
         beside: PEERS,
     },
     Scenario {
         name: "P4",
+        bare: "",
         title: "keep-alive GET of 100 KiB, 16 connections",
         measure: Measure::Load(Asked { path: "/100k.bin", connections: 16, ..PLAIN }),
         beside: PEERS,
     },
     Scenario {
         name: "P4-1m",
+        bare: "",
         title: "keep-alive GET of 1 MiB, 8 connections",
         measure: Measure::Load(Asked { path: "/1m.bin", connections: 8, ..PLAIN }),
         beside: PEERS,
     },
     Scenario {
         name: "P4-10m",
+        bare: "",
         title: "keep-alive GET of 10 MiB, 4 connections",
         measure: Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
         beside: PEERS,
     },
     Scenario {
         name: "P7-1000",
+        bare: "",
         title: "answers that wait 200 ms, 1,000 connections, MaxRequestWorkers auto",
         measure: Measure::Load(Asked { connections: 1_000, ..WAIT }),
         beside: &[Kind::Ceiling],
     },
     Scenario {
         name: "P7",
+        bare: "",
         title: "answers that wait 200 ms, 10,000 connections, MaxRequestWorkers auto",
         measure: Measure::Load(Asked { connections: 10_000, ..WAIT }),
         beside: &[Kind::Ceiling],
     },
     Scenario {
         name: "P11",
+        bare: "",
         title: "idle keep-alive connections",
         measure: Measure::Idle,
         beside: PEERS,
     },
     Scenario {
         name: "P12",
+        bare: "",
         title: "system calls a request",
         measure: Measure::Calls,
         beside: PEERS,
     },
     Scenario {
         name: "P13",
+        bare: "",
         title: "the process models: keep-alive GET of 1 KiB, 64 connections",
         measure: Measure::Load(PLAIN),
         beside: MODELS,
     },
     Scenario {
         name: "P13-short",
+        bare: "",
         title: "the process models: GET of 1 KiB, a connection per request, 64 at a time",
         measure: Measure::Load(Asked { close: true, ..PLAIN }),
         beside: MODELS,
@@ -134,18 +160,30 @@ const SCENARIOS: [Scenario; 12] = [
 impl Scenario {
     /// The scenario by its number.
     pub fn named(name: &str) -> Result<Self> {
-        let found = SCENARIOS.into_iter().find(|it| it.name.eq_ignore_ascii_case(name));
-        found.ok_or_else(|| format!("{name}: no such scenario; there are: {}", Self::names()))
+        let (plain, bare) = match name.strip_suffix(BARE) {
+            Some(plain) => (plain, BARE),
+            None => (name, ""),
+        };
+        let unknown = || format!("{name}: no such scenario; there are: {}", Self::names());
+        let named = |it: &Self| it.name.eq_ignore_ascii_case(plain);
+        let mut found = SCENARIOS.into_iter().find(named).ok_or_else(unknown)?;
+        match &mut found.measure {
+            _ if bare.is_empty() => {}
+            Measure::Load(asked) => *asked = asked.bare(),
+            Measure::Idle | Measure::Calls => return Err(unknown()),
+        }
+        Ok(Self { bare, ..found })
     }
 
     /// All names, for messages.
     pub fn names() -> String {
-        SCENARIOS.map(|scenario| scenario.name).join(", ")
+        let names = SCENARIOS.map(|scenario| scenario.name).join(", ");
+        format!("{names}; those that ask all the time also with {BARE} behind their names")
     }
 
     /// Its number and what it is.
     pub fn heading(&self) -> String {
-        format!("{}: {}", self.name, self.title)
+        format!("{}{}: {}", self.name, self.bare, self.title)
     }
 }
 

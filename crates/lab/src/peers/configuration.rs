@@ -2,7 +2,7 @@
 //! what an administrator would write goes out: no directive is there to win a benchmark but in
 //! the configurations that say so by their names.
 
-use super::{FILES, Peer, Pool, Setup};
+use super::{FILES, Peer, Pool, Setup, stock};
 use crate::sim::Model;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -116,6 +116,20 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let numbers = numbers(model, setup);
     let backlog = setup.backlog.unwrap_or(4096);
     let application = application(peer, root, setup);
+    let user = as_user("User @\nGroup @\n");
+    let line = |it: &str| format!("LoadModule {it}_module /usr/lib/apache2/modules/mod_{it}.so\n");
+    let mpm = line(&format!("mpm_{}", model.name()));
+    if setup.stock {
+        let lab = if peer.is_own() && setup.has_lab() { line("lab") } else { String::new() };
+        let own = stock::Own {
+            load: &(mpm + &lab),
+            user: &user,
+            numbers: &numbers,
+            application: &application,
+            backlog,
+        };
+        return stock::text(peer, root, port, &own);
+    }
     let root = root.display();
     let name = peer.name();
     let mut modules =
@@ -126,13 +140,7 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
         Some(_) => modules.extend(["proxy", "proxy_http", "proxy_fcgi"]),
         None => {}
     }
-    let mpm = format!("mpm_{}", model.name());
-    let user = as_user("User @\nGroup @\n");
-    let load: String = [mpm.as_str()]
-        .iter()
-        .chain(&modules)
-        .map(|it| format!("LoadModule {it}_module /usr/lib/apache2/modules/mod_{it}.so\n"))
-        .collect();
+    let load: String = std::iter::once(mpm).chain(modules.into_iter().map(line)).collect();
     format!(
         "\
 {load}ServerName localhost

@@ -7,6 +7,7 @@ mod configuration;
 mod php;
 mod server;
 mod site;
+mod stock;
 
 pub use configuration::GATE;
 pub use php::php;
@@ -62,6 +63,8 @@ pub struct Setup {
     pub auto: bool,
     /// ListenBacklog, where it is not the usual one.
     pub backlog: Option<u32>,
+    /// Whether Evenkeel and Apache have Debian's stock configuration, in place of a short one.
+    pub stock: bool,
     /// A line of a shell's that the server's process does before it becomes the server: what it
     /// bounds there holds for the server.
     pub through: Option<String>,

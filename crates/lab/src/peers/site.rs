@@ -11,8 +11,13 @@ use tempfile::TempDir;
 pub struct Site(TempDir);
 
 /// The files, with their sizes in bytes.
-pub const FILES: [(&str, usize); 4] =
-    [("1k.html", 1 << 10), ("100k.bin", 100 << 10), ("1m.bin", 1 << 20), ("10m.bin", 10 << 20)];
+pub const FILES: [(&str, usize); 5] = [
+    ("1k.html", 1 << 10),
+    ("1k.png", 1 << 10),
+    ("100k.bin", 100 << 10),
+    ("1m.bin", 1 << 20),
+    ("10m.bin", 10 << 20),
+];
 
 impl Site {
     /// Makes the folder with its files.
