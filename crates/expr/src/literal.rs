@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 #[derive(Debug)]
 pub struct Part {
     /// In lower case where case is ignored.
-    finder: Finder<'static>,
+    finder: Box<Finder<'static>>,
     ignore_case: bool,
 }
 
@@ -21,7 +21,7 @@ impl Part {
             true => Finder::new(&text.to_ascii_lowercase()).into_owned(),
             false => Finder::new(text).into_owned(),
         };
-        Self { finder, ignore_case }
+        Self { finder: Box::new(finder), ignore_case }
     }
 
     /// Whether the subject holds the text. It takes time in proportion to the subject's length.

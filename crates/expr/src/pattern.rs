@@ -64,7 +64,7 @@ pub struct Pattern {
     /// Whether it can match at the beginning of the subject alone.
     anchored: bool,
     /// What decides about most subjects.
-    literal: Option<Literal>,
+    literal: Option<Box<Literal>>,
     /// The first attempt.
     regex: Regex,
     /// The other attempts.
@@ -99,7 +99,8 @@ impl Pattern {
         let [first, ..] = STEPS;
         let regex = build(&source, options, first, true).map_err(|e| PatternError::new(&e))?;
         let is_plain = items.is_empty() && !options.extended;
-        let literal = is_plain.then(|| Literal::of(rest, options.ignore_case)).flatten();
+        let literal =
+            is_plain.then(|| Literal::of(rest, options.ignore_case)).flatten().map(Box::new);
         let (thorough, patient) = Default::default();
         Ok(Self { text: text.into(), source, options, anchored, literal, regex, thorough, patient })
     }
