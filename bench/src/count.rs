@@ -1,6 +1,7 @@
 //! User instructions a request. Scenarios come in; what callgrind counted between a run of some
 //! requests and one of twice as many goes out, whole and by function, so that the start is not in
-//! it, and how often memory was allocated. The counts do not depend on how busy the machine is; the kernel's share is not among them.
+//! it, and how often memory was allocated. The counts do not depend on how busy the machine is; the
+//! kernel's share is not among them.
 
 use crate::Result;
 use crate::contender;

@@ -32,8 +32,8 @@ enum Measure {
     Calls,
 }
 
-/// The 1 KiB file on kept connections, 64 at a time, and what is different from that: a browser asks
-/// a server that has Debian's stock configuration. That compresses no pictures.
+/// The 1 KiB file on kept connections, 64 at a time, and what is different from that: a browser
+/// asks a server that has Debian's stock configuration. That compresses no pictures.
 pub const PLAIN: Asked = Asked {
     path: "/1k.png",
     connections: 64,

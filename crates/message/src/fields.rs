@@ -599,11 +599,12 @@ mod tests {
             for (verb, name, value) in steps {
                 let (name, value) = (names[name], value.to_string());
                 change_plain(&mut plain, verb, name, &value);
+                let line = format!("{name}: {value}\r\n");
                 match verb {
                     0 => drop(fields.remove(name)),
                     1 => fields.set(name, &value),
                     2 => fields.merge(name, &value),
-                    3 => drop(fields.add_line(format!("{name}: {value}\r\n").as_bytes(), name.len())),
+                    3 => drop(fields.add_line(line.as_bytes(), name.len())),
                     _ => fields.add(name, &value),
                 }
                 let lines: String = plain.iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect();
