@@ -18,11 +18,13 @@ pub(crate) struct Lines {
     at: usize,
     /// How many physical lines have been taken, so the number of the line last given out.
     pub(crate) line: u32,
+    /// Whether the logical line last given out is UTF-8.
+    pub(crate) is_utf8: bool,
 }
 
 impl Lines {
     pub(crate) fn new(text: Vec<u8>) -> Self {
-        Self { text, at: 0, line: 0 }
+        Self { text, at: 0, line: 0, is_utf8: true }
     }
 
     /// The next logical line, or None at the end. It may have `limit` bytes with its white space
@@ -52,7 +54,9 @@ impl Lines {
             logical.pop();
             continued = true;
         }
-        Some(Ok(decode(logical.trim_ascii())))
+        let text = decode(logical.trim_ascii());
+        self.is_utf8 = text.as_bytes() == logical.trim_ascii();
+        Some(Ok(text))
     }
 
     /// The next physical line without its end, and the bytes of that end: none at the end of the

@@ -183,6 +183,7 @@ impl Reader<'_> {
                     self.warn(2793, text);
                 }
             } else if first.starts_with('<') {
+                source.check_section()?;
                 nesting += 1;
             }
             if first.eq_ignore_ascii_case("</Macro>") {

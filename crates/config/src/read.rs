@@ -195,6 +195,20 @@ impl Source {
         Position { file: self.name.clone(), line: self.lines.line }
     }
 
+    /// An error where the line last taken, which opens a section, is not UTF-8. Its bytes are taken
+    /// for ISO-8859-1 elsewhere, but no file of that name in those bytes would be met, and what the
+    /// section protects would stand open.
+    pub(crate) fn check_section(&self) -> Result<(), String> {
+        match self.lines.is_utf8 {
+            true => Ok(()),
+            false => {
+                let Position { file, line } = self.position();
+                let text = "a line that opens a section must be UTF-8";
+                Err(format!("Error reading {file} at line {line}: {text}"))
+            }
+        }
+    }
+
     /// Reads `text` first, then goes on where this stands.
     pub(crate) fn put_in_front(&mut self, name: Arc<str>, text: Vec<u8>) {
         let under = std::mem::replace(self, Self::new(name, text));
@@ -411,6 +425,9 @@ impl<'a> Reader<'a> {
         }
         let closing = name.chars().nth(1) == Some('/');
         if !closing {
+            if name.starts_with('<') {
+                source.check_section()?;
+            }
             if name.ends_with('>') {
                 name.pop();
             }

@@ -206,3 +206,20 @@ fn texts_that_would_grow_without_end_are_stopped() {
     let skipped = read_text(&"<IfModule foo.c>\n".repeat(100_000)).0.unwrap_err();
     assert_eq!(skipped.text, "Expected </IfModule> before end of configuration");
 }
+
+/// Elsewhere such a line is ISO-8859-1: notes and texts to show are.
+#[test]
+fn a_section_in_another_encoding_is_refused() {
+    let read = |text: &[u8]| read_main(Main::Text { name: "t".into(), text: text.into() }).0;
+    for good in [
+        &b"# caf\xe9\nA caf\xe9\n<S x>\nB caf\xe9\n</S>\n"[..],
+        b"<IfDefine X>\n<S caf\xe9>\n</S>\n</IfDefine>\n",
+    ] {
+        assert!(read(good).is_ok());
+    }
+    let fault = read(b"A\n<S caf\xe9>\n</S>\n").unwrap_err();
+    let text = "Error reading t at line 2: a line that opens a section must be UTF-8";
+    assert!(fault.text.contains(text), "{}", fault.text);
+    let text = b"LoadModule macro_module x\n<Macro m>\n<S caf\xe9>\n</S>\n</Macro>\n";
+    assert!(read(text).is_err());
+}

@@ -18,7 +18,7 @@ pub struct Page {
 /// What each page is about.
 #[rustfmt::skip]
 const SUBJECTS: &[(&str, &str)] = &[
-    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages. Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date. A redirect or a refusal goes before LimitRequestBody. A change of a file acts on the next request, that of a .htaccess file too. One that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read."),
+    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages. Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date. A redirect or a refusal goes before LimitRequestBody. A change of a file acts on the next request, that of a .htaccess file too. One that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read. Configurations are UTF-8; a line that is not is taken for ISO-8859-1, and refused where it opens a section, which Apache compares byte by byte."),
     ("mod_access_compat", "Access by host and address in the manner of Apache 2.2."),
     ("mod_alias", "Other places than DocumentRoot for parts of a site, and redirects."),
     ("mod_authz_core", "Who may see what: Require and its containers."),
