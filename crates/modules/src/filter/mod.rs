@@ -182,6 +182,10 @@ impl Named<'_> {
     }
 }
 
+/// The steps of a request's allowance that a name in the chain takes, and a provider with each of
+/// its media types: an .htaccess file may have tens of thousands.
+const STEPS_EACH: usize = 16;
+
 /// The filters of a response in the order in which it goes through them; none as a rule.
 #[must_use]
 pub fn steps(
@@ -205,7 +209,9 @@ pub fn steps(
         }
     }
     let is_open = is_open_to(request.status, request);
-    if let Some(said) = settings.0.as_deref().filter(|_| is_open) {
+    let has_steps =
+        |said: &&Said| is_open && request.allowance.spend((said.chain.len() * STEPS_EACH) as u64);
+    if let Some(said) = settings.0.as_deref().filter(has_steps) {
         for name in &said.chain {
             match said.filters.get(name) {
                 Some(filter) => steps.push((filter.stage, Step::Chosen(Arc::clone(filter)))),
@@ -251,7 +257,11 @@ impl Filter {
         let mut vary = Fields::new();
         let provider = self.providers.iter().find(|provider| {
             let wants = match &provider.when {
-                When::Types(types) => is_among(types, response.fields.first(Name::ContentType)),
+                When::Types(types) => {
+                    let steps = (1 + types.len()) * STEPS_EACH;
+                    context.request.allowance.spend(steps as u64)
+                        && is_among(types, response.fields.first(Name::ContentType))
+                }
                 When::Expr(condition) => {
                     let context = context.with_response(response);
                     context.holds(condition, &mut vary).unwrap_or_else(|error| {
@@ -350,6 +360,32 @@ mod tests {
         assert_eq!(through("c/d"), [Deflate]);
         assert_eq!(through("C/D"), []);
         assert_eq!(through("a/bc"), []);
+    }
+
+    #[test]
+    fn a_request_pays_for_what_it_is_compared_with() {
+        let types: String = (0..1000).map(|number| format!(" a/{number}")).collect();
+        let settings = said(&format!("AddOutputFilterByType DEFLATE{types} c/d"));
+        let mut request = request();
+        let whole = u64::from(request.allowance.left());
+        let chosen = |request: &mut Request| {
+            let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
+            let mut response = Response::new(Status::OK);
+            response.fields.set("Content-Type", "c/d");
+            let steps = steps(&settings, &Named::default(), request, Global::default());
+            let context = RequestContext::new(request, &server, &plan);
+            steps.iter().any(|step| match step {
+                Step::Plain(_) => true,
+                Step::Chosen(filter) => {
+                    filter.choose(context, &mut response, &mut Vec::new()).is_some()
+                }
+            })
+        };
+        assert!(chosen(&mut request));
+        let paid = whole - u64::from(request.allowance.left());
+        assert!(paid >= 1000, "{paid}");
+        assert!(request.allowance.spend(whole - paid - paid / 2) && !chosen(&mut request));
+        assert!(request.allowance.is_spent());
     }
 
     #[test]
