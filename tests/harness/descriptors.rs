@@ -5,12 +5,14 @@
 
 use evenkeel_tests::house::{House, cpu_ticks, wait_for};
 use evenkeel_tests::load::{REQUEST, answer, ask, connect, exchange};
+use evenkeel_tests::server::{Kind, command, program};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 const PREFORK: &str = "\
@@ -160,7 +162,32 @@ fn threads_for_which_there_are_no_descriptors_are_refused_at_a_start_and_at_a_re
     wait_for("a refusal", refused).unwrap();
     let served = answer(ask(house.address, "/small.txt").unwrap()).unwrap();
     assert_eq!(served.status(), 200);
-    drop(house);
-    let mut house = House::lay_out(&threads(250)).unwrap();
-    assert!(house.start(&few).unwrap_err().lines().any(told));
+    // The caller of a start that fails reads why.
+    let house = House::lay_out(&threads(250)).unwrap();
+    let program = program(Kind::Evenkeel, &house.path("")).unwrap();
+    let (program, file) = (program.to_string_lossy(), house.path("httpd.conf"));
+    let words = [few[1], &*program, "-f", &*file.to_string_lossy(), "-k", "start"];
+    let output = command(Path::new(few[0]), &words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.lines().any(told), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn clients_that_send_half_a_head_make_room_where_descriptors_have_run_out() {
+    for model in [WORKER, EVENT] {
+        let (house, child) = one_child(model);
+        leave(child, 20);
+        let half = |_| {
+            let mut stream = connect(house.address).unwrap();
+            stream.write_all(OPTIONS.split_at(20).0).unwrap();
+            stream
+        };
+        let slow: Vec<TcpStream> = (0..400).map(half).collect();
+        // Long before their time is over.
+        let mut stream = connect(house.address).unwrap();
+        exchange(&mut stream, OPTIONS).unwrap();
+        assert_eq!(house.children(), [child], "the child has died of it");
+        drop(slow);
+    }
 }

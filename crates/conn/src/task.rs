@@ -17,7 +17,7 @@ use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::Outcome;
+use evenkeel_sys::turn::{Outcome, Work};
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
@@ -84,7 +84,14 @@ pub(crate) fn go_on<S: Site>(
 ) -> Outcome {
     let link = Link::new(&inner.thread, socket, inbox, more, credit);
     let task = Task { inner: Rc::clone(inner), link, connection };
-    Outcome::Work(Box::pin(whole(task, begin)))
+    match begin {
+        Begin::Head(_) => Outcome::Head(work(task, begin)),
+        _ => Outcome::Work(work(task, begin)),
+    }
+}
+
+fn work<S: Site>(task: Task<S>, begin: Begin) -> Work {
+    Box::pin(whole(task, begin))
 }
 
 /// Runs a task to its end. A panic outside of what the phases and handlers guard closes its
@@ -104,14 +111,22 @@ fn whole<S: Site>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outco
             });
             polled.await
         };
-        run.unwrap_or_else(|panic| task.inner.close_after_panic(&*panic, &task.connection.peer))
+        match run {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(next)) => Outcome::Work(work(task, next)),
+            Err(panic) => task.inner.close_after_panic(&*panic, &task.connection.peer),
+        }
     }
 }
 
 impl<S: Site> Task<S> {
+    /// Serves until the connection rests or is closed; where it began with a head, until that is
+    /// whole: the error is what follows.
     #[expect(clippy::manual_async_fn, reason = "it would be half as large again")]
-    fn run(&mut self, mut begin: Begin) -> impl Future<Output = Outcome> {
+    fn run(&mut self, mut begin: Begin) -> impl Future<Output = Result<Outcome, Begin>> {
         async move {
+            // While nothing but a head has come, the task may be dropped.
+            let begins_with_head = matches!(begin, Begin::Head(_));
             loop {
                 let (reply, incoming) = match begin {
                     Begin::Next => match self.next().await {
@@ -119,14 +134,15 @@ impl<S: Site> Task<S> {
                             begin = next;
                             continue;
                         }
-                        Err(outcome) => return outcome,
+                        Err(outcome) => return Ok(outcome),
                     },
                     Begin::Head(reading) => match self.read_head(reading).await {
+                        Ok(next) if begins_with_head => return Err(next),
                         Ok(next) => {
                             begin = next;
                             continue;
                         }
-                        Err(outcome) => return outcome,
+                        Err(outcome) => return Ok(outcome),
                     },
                     Begin::Request(request, begun, head) => {
                         // Rare here, and large.
@@ -142,7 +158,7 @@ impl<S: Site> Task<S> {
                 };
                 begin = match self.send(reply, incoming).await {
                     Ok(next) => next,
-                    Err(outcome) => return outcome,
+                    Err(outcome) => return Ok(outcome),
                 };
             }
         }

@@ -151,6 +151,8 @@ pub(crate) fn prepare<S: Server>(
     let listeners = Listeners::open(&settings, limits.buckets, &passed, patience)?;
     let passed = succeeds.then_some(passed);
     let most = process::raise_descriptor_limit();
+    // Now where the caller reads it, and once more when all logs are open.
+    descriptors::check(&settings, &limits, process::open_descriptors(), most)?;
     let board = Scoreboard::new(layout(&limits))
         .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
     let site = Rc::new(loaded.site);

@@ -38,6 +38,9 @@ pub enum Outcome {
     Rest(Socket, Pause),
     /// It is served on in a task, whose end gives the next outcome.
     Work(Work),
+    /// The same while the head of a request comes: the task may be dropped, which closes the socket
+    /// and loses nothing. Its end is work where the head is whole.
+    Head(Work),
 }
 
 /// A task that serves a socket on.

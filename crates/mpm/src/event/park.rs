@@ -75,7 +75,11 @@ impl Bench {
             Outcome::Closed => self.count_closed(counted),
             Outcome::Work(work) => {
                 self.count_class(counted.class, None);
-                self.begun.begin(self, work, counted.owner);
+                self.begun.begin(self, work, counted.owner, None);
+            }
+            Outcome::Head(work) => {
+                self.count_class(counted.class, None);
+                self.begun.begin(self, work, counted.owner, Some(now_ms()));
             }
         }
     }

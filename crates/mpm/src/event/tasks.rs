@@ -3,12 +3,12 @@
 //! are one task of the runtime: a task for each would be aligned to cache lines, which costs an
 //! allocator more than the work itself.
 
-use super::park::{Bench, Counted};
+use super::park::{Bench, Counted, ahead_ms, now_ms};
 use crate::muster::Whole;
 use evenkeel_sys::turn::{Outcome, Work};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::future::{Future, pending};
+use std::future::{Future, pending, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -26,13 +26,33 @@ pub(super) struct Begun {
     waker: OnceCell<Waker>,
     /// How many may still be polled in this turn.
     allowance: Cell<usize>,
+    /// How many that wait for a head are to be closed.
+    relief: Cell<usize>,
 }
 
 impl Begun {
-    /// Has the work of a connection go on, which is registered in a set where it has an owner.
-    pub(super) fn begin(&self, bench: &Rc<Bench>, work: Work, owner: Option<u8>) {
+    /// Has the work of a connection go on, which is registered in a set where it has an owner. It
+    /// may be dropped while it waits for a head, from when in milliseconds of [`now_ms`].
+    pub(super) fn begin(
+        &self,
+        bench: &Rc<Bench>,
+        work: Work,
+        owner: Option<u8>,
+        head_since_ms: Option<u32>,
+    ) {
         let open = Open { bench: Rc::clone(bench), owner, settled: false };
-        self.running.borrow_mut().push(Running { work, open });
+        self.running.borrow_mut().push(Running { work, open, head_since_ms, waker: None });
+        self.wake();
+    }
+
+    /// Closes so many of the connections that have waited longest for the head of a request, where
+    /// descriptors are short.
+    pub(super) fn relieve(&self, count: usize) {
+        self.relief.set(count);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
@@ -50,7 +70,8 @@ impl Tasks {
         // A set whose members were all polled once has itself polled again. One that never wakes
         // spares it that.
         let open = Open { bench: Rc::clone(&bench), owner: None, settled: true };
-        let never = Running { work: Box::pin(pending()), open };
+        let work: Work = Box::pin(pending());
+        let never = Running { work, open, head_since_ms: None, waker: None };
         Self { bench, all: FuturesUnordered::from_iter([never]) }
     }
 }
@@ -69,6 +90,10 @@ impl Future for Tasks {
             begun.allowance.set(TURN + running.len());
             this.all.extend(running.drain(..));
         }
+        let relief = begun.relief.take();
+        if relief > 0 {
+            close_heads(&mut this.all, relief);
+        }
         while this.all.poll_next_unpin(context) == Poll::Ready(Some(())) {}
         // Requests that wait for expensive work leave room for other connections.
         let shared = &this.bench.shared;
@@ -79,10 +104,30 @@ impl Future for Tasks {
     }
 }
 
+/// Has so many of those that wait for a head end, the longest first.
+fn close_heads(all: &mut FuturesUnordered<Running>, count: usize) {
+    let now = now_ms();
+    let age_ms = |running: &&mut Running| running.head_since_ms.map(|since| ahead_ms(since, now));
+    let mut heads: Vec<&mut Running> =
+        all.iter_mut().filter(|running| running.head_since_ms.is_some()).collect();
+    heads.sort_unstable_by_key(|running| std::cmp::Reverse(age_ms(running)));
+    for running in heads.into_iter().take(count) {
+        running.head_since_ms = None;
+        running.work = Box::pin(ready(Outcome::Closed));
+        if let Some(waker) = running.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
 /// Work on its way to its end.
 struct Running {
     work: Work,
     open: Open,
+    /// Since when it waits for a head, before which it may be dropped.
+    head_since_ms: Option<u32>,
+    /// What has it polled again, while it waits for a head.
+    waker: Option<Waker>,
 }
 
 impl Future for Running {
@@ -101,8 +146,15 @@ impl Future for Running {
             // A panic ends this connection, and no other.
             let polled = catch_unwind(AssertUnwindSafe(|| this.work.as_mut().poll(context)));
             match polled {
-                Ok(Poll::Pending) => return Poll::Pending,
-                Ok(Poll::Ready(Outcome::Work(work))) => this.work = work,
+                Ok(Poll::Pending) => {
+                    if this.head_since_ms.is_some() {
+                        this.waker.get_or_insert_with(|| context.waker().clone());
+                    }
+                    return Poll::Pending;
+                }
+                Ok(Poll::Ready(Outcome::Work(work))) => {
+                    (this.work, this.head_since_ms, this.waker) = (work, None, None);
+                }
                 Ok(Poll::Ready(outcome)) => {
                     this.open.settled = true;
                     let counted = Counted { class: None, owner: this.open.owner };
@@ -167,11 +219,41 @@ mod tests {
 
     fn begin(bench: &Rc<Bench>, work: impl Future<Output = Outcome> + 'static) {
         bench.shared.count_accepted();
-        bench.begun.begin(bench, Box::pin(work), None);
+        bench.begun.begin(bench, Box::pin(work), None, None);
     }
 
     fn open(bench: &Bench) -> u64 {
         bench.shared.line.read(Counter::Connections)
+    }
+
+    #[test]
+    fn those_that_wait_longest_for_a_head_make_room_and_work_is_seen_through() {
+        let (bench, mut poll, _) = tasks();
+        let dropped = Rc::new(RefCell::new(Vec::new()));
+        struct Told(Rc<RefCell<Vec<u32>>>, u32);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.borrow_mut().push(self.1);
+            }
+        }
+        let now = now_ms();
+        for (number, age_ms) in [(1, Some(10)), (2, None), (3, Some(900)), (4, Some(500))] {
+            bench.shared.count_accepted();
+            let told = Told(Rc::clone(&dropped), number);
+            let work = Box::pin(poll_fn(move |_| {
+                let _held = &told;
+                Poll::Pending
+            }));
+            let since_ms = age_ms.map(|age| now.wrapping_sub(age));
+            bench.begun.begin(&bench, work, None, since_ms);
+        }
+        poll();
+        bench.begun.relieve(2);
+        assert!(poll());
+        assert_eq!((dropped.borrow().clone(), open(&bench)), (vec![3, 4], 2));
+        bench.begun.relieve(9);
+        poll();
+        assert_eq!((dropped.borrow().clone(), open(&bench)), (vec![3, 4, 1], 1));
     }
 
     #[test]

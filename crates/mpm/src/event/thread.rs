@@ -563,8 +563,8 @@ impl<S: Service> Thread<S> {
     }
 
     /// Closes the connections of the child that have been idle longest, where descriptors are
-    /// short: kept-alive ones first, then ones that have never asked. One on which a request has
-    /// come by now is served.
+    /// short: kept-alive ones first, then ones that have never asked, then those of the thread that
+    /// have not sent a whole head. One on which a request has come by now is served.
     fn relieve(&mut self) {
         let (mut kept, mut fresh) = (BinaryHeap::new(), BinaryHeap::new());
         self.bench.shared.shelf.sweep(None, now_ms(), |token, class, left| {
@@ -579,8 +579,12 @@ impl<S: Service> Thread<S> {
             }
         });
         let (kept, fresh) = (kept.into_sorted_vec(), fresh.into_sorted_vec());
+        let missing = RELIEF.saturating_sub(kept.len() + fresh.len());
         for (_, token) in kept.into_iter().chain(fresh).take(RELIEF) {
             self.close_idle(token, false);
+        }
+        if missing > 0 {
+            self.bench.begun.relieve(missing);
         }
     }
 

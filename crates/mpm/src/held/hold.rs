@@ -164,7 +164,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         loop {
             outcome = match outcome {
                 Outcome::Closed => break,
-                Outcome::Work(work) => self.work(work),
+                Outcome::Work(work) | Outcome::Head(work) => self.work(work),
                 Outcome::Rest(socket, pause) => match self.rest(&socket, &pause) {
                     After::Turn(turn) => self.turn(socket, turn),
                     After::Close { late } => {
