@@ -275,8 +275,12 @@ impl<'c> Evaluation<'c> {
         Ok(Cow::Owned(computed))
     }
 
-    /// Notes a request header on which the answer depends.
+    /// Notes a request header on which the answer depends. Host is a part of the URI that every
+    /// cache knows an answer by, and is not named (util_expr_eval.c: add_vary).
     fn depend_on(&mut self, name: &[u8]) -> Result<(), EvaluationError> {
+        if name.eq_ignore_ascii_case(b"Host") {
+            return Ok(());
+        }
         self.pay(self.vary.len())?;
         if !self.vary.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             self.vary.push(name.to_vec());
@@ -416,6 +420,7 @@ mod tests {
     fn headers_that_were_asked_for_are_reported_once() {
         let mut evaluation = Evaluation::new(&Request);
         let text = "-n req('b') || %{HTTP:A} == 'x' || http('a') == '' || \
+                    req('host') == 'x' || %{HTTP_HOST} == 'x' || \
                     req_novary('C') == 'x' || %{HTTP_USER_AGENT} == '' || %{HTTP:D} == 'x'";
         assert_eq!(evaluation.holds(&condition(text)), Ok(true));
         assert_eq!(evaluation.vary(), [b"b".to_vec(), b"A".to_vec(), b"User-Agent".to_vec()]);

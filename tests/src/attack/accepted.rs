@@ -9,7 +9,7 @@ use std::path::Path;
 /// One entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The difference, as it is reported, such as `header Vary 200`.
+    /// The difference, as it is reported, such as `header Vary 200`; a `*` stands for any one word.
     pub difference: String,
     /// Texts that the configuration has, .htaccess files included.
     pub config: Vec<String>,
@@ -91,7 +91,7 @@ pub fn accepts<'a>(
     ask: Option<&Ask>,
 ) -> Option<&'a Entry> {
     let said = difference.to_string();
-    let mut of_kind = entries.iter().filter(|entry| entry.difference == said).peekable();
+    let mut of_kind = entries.iter().filter(|entry| fits(&entry.difference, &said)).peekable();
     of_kind.peek()?;
     let mut config = text(&site.main) + &text(&site.hosts);
     for entry in &site.entries {
@@ -107,6 +107,18 @@ pub fn accepts<'a>(
         entry.config.iter().all(|needed| config.contains(needed.as_str()))
             && entry.request.iter().all(|needed| request.contains(needed.as_str()))
     })
+}
+
+/// Whether the words of the two are the same, but for `*`.
+fn fits(pattern: &str, said: &str) -> bool {
+    let (mut pattern, mut said) = (pattern.split(' '), said.split(' '));
+    loop {
+        match (pattern.next(), said.next()) {
+            (None, None) => return true,
+            (Some(wanted), Some(word)) if wanted == "*" || wanted == word => {}
+            _ => return false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -144,6 +156,14 @@ mod tests {
         assert!(!accepts(&difference, "Options MultiViews", "X: a"));
         let other = Difference { detail: "Vary 304".to_owned(), ..difference };
         assert!(!accepts(&other, "Options MultiViews", "Accept: a"));
+    }
+
+    #[test]
+    fn a_star_stands_for_one_word() {
+        assert!(fits("status * -> 400", "status 301 -> 400"));
+        assert!(!fits("status * -> 400", "status 301 -> 403"));
+        assert!(!fits("status *", "status 301 -> 400"));
+        assert!(parse(&GOOD.replace("header Vary", "* Vary")).is_err());
     }
 
     #[test]

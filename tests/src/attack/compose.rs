@@ -334,20 +334,20 @@ impl<'a> Writer<'a> {
     fn ask(&mut self) -> Ask {
         let method = self.expand("$method");
         let version = self.expand("$version");
-        let mut target = match self.dice.below(20) {
-            0..=9 => self.dice.pick(&self.names.files).cloned().unwrap_or_default(),
-            10..=13 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default() + "/",
-            14 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default(),
-            15 | 16 => self.expand("$prefix/$some_file"),
-            17 => self.expand("/$name.$ending"),
-            18 => {
+        let mut target = match self.dice.below(24) {
+            0..=13 => self.dice.pick(&self.names.files).cloned().unwrap_or_default(),
+            14..=17 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default() + "/",
+            18 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default(),
+            19 | 20 => self.expand("$prefix/$some_file"),
+            21 => self.expand("/$name.$ending"),
+            22 => {
                 let text = self.dice.word(&["/am$uri", "/am/$some_file", "/go/x"]);
                 self.expand(text)
             }
             _ => self.expand("/$name/$name"),
         };
         target = target.replace(' ', "%20");
-        if self.dice.chance(55) {
+        if self.dice.chance(50) {
             for _ in 0..self.dice.between(1, 3) {
                 target = self.bend(&target);
             }
@@ -369,6 +369,10 @@ impl<'a> Writer<'a> {
 
     /// The target with one thing changed that may lead around a rule.
     fn bend(&mut self, target: &str) -> String {
+        // The absolute form is the last change: what it names as a host is no path to bend.
+        if !target.starts_with('/') {
+            return target.to_owned();
+        }
         let slashes: Vec<usize> = target.match_indices('/').map(|(at, _)| at).collect();
         let slash = self.dice.pick(&slashes).copied().unwrap_or(0);
         let letters: Vec<usize> = target
