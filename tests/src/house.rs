@@ -122,10 +122,7 @@ impl House {
 
     /// The processes that serve.
     pub fn children(&self) -> Vec<u32> {
-        let parent = self.parent();
-        let text = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
-        let text = text.unwrap_or_default();
-        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+        children_of(self.parent())
     }
 
     /// All that stands in the error log.
@@ -146,6 +143,13 @@ impl House {
         self.signal(Signal::USR1);
         wait_for("the new generation", || resumed() > before)
     }
+}
+
+/// The children of a process.
+pub fn children_of(parent: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let text = text.unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Sends a process a signal; one that is gone gets none.

@@ -4,7 +4,7 @@
 
 use super::grammar::MODULES;
 use super::site::{Node, Place, Site, text};
-use crate::house::{send, wait_for};
+use crate::house::{children_of, send, wait_for};
 use crate::server::{Kind, Server, children, command, free_port, program};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -241,6 +241,7 @@ impl Pair {
     /// Starts both servers, or has those that run begin anew, and waits until both serve this
     /// generation.
     fn reload(&mut self) -> Result<(), String> {
+        let mut before = Vec::new();
         for (index, address) in self.addresses().into_iter().enumerate() {
             let (kind, own) = self.own(index)?;
             let server = self.servers.get_mut(index).ok_or("no such server")?;
@@ -248,7 +249,10 @@ impl Pair {
                 return Err(format!("{kind:?} has ended by itself\n{}", end_of_log(&own)));
             }
             match server {
-                Some(server) => send(server.pid(), Signal::HUP),
+                Some(server) => {
+                    before.push((server.pid(), children_of(server.pid())));
+                    send(server.pid(), Signal::HUP);
+                }
                 None => {
                     *server = Some(Server::start_at(kind, &own, address, &[], "-DFOREGROUND")?);
                 }
@@ -260,6 +264,11 @@ impl Pair {
             let is_loaded = || generation(address).is_some_and(|place| place == wanted);
             wait_for(&format!("the reload of {kind:?}"), is_loaded)
                 .map_err(|error| format!("{error}\n{}", end_of_log(&own)))?;
+        }
+        // A child of the generation before may take one more connection, and knows other hosts.
+        for (parent, old) in before {
+            let are_gone = || !children_of(parent).iter().any(|child| old.contains(child));
+            wait_for("the end of the children before the reload", are_gone)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const HTML: &str = "<!DOCTYPE HTML PUBLIC \"-//W3C//DTD HTML 4.01//EN\" \
      \"http://www.w3.org/TR/html4/strict.dtd\">\n<html>\n";
-const XHTML: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional//EN\" \
+const XHTML: &str = "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Transitional//EN\"\n\
      \"http://www.w3.org/TR/xhtml1/DTD/xhtml1-transitional.dtd\">\n\
      <html xmlns=\"http://www.w3.org/1999/xhtml\">\n";
 
