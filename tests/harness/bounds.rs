@@ -39,14 +39,9 @@ fn fill(house: &House, name: &str, files: usize) {
 
 /// The memory of the one process that serves, in KiB.
 fn memory_kib(house: &House) -> usize {
-    kib(house, "VmRSS:")
-}
-
-/// What its status says, in KiB.
-fn kib(house: &House, what: &str) -> usize {
     let child = *house.children().first().unwrap();
     let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -272,26 +267,4 @@ DirectoryIndex index
     assert_eq!(answer(folders).unwrap().status(), 200);
     wait_for("both lines", || answered(&house).len() == 2).unwrap();
     assert_eq!(answered(&house), ["/files/", "/folders/"]);
-}
-
-#[test]
-fn the_memory_of_large_listings_is_given_back() {
-    let more = "\
-LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
-<Directory \"@ROOT@/htdocs/many\">
-Options Indexes
-IndexOptions FancyIndexing
-</Directory>
-";
-    let house = House::open(&format!("{ONE}{more}"), &[]).unwrap();
-    fill(&house, "many", 20_000);
-    assert_eq!(answer(ask(house.address, "/many/").unwrap()).unwrap().status(), 200);
-    let crowd: Vec<_> = (0..8).map(|_| ask(house.address, "/many/").unwrap()).collect();
-    for listing in crowd {
-        assert_eq!(answer(listing).unwrap().status(), 200);
-    }
-    // What is remembered of the files stays.
-    let most = kib(&house, "VmHWM:");
-    let gave_back = || memory_kib(&house) < most / 5 * 4;
-    wait_for("less memory", gave_back).unwrap();
 }

@@ -18,10 +18,10 @@ pub struct Page {
 /// What each page is about.
 #[rustfmt::skip]
 const SUBJECTS: &[(&str, &str)] = &[
-    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages. Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date. A redirect or a refusal goes before LimitRequestBody. A change of a file acts on the next request, that of a .htaccess file too. One that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read. Configurations are UTF-8; a line that is not is taken for ISO-8859-1, and refused where it opens a section, which Apache compares byte by byte."),
+    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages. Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date. A redirect or a refusal goes before LimitRequestBody. A change of a file acts on the next request, that of a .htaccess file too. One that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read. Configurations are UTF-8; a line that is not is taken for ISO-8859-1, and refused where it opens a section, which Apache compares byte by byte. LAST_MODIFIED is the time of the file in conditions too, where Apache has 1970 still, and -U and -F of conditions lead to one another four times."),
     ("mod_access_compat", "Access by host and address in the manner of Apache 2.2."),
     ("mod_alias", "Other places than DocumentRoot for parts of a site, and redirects."),
-    ("mod_authz_core", "Who may see what: Require and its containers."),
+    ("mod_authz_core", "Who may see what: Require and its containers. With `LogLevel authz_core:info` the line of a refusal is followed by one that names the Require lines which denied the client, with file and number."),
     ("mod_authz_host", "Access by the client's address and name: `Require ip`, `host`, `local`, `forward-dns`."),
     ("mod_autoindex", "The listing of a folder that has no index."),
     ("mod_deflate", "Bodies compressed for clients that take gzip, and unpacked again: the output filters `DEFLATE` and `INFLATE`. The bodies of requests are not unpacked. A 304 that answers the tag of the plain body has no Vary, as in Apache."),

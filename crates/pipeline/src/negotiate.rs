@@ -455,6 +455,10 @@ fn read_variants(
     looked: &Looked,
 ) -> (Box<Request>, Result<Variants, Status>) {
     let path = quoted(looked.found.path()).into_owned();
+    if looked.found.kind() == Kind::Directory {
+        // Apache can open one and reads nothing from it.
+        return (request, Ok(Variants { list: Vec::new(), validator: None }));
+    }
     let contents = pipeline.walker.borrow().files.contents(&looked.found);
     let contents = contents.and_then(|held| Ok((map_text(&held.piece)?, held.stat)));
     let (text, stat) = match contents {
