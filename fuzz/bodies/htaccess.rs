@@ -103,7 +103,7 @@ fn apply(
     apply_htaccess(&words.tables, &nodes, &mut scope, grant, notices)?;
     assert!(scope.limit.is_none(), "a <Limit> was left open");
     assert_eq!(scope.place.path(), Some("/srv/www/"));
-    Ok(scope.directory)
+    Ok(scope.directory.into_settings())
 }
 
 /// Merges with itself and with nothing, then what the sections within hold.

@@ -12,7 +12,7 @@ use evenkeel_pipeline::{Server, Site};
 use std::sync::{Arc, Weak};
 
 /// What is to be opened.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct LogPlan {
     /// Every access log.
     pub access: Vec<AccessLog>,
@@ -53,7 +53,7 @@ pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
             let target = Target::of_error_log(text, &site.server_root);
             missing.extend(target.check_error_log(place.as_deref()).err());
         }
-        for log in &server.settings.log_config.logs {
+        for log in server.settings.log_config.logs.iter() {
             let target = Target::of_access_log(&log.target, &site.server_root);
             missing.extend(target.check_access_log(&log.position.to_string()).err());
         }
@@ -70,8 +70,16 @@ fn access_logs(site: &Arc<Site>, server: &Server, plan: &mut LogPlan) -> Result<
     for (format, position) in &settings.written {
         LineFormat::compile(format).map_err(|text| Fault::new(position.clone(), text))?;
     }
+    // A host without logs of its own writes the main server's.
+    if let Some(main) = plan.access_of.first()
+        && settings.has_same_logs(&site.server(0).settings.log_config)
+    {
+        let own = main.clone();
+        plan.access_of.push(own);
+        return Ok(());
+    }
     let mut own = Vec::new();
-    for log in settings.logs.iter().chain(&settings.global_logs) {
+    for log in settings.logs.iter().chain(settings.global_logs.iter()) {
         let compiled = access_log(site, settings, log)
             .map_err(|text| Fault::new(log.position.clone(), text))?;
         own.push(plan.access.len());
@@ -160,4 +168,43 @@ fn compile_error_log(site: &Site, settings: &ServerSettings) -> Result<ErrorLog,
         }
     }
     Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Choice;
+
+    #[test]
+    fn hosts_share_what_they_say_nothing_of() {
+        let hosts = ["", "ServerAdmin a@b", "Options None", "CustomLog b %h", "LogFormat %u c"];
+        let hosts = hosts.map(|line| format!("<VirtualHost *:80>\n{line}\n</VirtualHost>\n"));
+        let text = format!(
+            "ServerName a\nLogFormat %h c\nCustomLog a c\nOptions Indexes\n{}",
+            hosts.concat()
+        );
+        let choice = Choice {
+            server_root: "/".into(),
+            main: evenkeel_config::Main::Text { name: "t".into(), text: text.into() },
+            before: Vec::new(),
+            after: Vec::new(),
+            defines: Vec::new(),
+            program: "t".into(),
+            start_level: evenkeel_message::Level::Warn,
+            skip_root_check: true,
+        };
+        let site = choice.read().ok().unwrap().site;
+        let defaults = |server: usize| Arc::as_ptr(&site.servers[server].defaults);
+        assert!([2, 4, 5].iter().all(|server| defaults(*server) == defaults(1)));
+        assert_ne!(defaults(3), defaults(1));
+        let options = |server: usize| site.servers[server].defaults.core.options.effective();
+        assert_eq!((options(1), options(0) == options(3)), (options(0), false));
+        assert!(site.global.core.virtual_hosts.is_empty());
+        let plan = plan(&site).unwrap();
+        assert_eq!(plan.access_of, [[0], [0], [0], [0], [1], [2]]);
+        assert_eq!(plan.access.len(), 3);
+        let format = |text| LineFormat::compile(text).unwrap();
+        let formats: Vec<_> = plan.access.iter().map(|log| log.format.clone()).collect();
+        assert_eq!(formats, [format("%h"), format("%h"), format("%u")]);
+    }
 }

@@ -10,8 +10,9 @@ use evenkeel_message::{Level, Notice};
 use evenkeel_mpm::{Child, Loaded, Mode, Server, Settings};
 use evenkeel_pipeline::Site;
 use evenkeel_sys::identity;
+use evenkeel_sys::memory;
 use evenkeel_sys::process::{End, Pid};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,10 +20,22 @@ use std::sync::Arc;
 pub struct Running {
     /// The site.
     pub site: Arc<Site>,
-    plan: LogPlan,
+    /// What is to be opened; nothing any more once it was.
+    plan: Cell<LogPlan>,
     open: OnceCell<(Arc<AccessLogs>, Arc<ErrorLogs>)>,
     /// What the configuration's reading remarked on.
     remarks: Vec<evenkeel_config::Notice>,
+    /// The last to be dropped.
+    _rest: Freed,
+}
+
+/// Has the memory given back of what was dropped before it: a parent reads many configurations.
+struct Freed;
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        memory::give_back_freed();
+    }
 }
 
 impl Running {
@@ -114,7 +127,8 @@ impl Server for Evenkeel {
             settings.pid_file = None;
         }
         notices.extend(self.keep_from_root(&site, &mut settings)?);
-        let running = Running { site, plan, open: OnceCell::new(), remarks: notices };
+        let (plan, open) = (Cell::new(plan), OnceCell::new());
+        let running = Running { site, plan, open, remarks: notices, _rest: Freed };
         Ok(Loaded { site: running, settings })
     }
 
@@ -123,7 +137,7 @@ impl Server for Evenkeel {
             self.say(&to_message(remark));
         }
         if running.open.get().is_none() {
-            let plan = running.plan.clone();
+            let plan = running.plan.take();
             let failed = |notice: Notice| startup_text(&notice) + UNABLE;
             let errors =
                 ErrorLogs::open(plan.errors, plan.errors_of, &self.program, &mut self.programs)
@@ -136,6 +150,8 @@ impl Server for Evenkeel {
                     })?;
             let logs = (Arc::new(access), Arc::new(errors));
             let _already_open = running.open.set(logs);
+            // The text that the site was made of takes more than the site.
+            memory::give_back_freed();
         }
         self.active = Some(Rc::clone(running));
         if let Some((_, errors)) = running.open.get() {

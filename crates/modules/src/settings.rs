@@ -8,6 +8,7 @@ use crate::{
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, RequestHead, canonical_path};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -188,6 +189,43 @@ impl Access {
     }
 }
 
+/// Settings of which it is known whether any was said: what says nothing may share what is around
+/// it.
+#[derive(Clone, Default)]
+pub struct Said<T> {
+    settings: T,
+    is_said: bool,
+}
+
+impl<T> Said<T> {
+    /// Whether anything may have been said.
+    #[must_use]
+    pub fn is_said(&self) -> bool {
+        self.is_said
+    }
+
+    /// The settings alone.
+    #[must_use]
+    pub fn into_settings(self) -> T {
+        self.settings
+    }
+}
+
+impl<T> Deref for Said<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.settings
+    }
+}
+
+impl<T> DerefMut for Said<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.is_said = true;
+        &mut self.settings
+    }
+}
+
 /// What the directives of a configuration or of one .htaccess file fill, one after another.
 #[derive(Default)]
 pub struct Scope {
@@ -196,7 +234,7 @@ pub struct Scope {
     /// Settings of the virtual host at hand.
     pub server: ServerSettings,
     /// Settings of the section at hand.
-    pub directory: DirectorySettings,
+    pub directory: Said<DirectorySettings>,
     /// The section at hand.
     pub place: Place,
     /// `<Limit>` around the directive.

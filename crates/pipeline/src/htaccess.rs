@@ -217,7 +217,7 @@ impl AccessFiles {
             id,
             kind: Kind::Directory,
             matches,
-            settings: scope.directory,
+            settings: scope.directory.into_settings(),
             position,
             bytes: file.text.len() as u64,
         }))

@@ -88,7 +88,7 @@ pub struct Server {
 
 impl Server {
     /// Merges a virtual host over the main server, or takes the main server as it is.
-    fn new(settings: ServerSettings, defaults: DirectorySettings) -> Self {
+    fn new(settings: ServerSettings, defaults: Arc<Plan>) -> Self {
         let all = &settings.core.directories;
         let mut all = all.clone();
         all.sort_by_key(|section| section.matches.depth());
@@ -97,7 +97,7 @@ impl Server {
         let locations = settings.core.locations.clone();
         Self {
             settings,
-            defaults: Arc::new(defaults),
+            defaults,
             directories,
             directory_patterns,
             locations,
@@ -216,15 +216,21 @@ impl Site {
             !language.vocabulary.module_loaded("mod_authz_host.c");
         scope.global.filter.without_deflate = !language.vocabulary.module_loaded("mod_deflate.c");
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
-        let Scope { global, mut server, mut directory, sections, .. } = scope;
+        let Scope { mut global, mut server, directory, sections, .. } = scope;
+        let mut directory = directory.into_settings();
         directory.autoindex.begin();
         server.core.name.get_or_insert_with(|| own_name().into());
         server.core.document_root.get_or_insert_with(|| DOCUMENT_ROOT.into());
-        let mut servers = vec![Server::new(server.clone(), directory.clone())];
+        let mut servers = vec![Server::new(server.clone(), Arc::new(directory.clone()))];
+        // Hosts that say nothing outside of sections share what holds there.
+        let unsaid = Arc::new(DirectorySettings::merge(&directory, &DirectorySettings::default()));
         let mut hosts = Hosts::default();
-        for virtual_host in &global.core.virtual_hosts {
+        for virtual_host in std::mem::take(&mut global.core.virtual_hosts) {
             let settings = ServerSettings::merge(&server, &virtual_host.server);
-            let defaults = DirectorySettings::merge(&directory, &virtual_host.directory);
+            let defaults = match virtual_host.directory.is_said() {
+                true => Arc::new(DirectorySettings::merge(&directory, &virtual_host.directory)),
+                false => Arc::clone(&unsaid),
+            };
             let mut addresses = Vec::new();
             for word in &virtual_host.addresses {
                 match parse_address(word) {

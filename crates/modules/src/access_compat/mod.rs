@@ -234,7 +234,7 @@ mod tests {
             evenkeel_config::apply_htaccess(&tables, &nodes, &mut scope, &grant, &mut vec![])
                 .map_err(|fault| fault.text)?;
         }
-        Ok(scope.directory.access_compat)
+        Ok(scope.directory.into_settings().access_compat)
     }
 
     fn request() -> Request {

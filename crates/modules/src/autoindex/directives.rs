@@ -186,10 +186,10 @@ mod tests {
 
     #[test]
     fn inner_names_are_added_to_outer_ones_unless_they_are_reset() {
-        let outer = apply(TABLE, "IndexIgnore a b").unwrap().directory.autoindex;
+        let outer = apply(TABLE, "IndexIgnore a b").unwrap().directory.into_settings().autoindex;
         let inner = |text: &str| {
             let place = Place::Directory("/s/".into());
-            let inner = apply_in(TABLE, place, text).unwrap().directory.autoindex;
+            let inner = apply_in(TABLE, place, text).unwrap().directory.into_settings().autoindex;
             let merged = super::super::Directory::merge(&outer, &inner).said();
             ["/s/a", "/s/c", "/t/c"].map(|path| is_ignored(&merged.ignored, path.as_bytes()))
         };

@@ -1,7 +1,7 @@
 //! What is said once for the process: tokens, virtual hosts, filters of accept.
 
 use super::server::ServerTokens;
-use crate::{DirectorySettings, ServerSettings};
+use crate::{DirectorySettings, Said, ServerSettings};
 use evenkeel_config::Position;
 use evenkeel_expr::PatternOptions;
 use evenkeel_message::Method;
@@ -53,5 +53,5 @@ pub struct VirtualHost {
     /// Its settings.
     pub server: ServerSettings,
     /// What stands in it outside of any section.
-    pub directory: DirectorySettings,
+    pub directory: Said<DirectorySettings>,
 }

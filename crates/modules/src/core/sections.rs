@@ -137,7 +137,7 @@ fn inner_settings(
     let walked = block.walk(scope, inside);
     scope.place = outer_place;
     let inner = std::mem::replace(&mut scope.directory, outer);
-    walked.map(|()| inner)
+    walked.map(|()| inner.into_settings())
 }
 
 fn numbered(

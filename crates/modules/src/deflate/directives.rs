@@ -147,7 +147,7 @@ mod tests {
             "DeflateBufferSize should be positive"
         );
         let section = apply(TABLE, "DeflateInflateRatioLimit 20\nDeflateInflateRatioBurst 5");
-        let section = section.unwrap().directory.deflate;
+        let section = section.unwrap().directory.into_settings().deflate;
         assert_eq!((section.ratio_limit, section.ratio_burst), (Some(20), Some(5)));
         assert!(apply(TABLE, "DeflateInflateLimitRequestBody -1").is_err());
     }

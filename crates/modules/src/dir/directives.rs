@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn directory_index_adds_up_and_is_disabled() {
         let names = |text: &str| -> Vec<Box<str>> {
-            apply(TABLE, text).unwrap().directory.dir.index_names.unwrap().to_vec()
+            apply(TABLE, text).unwrap().directory.into_settings().dir.index_names.unwrap().to_vec()
         };
         assert_eq!(
             names("DirectoryIndex a \"b c\"\nDirectoryIndex d"),
@@ -109,10 +109,10 @@ mod tests {
     #[test]
     fn directory_slash_check_handler_and_fallback_resource() {
         let text = "DirectorySlash Off\nDirectoryCheckHandler On\nFallbackResource /front.php";
-        let said = apply(TABLE, text).unwrap().directory.dir;
+        let said = apply(TABLE, text).unwrap().directory.into_settings().dir;
         assert_eq!((said.slash, said.check_handler), (Some(false), Some(true)));
         assert_eq!(said.fallback, Some(Some("/front.php".into())));
-        let off = apply(TABLE, "FallbackResource Disabled").unwrap().directory.dir;
+        let off = apply(TABLE, "FallbackResource Disabled").unwrap().directory.into_settings().dir;
         assert_eq!(off.fallback, Some(None));
     }
 }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn said(text: &str) -> Directory {
-        apply(TABLE, text).unwrap().directory.env
+        apply(TABLE, text).unwrap().directory.into_settings().env
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {

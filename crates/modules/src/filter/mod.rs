@@ -322,7 +322,7 @@ mod tests {
     use evenkeel_message::{Peer, RequestHead};
 
     fn said(text: &str) -> Directory {
-        apply(TABLE, text).unwrap().directory.filter
+        apply(TABLE, text).unwrap().directory.into_settings().filter
     }
 
     fn request() -> Request {

@@ -158,14 +158,19 @@ mod tests {
 
     #[test]
     fn lines_go_to_their_lists() {
-        let headers = apply(TABLE, "Header always set A: b").unwrap().directory.headers;
+        let headers =
+            apply(TABLE, "Header always set A: b").unwrap().directory.into_settings().headers;
         assert_eq!((headers.always.len(), headers.success.len()), (1, 0));
         assert_eq!(&*headers.always[0].name, "A");
         assert_eq!(
             apply(TABLE, "Header onsuccess unset A").unwrap().directory.headers.success.len(),
             1
         );
-        let headers = apply(TABLE, "RequestHeader add A \"\" early").unwrap().directory.headers;
+        let headers = apply(TABLE, "RequestHeader add A \"\" early")
+            .unwrap()
+            .directory
+            .into_settings()
+            .headers;
         assert!(matches!(headers.request[0].when, When::Early));
     }
 

@@ -34,23 +34,35 @@ pub enum When {
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// LogFormat with a nickname: nickname and format.
-    pub formats: Vec<(Box<str>, Box<str>)>,
+    pub formats: Arc<Vec<(Box<str>, Box<str>)>>,
     /// Every format that this server writes itself, where it stands, to be checked in order.
     pub written: Vec<(Box<str>, Position)>,
     /// LogFormat without one: what TransferLog uses.
     pub default_format: Option<Box<str>>,
     /// The logs, in order. A virtual host with its own has none of the main server's.
-    pub logs: Vec<Log>,
+    pub logs: Arc<Vec<Log>>,
     /// GlobalLog: logs of every server.
-    pub global_logs: Vec<Log>,
+    pub global_logs: Arc<Vec<Log>>,
     /// LogIOTrackTTFB.
     pub track_first_byte: Option<bool>,
 }
 
+impl Server {
+    /// Whether another server's logs are these very ones.
+    #[must_use]
+    pub fn has_same_logs(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.logs, &other.logs)
+            && Arc::ptr_eq(&self.global_logs, &other.global_logs)
+            && Arc::ptr_eq(&self.formats, &other.formats)
+            && self.default_format == other.default_format
+    }
+}
+
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
-        let mut formats = base.formats.clone();
-        for (name, format) in &over.formats {
+        let mut formats = Arc::clone(&base.formats);
+        for (name, format) in over.formats.iter() {
+            let formats = Arc::make_mut(&mut formats);
             formats.retain(|(known, _)| known != name);
             formats.push((name.clone(), format.clone()));
         }
@@ -59,8 +71,8 @@ impl Merge for Server {
             formats,
             written: over.written.clone(),
             default_format: Merge::merge(&base.default_format, &over.default_format),
-            logs: own.logs.clone(),
-            global_logs: base.global_logs.clone(),
+            logs: Arc::clone(&own.logs),
+            global_logs: Arc::clone(&base.global_logs),
             track_first_byte: Merge::merge(&base.track_first_byte, &over.track_first_byte),
         }
     }
@@ -127,13 +139,13 @@ fn condition(scope: &Scope, text: &str) -> Result<When, String> {
 
 fn custom_log(scope: &mut Scope, call: &Call<'_>) -> Done {
     let log = log(scope, call)?;
-    scope.server.log_config.logs.push(log);
+    Arc::make_mut(&mut scope.server.log_config.logs).push(log);
     Ok(())
 }
 
 fn global_log(scope: &mut Scope, call: &Call<'_>) -> Done {
     let log = log(scope, call)?;
-    scope.server.log_config.global_logs.push(log);
+    Arc::make_mut(&mut scope.server.log_config.global_logs).push(log);
     Ok(())
 }
 
@@ -147,7 +159,7 @@ fn log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
     match call.second() {
         None => scope.server.log_config.default_format = Some(format.into()),
         Some(name) => {
-            let formats = &mut scope.server.log_config.formats;
+            let formats = Arc::make_mut(&mut scope.server.log_config.formats);
             formats.retain(|(known, _)| **known != *name);
             formats.push((name.into(), format.into()));
         }

@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn language_priority_adds_up() {
         let said = apply(TABLE, "LanguagePriority en de\nLanguagePriority pt-BR").unwrap();
-        let list = said.directory.negotiation.priority.unwrap();
+        let list = said.directory.into_settings().negotiation.priority.unwrap();
         assert_eq!(list.iter().map(|word| &**word).collect::<Vec<_>>(), ["en", "de", "pt-BR"]);
     }
 
