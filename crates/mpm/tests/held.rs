@@ -356,6 +356,35 @@ fn a_child_that_ends_answers_what_is_on_its_way_and_what_waits_to_be_accepted() 
     }
 }
 
+/// How many answers a client has that asks as often as it may.
+fn ask_until_the_last(client: &mut TcpStream) -> usize {
+    let answers = (0..5_000_000).map(|_| ask(client, "hi\n"));
+    1 + answers.take_while(|answer| !answer.contains(" last ")).count()
+}
+
+#[test]
+fn a_worker_sees_by_itself_that_others_wait_and_a_turn_ends_after_a_few_requests() {
+    for model in [Model::Prefork, Model::Worker(1)] {
+        let running = Running::start(model, 0);
+        let mut greedy = running.connect();
+        assert_eq!(ask(&mut greedy, "hi\n"), "0 hi\n");
+        let mut others = [(); 3].map(|()| running.connect());
+        others.iter_mut().for_each(|client| client.write_all(b"hi\n").unwrap());
+        // Nobody tells it to hurry.
+        assert!(ask_until_the_last(&mut greedy) < 5_000_000, "{model:?}");
+        for client in others.iter_mut().take(2) {
+            let first = hear(client);
+            assert!(first.ends_with(" hi\n"));
+            // On a machine that stands still a tenth of a second is over before.
+            let count = if first.contains(" last ") { 0 } else { ask_until_the_last(client) };
+            assert!(count <= 8, "{count} more: {model:?}");
+        }
+        drop((greedy, others));
+        running.command(b'd');
+        running.end();
+    }
+}
+
 #[test]
 fn a_parked_child_leaves_what_comes_in_the_queue_until_it_is_called_back() {
     for model in MODELS {
