@@ -268,10 +268,7 @@ impl<'a> Listener<'a> {
         let now_us = clock::monotonic_us();
         let posts = self.shared.staff.posts();
         let waits = posts.iter().filter_map(|post| post.vigil.waiting());
-        // Where the system denies connections, there are no more workers than have one.
-        let idle = if self.shared.denied.load(Relaxed) { self.shared.staff.idle() } else { 0 };
-        let workers = posts.len().saturating_sub(idle);
-        let crowd = Crowd::of(waits, workers, count, self.most_children, now_us);
+        let crowd = Crowd::of(waits, posts.len(), count, self.most_children, now_us);
         let pressed = posts.iter().filter_map(|post| {
             let (wait, since_us) = post.vigil.waiting()?;
             Some((wait, since_us, crowd.press(wait, since_us, now_us)?, post))
