@@ -198,13 +198,33 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
 fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let by_name = block.call.name == "<FilesMatch";
     let (pattern, argument) = path_or_pattern(block, by_name)?;
-    let matches =
-        if pattern { compile_pattern(scope, block, &argument)? } else { plain(&argument) };
+    let matches = match pattern {
+        true => compile_pattern(scope, block, &argument)?,
+        false => plain(&canonical_name(&argument)),
+    };
     let place = place_within(scope);
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     let section = numbered(scope, block, Kind::Files, matches, settings);
     scope.directory.core.files.push(section);
     Ok(())
+}
+
+/// The name of a `<Files>` section without `.`, `..` and empty segments (core.c: filesection). One
+/// that still has a slash then is no file's.
+fn canonical_name(argument: &str) -> String {
+    let rooted = argument.starts_with('/');
+    let mut kept: Vec<&str> = Vec::new();
+    for segment in argument.split_inclusive('/') {
+        match segment.trim_end_matches('/') {
+            "" | "." => {}
+            ".." if kept.last().is_some_and(|last| last.trim_end_matches('/') != "..") => {
+                kept.pop();
+            }
+            ".." if rooted => {}
+            _ => kept.push(segment),
+        }
+    }
+    format!("{}{}", if rooted { "/" } else { "" }, kept.concat())
 }
 
 /// `<If>`, `<ElseIf>`, `<Else>`.
