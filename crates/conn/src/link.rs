@@ -112,12 +112,34 @@ impl Link {
         let mut buffer = self.thread.take_buffer();
         let read = self.poll_io(context, Side::Read, |socket| socket.receive(&mut buffer));
         if let Poll::Ready(Ok(count)) = &read {
-            // A short read has left nothing behind, but the end of the stream may stand there.
-            self.more.set(*count == buffer.len() || *count == 0);
-            self.inbox.borrow_mut().append(buffer.get(..*count).unwrap_or_default());
+            self.take_in(&buffer, *count);
         }
         self.thread.give_buffer(buffer);
         read
+    }
+
+    /// Reads what has come by now into the inbox; 0 at the end of the stream, `WouldBlock` where
+    /// nothing has come. The socket is asked, for the runtime also has a task wait that has used up
+    /// its turn.
+    pub(crate) fn fill_now(&self) -> io::Result<usize> {
+        let mut buffer = self.thread.take_buffer();
+        let read = match &*self.wire.borrow() {
+            Wire::Plain(socket) => socket.receive(&mut buffer),
+            Wire::Watched(watched) => watched.socket().receive(&mut buffer),
+            Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
+        };
+        if let Ok(count) = read {
+            self.take_in(&buffer, count);
+        }
+        self.thread.give_buffer(buffer);
+        read
+    }
+
+    /// Takes in so many bytes that were read into a buffer.
+    fn take_in(&self, buffer: &[u8], count: usize) {
+        // A short read has left nothing behind, but the end of the stream may stand there.
+        self.more.set(count == buffer.len() || count == 0);
+        self.inbox.borrow_mut().append(buffer.get(..count).unwrap_or_default());
     }
 
     /// Whether the client has ended its side or the connection is broken; if not, the task is
@@ -299,5 +321,55 @@ impl Lease {
     pub(crate) fn poll_work(&self, context: &mut Context<'_>) -> Poll<()> {
         ready!(self.poll_permit(context));
         self.poll_hold(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SlowBytes;
+    use evenkeel_scoreboard::{Layout, Scoreboard};
+    use evenkeel_sys::crew::Crew;
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::task::coop::consume_budget;
+
+    fn thread() -> Rc<Thread> {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        Rc::new(Thread::new(Workplace {
+            gate: Gate::new(1, line),
+            bulkhead: Arc::clone(Crew::new(1).bulkhead()),
+            slots: None,
+            vigil: None,
+            line,
+            ports: Arc::from([]),
+            addresses: Arc::default(),
+            slow_bytes: SlowBytes::new(0),
+        }))
+    }
+
+    #[test]
+    fn what_has_come_is_found_by_a_task_that_has_used_up_its_turn() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let socket = Socket::new(server.into());
+        let link = Link::new(&thread(), socket, Inbox::default(), true, None);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(poll_fn(|context| {
+            assert!(link.poll_fill(context).is_pending(), "nothing has come");
+            client.write_all(b"hello").unwrap();
+            while pin!(consume_budget()).poll(context).is_ready() {}
+            assert_eq!(link.fill_now().unwrap(), 5);
+            assert_eq!(link.inbox.borrow().rest(), b"hello");
+            assert_eq!(link.fill_now().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            Poll::Ready(())
+        }));
     }
 }

@@ -556,10 +556,10 @@ impl<S: Site> Task<S> {
                 let socket = self.link.take().ok_or(Outcome::Closed)?;
                 return Err(self.inner.rest(socket, &self.connection));
             }
-            match poll_fn(|context| Poll::Ready(self.link.poll_fill(context))).await {
-                Poll::Ready(Ok(count)) if count > 0 => {}
-                Poll::Ready(_) => return Err(Outcome::Closed),
-                Poll::Pending => self.link.more.set(false),
+            match self.link.fill_now() {
+                Ok(count) if count > 0 => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.link.more.set(false),
+                _ => return Err(Outcome::Closed),
             }
         }
     }

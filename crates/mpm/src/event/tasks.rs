@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use tokio::task::coop::has_budget_remaining;
 
 /// How many are polled before sockets and timers get their turn, beside what has begun in the turn
 /// before: as many as a turn of sockets may begin.
@@ -136,7 +137,11 @@ impl Future for Running {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         let allowance = &this.open.bench.begun.allowance;
-        let Some(left) = allowance.get().checked_sub(1) else {
+        // The runtime counts what all of them read and write in a turn, for it takes them for one
+        // task. Those behind a connection that has used that up come first in the next turn: polled
+        // now, they would find nothing ready, and would stand behind it again.
+        let left = allowance.get().checked_sub(1).filter(|_| has_budget_remaining());
+        let Some(left) = left else {
             // Two that say so end the turn of the set, which has itself polled again.
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -188,9 +193,12 @@ mod tests {
     use super::*;
     use evenkeel_scoreboard::Counter;
     use std::future::poll_fn;
+    use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::task::Wake;
+    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::task::coop::consume_budget;
 
     /// Counts how often the task was woken.
     #[derive(Default)]
@@ -305,6 +313,32 @@ mod tests {
         }
         assert!(polled.get() <= 5 * TURN, "{}", polled.get());
         assert!(poll(), "and it goes on");
+    }
+
+    #[test]
+    fn those_that_use_up_what_the_runtime_lets_a_turn_read_do_not_keep_one_between_them_waiting() {
+        let (bench, mut poll, _) = tasks();
+        poll();
+        let spends = |context: &mut Context<'_>| {
+            while pin!(consume_budget()).poll(context).is_ready() {}
+            Poll::Pending
+        };
+        // The runtime wakes those that wait for a turn in the opposite order.
+        begin(&bench, poll_fn(spends));
+        begin(&bench, async {
+            consume_budget().await;
+            Outcome::Closed
+        });
+        begin(&bench, poll_fn(spends));
+        let runtime = Builder::new_current_thread().build_local(LocalOptions::default()).unwrap();
+        let mut turns = 0;
+        runtime.block_on(poll_fn(|context| {
+            poll();
+            turns += 1;
+            context.waker().wake_by_ref();
+            if turns < 20 { Poll::Pending } else { Poll::Ready(()) }
+        }));
+        assert_eq!(open(&bench), 2);
     }
 
     #[test]
