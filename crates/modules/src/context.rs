@@ -94,6 +94,8 @@ impl<'a> RequestContext<'a> {
             Variable::ServerAdmin => {
                 Some(self.server.core.admin.as_deref().unwrap_or_default().as_bytes().into())
             }
+            // A look is no request of a protocol (request.c: set_sub_req_protocol).
+            Variable::ServerProtocol if request.depth > 0 => Some(b"INCLUDED"[..].into()),
             Variable::ServerProtocol => Some(request.head.version.text().as_bytes().into()),
             Variable::Https | Variable::Http2 => Some(b"off"[..].into()),
             Variable::Ipv6 => Some(if request.peer.client_ip().is_ipv6() {

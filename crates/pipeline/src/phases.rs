@@ -127,7 +127,11 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let Arrival { plan, looked, sections } = match walked {
         Ok(walked) => walked,
-        Err(answer) => return stop(request, plan, answer),
+        // What the sections of the path say is known to a walk that has come to its end alone.
+        Err(answer) => {
+            let server = pipeline.site.server(request.server);
+            return stop(request, Arc::clone(&server.defaults), answer);
+        }
     };
     let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
     // Apache's header_parser runs for requests of clients alone.

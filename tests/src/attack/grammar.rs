@@ -153,7 +153,8 @@ pub const ROWS: &[Row] = &[
     row("setenvif", 2, OPEN, "SetEnvIfNoCase $attribute \"$value_pattern\" $env_set"),
     row("setenvif", 3, OPEN, "BrowserMatch \"$agent_pattern\" $env_set"),
     row("setenvif", 1, OPEN, "BrowserMatchNoCase \"$agent_pattern\" $env_set"),
-    row("setenvif", 2, OPEN, "SetEnvIfExpr \"$condition\" $env_set"),
+    // A group in the value of a condition whose pattern has none: Apache reads what no match filled.
+    row("setenvif", 2, OPEN, "SetEnvIfExpr \"$condition\" $env_expr"),
     // headers: what tells which sections apply, and in what order
     row("headers", 10, OPEN, "Header append X-Sections \"$letter\""),
     row("headers", 3, OPEN, "Header always append X-Always \"$letter\""),
@@ -262,6 +263,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     // environment
     ("env", &["FLAG", "FLAG", "OTHER", "nokeepalive", "no-gzip", "force-response-1.0", "prefer-language", "redirect-carefully"]),
     ("env_set", &["FLAG", "FLAG", "FLAG=0", "!FLAG", "OTHER=$letter", "FLAG OTHER", "FLAG=$0"]),
+    ("env_expr", &["FLAG", "FLAG", "FLAG=0", "!FLAG", "OTHER=$letter", "FLAG OTHER"]),
     ("attribute", &["Request_URI", "Request_URI", "Request_Method", "Request_Protocol", "Remote_Addr", "User-Agent", "Host", "X-Flag", "FLAG", "^X-F", "Remote_Host"]),
     ("value_pattern", &["$uri_pattern", "^/$name", "\\.txt$", "GET", "127", "^$", "1", ".", "(secret)"]),
     ("agent_pattern", &["Moz", "^curl", "", "(?i)moz", "bot"]),
