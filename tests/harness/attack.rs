@@ -44,6 +44,21 @@ fn what_one_server_denies_and_the_other_gives_is_found_and_shrunk() {
     assert!(report.contains("secret.txt"), "{report}");
 }
 
+/// What Apache protects is protected here: a thousand random sites, of which the command
+/// `cargo xtask attack --seed 5` shows more.
+#[test]
+fn nothing_is_given_that_apache_denies() {
+    let mut pair = Pair::new("event").unwrap();
+    let classes = vec![Class::Given, Class::Shown, Class::Taken];
+    let plan = Plan { classes, ..plan(5, 1000, 1) };
+    let totals = run(&mut pair, &plan, &mut |_| {}).unwrap();
+    pair.stop().unwrap();
+    let opened: Vec<_> =
+        totals.found.keys().filter(|it| plan.classes.contains(&it.class)).collect();
+    assert!(opened.is_empty(), "{opened:?}\n{}", totals.reports.join("\n"));
+    assert!(totals.requests > 20_000 && totals.statuses[&4] > 2_000, "{}", totals.summary());
+}
+
 #[test]
 fn what_one_server_withholds_is_found() {
     let denied = "<Files \"secret.txt\">\nRequire all denied\n</Files>\n";
