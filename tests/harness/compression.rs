@@ -39,6 +39,9 @@ FilterChain d i d i d i d i d
 
 /// How many bodies may be compressed at a time with it.
 const WORKERS: usize = 6;
+/// Bodies that are compressed at a time: a quarter of the presses is left to those that must be
+/// unpacked.
+const MOST_COMPRESSED: usize = WORKERS - WORKERS / 4;
 
 /// A server with a file that does not become smaller, and that no socket takes whole.
 fn open() -> House {
@@ -79,11 +82,11 @@ fn slow_clients(house: &House) -> (Vec<TcpStream>, usize) {
 fn slow_readers_keep_nobody_waiting_and_no_more_memory_than_workers_would() {
     let house = open();
     let (slow, packed) = slow_clients(&house);
-    assert!((1..=WORKERS).contains(&packed), "{packed} bodies are being compressed");
+    assert!((1..=MOST_COMPRESSED).contains(&packed), "{packed} bodies are being compressed");
     probe(house.address).unwrap();
     drop(slow);
-    // Theirs come back, one for each worker.
-    wait_for("room for as many", || slow_clients(&house).1 == WORKERS).unwrap();
+    // Theirs come back, all of them.
+    wait_for("room for as many", || slow_clients(&house).1 == MOST_COMPRESSED).unwrap();
     probe(house.address).unwrap();
 }
 

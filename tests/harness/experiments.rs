@@ -45,7 +45,7 @@ fn measured(markdown: &str) -> Vec<&str> {
 
 #[test]
 fn static_files_beside_a_peer() {
-    let folder = lab("static --against nginx --rounds 1 --seconds 50ms").unwrap();
+    let folder = lab("static --against nginx --rounds 1 --seconds 400ms").unwrap();
     let markdown = read(folder.path(), "README.md");
     assert!(markdown.contains("## Where Evenkeel does worse"));
     assert_eq!(measured(&markdown), ["evenkeel", "nginx"]);

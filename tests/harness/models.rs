@@ -147,7 +147,7 @@ fn a_long_request_is_not_followed_by_another_while_others_wait() {
         let house = open(model, &format!("{four}{lab}"));
         let ask = |_| {
             let mut stream = connect(house.address).unwrap();
-            stream.write_all(b"GET /wait?ms=700 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream.write_all(b"GET /wait?ms=2000 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             stream
         };
         // The fifth waits for one of them, none of whom has been answered before.
