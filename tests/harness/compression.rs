@@ -37,11 +37,11 @@ FilterChain d i d i d i d i d
 </Location>
 ";
 
-/// How many bodies may be compressed at a time with it.
+/// The workers that it has.
 const WORKERS: usize = 6;
-/// Bodies that are compressed at a time: a quarter of the presses is left to those that must be
-/// unpacked.
-const MOST_COMPRESSED: usize = WORKERS - WORKERS / 4;
+/// Bodies that are compressed at a time: each of the two children leaves one of its three presses
+/// to bodies that can be sent unpacked alone.
+const MOST_COMPRESSED: usize = WORKERS - 2;
 
 /// A server with a file that does not become smaller, and that no socket takes whole.
 fn open() -> House {
