@@ -137,11 +137,12 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
     raise_descriptor_limit();
     let one = "ServerLimit 1\nStartServers 1\nThreadsPerChild 64\nMaxRequestWorkers 64\n";
     let house = House::open(one, &["prlimit", "--nofile=80:80"]).unwrap();
-    // A head that does not end holds each connection open.
+    // A body that does not come holds each connection open; a head would make room for others.
+    let head = b"POST /small.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
     let mut held = Vec::new();
     for _ in 0..200 {
         let mut stream = connect(house.address).unwrap();
-        stream.write_all(b"GET /small.txt HTTP/1.1\r\n").unwrap();
+        stream.write_all(head).unwrap();
         held.push(stream);
     }
     // The port is open before the first child is there.
