@@ -66,6 +66,21 @@ pub struct Named {
 }
 
 impl Choice {
+    /// A configuration of this text alone.
+    #[cfg(test)]
+    pub(crate) fn of_text(text: Vec<u8>) -> Self {
+        Self {
+            server_root: "/".into(),
+            main: Main::Text { name: "t".into(), text },
+            before: Vec::new(),
+            after: Vec::new(),
+            defines: Vec::new(),
+            program: "t".into(),
+            start_level: Level::Warn,
+            skip_root_check: true,
+        }
+    }
+
     /// Reads and applies the configuration.
     ///
     /// # Errors

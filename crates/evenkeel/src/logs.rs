@@ -183,16 +183,7 @@ mod tests {
             "ServerName a\nLogFormat %h c\nCustomLog a c\nOptions Indexes\n{}",
             hosts.concat()
         );
-        let choice = Choice {
-            server_root: "/".into(),
-            main: evenkeel_config::Main::Text { name: "t".into(), text: text.into() },
-            before: Vec::new(),
-            after: Vec::new(),
-            defines: Vec::new(),
-            program: "t".into(),
-            start_level: evenkeel_message::Level::Warn,
-            skip_root_check: true,
-        };
+        let choice = Choice::of_text(text.into());
         let site = choice.read().ok().unwrap().site;
         let defaults = |server: usize| Arc::as_ptr(&site.servers[server].defaults);
         assert!([2, 4, 5].iter().all(|server| defaults(*server) == defaults(1)));

@@ -234,16 +234,7 @@ mod tests {
         let text = "Listen 127.0.0.1:8099\nFlushMaxThreshold 1000\nTimeout 7\n\
                     <VirtualHost *>\nFlushMaxThreshold 2000\nFlushMaxPipelined 3\n</VirtualHost>\n\
                     <VirtualHost *>\nServerName other\n</VirtualHost>\n";
-        let choice = crate::configuration::Choice {
-            server_root: "/".into(),
-            main: evenkeel_config::Main::Text { name: "t".into(), text: text.into() },
-            before: Vec::new(),
-            after: Vec::new(),
-            defines: Vec::new(),
-            program: "t".into(),
-            start_level: evenkeel_message::Level::Warn,
-            skip_root_check: true,
-        };
+        let choice = crate::configuration::Choice::of_text(text.into());
         let site = choice.read().ok().unwrap().site;
         let of = |server| of_connections(&site, server);
         let bounds = |server| (of(server).flush_threshold, of(server).timeout_ms);

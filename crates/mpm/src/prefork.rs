@@ -167,7 +167,7 @@ impl<S: Service> Prefork<S> {
         loop {
             let mode = self.holder.orders.mode;
             if mode >= Mode::Drain {
-                // Nobody else may be left who takes what waits.
+                // This may be the last process that can take what waits.
                 if self.holder.orders.may_take() {
                     self.serve_queue()?;
                 }

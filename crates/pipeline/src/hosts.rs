@@ -111,10 +111,11 @@ impl Host {
     }
 }
 
-/// What follows ServerPath in a path that begins with it, whole segments alone.
-pub(crate) fn is_below<'a>(path: &'a [u8], server_path: &[u8]) -> Option<&'a [u8]> {
-    let rest = path.strip_prefix(server_path)?;
-    let is_whole = server_path.ends_with(b"/") || matches!(rest.first(), None | Some(b'/'));
+/// What follows a prefix, such as that of ServerPath or `<Location>`, in a path that begins with
+/// it; whole segments alone.
+pub(crate) fn is_below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(prefix)?;
+    let is_whole = prefix.ends_with(b"/") || matches!(rest.first(), None | Some(b'/'));
     is_whole.then_some(rest)
 }
 

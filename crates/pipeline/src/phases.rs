@@ -182,7 +182,7 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to
-/// one who may not see what it is about. What such a page leads to in turn, by a type map or by the
+/// a client that may not see what it is about. What such a page leads to in turn, by a type map or by the
 /// files that its name goes on with, is shown where no `<Location>` has a say, and no condition
 /// where the server has some beside its sections: of those walks Apache keeps one generation
 /// (request.c: `prep_walk_cache`; `ap_process_request_internal` compares per_dir_config). Every

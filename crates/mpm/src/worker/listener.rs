@@ -147,8 +147,8 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Leaves the ports for good when nothing waits there, or has not been taken in time: nobody
-    /// else may be left who takes it.
+    /// Leaves the ports for good when nothing waits there, or has not been taken in time: this may
+    /// be the last child that can take it.
     fn leave(&mut self) {
         if self.has_left() {
             return;
