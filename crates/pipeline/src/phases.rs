@@ -182,11 +182,12 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to
-/// a client that may not see what it is about. What such a page leads to in turn, by a type map or by the
-/// files that its name goes on with, is shown where no `<Location>` has a say, and no condition
-/// where the server has some beside its sections: of those walks Apache keeps one generation
-/// (request.c: `prep_walk_cache`; `ap_process_request_internal` compares per_dir_config). Every
-/// other redirect leads to what must be granted for itself, since rules may ask for the path.
+/// a client that may not see what it is about. What such a page leads to in turn, by a type map or
+/// by the files that its name goes on with, is shown where no `<Location>` has a say, and no
+/// condition where the server has some beside its sections: of those walks Apache keeps one
+/// generation (request.c: `prep_walk_cache`; `ap_process_request_internal` compares
+/// per_dir_config). Every other redirect leads to what must be granted for itself, since rules may
+/// ask for the path.
 fn is_page_of_refusal(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
     let Some(previous) = &request.previous else { return false };
     let is_same = |before: &Arc<dyn Any>| std::ptr::addr_eq(Arc::as_ptr(before), Arc::as_ptr(plan));
