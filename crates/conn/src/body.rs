@@ -2,7 +2,7 @@
 //! first asked for, too slow a client found out. The task reads the rest of it afterwards. A
 //! handler that waits for the client holds no credit meanwhile.
 
-use crate::link::Link;
+use crate::link::{Link, waits_for_client};
 use crate::site::{ReadTime, Settings};
 use bytes::Bytes;
 use evenkeel_message::{BodyLength, Chunk, Fields, Source, Status};
@@ -10,7 +10,7 @@ use evenkeel_proto::{CONTINUE, ChunkedDecoder, HttpProtocolOptions, Limits, Refu
 use evenkeel_sys::clock;
 use std::cell::RefCell;
 use std::future::Future;
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -149,7 +149,7 @@ impl Incoming {
         if std::mem::take(&mut state.expecting) {
             // So few bytes always fit: the responses before them have been sent. Should they
             // not, the client sends its body after a while all the same (RFC 9110, 10.1.1).
-            let _sent = self.link.poll_send(context, |s| s.send(&[IoSlice::new(CONTINUE)], false));
+            let _sent = self.link.send_now(CONTINUE);
         }
         match self.link.poll_fill(context) {
             Poll::Ready(Err(error)) if error.kind() == ErrorKind::TimedOut => {
@@ -164,6 +164,7 @@ impl Incoming {
                 state.alarm = None;
                 Poll::Ready(())
             }
+            Poll::Pending if !waits_for_client() => Poll::Pending,
             Poll::Pending => {
                 self.link.lease.release();
                 ready!(state.poll_alarm(context));
@@ -246,5 +247,52 @@ struct Handle(Rc<Incoming>);
 impl Source for Handle {
     fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
         self.0.poll_chunk(context, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Inbox;
+    use crate::link::tests::thread;
+    use evenkeel_sys::socket::Socket;
+    use std::future::poll_fn;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::task::coop::consume_budget;
+
+    #[test]
+    fn a_body_that_is_read_by_a_task_whose_turn_is_over_is_asked_for_and_keeps_its_credit() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        for end in [&client, &server] {
+            end.set_nonblocking(true).unwrap();
+        }
+        let thread = thread();
+        let gate = &thread.place.gate;
+        let socket = Socket::new(server.into());
+        let link = Link::new(&thread, socket, Inbox::default(), true, gate.take());
+        let settings = Settings::default();
+        let body = Incoming::new(&link, BodyLength::Exact(5), true, &settings).unwrap();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+            .unwrap();
+        runtime.block_on(poll_fn(|context| {
+            // The runtime watches the socket from here on.
+            assert!(link.poll_fill(context).is_pending(), "nothing has come");
+            while pin!(consume_budget()).poll(context).is_ready() {}
+            assert!(body.poll_chunk(context, true).is_pending());
+            let mut asked = [0; 64];
+            assert_eq!(client.read(&mut asked).unwrap(), CONTINUE.len());
+            assert!(gate.take().is_none(), "whether the client is slow is not known");
+            Poll::Ready(())
+        }));
+        runtime.block_on(poll_fn(|context| {
+            assert!(body.poll_chunk(context, true).is_pending());
+            assert!(gate.take().is_some(), "the client is slow");
+            Poll::Ready(())
+        }));
     }
 }

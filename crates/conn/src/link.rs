@@ -7,15 +7,16 @@ use crate::thread::{Thread, Workplace};
 use evenkeel_scoreboard::{Credit, Gate, Vigil, Wait, Waiting};
 use evenkeel_sys::bulkhead::{self, Bulkhead, Permit};
 use evenkeel_sys::clock;
-use evenkeel_sys::socket::{self, Socket, Taking};
+use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::watch::WatchedSocket;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use tokio::task::coop::has_budget_remaining;
 
 /// Bytes that are taken in of what a client sends ahead, to learn whether it ends behind them.
 const MOST_AHEAD: usize = 16 << 10;
@@ -123,16 +124,27 @@ impl Link {
     /// its turn.
     pub(crate) fn fill_now(&self) -> io::Result<usize> {
         let mut buffer = self.thread.take_buffer();
-        let read = match &*self.wire.borrow() {
-            Wire::Plain(socket) => socket.receive(&mut buffer),
-            Wire::Watched(watched) => watched.socket().receive(&mut buffer),
-            Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
-        };
+        let read = self.ask(|socket| socket.receive(&mut buffer));
         if let Ok(count) = read {
             self.take_in(&buffer, count);
         }
         self.thread.give_buffer(buffer);
         read
+    }
+
+    /// Sends what of so few bytes there is room for now, whether or not the task has used up its
+    /// turn; `WouldBlock` where there is none.
+    pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<()> {
+        self.ask(|socket| socket.send(&[IoSlice::new(bytes)], false).map(drop))
+    }
+
+    /// Asks the socket itself.
+    fn ask<R>(&self, ask: impl FnOnce(&Socket) -> io::Result<R>) -> io::Result<R> {
+        match &*self.wire.borrow() {
+            Wire::Plain(socket) => ask(socket),
+            Wire::Watched(watched) => ask(watched.socket()),
+            Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
     }
 
     /// Takes in so many bytes that were read into a buffer.
@@ -170,6 +182,9 @@ impl Link {
     /// Notes whether the client keeps a worker waiting that is held by its connection.
     fn keep_vigil<R>(&self, polled: Poll<io::Result<R>>, side: Side) -> Poll<io::Result<R>> {
         let Some(vigil) = &self.thread.place.vigil else { return polled };
+        if polled.is_pending() && !waits_for_client() {
+            return polled;
+        }
         if polled.is_ready() {
             vigil.end();
             return polled;
@@ -188,13 +203,8 @@ impl Link {
     /// waiting. The kernel is asked, for what is written here comes in large and rare pieces.
     fn watch_taking(&self, vigil: &Vigil) {
         let now_us = clock::monotonic_us();
-        let taking = match &*self.wire.borrow() {
-            Wire::Plain(socket) => socket::taking(socket),
-            Wire::Watched(watched) => socket::taking(watched.socket()),
-            Wire::Gone => Ok(Taking::default()),
-        };
         // Of a socket that is not TCP nothing is known but that it waits.
-        let taking = taking.unwrap_or_default();
+        let taking = self.ask(|socket| socket::taking(socket)).unwrap_or_default();
         let begins = vigil.waiting().is_none();
         let (wait, since_us) = self.pace.borrow_mut().look(taking, begins, now_us);
         vigil.begin(wait, since_us);
@@ -242,6 +252,12 @@ impl Link {
             Wire::Gone => None,
         }
     }
+}
+
+/// Whether a read or a write that is pending waits for the client: the runtime also has a task wait
+/// that has used up its turn, and then says nothing of the socket.
+pub(crate) fn waits_for_client() -> bool {
+    has_budget_remaining()
 }
 
 /// The credit of a request, given back while it waits for the client, and its permit for expensive
@@ -325,7 +341,7 @@ impl Lease {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::SlowBytes;
     use evenkeel_scoreboard::{Layout, Scoreboard};
@@ -337,7 +353,7 @@ mod tests {
     use tokio::runtime::{Builder, LocalOptions};
     use tokio::task::coop::consume_budget;
 
-    fn thread() -> Rc<Thread> {
+    pub(crate) fn thread() -> Rc<Thread> {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
         Rc::new(Thread::new(Workplace {

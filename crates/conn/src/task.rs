@@ -4,7 +4,7 @@
 
 use crate::body::{Fate, Incoming};
 use crate::connection::Connection;
-use crate::link::{Inbox, Link};
+use crate::link::{Inbox, Link, waits_for_client};
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
 use crate::shown::{self, Writing};
@@ -472,7 +472,7 @@ impl<S: Site> Task<S> {
             let before = reply.output.sent;
             let sent = poll_fn(|context| {
                 let sent = self.link.poll_send(context, |socket| reply.output.send(socket));
-                if sent.is_pending() {
+                if sent.is_pending() && waits_for_client() {
                     // The client is slow: its request is no work for the server any more.
                     if reply.is_heavy() && share.is_none() {
                         let room = &self.inner.thread.place.slow_bytes;

@@ -16,7 +16,7 @@ use evenkeel_sys::listen;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ struct Running {
     log: Arc<Mutex<Vec<String>>>,
     /// What `/file` serves.
     file: std::fs::File,
+    /// Where `/flood` waits.
+    barrier: Arc<Barrier>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -92,11 +94,14 @@ impl Running {
         let slow_bytes = SlowBytes::new(40 << 20);
         let shared_file = file.try_clone().unwrap();
         let file = Arc::new(file.into());
+        let barrier = Arc::new(Barrier::new(2));
+        let shared_barrier = Arc::clone(&barrier);
         let thread = std::thread::spawn(move || {
             serve_with(setup, |seat| {
                 let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
                 site.file = Some(Arc::clone(&file));
                 site.line = Some(line);
+                site.barrier = Some(Arc::clone(&shared_barrier));
                 let place = Workplace {
                     gate: seat.gate,
                     bulkhead: Arc::clone(seat.crew.bulkhead()),
@@ -110,7 +115,7 @@ impl Running {
                 stub::Adapter(Worker::new(site, place))
             })
         });
-        Self { address, wire, line, board, log, file: shared_file, thread }
+        Self { address, wire, line, board, log, file: shared_file, barrier, thread }
     }
 
     fn connect(&self) -> TcpStream {
@@ -443,6 +448,27 @@ fn large_files_go_to_slow_readers_without_a_credit() {
     let completions = line.read(Counter::Completions);
     board.release(0);
     assert_eq!((completions, board.totals().accesses), (5, 5));
+}
+
+#[test]
+fn a_task_whose_turn_is_over_while_its_client_reads_keeps_its_credit() {
+    let running = Running::with_credits(Settings::default(), 1);
+    let mut fast = running.connect();
+    let head = "POST /flood HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\n";
+    fast.write_all(format!("{head}a").as_bytes()).unwrap();
+    // Once the body's task waits, its credit is free for this one.
+    let mut other = running.connect();
+    other.write_all(get("/", "").as_bytes()).unwrap();
+    assert!(read_one(&mut other).0.starts_with("HTTP/1.1 200 OK"));
+    fast.write_all(b"b").unwrap();
+    running.barrier.wait();
+    other.write_all(get("/", "Connection: close\r\n").as_bytes()).unwrap();
+    running.barrier.wait();
+    assert!(read_all(fast).matches("word ").count() > 0);
+    drop(read_all(other));
+    let log = running.end();
+    let order: Vec<_> = log.iter().map(|line| line.split(' ').nth(2).unwrap()).collect();
+    assert_eq!(order, ["/", "/flood", "/"], "{log:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll};
 
 /// Answers by path; see `respond`.
@@ -30,6 +30,8 @@ pub struct Stub {
     pub keeps_log: bool,
     /// Where `/held` reads how many credits are held while its refusal is answered.
     pub line: Option<ChildLine>,
+    /// Where the response of `/flood` waits twice before its first word.
+    pub barrier: Option<Arc<Barrier>>,
     /// How many requests were answered.
     answered: Rc<Cell<u64>>,
     lines: RefCell<Vec<u8>>,
@@ -44,6 +46,7 @@ impl Stub {
             log,
             keeps_log: true,
             line: None,
+            barrier: None,
             answered: Rc::default(),
             lines: RefCell::default(),
         }
@@ -68,6 +71,17 @@ impl Stub {
             b"/stream" => {
                 let words = ["one ", "two ", "three"].map(Bytes::from).to_vec();
                 response.body = Body::Stream(Box::pin(Words(words)), None);
+            }
+            b"/flood" => {
+                let barrier = self.barrier.clone().unwrap();
+                return Served::Later(Box::pin(async move {
+                    // A task that has waited for its client is watched by the runtime.
+                    let mut body = request.body.take().unwrap();
+                    while poll_fn(|cx| body.as_mut().poll_chunk(cx)).await.is_some() {}
+                    let words = Words(vec![Bytes::from_static(b"word "); 2_000]);
+                    response.body = Body::Stream(Box::pin(Flood(Some(barrier), words)), None);
+                    (request, response)
+                }));
             }
             b"/broken" => {
                 response.body = Body::Stream(Box::pin(Broken(false)), None);
@@ -154,6 +168,19 @@ impl Source for Words {
     fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
         let next = (!self.0.is_empty()).then(|| Ok(self.0.remove(0)));
         Poll::Ready(next)
+    }
+}
+
+/// Words that begin when the test lets them.
+struct Flood(Option<Arc<Barrier>>, Words);
+
+impl Source for Flood {
+    fn poll_chunk(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
+        if let Some(barrier) = self.0.take() {
+            barrier.wait();
+            barrier.wait();
+        }
+        Pin::new(&mut self.1).poll_chunk(context)
     }
 }
 
