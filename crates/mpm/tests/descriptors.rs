@@ -3,21 +3,19 @@
 //! this process, so that nobody else uses descriptors meanwhile.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+mod support;
+
 use evenkeel_message::Notice;
-use evenkeel_mpm::Command;
 use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::service::Service;
-use evenkeel_mpm::setup::{Control, Setup};
-use evenkeel_scoreboard::{Credit, Layout, Scoreboard};
-use evenkeel_sys::channel::{Channel, Received};
-use evenkeel_sys::listen;
+use evenkeel_mpm::setup::Setup;
+use evenkeel_scoreboard::Credit;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Sends back what comes and lets the connection rest.
@@ -64,22 +62,6 @@ impl Service for Echo {
     }
 }
 
-struct Wire(Channel);
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Control for Wire {
-    fn next(&mut self) -> Option<Command> {
-        matches!(self.0.receive(), Received::Byte(_)).then_some(Command::Exit)
-    }
-
-    fn ready(&self) {}
-}
-
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -101,38 +83,18 @@ fn the_oldest_that_never_asked_make_room_where_too_few_are_idle() {
 /// to be closed for the others.
 fn make_room(count: usize, greet: impl Fn(&mut TcpStream)) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let any = "127.0.0.1:0".parse().unwrap();
-    let socket = listen::bind(any, listen::Options::default()).unwrap();
-    listen::listen(&socket, 128).unwrap();
-    let address = listen::local_address(&socket).unwrap();
-    let (wire, control) = Channel::pair().unwrap();
-    let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
-    let line = board.child_line(0).unwrap();
-    let setup = Setup {
-        ports: vec![Arc::new(socket)],
-        control: Box::new(Wire(control)),
-        credits: 4,
-        threads: 1,
-        most_connections: 0,
-        descriptors: 60,
-        blocking_threads: 1,
-        most_children: 1,
-        async_factor: None,
-        slots: None,
-        line,
-        shedding: None,
-        parting: Duration::ZERO,
-    };
+    let (setup, parent) = support::child(1, 4);
+    let setup = Setup { descriptors: 60, ..setup };
     let thread = std::thread::spawn(move || serve_with(setup, |_| Echo));
     // Each connection takes two descriptors here, one for each end; from 45 on they are kept.
     let mut clients: Vec<TcpStream> = Vec::new();
     for _ in 0..count {
-        let mut client = TcpStream::connect(address).unwrap();
+        let mut client = TcpStream::connect(parent.address).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         greet(&mut client);
         clients.push(client);
     }
     assert_eq!(clients[0].read(&mut [0; 1]).unwrap(), 0, "the oldest has made room");
-    assert!(wire.send(b'x').unwrap());
+    assert!(parent.wire.send(b'x').unwrap());
     thread.join().unwrap().unwrap();
 }

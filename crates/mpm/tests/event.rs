@@ -2,21 +2,20 @@
 //! draining, expiry. The clients are blocking sockets; what can be awaited is awaited by reading.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
+mod support;
+
 use evenkeel_message::Notice;
-use evenkeel_mpm::Command;
 use evenkeel_mpm::event;
 use evenkeel_mpm::service::Service;
-use evenkeel_mpm::setup::{Control, Setup};
-use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate, Layout, Scoreboard};
-use evenkeel_sys::channel::{Channel, Received};
-use evenkeel_sys::listen;
+use evenkeel_mpm::setup::Setup;
+use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate};
+use evenkeel_sys::channel::Channel;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -147,28 +146,6 @@ impl Service for Echo {
     }
 }
 
-struct Wire(Channel);
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Control for Wire {
-    fn next(&mut self) -> Option<Command> {
-        match self.0.receive() {
-            Received::Byte(b'r') => Some(Command::Run),
-            Received::Byte(b'p') => Some(Command::Park),
-            Received::Byte(b'x') => Some(Command::Exit),
-            Received::Byte(_) => Some(Command::Drain),
-            Received::Empty | Received::Closed => None,
-        }
-    }
-
-    fn ready(&self) {}
-}
-
 struct Running {
     address: SocketAddr,
     wire: Channel,
@@ -183,28 +160,8 @@ struct Running {
 
 /// What a child is made of, its address and the parent's end of its channel.
 fn parts(credits: u32, threads: usize, most_connections: u64) -> (Setup, SocketAddr, Channel) {
-    let socket = listen::bind("127.0.0.1:0".parse().unwrap(), listen::Options::default()).unwrap();
-    listen::listen(&socket, 128).unwrap();
-    let address = listen::local_address(&socket).unwrap();
-    let (wire, control) = Channel::pair().unwrap();
-    let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
-    let line = board.child_line(0).unwrap();
-    let setup = Setup {
-        ports: vec![Arc::new(socket)],
-        control: Box::new(Wire(control)),
-        credits,
-        threads,
-        most_connections,
-        descriptors: 20_000,
-        blocking_threads: 1,
-        most_children: 1,
-        async_factor: None,
-        line,
-        slots: None,
-        shedding: None,
-        parting: Duration::ZERO,
-    };
-    (setup, address, wire)
+    let (setup, parent) = support::child(threads, 4);
+    (Setup { credits, most_connections, ..setup }, parent.address, parent.wire)
 }
 
 impl Running {

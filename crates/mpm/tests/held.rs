@@ -3,25 +3,27 @@
 //! can be awaited is awaited by reading.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
+mod support;
+
 use evenkeel_message::Notice;
 use evenkeel_mpm::service::{Seat, Service};
-use evenkeel_mpm::setup::{Control, Setup};
-use evenkeel_mpm::{Command, prefork, worker};
+use evenkeel_mpm::setup::Setup;
+use evenkeel_mpm::{prefork, worker};
 use evenkeel_scoreboard::{
-    ChildLine, Counter, Credit, Layout, Phase, Request, Scoreboard, SlotState, Slots, Vigil, Wait,
+    ChildLine, Counter, Credit, Phase, Request, Scoreboard, SlotState, Slots, Vigil, Wait,
 };
 use evenkeel_sys::channel::{Channel, Received};
-use evenkeel_sys::listen;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use support::Parent;
 
 /// Lets a blocked request go on.
 type Free = tokio::sync::oneshot::Sender<()>;
@@ -119,37 +121,6 @@ impl Service for Echo {
     }
 }
 
-/// The child's end of its channel; a byte says what it has told the parent.
-struct Wire(Channel);
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Control for Wire {
-    fn next(&mut self) -> Option<Command> {
-        match self.0.receive() {
-            Received::Byte(b'r') => Some(Command::Run),
-            Received::Byte(b'p') => Some(Command::Park),
-            Received::Byte(b'h') => Some(Command::Hurry),
-            Received::Byte(b'x') => Some(Command::Exit),
-            Received::Byte(_) => Some(Command::Drain),
-            Received::Empty => None,
-            Received::Closed => Some(Command::Orphaned),
-        }
-    }
-
-    fn ready(&self) {
-        self.0.send(b'R').unwrap();
-    }
-
-    fn leaving(&self) {
-        self.0.send(b'E').unwrap();
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Model {
     Prefork,
@@ -177,31 +148,12 @@ impl Running {
 
     fn start_parting(model: Model, most_connections: u64, parting: Duration) -> Self {
         let threads = if let Model::Worker(threads) = model { threads } else { 1 };
-        let any = "127.0.0.1:0".parse().unwrap();
-        let port = Arc::new(listen::bind(any, listen::Options::default()).unwrap());
-        listen::listen(&port, 128).unwrap();
-        let address = listen::local_address(&port).unwrap();
-        let (wire, control) = Channel::pair().unwrap();
-        let layout = Layout { children: 1, slots_per_child: threads };
-        let board = Scoreboard::new(layout).unwrap();
+        let (setup, Parent { address, port, wire, board }) = support::child(threads, threads);
         board.assign(0, 0, 0, threads, 0);
         board.parent_line(0).unwrap().set_phase(Phase::Running);
-        let line = board.child_line(0).unwrap();
-        let setup = Setup {
-            ports: vec![Arc::clone(&port)],
-            control: Box::new(Wire(control)),
-            credits: 0,
-            threads,
-            most_connections,
-            most_children: 1,
-            async_factor: None,
-            descriptors: 20_000,
-            blocking_threads: 1,
-            line,
-            slots: Some(Slots::new(board, 0, threads)),
-            shedding: None,
-            parting,
-        };
+        let line = setup.line;
+        let slots = Some(Slots::new(board, 0, threads));
+        let setup = Setup { credits: 0, most_connections, slots, parting, ..setup };
         let (sender, blocks) = mpsc::channel();
         let (expiring, expired) = mpsc::channel();
         let held = Arc::new(AtomicBool::new(false));

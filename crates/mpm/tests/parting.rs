@@ -2,21 +2,18 @@
 //! child is told to end. How long it waits is the test's to say: nothing is timed.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+mod support;
+
 use evenkeel_message::Notice;
-use evenkeel_mpm::Command;
 use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::service::Service;
-use evenkeel_mpm::setup::{Control, Setup};
-use evenkeel_scoreboard::{Credit, Layout, Scoreboard};
-use evenkeel_sys::channel::{Channel, Received};
-use evenkeel_sys::listen;
+use evenkeel_mpm::setup::Setup;
+use evenkeel_scoreboard::Credit;
 use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
 use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Answers each byte with `a`, or with `z` where that is the last.
@@ -58,55 +55,20 @@ impl Service for Letters {
     }
 }
 
-struct Wire(Channel);
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Control for Wire {
-    fn next(&mut self) -> Option<Command> {
-        matches!(self.0.receive(), Received::Byte(_)).then_some(Command::Exit)
-    }
-
-    fn ready(&self) {}
-}
-
 /// Tells a child to end that keeps two connections; what each of them gets from then on, the first
 /// as long as it asks.
 fn end(parting: Duration) -> [Vec<u8>; 2] {
-    let any = "127.0.0.1:0".parse().unwrap();
-    let socket = listen::bind(any, listen::Options::default()).unwrap();
-    listen::listen(&socket, 128).unwrap();
-    let address = listen::local_address(&socket).unwrap();
-    let (wire, control) = Channel::pair().unwrap();
-    let board = Scoreboard::new(Layout { children: 1, slots_per_child: 4 }).unwrap();
-    let setup = Setup {
-        ports: vec![Arc::new(socket)],
-        control: Box::new(Wire(control)),
-        credits: 4,
-        threads: 2,
-        most_connections: 0,
-        descriptors: 1_000,
-        blocking_threads: 1,
-        most_children: 1,
-        async_factor: None,
-        slots: None,
-        line: board.child_line(0).unwrap(),
-        shedding: None,
-        parting,
-    };
+    let (setup, parent) = support::child(2, 4);
+    let setup = Setup { parting, ..setup };
     let thread = std::thread::spawn(move || serve_with(setup, |_| Letters { retiring: false }));
     let mut both = [(); 2].map(|()| {
-        let mut client = TcpStream::connect(address).unwrap();
+        let mut client = TcpStream::connect(parent.address).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         client.write_all(b"x").unwrap();
         client.read_exact(&mut [0]).unwrap();
         client
     });
-    assert!(wire.send(b'x').unwrap());
+    assert!(parent.wire.send(b'x').unwrap());
     let got = both.each_mut().map(|client| {
         let (mut got, mut letter) = (Vec::new(), [0]);
         if parting.is_zero() {
