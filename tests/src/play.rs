@@ -6,7 +6,9 @@ use crate::compare::{compare, depart, shown};
 use crate::script::{Exchange, File, Kind as Entry, Script, Step};
 use crate::server::{Kind, Server, children, free_port};
 use crate::talk::{fill, talk};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -250,7 +252,7 @@ fn without_ids(text: &[u8]) -> String {
 }
 
 fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Result<Run, String> {
-    write(&root.join("httpd.conf"), configuration(script, more, root, port).as_bytes())?;
+    write(&root.join("httpd.conf"), &script.encode(&configuration(script, more, root, port)))?;
     for log in read_folder(&root.join("logs"))? {
         let _ = fs::remove_file(log);
     }
@@ -294,7 +296,7 @@ fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {
     make_folder(&root.join("logs"))?;
     write(&root.join("mime.types"), TYPES.as_bytes())?;
     for file in &script.files {
-        put(file, root, port)?;
+        put(script, file, root, port)?;
     }
     Ok(())
 }
@@ -306,14 +308,14 @@ fn restore(script: &Script, root: &Path, port: u16) -> Result<(), String> {
         let (Step::Write(path, _) | Step::Remove(path)) = step else { continue };
         let _ = fs::remove_file(root.join(path));
         if let Some(file) = script.files.iter().find(|file| file.path == *path) {
-            put(file, root, port)?;
+            put(script, file, root, port)?;
         }
     }
     Ok(())
 }
 
-fn put(file: &File, root: &Path, port: u16) -> Result<(), String> {
-    let path = root.join(&file.path);
+fn put(script: &Script, file: &File, root: &Path, port: u16) -> Result<(), String> {
+    let path = root.join(OsStr::from_bytes(&script.encode(&file.path)));
     make_folder(path.parent().unwrap_or(root))?;
     match &file.kind {
         Entry::Folder => make_folder(&path)?,
@@ -322,7 +324,7 @@ fn put(file: &File, root: &Path, port: u16) -> Result<(), String> {
             symlink(target, &path).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Entry::Contents(text) => {
-            write(&path, fill(text, port, root).as_bytes())?;
+            write(&path, &script.encode(&fill(text, port, root)))?;
             let time = UNIX_EPOCH + Duration::from_secs(file.mtime_seconds);
             let opened = fs::File::options().write(true).open(&path);
             opened

@@ -5,6 +5,8 @@
 //! what SENTENCE                what the script shows
 //! modules NAME...              modules to load beyond those of every script
 //! ignore HEADER                a header that is not compared
+//! latin1                       the configuration and the files with their names are written in
+//!                              ISO-8859-1
 //! compare PATH                 a file that must be equal when both servers have stopped, but
 //!                              for ids of the log (%L) behind `id=`
 //! config                       the lines below, indented by four, follow the base configuration
@@ -56,12 +58,24 @@ pub struct Script {
     pub ignored: Vec<String>,
     /// Paths of files that must be equal in the end.
     pub compared: Vec<String>,
+    /// Whether the configuration and the files are written in ISO-8859-1.
+    pub latin1: bool,
     /// Text that follows the base configuration.
     pub config: String,
     /// What is laid out below the scratch folder before a server starts.
     pub files: Vec<File>,
     /// What is said to each server, in order.
     pub exchanges: Vec<Exchange>,
+}
+
+impl Script {
+    /// The bytes of a text in the script's encoding.
+    pub fn encode(&self, text: &str) -> Vec<u8> {
+        match self.latin1 {
+            true => text.chars().map(|char| u8::try_from(char).unwrap_or(b'?')).collect(),
+            false => text.as_bytes().to_vec(),
+        }
+    }
 }
 
 /// One entry below the scratch folder.
@@ -218,6 +232,7 @@ fn parse_statement(
         "modules" => script.modules.extend(rest.split_whitespace().map(str::to_owned)),
         "ignore" => script.ignored.push(rest.to_owned()),
         "compare" => script.compared.push(rest.to_owned()),
+        "latin1" => script.latin1 = true,
         "config" => script.config.push_str(&block),
         "file" => script.files.push(parse_file(rest, block)?),
         "folder" => script.files.push(entry(rest, Kind::Folder)),

@@ -12,6 +12,7 @@ use crate::keyword::{self, Keyword};
 use crate::node::{Node, Position};
 use crate::place::{Parent, Permit, Scope};
 use crate::shape;
+use evenkeel_message::has_quoted;
 
 /// Applies a server's configuration to `target`. Remarks are added to `notices`, before a fault
 /// as well.
@@ -318,6 +319,9 @@ impl<T: 'static> Walker<'_, T> {
         scope: &Scope<'_>,
     ) -> Result<(), Fault> {
         let fault = |text| Fault::new(node.position.clone(), text);
+        if !directive.takes_bytes && has_quoted(&node.arguments) {
+            return Err(fault(format!("the arguments of {} must be UTF-8", directive.name)));
+        }
         let call = |words, flag| Call {
             name: directive.name,
             words,
@@ -385,7 +389,8 @@ mod tests {
         overrides: Overrides,
         shape: Shape,
     ) -> Directive<Log> {
-        Directive { name, contexts, overrides, shape, default: "", doc: "doc", act: Act::Set(log) }
+        let (default, doc, act) = ("", "doc", Act::Set(log));
+        Directive { name, contexts, overrides, shape, default, doc, takes_bytes: false, act }
     }
 
     const SECTION: Directive<Log> = Directive {

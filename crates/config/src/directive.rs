@@ -207,8 +207,19 @@ pub struct Directive<T: 'static> {
     pub default: &'static str,
     /// What it is for, in one line; the complaint about a wrong count of arguments ends with it.
     pub doc: &'static str,
+    /// Whether its function makes bytes of its arguments with `message::unquoted`. The lines of
+    /// other directives must be UTF-8.
+    pub takes_bytes: bool,
     /// What it does.
     pub act: Act<T>,
+}
+
+impl<T> Directive<T> {
+    /// The same, with arguments that need not be UTF-8.
+    #[must_use]
+    pub const fn of_bytes(self) -> Self {
+        Self { takes_bytes: true, ..self }
+    }
 }
 
 /// The directives of one module.

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use evenkeel_message::unquoted;
+
 use crate::node::Position;
 
 /// The pass that found a fault; it decides the shape of the message.
@@ -149,7 +151,7 @@ impl fmt::Display for Notice {
 /// letter, `\xhh` for every other byte that is not printable ASCII, the double quote left alone.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
+    for &byte in &*unquoted(text) {
         match byte {
             b'\\' => out.push_str("\\\\"),
             0x08 => out.push_str("\\b"),

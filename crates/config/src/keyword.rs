@@ -47,6 +47,22 @@ pub(crate) enum Keyword {
     Error,
 }
 
+impl Keyword {
+    /// Whether its arguments name files. Those are opened by names that are UTF-8.
+    pub(crate) fn names_file(self) -> bool {
+        matches!(
+            self,
+            Self::IfFile
+                | Self::Include
+                | Self::IncludeOptional
+                | Self::ServerRoot
+                | Self::DefaultRuntimeDir
+                | Self::LoadModule
+                | Self::LoadFile
+        )
+    }
+}
+
 /// All directives of the language.
 #[must_use]
 pub fn reserved() -> &'static [Reserved] {

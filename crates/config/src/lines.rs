@@ -1,5 +1,8 @@
 //! Bytes of a configuration file come in, logical lines go out: continued lines joined, white
 //! space at both ends trimmed, counted as Apache counts them. It never looks at what a line says.
+//! A line is text; a byte that is no part of UTF-8 stands in it as [`quoted`] has it.
+
+use evenkeel_message::quoted;
 
 /// A logical line may have this many bytes, as in Apache (server/config.c, VARBUF_MAX_LEN).
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
@@ -18,13 +21,11 @@ pub(crate) struct Lines {
     at: usize,
     /// How many physical lines have been taken, so the number of the line last given out.
     pub(crate) line: u32,
-    /// Whether the logical line last given out is UTF-8.
-    pub(crate) is_utf8: bool,
 }
 
 impl Lines {
     pub(crate) fn new(text: Vec<u8>) -> Self {
-        Self { text, at: 0, line: 0, is_utf8: true }
+        Self { text, at: 0, line: 0 }
     }
 
     /// The next logical line, or None at the end. It may have `limit` bytes with its white space
@@ -54,9 +55,7 @@ impl Lines {
             logical.pop();
             continued = true;
         }
-        let text = decode(logical.trim_ascii());
-        self.is_utf8 = text.as_bytes() == logical.trim_ascii();
-        Some(Ok(text))
+        Some(Ok(quoted(logical.trim_ascii()).into_owned()))
     }
 
     /// The next physical line without its end, and the bytes of that end: none at the end of the
@@ -79,18 +78,10 @@ impl Lines {
     }
 }
 
-/// The text of a line: UTF-8, or else ISO-8859-1, which old configurations are written in. Apache
-/// takes bytes; here arguments are text, so that every later step may slice them safely.
-fn decode(line: &[u8]) -> String {
-    match std::str::from_utf8(line) {
-        Ok(text) => text.to_owned(),
-        Err(_) => line.iter().map(|byte| char::from(*byte)).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_message::unquoted;
 
     fn all(text: &[u8]) -> Vec<(u32, String)> {
         let mut lines = Lines::new(text.to_vec());
@@ -122,8 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_latin1() {
-        assert_eq!(all(b"caf\xe9\ncaf\xc3\xa9"), vec![(1, "café".into()), (2, "café".into())]);
+    fn bytes_that_are_not_utf8_come_back() {
+        let lines = all(b"caf\xe9 \xc3\xa9\ncaf\xc3\xa9");
+        assert_eq!(*unquoted(&lines[0].1), *b"caf\xe9 \xc3\xa9");
+        assert_eq!(lines[1], (2, "café".into()));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::fault::Notice;
 use crate::node::Position;
 use crate::read::{Halt, Reader, Source};
 use crate::words::{next_word, words};
+use evenkeel_message::unquoted;
 
 /// A macro's line may have this many bytes, before and after the arguments are filled in.
 const LINE_LIMIT: usize = 8192;
@@ -183,7 +184,6 @@ impl Reader<'_> {
                     self.warn(2793, text);
                 }
             } else if first.starts_with('<') {
-                source.check_section()?;
                 nesting += 1;
             }
             if first.eq_ignore_ascii_case("</Macro>") {
@@ -280,7 +280,7 @@ impl Reader<'_> {
                 }
             }
         }
-        source.put_in_front(used.into(), expansion.into_bytes());
+        source.put_in_front(used.into(), unquoted(&expansion).into_owned());
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use crate::shape;
 use crate::variables::Variables;
 use crate::vocabulary::Vocabulary;
 use crate::words::next_word;
+use evenkeel_message::{has_quoted, unquoted};
 
 /// Sections may be nested this deep, and so may conditions and files that include each other.
 /// Apache has no such bound; without one a text could exhaust the stack.
@@ -195,20 +196,6 @@ impl Source {
         Position { file: self.name.clone(), line: self.lines.line }
     }
 
-    /// An error where the line last taken, which opens a section, is not UTF-8. Its bytes are taken
-    /// for ISO-8859-1 elsewhere, but no file of that name in those bytes would be met, and what the
-    /// section protects would stand open.
-    pub(crate) fn check_section(&self) -> Result<(), String> {
-        match self.lines.is_utf8 {
-            true => Ok(()),
-            false => {
-                let Position { file, line } = self.position();
-                let text = "a line that opens a section must be UTF-8";
-                Err(format!("Error reading {file} at line {line}: {text}"))
-            }
-        }
-    }
-
     /// Reads `text` first, then goes on where this stands.
     pub(crate) fn put_in_front(&mut self, name: Arc<str>, text: Vec<u8>) {
         let under = std::mem::replace(self, Self::new(name, text));
@@ -298,7 +285,7 @@ impl<'a> Reader<'a> {
 
     /// Reads `-C` or `-c` directives, one to a line.
     fn commands(&mut self, lines: &[String]) -> Result<Vec<Node>, Fault> {
-        let text = lines.join("\n").into_bytes();
+        let text = unquoted(&lines.join("\n")).into_owned();
         let mut source = Source::new("-c/-C directives".into(), text);
         self.build(&mut source).map_err(|halt| self.fault(halt, Stage::CommandLine))
     }
@@ -425,9 +412,6 @@ impl<'a> Reader<'a> {
         }
         let closing = name.chars().nth(1) == Some('/');
         if !closing {
-            if name.starts_with('<') {
-                source.check_section()?;
-            }
             if name.ends_with('>') {
                 name.pop();
             }
@@ -503,6 +487,9 @@ impl<'a> Reader<'a> {
                 return Ok(Vec::new());
             }
             return Err(Scope::htaccess(Overrides::NONE).refusal(reserved.name).into());
+        }
+        if reserved.keyword.names_file() && has_quoted(arguments) {
+            return Err(format!("the arguments of {} must be UTF-8", reserved.name).into());
         }
         let mut nodes = Vec::new();
         let calls = shape::split(reserved.shape, reserved.name, reserved.doc, arguments)?;

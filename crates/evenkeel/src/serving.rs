@@ -298,7 +298,7 @@ impl ConnectionSite for ThreadSite {
             transfer: done.transfer,
             server_name: server.name().as_bytes(),
             used_name: &name,
-            server_port: server.settings.core.port.unwrap_or(80),
+            server_port: server.settings.core.port.filter(|port| *port != 0).unwrap_or(80),
             remote_host: remote_host.map(str::as_bytes),
             content_length: match done.framing {
                 Transfer::Exact(length) => Some(length),

@@ -4,6 +4,8 @@
 //! server/util_expr_scan.l. A text that no rule takes becomes one error token, after which the
 //! lexer is not asked again.
 
+use evenkeel_message::quoted;
+
 /// How two words are compared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Relation {
@@ -142,13 +144,13 @@ pub(crate) struct Lexer<'t> {
 
 impl<'t> Lexer<'t> {
     /// Reads a condition.
-    pub(crate) fn condition(text: &'t str) -> Self {
-        Self { rest: text.as_bytes(), scopes: vec![Scope::Condition] }
+    pub(crate) fn condition(text: &'t [u8]) -> Self {
+        Self { rest: text, scopes: vec![Scope::Condition] }
     }
 
     /// Reads a text with variables in it.
-    pub(crate) fn text(text: &'t str) -> Self {
-        Self { rest: text.as_bytes(), scopes: vec![Scope::Text] }
+    pub(crate) fn text(text: &'t [u8]) -> Self {
+        Self { rest: text, scopes: vec![Scope::Text] }
     }
 
     /// The next token; the end again and again once the text is used up.
@@ -227,7 +229,7 @@ impl<'t> Lexer<'t> {
         let ignore_case = self.rest.first() == Some(&b'i');
         self.take(usize::from(ignore_case));
         // Delimiters are ASCII, so that this is whole characters of the expression.
-        Token::Regex { text: String::from_utf8_lossy(text).into_owned(), ignore_case }
+        Token::Regex { text: quoted(text).into_owned(), ignore_case }
     }
 
     /// The rules between `%{` and the colon or the closing brace.
@@ -341,7 +343,7 @@ impl<'t> Lexer<'t> {
 
     /// The character that the rest begins with.
     fn head_as_text(&self) -> String {
-        let text = String::from_utf8_lossy(self.rest);
+        let text = quoted(self.rest);
         text.chars().next().map(String::from).unwrap_or_default()
     }
 }
@@ -405,10 +407,10 @@ mod tests {
             ("a === b", "T_ID T_OP_STR_EQ T_OP_STR_EQ T_ID $end"),
         ];
         for (text, expected) in table {
-            assert_eq!(labels(Lexer::condition(text)), expected, "{text}");
+            assert_eq!(labels(Lexer::condition(text.as_bytes())), expected, "{text}");
         }
         assert_eq!(
-            labels(Lexer::text("a' $x %{b} $1")),
+            labels(Lexer::text(b"a' $x %{b} $1")),
             "T_STRING T_VAR_BEGIN T_ID T_VAR_END \
             T_STRING T_REGEX_BACKREF $end"
         );
@@ -416,7 +418,7 @@ mod tests {
 
     #[test]
     fn escapes_stand_for_bytes() {
-        let mut lexer = Lexer::text(r"\n\r\t\b\f\101\7\\\%{\$1é");
+        let mut lexer = Lexer::text(r"\n\r\t\b\f\101\7\\\%{\$1é".as_bytes());
         assert_eq!(lexer.next(), Token::Text(b"\n\r\t\x08\x0cA\x07\\%{$1\xc3\xa9".to_vec()));
         for (text, message) in [
             (r"\8", "Bad escape sequence"),
@@ -424,7 +426,11 @@ mod tests {
             (r"\400", "Escape sequence out of bound"),
             ("\\", UNTERMINATED),
         ] {
-            assert_eq!(Lexer::text(text).next(), Token::Error(message.to_owned()), "{text}");
+            assert_eq!(
+                Lexer::text(text.as_bytes()).next(),
+                Token::Error(message.to_owned()),
+                "{text}"
+            );
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::subnet::Subnet;
 use crate::tree::{FileQuestion, Test, Word};
 use crate::variable::{self, Named};
 use crate::{Author, SyntaxError};
+use evenkeel_message::unquoted;
 
 /// How deep parentheses and functions may stand within one another. No administrator comes near
 /// it, and an .htaccess file must not be able to exhaust the stack.
@@ -23,7 +24,8 @@ pub(crate) fn condition(
     author: Author,
     patterns: PatternOptions,
 ) -> Result<Test, SyntaxError> {
-    let mut parser = Parser::start(Lexer::condition(text), author);
+    let bytes = unquoted(text);
+    let mut parser = Parser::start(Lexer::condition(&bytes), author);
     parser.patterns = patterns;
     let test = parser.any()?;
     match parser.token {
@@ -34,7 +36,8 @@ pub(crate) fn condition(
 
 /// Compiles a text with variables in it.
 pub(crate) fn text(text: &str, author: Author) -> Result<Word, SyntaxError> {
-    let mut parser = Parser::start(Lexer::text(text), author);
+    let bytes = unquoted(text);
+    let mut parser = Parser::start(Lexer::text(&bytes), author);
     let mut words = Vec::new();
     loop {
         match &parser.token {

@@ -6,8 +6,9 @@
 use crate::anchor::{is_anchored, pin_dollars, split_start_items};
 use crate::captures::Captures;
 use crate::literal::Literal;
-use evenkeel_message::Allowance;
+use evenkeel_message::{Allowance, has_quoted, quoted_byte};
 use pcre2::bytes::{Regex, RegexBuilder};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -81,13 +82,18 @@ const TOO_MUCH: &str = "match limit exceeded";
 type Built = Box<Result<Regex, pcre2::Error>>;
 
 impl Pattern {
-    /// Compiles a pattern.
+    /// Compiles a pattern. Bytes that are no part of UTF-8 stand in it as `message::quoted` has
+    /// them, and mean those bytes.
     ///
     /// # Errors
     ///
     /// The configuration is to blame: the text is no pattern. The error says what PCRE2 missed.
     pub fn compile(text: &str, options: PatternOptions) -> Result<Self, PatternError> {
-        let (items, rest) = split_start_items(text);
+        let spelled = match has_quoted(text) {
+            true => spell_bytes(text).map(Cow::Owned)?,
+            false => Cow::Borrowed(text),
+        };
+        let (items, rest) = split_start_items(&spelled);
         let dot_all = options.dot_all && !items.contains("NO_DOTSTAR_ANCHOR");
         let anchored = !options.extended && is_anchored(rest, dot_all);
         // Group names may repeat, as ap_regcomp allows.
@@ -297,6 +303,39 @@ fn is_exhausted(error: &pcre2::Error) -> bool {
     matches!(error.code(), STEPS_EXHAUSTED | JIT_STACK_EXHAUSTED)
 }
 
+/// Writes the bytes that are quoted in a pattern as `\xHH`, since the library takes texts alone.
+fn spell_bytes(text: &str) -> Result<String, PatternError> {
+    let refuse = |why: &str| Err(PatternError(why.to_owned()));
+    if text.starts_with("(*UTF") || text.starts_with("(*UCP)(*UTF") {
+        return refuse("the pattern is no UTF-8");
+    }
+    let mut spelled = String::with_capacity(text.len() + 16);
+    let (mut is_literal, mut rest) = (false, text.chars());
+    while let Some(head) = rest.next() {
+        let next = rest.clone().next();
+        match (head, quoted_byte(head)) {
+            (_, Some(byte)) if is_literal => spelled.push_str(&format!("\\E\\x{byte:02x}\\Q")),
+            (_, Some(byte)) => spelled.push_str(&format!("\\x{byte:02x}")),
+            ('\\', None) if is_literal => {
+                is_literal = next != Some('E');
+                spelled.push(head);
+            }
+            // A backslash before such a byte means nothing.
+            ('\\', None) if next.is_some_and(|next| quoted_byte(next).is_some()) => {}
+            ('\\', None) => {
+                spelled.push(head);
+                is_literal = next == Some('Q');
+                spelled.extend(rest.next());
+                if next == Some('c') && rest.clone().next().and_then(quoted_byte).is_some() {
+                    return refuse("\\c at end of pattern");
+                }
+            }
+            (other, None) => spelled.push(other),
+        }
+    }
+    Ok(spelled)
+}
+
 /// Compiles with limits before the pattern. The pattern may lower them and cannot raise them: of
 /// several settings PCRE2 takes the lowest.
 fn build(
@@ -367,6 +406,7 @@ impl std::error::Error for MatchError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_message::quoted;
 
     fn compile(text: &str) -> Pattern {
         Pattern::compile(text, PatternOptions::default()).unwrap()
@@ -394,6 +434,36 @@ mod tests {
         assert_eq!(Pattern::compile("ABC", options).unwrap().matches(b"abc"), Ok(true));
         let options = PatternOptions { dollar_end_only: false, ..PatternOptions::default() };
         assert_eq!(Pattern::compile("c$", options).unwrap().matches(b"abc\n"), Ok(true));
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_mean_themselves() {
+        let table: &[(&[u8], &[u8], bool)] = &[
+            (b"^caf\xe9$", b"caf\xe9", true),
+            (b"^caf\xe9$", "café".as_bytes(), false),
+            (b"^[\xe0-\xef]$", b"\xe9", true),
+            (b"^[\xe0-\xef]$", b"\xc9", false),
+            (b"^[\xe9]$", "é".as_bytes(), false),
+            (b"^\\\xe9$", b"\xe9", true),
+            (b"^\\\\\xe9$", b"\\\xe9", true),
+            (b"^\\Q.\xe9.\\E.$", b".\xe9.x", true),
+            (b"^\\Q.\xe9.\\E.$", b".\xe9xx", false),
+            (b"\xe9{2}", b"\xe9\xe9", true),
+            (b"\xe9{2}", b"\xe9", false),
+            (b"(\xe9)\\1", b"\xe9\xe9", true),
+        ];
+        for (text, subject, expected) in table {
+            let text = quoted(text);
+            assert_eq!(compile(&text).matches(subject), Ok(*expected), "{text:?}");
+        }
+        for text in [&b"(*UTF)\xe9"[..], b"\\c\xe9"] {
+            assert!(Pattern::compile(&quoted(text), PatternOptions::default()).is_err());
+        }
+        // One of UTF-8 means the bytes of its letters.
+        assert_eq!(compile("^[é]$").matches("é".as_bytes()), Ok(false));
+        assert_eq!(compile("^[é]{2}$").matches("é".as_bytes()), Ok(true));
+        assert_eq!(compile("^é{2}$").matches(b"\xc3\xa9\xa9"), Ok(true));
+        assert_eq!(compile(r"\w").matches("é".as_bytes()), Ok(false));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Client data on its way into a log: bytes in, printable ASCII out, so that no request can
 //! forge a line or send an escape sequence to a terminal. Nothing is ever decoded here.
 
-use evenkeel_message::{AddressText, quoted_byte};
-use memchr::memchr;
+use evenkeel_message::{AddressText, unquoted};
 
 /// Which of the two logs the text is for; they differ in the quotation mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +31,7 @@ pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends the text of a notice for the error log, with the bytes that were quoted in it.
 pub(crate) fn escape_text(text: &str, out: &mut Vec<u8>) {
-    // All characters that stand for bytes begin with this one, which is rare elsewhere.
-    if memchr(0xf4, text.as_bytes()).is_none() {
-        return escape(For::Error, text.as_bytes(), out);
-    }
-    for char in text.chars() {
-        match quoted_byte(char) {
-            Some(byte) => escape(For::Error, &[byte], out),
-            None => escape(For::Error, char.encode_utf8(&mut [0; 4]).as_bytes(), out),
-        }
-    }
+    escape(For::Error, &unquoted(text), out);
 }
 
 fn escape_bytes(log: For, bytes: &[u8], out: &mut Vec<u8>) {

@@ -30,7 +30,7 @@ pub use fields::{Fields, Malformed, eq_ignore_case, trim};
 pub use file_name::{FileName, canonical_path};
 pub use method::{Method, MethodSet};
 pub use name::{FieldName, Name, Named};
-pub use notice::{Level, Notice, Told, quoted, quoted_byte, quoted_path};
+pub use notice::{Level, Notice, Told, has_quoted, quoted, quoted_byte, quoted_path, unquoted};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};

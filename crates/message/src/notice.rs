@@ -1,6 +1,7 @@
 //! A notice to the administrator: what the error log writes. Modules return or raise notices;
 //! only `logging` writes them.
 
+use memchr::memchr;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -180,27 +181,40 @@ pub fn quoted_byte(char: char) -> Option<u8> {
     (byte >= 0x80).then_some(byte)
 }
 
+/// The bytes of a text in which those that are no part of UTF-8 are [`quoted`], as those of a
+/// configuration are.
+#[must_use]
+pub fn unquoted(text: &str) -> Cow<'_, [u8]> {
+    if !has_quoted(text) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    for char in text.chars() {
+        match quoted_byte(char) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Cow::Owned(bytes)
+}
+
+/// Whether bytes are [`quoted`] in a text.
+#[must_use]
+pub fn has_quoted(text: &str) -> bool {
+    // All characters that stand for bytes begin with this one, which is rare elsewhere.
+    memchr(0xf4, text.as_bytes()).is_some() && text.chars().any(|char| quoted_byte(char).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn unquoted(text: &str) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for char in text.chars() {
-            match quoted_byte(char) {
-                Some(byte) => bytes.push(byte),
-                None => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
-            }
-        }
-        bytes
-    }
 
     #[test]
     fn every_byte_comes_back() {
         let all: Vec<u8> = (0..=255).collect();
         let stand_ins: String = all.iter().filter_map(|byte| stand_in(*byte)).collect();
         for bytes in [&all[..], b"plain", "\u{e4}\u{10ffff}".as_bytes(), stand_ins.as_bytes()] {
-            assert_eq!(unquoted(&quoted(bytes)), bytes);
+            assert_eq!(*unquoted(&quoted(bytes)), *bytes);
         }
         assert!(matches!(quoted("\u{e4}".as_bytes()), Cow::Borrowed("\u{e4}")));
     }

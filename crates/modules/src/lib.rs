@@ -104,6 +104,7 @@ pub const fn directive(
         shape,
         default,
         doc,
+        takes_bytes: false,
         act: Act::Set(set),
     }
 }
@@ -123,6 +124,7 @@ pub const fn section(
         shape: Shape::Raw,
         default: "",
         doc,
+        takes_bytes: false,
         act: Act::Section(enter),
     }
 }

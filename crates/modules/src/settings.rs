@@ -7,8 +7,10 @@ use crate::{
     log_config, mime, mpm, negotiation, reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
-use evenkeel_message::{MethodSet, RequestHead, canonical_path};
+use evenkeel_message::{MethodSet, RequestHead, canonical_path, unquoted};
+use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -268,7 +270,7 @@ impl Scope {
     /// ap_server_root_relative).
     #[must_use]
     pub fn server_path(&self, path: &str) -> PathBuf {
-        canonical_path(&self.server_root.join(path))
+        canonical_path(&self.server_root.join(OsStr::from_bytes(&unquoted(path))))
     }
 
     /// Compiles a pattern with the options that RegexDefaultOptions has set so far.

@@ -47,7 +47,7 @@ pub(crate) fn die(
         }
         ErrorDocument::Remote(url) => {
             let mut fields = fields;
-            fields.set("Location", url.as_bytes());
+            fields.set("Location", &**url);
             let (request, mut response) = canned(pipeline, request, plan, Status::FOUND, fields);
             response.close |= status.drops_connection();
             Fate::Respond(request, response)

@@ -171,7 +171,7 @@ impl AccessFiles {
             format!("{path}: {}", fault.text).into()
         };
         let mut scope = Scope::new(&site.server_root);
-        let mut directory = String::from_utf8_lossy(folder.path()).into_owned();
+        let mut directory = quoted(folder.path()).into_owned();
         if !directory.ends_with('/') {
             directory.push('/');
         }

@@ -165,7 +165,7 @@ impl Desk {
         plan: &Plan,
         said: &Said,
     ) -> Box<Request> {
-        let names = said.header_name.iter().chain(&said.readme_name);
+        let names = said.header_name.iter().chain(&said.readme_name).map(|name| &**name);
         let wanted = negotiate::wanted_in_folder(&self.pipeline, &mut request, plan, names);
         if let Some(wanted) = wanted
             && let Some(read) = wanted.read(&self.beside).await
@@ -238,7 +238,7 @@ fn find_readme(
     (request, insert)
 }
 
-fn find_insert(pipeline: &Pipeline, request: Box<Request>, name: &str) -> (Box<Request>, Insert) {
+fn find_insert(pipeline: &Pipeline, request: Box<Request>, name: &[u8]) -> (Box<Request>, Insert) {
     let (request, glance) = look::at_name(pipeline, request, name);
     let insert = glance.and_then(|glance| insert(pipeline, &glance));
     (request, insert.unwrap_or_default())

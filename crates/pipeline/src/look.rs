@@ -268,9 +268,9 @@ pub(crate) fn at_file(
 pub(crate) fn at_name(
     pipeline: &Pipeline,
     request: Box<Request>,
-    name: &str,
+    name: &[u8],
 ) -> (Box<Request>, Option<Glance>) {
-    let Some(target) = beside(pipeline, &request, name.as_bytes()) else { return (request, None) };
+    let Some(target) = beside(pipeline, &request, name) else { return (request, None) };
     let (request, glance) = glance(pipeline, request, target, see);
     (request, Some(glance))
 }

@@ -17,6 +17,7 @@ use evenkeel_modules::negotiation::{
     self, LIST_NOTE, Outcome, PROGRAM_TYPE, Resource, Variant, escape_segment, map_text, read_map,
 };
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -137,7 +138,8 @@ pub(crate) fn wanted(
         Kind::Directory if pipeline.site.folders_have_indexes && request.path.ends_with(b"/") => {
             let names = (0..).map_while(|number| plan.dir.index_name(number));
             // The first that is there takes the folder's place.
-            let absent = names.take_while(|name| is_absent(pipeline, &request.file, name));
+            let absent =
+                names.take_while(|name| is_absent(pipeline, &request.file, name.as_bytes()));
             let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
             let folder = request.file.clone().into();
             unless_small(request, folder, bases)
@@ -151,22 +153,22 @@ pub(crate) fn wanted_in_folder<'a>(
     pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
-    names: impl Iterator<Item = &'a Box<str>>,
+    names: impl Iterator<Item = &'a [u8]>,
 ) -> Option<Wanted> {
     if !pipeline.site.negotiates || !allows_multiviews(plan) {
         return None;
     }
     let absent = names.filter(|name| is_absent(pipeline, &request.file, name));
-    let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
+    let bases = absent.map(<[u8]>::to_vec).collect();
     let folder = request.file.clone().into();
     unless_small(request, folder, bases)
 }
 
 /// Whether a name is that of nothing in a folder. Other paths are looked at when it is their turn.
-fn is_absent(pipeline: &Pipeline, folder: &Path, name: &str) -> bool {
-    let is_plain = !name.is_empty() && !name.contains(['/', '?', '%']);
+fn is_absent(pipeline: &Pipeline, folder: &Path, name: &[u8]) -> bool {
+    let is_plain = !name.is_empty() && !name.iter().any(|byte| b"/?%".contains(byte));
     let kind = || {
-        let file = folder.join(name);
+        let file = folder.join(OsStr::from_bytes(name));
         let files = &pipeline.walker.borrow().files;
         files.look_up(file.as_os_str().as_bytes()).found.kind()
     };

@@ -145,8 +145,8 @@ impl<'a> Way<'a> {
         }
         for section in &self.server.directories {
             let holds = match &section.matches {
-                Match::Exact(exact) => exact.as_bytes() == path,
-                Match::Wild(pattern) => glob(pattern.as_bytes(), &path, PATH),
+                Match::Exact(exact) => &**exact == path,
+                Match::Wild(pattern) => glob(pattern, &path, PATH),
                 _ => false,
             };
             if holds {
@@ -178,8 +178,8 @@ impl<'a> Way<'a> {
         for section in candidates {
             let name = request.file.last();
             let holds = match &section.matches {
-                Match::Exact(exact) => exact.as_bytes() == name,
-                Match::Wild(pattern) => glob(pattern.as_bytes(), name, PATH),
+                Match::Exact(exact) => &**exact == name,
+                Match::Wild(pattern) => glob(pattern, name, PATH),
                 Match::Pattern(_) => {
                     pattern_holds(&section, request, Subject::Name, &mut self.constant)
                 }
@@ -213,8 +213,8 @@ pub(crate) fn locations(
 ) {
     for section in &server.locations {
         let holds = match &section.matches {
-            Match::Exact(prefix) => is_below(&request.path.merged(), prefix.as_bytes()).is_some(),
-            Match::Wild(pattern) => glob(pattern.as_bytes(), &request.path.merged(), PATH),
+            Match::Exact(prefix) => is_below(&request.path.merged(), prefix).is_some(),
+            Match::Wild(pattern) => glob(pattern, &request.path.merged(), PATH),
             Match::Pattern(_) => pattern_holds(section, request, Subject::Path, constant),
             _ => false,
         };

@@ -38,7 +38,8 @@ const fn plain(
     shape: Shape,
     doc: &'static str,
 ) -> Directive<Nothing> {
-    Directive { name, contexts, overrides, shape, default: "", doc, act: Act::Set(set) }
+    let (default, act) = ("", Act::Set(set));
+    Directive { name, contexts, overrides, shape, default, doc, takes_bytes: false, act }
 }
 
 const fn section(
@@ -47,8 +48,8 @@ const fn section(
     overrides: Overrides,
     enter: Enter,
 ) -> Directive<Nothing> {
-    let act = Act::Section(enter);
-    Directive { name, contexts, overrides, shape: Shape::Raw, default: "", doc: "", act }
+    let (shape, default, doc, act) = (Shape::Raw, "", "", Act::Section(enter));
+    Directive { name, contexts, overrides, shape, default, doc, takes_bytes: false, act }
 }
 
 const SERVER: Contexts = Contexts::SERVER.with(Contexts::NOT_IN_DIR_CONTEXT);

@@ -4,6 +4,7 @@ use super::rule::{From, Rule, is_url};
 use super::{SectionAlias, SectionRedirect};
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Contexts, Shape};
+use evenkeel_message::unquoted;
 use std::sync::Arc;
 
 type Done = Result<(), String>;
@@ -14,16 +15,16 @@ const REDIRECT_TO: &str = "a document to be redirected, then the destination URL
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("Alias", Where::CONFIG, Shape::OneOrTwo, "", ALIAS, alias),
-    directive("AliasMatch", Where::SERVER, Shape::Two, "", ALIAS_MATCH, alias_match),
+    directive("Alias", Where::CONFIG, Shape::OneOrTwo, "", ALIAS, alias).of_bytes(),
+    directive("AliasMatch", Where::SERVER, Shape::Two, "", ALIAS_MATCH, alias_match).of_bytes(),
     directive("AliasPreservePath", Where::FILE_INFO, Shape::Flag, "Off", "Set to ON to map the full path after the fakename to the realname.", alias_preserve_path),
-    directive("Redirect", Where::FILE_INFO, Shape::OneTwoOrThree, "", "an optional status, then document to be redirected and destination URL", redirect),
-    directive("RedirectMatch", Where::FILE_INFO, Shape::TwoOrThree, "", "an optional status, then a regular expression and destination URL", redirect_match),
-    directive("RedirectPermanent", Where::FILE_INFO, Shape::Two, "", REDIRECT_TO, redirect_rule),
+    directive("Redirect", Where::FILE_INFO, Shape::OneTwoOrThree, "", "an optional status, then document to be redirected and destination URL", redirect).of_bytes(),
+    directive("RedirectMatch", Where::FILE_INFO, Shape::TwoOrThree, "", "an optional status, then a regular expression and destination URL", redirect_match).of_bytes(),
+    directive("RedirectPermanent", Where::FILE_INFO, Shape::Two, "", REDIRECT_TO, redirect_rule).of_bytes(),
     directive("RedirectRelative", Where::FILE_INFO, Shape::Flag, "Off", "Set to ON to allow relative redirect targets to be issued as-is", redirect_relative),
-    directive("RedirectTemp", Where::FILE_INFO, Shape::Two, "", REDIRECT_TO, redirect_rule),
-    directive("ScriptAlias", Where::CONFIG, Shape::OneOrTwo, "", ALIAS, alias),
-    directive("ScriptAliasMatch", Where::SERVER, Shape::Two, "", ALIAS_MATCH, alias_match),
+    directive("RedirectTemp", Where::FILE_INFO, Shape::Two, "", REDIRECT_TO, redirect_rule).of_bytes(),
+    directive("ScriptAlias", Where::CONFIG, Shape::OneOrTwo, "", ALIAS, alias).of_bytes(),
+    directive("ScriptAliasMatch", Where::SERVER, Shape::Two, "", ALIAS_MATCH, alias_match).of_bytes(),
 ];
 
 /// mod_alias's directives.
@@ -44,7 +45,7 @@ fn alias(scope: &mut Scope, call: &Call<'_>) -> Done {
     match call.second() {
         Some(_) => {
             call.check_place(Contexts::NOT_IN_DIR_CONTEXT)?;
-            let from = From::Prefix(call.first().into());
+            let from = From::Prefix(unquoted(call.first()).into());
             add_alias(scope, call, from);
             Ok(())
         }
@@ -55,7 +56,7 @@ fn alias(scope: &mut Scope, call: &Call<'_>) -> Done {
             let file = scope
                 .compile_text(text)
                 .map_err(|error| format!("Cannot parse alias expression '{text}': {error}"))?;
-            let fake = scope.place.path().map(Into::into);
+            let fake = scope.place.path().map(|path| unquoted(path).into());
             let alias = SectionAlias { file, fake, is_script: is_script(call) };
             scope.directory.alias.alias = Some(Arc::new(alias));
             Ok(())
@@ -89,7 +90,7 @@ fn add_alias(scope: &mut Scope, call: &Call<'_>, from: From) {
         );
         call.warn("alias", 671, text);
     }
-    let real = Some(argument(call, 1).into());
+    let real = Some(unquoted(argument(call, 1)).into());
     aliases.push(Arc::new(Rule { from, real, status: 0, is_script: is_script(call) }));
 }
 
@@ -149,7 +150,7 @@ fn redirect_rule(scope: &mut Scope, call: &Call<'_>) -> Done {
     {
         return Err("Redirect to non-URL".into());
     }
-    add_redirect(scope, status, From::Prefix(from.into()), target);
+    add_redirect(scope, status, From::Prefix(unquoted(from).into()), target);
     Ok(())
 }
 
@@ -184,7 +185,8 @@ fn redirect_arguments<'a>(call: &Call<'a>) -> Result<(u16, &'a str, Option<&'a s
 }
 
 fn add_redirect(scope: &mut Scope, status: u16, from: From, target: Option<&str>) {
-    let rule = Rule { from, real: target.map(Into::into), status, is_script: false };
+    let rule =
+        Rule { from, real: target.map(|target| unquoted(target).into()), status, is_script: false };
     if in_section(scope) {
         scope.directory.alias.redirects.push_back(Arc::new(rule));
     } else {

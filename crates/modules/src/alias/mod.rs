@@ -47,7 +47,7 @@ pub struct SectionAlias {
     /// The file.
     pub file: Text,
     /// The section's path, which AliasPreservePath takes from that of the request.
-    pub fake: Option<Box<str>>,
+    pub fake: Option<Box<[u8]>>,
     /// Whether it is a program.
     pub is_script: bool,
 }
@@ -280,9 +280,9 @@ fn section_alias(
     };
     let preserves = plan.alias.preserve_path == Some(true);
     if let Some(fake) = alias.fake.as_deref().filter(|_| preserves)
-        && let Some(length) = rule::match_prefix(&request.path, fake.as_bytes())
+        && let Some(length) = rule::match_prefix(&request.path, fake)
     {
-        set_context(request, fake.as_bytes(), &file);
+        set_context(request, fake, &file);
         file.extend_from_slice(request.path.get(length..).unwrap_or_default());
     }
     if alias.is_script {
@@ -300,7 +300,7 @@ fn force_script(request: &mut Request) {
 fn note_context(request: &mut Request, rule: &Rule) {
     if let Some(prefix) = rule.prefix() {
         let root = rule.real.as_deref().unwrap_or_default();
-        set_context(request, prefix.as_bytes(), root.as_bytes());
+        set_context(request, prefix, root);
     }
 }
 
@@ -432,6 +432,6 @@ mod tests {
         let over = apply(TABLE, "Redirect /a http://over/").unwrap().server.alias;
         let merged = Server::merge(&base, &over);
         let first = merged.redirects.first().and_then(|rule| rule.real.as_deref());
-        assert_eq!((merged.redirects.len(), first), (2, Some("http://over/")));
+        assert_eq!((merged.redirects.len(), first), (2, Some(&b"http://over/"[..])));
     }
 }

@@ -10,7 +10,7 @@ pub struct Rule {
     /// What it is for.
     pub(super) from: From,
     /// What takes the place; none where the status is no redirect.
-    pub(super) real: Option<Box<str>>,
+    pub(super) real: Option<Box<[u8]>>,
     /// The status of a redirect, which may be any number; 0 for an alias.
     pub(super) status: u16,
     /// Whether the file is a program (ScriptAlias).
@@ -21,14 +21,14 @@ pub struct Rule {
 #[derive(Debug)]
 pub(super) enum From {
     /// Those that begin with this, whole names only.
-    Prefix(Box<str>),
+    Prefix(Box<[u8]>),
     /// Those that match.
     Pattern(Pattern),
 }
 
 impl Rule {
     /// The prefix, where the rule has one.
-    pub(super) fn prefix(&self) -> Option<&str> {
+    pub(super) fn prefix(&self) -> Option<&[u8]> {
         match &self.from {
             From::Prefix(prefix) => Some(prefix),
             From::Pattern(_) => None,
@@ -40,9 +40,9 @@ impl Rule {
     /// # Errors
     /// Pattern and path together pass the bounds of a match.
     pub fn file(&self, allowance: &Allowance, path: &[u8]) -> Result<Option<Vec<u8>>, MatchError> {
-        let real = self.real.as_deref().unwrap_or_default().as_bytes();
+        let real = self.real.as_deref().unwrap_or_default();
         match &self.from {
-            From::Prefix(prefix) => Ok(match_prefix(path, prefix.as_bytes())
+            From::Prefix(prefix) => Ok(match_prefix(path, prefix)
                 .map(|length| [real, path.get(length..).unwrap_or_default()].concat())),
             From::Pattern(pattern) => substituted(allowance, pattern, path, real),
         }
@@ -57,10 +57,10 @@ impl Rule {
         allowance: &Allowance,
         path: &[u8],
     ) -> Result<Option<Vec<u8>>, MatchError> {
-        let real = self.real.as_deref().unwrap_or_default().as_bytes();
+        let real = self.real.as_deref().unwrap_or_default();
         match &self.from {
             From::Prefix(prefix) => {
-                let Some(length) = match_prefix(path, prefix.as_bytes()) else { return Ok(None) };
+                let Some(length) = match_prefix(path, prefix) else { return Ok(None) };
                 let mut target = real.to_vec();
                 if self.real.is_some() {
                     let rest = path.get(length..).unwrap_or_default();
@@ -76,10 +76,10 @@ impl Rule {
     }
 
     /// Whether the rule would take a path that a later rule is for.
-    pub(super) fn covers(&self, path: &str) -> bool {
+    pub(super) fn covers(&self, path: &[u8]) -> bool {
         match &self.from {
-            From::Prefix(prefix) => match_prefix(path.as_bytes(), prefix.as_bytes()).is_some(),
-            From::Pattern(pattern) => pattern.matches(path.as_bytes()).unwrap_or_default(),
+            From::Prefix(prefix) => match_prefix(path, prefix).is_some(),
+            From::Pattern(pattern) => pattern.matches(path).unwrap_or_default(),
         }
     }
 }

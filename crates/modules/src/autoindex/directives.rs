@@ -5,6 +5,7 @@ use super::rule::{By, Description, Item};
 use super::settings::{Key, Order, Said};
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
+use evenkeel_message::unquoted;
 
 type Done = Result<(), String>;
 
@@ -13,23 +14,23 @@ const DEPRECATED: &str =
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("AddAlt", Where::INDEXES, Shape::IterateTwo, "", "alternate descriptive text followed by one or more filenames", add_text),
-    directive("AddAltByEncoding", Where::INDEXES, Shape::IterateTwo, "", "alternate descriptive text followed by one or more content encodings", add_text),
-    directive("AddAltByType", Where::INDEXES, Shape::IterateTwo, "", "alternate descriptive text followed by one or more MIME types", add_text),
-    directive("AddDescription", Where::INDEXES, Shape::IterateTwo, "", "Descriptive text followed by one or more filenames", add_description),
-    directive("AddIcon", Where::INDEXES, Shape::IterateTwo, "", "an icon URL followed by one or more filenames", add_icon),
-    directive("AddIconByEncoding", Where::INDEXES, Shape::IterateTwo, "", "an icon URL followed by one or more content encodings", add_icon),
-    directive("AddIconByType", Where::INDEXES, Shape::IterateTwo, "", "an icon URL followed by one or more MIME types", add_icon),
-    directive("DefaultIcon", Where::INDEXES, Shape::One, "", "an icon URL", default_icon),
+    directive("AddAlt", Where::INDEXES, Shape::IterateTwo, "", "alternate descriptive text followed by one or more filenames", add_text).of_bytes(),
+    directive("AddAltByEncoding", Where::INDEXES, Shape::IterateTwo, "", "alternate descriptive text followed by one or more content encodings", add_text).of_bytes(),
+    directive("AddAltByType", Where::INDEXES, Shape::IterateTwo, "", "alternate descriptive text followed by one or more MIME types", add_text).of_bytes(),
+    directive("AddDescription", Where::INDEXES, Shape::IterateTwo, "", "Descriptive text followed by one or more filenames", add_description).of_bytes(),
+    directive("AddIcon", Where::INDEXES, Shape::IterateTwo, "", "an icon URL followed by one or more filenames", add_icon).of_bytes(),
+    directive("AddIconByEncoding", Where::INDEXES, Shape::IterateTwo, "", "an icon URL followed by one or more content encodings", add_icon).of_bytes(),
+    directive("AddIconByType", Where::INDEXES, Shape::IterateTwo, "", "an icon URL followed by one or more MIME types", add_icon).of_bytes(),
+    directive("DefaultIcon", Where::INDEXES, Shape::One, "", "an icon URL", default_icon).of_bytes(),
     directive("FancyIndexing", Where::ANYWHERE, Shape::Raw, "", DEPRECATED, fancy_indexing),
-    directive("HeaderName", Where::INDEXES, Shape::One, "", "a filename", header_name),
-    directive("IndexHeadInsert", Where::INDEXES, Shape::One, "", "String to insert in HTML HEAD section", head_insert),
-    directive("IndexIgnore", Where::INDEXES, Shape::Iterate, "", "one or more file extensions", index_ignore),
+    directive("HeaderName", Where::INDEXES, Shape::One, "", "a filename", header_name).of_bytes(),
+    directive("IndexHeadInsert", Where::INDEXES, Shape::One, "", "String to insert in HTML HEAD section", head_insert).of_bytes(),
+    directive("IndexIgnore", Where::INDEXES, Shape::Iterate, "", "one or more file extensions", index_ignore).of_bytes(),
     directive("IndexIgnoreReset", Where::INDEXES, Shape::Flag, "Off", "Reset the inherited list of IndexIgnore filenames", index_ignore_reset),
     directive("IndexOptions", Where::INDEXES, Shape::Argv, "", "one or more index options [+|-][]", index_options),
     directive("IndexOrderDefault", Where::INDEXES, Shape::Two, "Ascending Name", "{Ascending,Descending} {Name,Size,Description,Date}", index_order),
-    directive("IndexStyleSheet", Where::INDEXES, Shape::One, "", "URL to style sheet", style_sheet),
-    directive("ReadmeName", Where::INDEXES, Shape::One, "", "a filename", readme_name),
+    directive("IndexStyleSheet", Where::INDEXES, Shape::One, "", "URL to style sheet", style_sheet).of_bytes(),
+    directive("ReadmeName", Where::INDEXES, Shape::One, "", "a filename", readme_name).of_bytes(),
 ];
 
 /// mod_autoindex's directives.
@@ -128,7 +129,7 @@ macro_rules! words {
     ($($name:ident),+ $(,)?) => {
         $(
             fn $name(scope: &mut Scope, call: &Call<'_>) -> Done {
-                said(scope).$name = Some(argument(call, 0).into());
+                said(scope).$name = Some(unquoted(argument(call, 0)).into());
                 Ok(())
             }
         )+
@@ -156,17 +157,17 @@ mod tests {
             let subject = Subject::path(path.as_bytes());
             (find(&got.icons, &subject), find(&got.texts, &subject))
         };
-        assert_eq!(of("/a.txt"), (Some("/i/t.gif"), Some("TXT")));
-        assert_eq!(of("/a.exe"), (Some("/i/b.gif"), None));
+        assert_eq!(of("/a.txt"), (Some(&b"/i/t.gif"[..]), Some(&b"TXT"[..])));
+        assert_eq!(of("/a.exe"), (Some(&b"/i/b.gif"[..]), None));
         let odd = |text: &str| {
             let got = said(&format!("AddIcon {text} x"));
             let subject = Subject::path(b"x");
             let found = [find(&got.icons, &subject), find(&got.texts, &subject)];
-            found.map(|found| found.unwrap_or("-").to_owned())
+            found.map(|found| found.unwrap_or(b"-").to_owned())
         };
-        assert_eq!(odd("(A,,,/b)c"), ["/b", "A"]);
-        assert_eq!(odd("(A)"), ["", "A)"]);
-        assert_eq!(odd("(A)b,/c"), ["/c", "A)b"]);
+        assert_eq!(odd("(A,,,/b)c"), [&b"/b"[..], b"A"]);
+        assert_eq!(odd("(A)"), [&b""[..], b"A)"]);
+        assert_eq!(odd("(A)b,/c"), [&b"/c"[..], b"A)b"]);
         let missing = apply(TABLE, "AddIcon (TXT,/i/t.gif .txt").err();
         assert_eq!(missing.as_deref(), Some("missing closing paren"));
     }
@@ -180,8 +181,8 @@ mod tests {
             encoding: None,
             path_only: false,
         };
-        assert_eq!(find(&got.texts, &subject), Some("A b"));
-        assert_eq!(describe(&got.descriptions, b"/x"), Some("The <b>x</b>"));
+        assert_eq!(find(&got.texts, &subject), Some(&b"A b"[..]));
+        assert_eq!(describe(&got.descriptions, b"/x"), Some(&b"The <b>x</b>"[..]));
     }
 
     #[test]
@@ -203,11 +204,14 @@ mod tests {
         assert_eq!(got.order, Some(Order { key: Key::Modified, descending: true }));
         assert_eq!(
             (got.header_name.as_deref(), got.readme_name.as_deref()),
-            (Some("h"), Some("r"))
+            (Some(&b"h"[..]), Some(&b"r"[..]))
         );
         let got = said("DefaultIcon /d\nIndexStyleSheet /s.css\nIndexHeadInsert \"<x>\"");
         let texts = [&got.default_icon, &got.style_sheet, &got.head_insert];
-        assert_eq!(texts.map(|text| text.as_deref()), [Some("/d"), Some("/s.css"), Some("<x>")]);
+        assert_eq!(
+            texts.map(|text| text.as_deref()),
+            [Some(&b"/d"[..]), Some(b"/s.css"), Some(b"<x>")]
+        );
         let refused = |text: &str| apply(TABLE, text).err().unwrap_or_default();
         assert!(refused("IndexOrderDefault Up Name").starts_with("First keyword"));
         assert!(refused("IndexOrderDefault Ascending Icon").starts_with("Second keyword"));

@@ -33,8 +33,8 @@ pub struct Entry {
 pub(super) struct Row {
     /// The name with a slash behind a folder's; the path of the parent.
     pub name: Vec<u8>,
-    pub icon: Option<Box<str>>,
-    pub text: Option<Box<str>>,
+    pub icon: Option<Box<[u8]>>,
+    pub text: Option<Box<[u8]>>,
     pub description: Option<Vec<u8>>,
     /// Bytes; -1 where there is none to show.
     pub size: i64,
@@ -44,7 +44,7 @@ pub(super) struct Row {
     pub leads: bool,
 }
 
-fn owned(text: Option<&str>) -> Option<Box<str>> {
+fn owned(text: Option<&[u8]>) -> Option<Box<[u8]>> {
     text.map(Into::into)
 }
 
@@ -87,7 +87,7 @@ impl Row {
         };
         self.icon = owned(or_folder(find(&said.icons, &subject), &said.icons));
         let text = or_folder(find(&said.texts, &subject), &said.texts);
-        self.text = owned(text.or(is_folder.then_some("DIR")));
+        self.text = owned(text.or(is_folder.then_some(b"DIR")));
         self.modified_us = entry.candidate.modified_ns.div_euclid(1000);
         self.leads = is_folder && asked.flags.has(Flags::FOLDERS_FIRST);
         if !is_folder {
@@ -119,7 +119,7 @@ impl Row {
             let (up, folder) = (Subject::path(&dots), Subject::path(FOLDER));
             let of = |items| find(items, &up).or_else(|| find(items, &folder));
             row.icon = owned(of(&said.icons));
-            row.text = owned(of(&said.texts).or(Some("PARENTDIR")));
+            row.text = owned(of(&said.texts).or(Some(b"PARENTDIR")));
             row.description = describe(&said.descriptions, &dots).map(Into::into);
         }
         Some(row)
@@ -164,7 +164,10 @@ mod tests {
     #[test]
     fn files_are_described_by_what_the_look_found() {
         let got = row(entry("a", false, "/d/a", "text/html; charset=x"), FANCY);
-        assert_eq!((got.icon.as_deref(), got.text.as_deref()), (Some("/h"), Some("HTM")));
+        assert_eq!(
+            (got.icon.as_deref(), got.text.as_deref()),
+            (Some(&b"/h"[..]), Some(&b"HTM"[..]))
+        );
         assert_eq!((got.size, got.modified_us, got.leads), (7, 1_500_000, false));
         let plain = row(entry("a", false, "/d/a", "text/html"), "");
         assert_eq!((plain.icon, plain.size, plain.modified_us), (None, -1, -1));
@@ -173,7 +176,10 @@ mod tests {
     #[test]
     fn folders_are_known_by_their_own_path() {
         let got = row(entry("s", true, "/d/s/index.html", "text/html"), FANCY);
-        assert_eq!((got.icon.as_deref(), got.text.as_deref()), (Some("/f"), Some("DIR")));
+        assert_eq!(
+            (got.icon.as_deref(), got.text.as_deref()),
+            (Some(&b"/f"[..]), Some(&b"DIR"[..]))
+        );
         assert_eq!(got.description.as_deref(), Some(&b"sub"[..]));
         assert_eq!((got.name.as_slice(), got.size, got.leads), (&b"s/"[..], -1, true));
     }
@@ -185,8 +191,8 @@ mod tests {
             Row::parent(path.as_bytes(), Path::new("/d"), &said, &Asked::parse(&said, None))
         };
         let got = parent("/x/y/", FANCY).unwrap();
-        assert_eq!((got.name.as_slice(), got.text.as_deref()), (&b"/x/"[..], Some("up")));
-        assert_eq!(got.icon.as_deref(), Some("/f"));
+        assert_eq!((got.name.as_slice(), got.text.as_deref()), (&b"/x/"[..], Some(&b"up"[..])));
+        assert_eq!(got.icon.as_deref(), Some(&b"/f"[..]));
         assert_eq!(parent("/x", "").unwrap().name, b"/");
         assert!(parent("/", "").is_none());
         assert!(parent("/x/", "IndexIgnore ..").is_none());

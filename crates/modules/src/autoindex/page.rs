@@ -142,11 +142,11 @@ impl Page {
         self.put("</title>\n");
         if let Some(sheet) = &said.style_sheet {
             let end = if xhtml { " />" } else { ">" };
-            self.put(&format!(
-                "  <link rel=\"stylesheet\" href=\"{sheet}\" type=\"text/css\"{end}\n"
-            ));
+            self.put("  <link rel=\"stylesheet\" href=\"");
+            self.out.extend_from_slice(sheet);
+            self.put(&format!("\" type=\"text/css\"{end}\n"));
         }
-        self.put(said.head_insert.as_deref().unwrap_or_default());
+        self.out.extend_from_slice(said.head_insert.as_deref().unwrap_or_default());
         self.put(" </head>\n <body>\n");
     }
 

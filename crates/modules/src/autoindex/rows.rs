@@ -86,10 +86,12 @@ impl<'a> Rows<'a> {
     }
 
     /// An image, `text` in brackets or as it is.
-    fn image(&self, out: &mut Vec<u8>, url: &str, text: &str) {
+    fn image(&self, out: &mut Vec<u8>, url: &[u8], text: &[u8]) {
         put(out, "<img src=\"");
-        escape_html(out, url.as_bytes());
-        put(out, &format!("\" alt=\"{text}\""));
+        escape_html(out, url);
+        put(out, "\" alt=\"");
+        out.extend_from_slice(text);
+        put(out, "\"");
         for (name, pixels) in [("width", self.said.icon_width), ("height", self.said.icon_height)] {
             if pixels != 0 {
                 put(out, &format!(" {name}=\"{pixels}\""));
@@ -102,13 +104,14 @@ impl<'a> Rows<'a> {
     fn icon(&self, out: &mut Vec<u8>, row: &Row, none: &str) {
         match row.icon.as_deref().or(self.said.default_icon.as_deref()) {
             Some(url) => {
-                self.image(out, url, &format!("[{}]", row.text.as_deref().unwrap_or("   ")));
+                let text = row.text.as_deref().unwrap_or(b"   ");
+                self.image(out, url, &[b"[", text, b"]"].concat());
             }
             None => put(out, none),
         }
     }
 
-    fn blank_icon(&self) -> Option<&str> {
+    fn blank_icon(&self) -> Option<&[u8]> {
         find(&self.said.icons, &Subject::path(BLANK))
     }
 
@@ -139,7 +142,7 @@ impl<'a> Rows<'a> {
         if !self.has(Flags::SUPPRESS_ICON) {
             match self.blank_icon() {
                 Some(url) => {
-                    self.image(out, url, "Icon ");
+                    self.image(out, url, b"Icon ");
                     put(out, " ");
                 }
                 None => put(out, "      "),
@@ -234,7 +237,7 @@ impl<'a> Rows<'a> {
         if !self.has(Flags::SUPPRESS_ICON) {
             self.cell(out, "<th", "icon", " valign=\"top\"");
             match self.blank_icon() {
-                Some(url) => self.image(out, url, "[ICO]"),
+                Some(url) => self.image(out, url, b"[ICO]"),
                 None => put(out, "&nbsp;"),
             }
             put(out, "</th>");
@@ -325,8 +328,9 @@ impl<'a> Rows<'a> {
         let parity = if index % 2 == 1 { "odd" } else { "even" };
         match row.text.as_deref().filter(|_| self.has(Flags::ADD_ALT_CLASS)) {
             Some(text) => {
-                let class = text.to_ascii_lowercase();
-                put(out, &format!("   <tr class=\"{parity}-{class}\">"));
+                put(out, &format!("   <tr class=\"{parity}-"));
+                out.extend_from_slice(&text.to_ascii_lowercase());
+                put(out, "\">");
             }
             None => put(out, &format!("   <tr class=\"{parity}\">")),
         }

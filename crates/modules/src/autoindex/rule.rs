@@ -5,6 +5,7 @@
 use super::settings::Lines;
 use crate::Place;
 use evenkeel_expr::{GlobStyle, glob};
+use evenkeel_message::unquoted;
 
 /// A slash is as any other byte.
 const ANY: GlobStyle = GlobStyle { path: false, ignore_case: false };
@@ -60,7 +61,7 @@ impl Within {
 /// [`glob`].
 fn wildcards_alone(text: &str) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(text.len() + 1);
-    for byte in text.bytes() {
+    for &byte in &*unquoted(text) {
         if matches!(byte, b'[' | b'\\') {
             pattern.push(b'\\');
         }
@@ -76,7 +77,7 @@ pub struct Item {
     within: Within,
     pattern: Box<[u8]>,
     /// What a file gets; empty for IndexIgnore.
-    pub value: Box<str>,
+    pub value: Box<[u8]>,
 }
 
 /// What is known of a file whose icon or text is asked for.
@@ -108,7 +109,12 @@ impl Item {
         if by == By::Path && !to.contains(['*', '?']) {
             pattern.insert(0, b'*');
         }
-        Self { by, within: Within::of(place), pattern: pattern.into(), value: value.into() }
+        Self {
+            by,
+            within: Within::of(place),
+            pattern: pattern.into(),
+            value: unquoted(value).into(),
+        }
     }
 
     /// A rule for names that are left out: what follows the last slash is compared.
@@ -118,7 +124,7 @@ impl Item {
             by: By::Path,
             within: Within::of(place),
             pattern: wildcards_alone(name).into(),
-            value: "".into(),
+            value: Box::default(),
         }
     }
 
@@ -150,7 +156,7 @@ impl Item {
 }
 
 /// What the first rule that fits gives a file.
-pub(super) fn find<'a>(items: &'a Lines<Item>, subject: &Subject<'_>) -> Option<&'a str> {
+pub(super) fn find<'a>(items: &'a Lines<Item>, subject: &Subject<'_>) -> Option<&'a [u8]> {
     items.iter().find(|item| item.fits(subject)).map(|item| &*item.value)
 }
 
@@ -165,7 +171,7 @@ pub struct Description {
     pattern: Box<[u8]>,
     whole_path: bool,
     wildcards: bool,
-    text: Box<str>,
+    text: Box<[u8]>,
 }
 
 impl Description {
@@ -173,13 +179,14 @@ impl Description {
     /// with the whole path (mod_autoindex.c: add_desc).
     pub(super) fn new(to: &str, text: &str) -> Self {
         let whole_path = to.contains('/');
-        let wildcards = whole_path || has_wildcards(to.as_bytes());
+        let wildcards = whole_path || has_wildcards(&unquoted(to));
         let pattern = match (wildcards, whole_path) {
             (false, _) => to.to_owned(),
             (true, true) => format!("*/{to}*"),
             (true, false) => format!("*{to}*"),
         };
-        Self { pattern: pattern.into_bytes().into(), whole_path, wildcards, text: text.into() }
+        let (pattern, text) = (unquoted(&pattern).into(), unquoted(text).into());
+        Self { pattern, whole_path, wildcards, text }
     }
 
     fn fits(&self, path: &[u8]) -> bool {
@@ -194,7 +201,7 @@ impl Description {
 }
 
 /// What the first description that fits says of a path.
-pub(super) fn describe<'a>(descriptions: &'a Lines<Description>, path: &[u8]) -> Option<&'a str> {
+pub(super) fn describe<'a>(descriptions: &'a Lines<Description>, path: &[u8]) -> Option<&'a [u8]> {
     descriptions.iter().find(|description| description.fits(path)).map(|found| &*found.text)
 }
 
@@ -240,13 +247,16 @@ mod tests {
             Item::new(By::Path, &server, "/core", "bomb"),
         ]);
         let plain = |path| find(&items, &gif(path, b"x/y", None));
-        assert_eq!(find(&items, &gif(b"/a.gif", b"Image/gif", None)), Some("image"));
+        assert_eq!(find(&items, &gif(b"/a.gif", b"Image/gif", None)), Some(&b"image"[..]));
         // An encoding keeps rules by type out.
         assert_eq!(find(&items, &gif(b"/a.gif", b"image/gif", Some(b"br"))), None);
-        assert_eq!(find(&items, &gif(b"/a.gif", b"image/gif", Some(b"x-gzip"))), Some("packed"));
-        assert_eq!((plain(b"/a.txt"), plain(b"/a.txt.x")), (Some("text"), None));
-        assert_eq!((plain(b"/a/core"), plain(b"/a/score")), (Some("bomb"), None));
-        assert_eq!(find(&items, &Subject::path(FOLDER)), Some("folder"));
+        assert_eq!(
+            find(&items, &gif(b"/a.gif", b"image/gif", Some(b"x-gzip"))),
+            Some(&b"packed"[..])
+        );
+        assert_eq!((plain(b"/a.txt"), plain(b"/a.txt.x")), (Some(&b"text"[..]), None));
+        assert_eq!((plain(b"/a/core"), plain(b"/a/score")), (Some(&b"bomb"[..]), None));
+        assert_eq!(find(&items, &Subject::path(FOLDER)), Some(&b"folder"[..]));
         assert_eq!(find(&items, &Subject::path(BLANK)), None);
         let image = Subject { path_only: true, ..gif(b"/a", b"image/gif", None) };
         assert_eq!(find(&items, &image), None);
@@ -261,17 +271,17 @@ mod tests {
         assert!(!is_ignored(&items, b"/srv/1/b/f.b[k]"));
         let nowhere = lines([Item::new(By::Path, &Place::Pattern, "^^DIRECTORY^^", "i")]);
         assert_eq!(find(&nowhere, &Subject::path(b"/^^DIRECTORY^^")), None);
-        assert_eq!(find(&nowhere, &Subject::path(FOLDER)), Some("i"));
+        assert_eq!(find(&nowhere, &Subject::path(FOLDER)), Some(&b"i"[..]));
     }
 
     #[test]
     fn descriptions_fit_by_part_wildcard_or_path() {
         let rules = lines(["tar", "*.[ch]", "d/e", "a[b"].map(|to| Description::new(to, to)));
-        assert_eq!(describe(&rules, b"/x/start"), Some("tar"));
+        assert_eq!(describe(&rules, b"/x/start"), Some(&b"tar"[..]));
         assert_eq!(describe(&rules, b"/tar/x"), None);
-        assert_eq!(describe(&rules, b"/x/m.cc"), Some("*.[ch]"));
-        assert_eq!(describe(&rules, b"/x/d/efg"), Some("d/e"));
+        assert_eq!(describe(&rules, b"/x/m.cc"), Some(&b"*.[ch]"[..]));
+        assert_eq!(describe(&rules, b"/x/d/efg"), Some(&b"d/e"[..]));
         assert_eq!(describe(&rules, b"/x/cd/e"), None);
-        assert_eq!(describe(&rules, b"/x/ca[bd"), Some("a[b"));
+        assert_eq!(describe(&rules, b"/x/ca[bd"), Some(&b"a[b"[..]));
     }
 }

@@ -90,15 +90,15 @@ pub struct Order {
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     /// DefaultIcon.
-    pub default_icon: Option<Box<str>>,
+    pub default_icon: Option<Box<[u8]>>,
     /// IndexStyleSheet.
-    pub style_sheet: Option<Box<str>>,
+    pub style_sheet: Option<Box<[u8]>>,
     /// IndexHeadInsert.
-    pub head_insert: Option<Box<str>>,
+    pub head_insert: Option<Box<[u8]>>,
     /// HeaderName.
-    pub header_name: Option<Box<str>>,
+    pub header_name: Option<Box<[u8]>>,
     /// ReadmeName.
-    pub readme_name: Option<Box<str>>,
+    pub readme_name: Option<Box<[u8]>>,
     /// The switches of IndexOptions.
     pub options: Changes,
     /// `IndexOptions NameWidth=`.

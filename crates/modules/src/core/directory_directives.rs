@@ -9,7 +9,7 @@ use evenkeel_config::{
     Call, Contexts, Notice, Offer, Overrides, Position, Shape, module_of, reserved, standard_module,
 };
 use evenkeel_expr::{PatternOptions, Text};
-use evenkeel_message::{AllowEncodedSlashes, Level, Status};
+use evenkeel_message::{AllowEncodedSlashes, Level, Status, unquoted};
 use std::sync::Arc;
 
 type Done = Result<(), String>;
@@ -28,7 +28,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("ForceType", FILE_INFO, Shape::One, "", "a mime type that overrides other configured type", force_type),
     directive("AddDefaultCharset", FILE_INFO, Shape::One, "Off", "The name of the default charset to add to any Content-Type without one or 'Off' to disable", add_default_charset),
     directive("DefaultType", FILE_INFO, Shape::One, "none", "the default MIME type for untypable files", default_type),
-    directive("ErrorDocument", FILE_INFO, Shape::Raw, "", "Change responses for HTTP errors", error_document),
+    directive("ErrorDocument", FILE_INFO, Shape::Raw, "", "Change responses for HTTP errors", error_document).of_bytes(),
     directive("AcceptPathInfo", FILE_INFO, Shape::One, "Default", "Set to on or off for PATH_INFO to be accepted by handlers, or default for the per-handler preference", accept_path_info),
     directive("AllowEncodedSlashes", Where::SERVER, Shape::One, "Off", "Allow URLs containing '/' encoded as '%2F'", allow_encoded_slashes),
     directive("UseCanonicalName", CONFIG, Shape::One, "Off", "How to work out the ServerName : Port when constructing URLs", use_canonical_name),
@@ -231,7 +231,7 @@ fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
             call.notice(Notice { level: evenkeel_config::Level::Notice, ..notice });
             return Ok(());
         }
-        ErrorDocument::Remote(word.into())
+        ErrorDocument::Remote(unquoted(&word).into())
     } else if word.starts_with('/') {
         ErrorDocument::Local(text_expression(scope, &word)?)
     } else if is_text || after.trim().is_empty() {

@@ -13,5 +13,5 @@ pub enum ErrorDocument {
     /// A path on this server, fetched by an internal redirect; may hold variables.
     Local(Arc<Text>),
     /// A full URL, to which the client is redirected.
-    Remote(Box<str>),
+    Remote(Box<[u8]>),
 }

@@ -34,7 +34,7 @@ pub fn public_port(
     server: &ServerSettings,
     directory: &DirectorySettings,
 ) -> u16 {
-    let configured = server.core.port;
+    let configured = server.core.port.filter(|port| *port != 0);
     let by_socket = directory.core.canonical_port == Some(true);
     let physical = by_socket.then(|| request.peer.local.port());
     let known = match directory.core.canonical_name.unwrap_or_default() {

@@ -6,7 +6,7 @@ use super::global::VirtualHost;
 use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, section};
 use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, words};
 use evenkeel_expr::{Condition, Pattern, is_glob};
-use evenkeel_message::MethodSet;
+use evenkeel_message::{MethodSet, quoted_path};
 use std::sync::Arc;
 
 /// One section: when it holds, and what it says.
@@ -51,9 +51,9 @@ impl std::fmt::Debug for Section {
 #[derive(Clone, Debug)]
 pub enum Match {
     /// A path, or a file's name, that must be equal; a directory's ends with a slash.
-    Exact(Box<str>),
+    Exact(Box<[u8]>),
     /// A path with `*`, `?` and `[ ]`.
-    Wild(Box<str>),
+    Wild(Box<[u8]>),
     /// A regular expression.
     Pattern(Arc<Pattern>),
     /// `<If>`.
@@ -71,10 +71,10 @@ impl Match {
     pub fn depth(&self) -> usize {
         let text = match self {
             Match::Exact(path) | Match::Wild(path) => path,
-            Match::Pattern(pattern) => pattern.text(),
+            Match::Pattern(pattern) => pattern.text().as_bytes(),
             _ => return 0,
         };
-        if text == "/" { 0 } else { text.bytes().filter(|byte| *byte == b'/').count() }
+        if text == b"/" { 0 } else { text.iter().filter(|byte| **byte == b'/').count() }
     }
 
     /// The names of the groups of a pattern, which become MATCH_NAME in the environment.
@@ -88,7 +88,8 @@ impl Match {
 }
 
 fn plain(path: &str) -> Match {
-    if is_glob(path.as_bytes()) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
+    let path = evenkeel_message::unquoted(path);
+    if is_glob(&path) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
 }
 
 /// The argument of a section that takes one path, or `~` and a pattern; whether it is a pattern.
@@ -173,7 +174,7 @@ fn directory_path(scope: &Scope, argument: &str) -> String {
     if !argument.starts_with('/') {
         return format!("./{argument}");
     }
-    let mut path = scope.server_path(argument).to_string_lossy().into_owned();
+    let mut path = quoted_path(&scope.server_path(argument)).into_owned();
     if !path.ends_with('/') {
         path.push('/');
     }
@@ -304,12 +305,17 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
 }
 
 fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
-    let addresses = words(block.argument()?).into_iter().map(String::into_boxed_str).collect();
+    let addresses: Vec<_> =
+        words(block.argument()?).into_iter().map(String::into_boxed_str).collect();
     if scope.in_virtual_host {
         return Err(block.fault("<VirtualHost> doesn't nest!"));
     }
     let main = std::mem::take(&mut scope.server);
     let outer = std::mem::take(&mut scope.directory);
+    // The port of its first address is a host's own, until ServerName says otherwise
+    // (vhost.c: ap_init_virtual_host).
+    let port = addresses.first().and_then(|address| address.rsplit_once(':'));
+    scope.server.core.port = port.and_then(|(_, port)| port.parse().ok());
     scope.in_virtual_host = true;
     let walked = block.walk(scope, Contexts::VHOST);
     scope.in_virtual_host = false;
@@ -330,15 +336,15 @@ const CONDITION: Where = Where::ANYWHERE.with(Contexts::NOT_IN_LIMIT);
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
     section("<VirtualHost", Where::GLOBAL, "Container to map directives to a particular virtual host, takes one or more host addresses", virtual_host),
-    section("<Directory", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory),
-    section("<DirectoryMatch", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory),
-    section("<Location", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
-    section("<LocationMatch", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location),
-    section("<Files", FILES, "Container for directives affecting files matching specified patterns", files),
-    section("<FilesMatch", FILES, "Container for directives affecting files matching specified patterns", files),
-    section("<If", CONDITION, "Container for directives to be conditionally applied", condition),
-    section("<ElseIf", CONDITION, "Container for directives to be conditionally applied", condition),
-    section("<Else", CONDITION, "Container for directives to be conditionally applied", condition),
+    section("<Directory", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory).of_bytes(),
+    section("<DirectoryMatch", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory).of_bytes(),
+    section("<Location", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location).of_bytes(),
+    section("<LocationMatch", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location).of_bytes(),
+    section("<Files", FILES, "Container for directives affecting files matching specified patterns", files).of_bytes(),
+    section("<FilesMatch", FILES, "Container for directives affecting files matching specified patterns", files).of_bytes(),
+    section("<If", CONDITION, "Container for directives to be conditionally applied", condition).of_bytes(),
+    section("<ElseIf", CONDITION, "Container for directives to be conditionally applied", condition).of_bytes(),
+    section("<Else", CONDITION, "Container for directives to be conditionally applied", condition).of_bytes(),
     section("<Limit", Where::LIMIT.or(Overrides::AUTH_CONFIG), "Container for authentication directives when accessed using specified HTTP methods", limit),
     section("<LimitExcept", Where::LIMIT.or(Overrides::AUTH_CONFIG), "Container for authentication directives to be applied when any HTTP method other than those specified is used to access the resource", limit),
 ];

@@ -56,7 +56,7 @@ pub struct Server {
     pub name: Option<Box<str>>,
     /// The scheme of ServerName.
     pub scheme: Option<Box<str>>,
-    /// The port of ServerName.
+    /// The port of ServerName, or of a virtual host's first address; 0 where it tells none.
     pub port: Option<u16>,
     /// ServerAlias names without wildcards, in lower case; not inherited.
     pub aliases: Vec<Box<str>>,

@@ -4,6 +4,7 @@
 use super::server::{ServerTokens, TraceEnable};
 use crate::{Directive, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
+use evenkeel_message::quoted_path;
 
 type Done = Result<(), String>;
 
@@ -16,7 +17,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("ServerAlias", SERVER, Shape::Iterate, "", "A name or names alternately used to access the server", server_alias),
     directive("ServerPath", SERVER, Shape::One, "", "The pathname the server can be reached at", server_path),
     directive("ServerAdmin", SERVER, Shape::One, "", "The email address of the server administrator", server_admin),
-    directive("DocumentRoot", SERVER, Shape::One, "", "Root directory of the document tree", document_root),
+    directive("DocumentRoot", SERVER, Shape::One, "", "Root directory of the document tree", document_root).of_bytes(),
     directive("ErrorLog", SERVER, Shape::One, "logs/error_log", "The filename of the error log", error_log),
     directive("ErrorLogFormat", SERVER, Shape::OneOrTwo, "", "Format string for the ErrorLog", error_log_format),
     directive("Timeout", SERVER, Shape::One, "60", "Timeout duration (sec)", timeout),
@@ -78,7 +79,7 @@ fn server_name(scope: &mut Scope, call: &Call<'_>) -> Done {
         _ => (rest, None),
     };
     let port = match port.map(str::parse::<u16>) {
-        None => None,
+        None => Some(0),
         Some(Ok(port)) if port > 0 => Some(port),
         Some(_) => {
             return Err(format!(
@@ -133,10 +134,10 @@ fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
     let path = if path.as_os_str().is_empty() { "/".into() } else { path };
     if !path.is_dir() && !scope.roots_unchecked {
         if !scope.in_virtual_host {
-            let path = path.display();
+            let path = quoted_path(&path);
             return Err(format!("DocumentRoot '{path}' is not a directory, or is not readable"));
         }
-        let text = format!("Warning: DocumentRoot [{}] does not exist", path.display());
+        let text = format!("Warning: DocumentRoot [{}] does not exist", quoted_path(&path));
         call.warn("core", 112, text);
     }
     scope.server.core.document_root = Some(path);

@@ -4,7 +4,8 @@
 use crate::settings::merged;
 use crate::{Directive, Merge, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
-use evenkeel_message::{Request, Variables};
+use evenkeel_message::{Request, Variables, unquoted};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("PassEnv", Where::FILE_INFO, Shape::Iterate, "", "a list of environment variables to pass to CGI.", pass_env),
-    directive("SetEnv", Where::FILE_INFO, Shape::OneOrTwo, "", "an environment variable name and optional value to pass to CGI.", set_env),
-    directive("UnsetEnv", Where::FILE_INFO, Shape::Iterate, "", "a list of variables to remove from the CGI environment.", unset_env),
+    directive("PassEnv", Where::FILE_INFO, Shape::Iterate, "", "a list of environment variables to pass to CGI.", pass_env).of_bytes(),
+    directive("SetEnv", Where::FILE_INFO, Shape::OneOrTwo, "", "an environment variable name and optional value to pass to CGI.", set_env).of_bytes(),
+    directive("UnsetEnv", Where::FILE_INFO, Shape::Iterate, "", "a list of variables to remove from the CGI environment.", unset_env).of_bytes(),
 ];
 
 /// mod_env's directives.
@@ -27,7 +28,7 @@ pub struct Directory {
     /// Those that it sets (SetEnv, PassEnv).
     pub variables: Arc<Variables>,
     /// Those of outer sections that it takes back (UnsetEnv).
-    pub unset: Arc<Vec<Box<str>>>,
+    pub unset: Arc<Vec<Box<[u8]>>>,
 }
 
 impl Merge for Directory {
@@ -40,7 +41,7 @@ impl Merge for Directory {
         if !unset.is_empty() {
             let own = Arc::make_mut(&mut self.variables);
             for name in unset.iter() {
-                own.unset(name.as_bytes());
+                own.unset(name);
             }
             Arc::make_mut(&mut self.unset).extend_from_slice(unset);
         }
@@ -82,28 +83,29 @@ fn set_env(scope: &mut Scope, call: &Call<'_>) -> Done {
         );
         call.warn("env", 10032, text);
     }
-    set(scope, name, value.as_bytes());
+    set(scope, &unquoted(name), &unquoted(value));
     Ok(())
 }
 
 fn pass_env(scope: &mut Scope, call: &Call<'_>) -> Done {
     let name = argument(call, 0);
-    match std::env::var_os(name) {
-        Some(value) => set(scope, name, value.as_bytes()),
+    let bytes = unquoted(name);
+    match std::env::var_os(OsStr::from_bytes(&bytes)) {
+        Some(value) => set(scope, &bytes, value.as_bytes()),
         None => call.warn("env", 1506, format!("PassEnv variable {name} was undefined")),
     }
     Ok(())
 }
 
-fn set(scope: &mut Scope, name: &str, value: &[u8]) {
+fn set(scope: &mut Scope, name: &[u8], value: &[u8]) {
     Arc::make_mut(&mut scope.directory.env.variables).set(name, value);
 }
 
 fn unset_env(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let name = argument(call, 0);
+    let name = unquoted(argument(call, 0));
     let env = &mut scope.directory.env;
-    Arc::make_mut(&mut env.variables).unset(name);
-    Arc::make_mut(&mut env.unset).push(name.into());
+    Arc::make_mut(&mut env.variables).unset(&*name);
+    Arc::make_mut(&mut env.unset).push((*name).into());
     Ok(())
 }
 

@@ -4,14 +4,15 @@
 use super::{Action, Entry, Value, When};
 use crate::{Directive, Scope, Table, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
+use evenkeel_message::unquoted;
 use std::sync::Arc;
 
 type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("Header", Where::FILE_INFO, Shape::Raw, "", "an optional condition, an action, header and value followed by optional env clause", header),
-    directive("RequestHeader", Where::FILE_INFO, Shape::Raw, "", "an action, header and value followed by optional env clause", request_header),
+    directive("Header", Where::FILE_INFO, Shape::Raw, "", "an optional condition, an action, header and value followed by optional env clause", header).of_bytes(),
+    directive("RequestHeader", Where::FILE_INFO, Shape::Raw, "", "an action, header and value followed by optional env clause", request_header).of_bytes(),
 ];
 
 /// mod_headers' directives.
@@ -54,8 +55,9 @@ fn entry(scope: &Scope, call: &Call<'_>, arguments: &str, incoming: bool) -> Res
     if !rest.is_empty() {
         return Err(format!("{} has too many arguments", call.name));
     }
-    let name: Box<str> = name.split(':').next().unwrap_or_default().into();
-    let (action, condition) = action(scope, &verb, &name, [value, third, fourth], incoming)?;
+    let name = name.split(':').next().unwrap_or_default();
+    let (action, condition) = action(scope, &verb, name, [value, third, fourth], incoming)?;
+    let name = unquoted(name).into();
     Ok(Entry { name, action, when: when(scope, condition.as_deref())? })
 }
 
@@ -141,7 +143,7 @@ fn when(scope: &Scope, condition: Option<&str>) -> Result<When, String> {
                             the form env=envar "
                     .into());
             }
-            Ok(When::Env { name: name.into(), set: unset.is_none() })
+            Ok(When::Env { name: unquoted(name).into(), set: unset.is_none() })
         }
         "expr" if text.contains('=') => scope
             .compile_condition(value)
@@ -161,7 +163,7 @@ mod tests {
         let headers =
             apply(TABLE, "Header always set A: b").unwrap().directory.into_settings().headers;
         assert_eq!((headers.always.len(), headers.success.len()), (1, 0));
-        assert_eq!(&*headers.always[0].name, "A");
+        assert_eq!(&*headers.always[0].name, b"A");
         assert_eq!(
             apply(TABLE, "Header onsuccess unset A").unwrap().directory.headers.success.len(),
             1

@@ -15,7 +15,7 @@ use crate::settings::merged;
 use crate::status::Source;
 use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
 use evenkeel_expr::{Condition, MatchError, Pattern};
-use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, trim};
+use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, quoted, trim};
 use std::sync::Arc;
 
 /// The longest value that a line may make of a field, and the most bytes of all fields: lines that
@@ -69,7 +69,7 @@ pub enum When {
     /// Where a variable of the environment is set, or is not.
     Env {
         /// The variable.
-        name: Box<str>,
+        name: Box<[u8]>,
         /// Whether it must be set.
         set: bool,
     },
@@ -81,7 +81,7 @@ pub enum When {
 #[derive(Debug)]
 pub struct Entry {
     /// The field's name.
-    pub name: Box<str>,
+    pub name: Box<[u8]>,
     /// What happens to it.
     pub action: Action,
     /// When.
@@ -220,7 +220,7 @@ fn change_response(
     let context = around.context(request).with_response(response);
     if told.counts(&entry.when, &context) {
         let change = told.resolve(&entry.action, &context);
-        if eq_ignore_case(entry.name.as_bytes(), b"Content-Type") {
+        if eq_ignore_case(&entry.name, b"Content-Type") {
             change_type(entry, &change, request, response, &mut told.notices);
         } else {
             let fields = if always { &mut response.always } else { &mut response.fields };
@@ -268,7 +268,7 @@ impl Told {
     fn counts(&mut self, when: &When, context: &RequestContext<'_>) -> bool {
         match when {
             When::Always | When::Early => true,
-            When::Env { name, set } => context.request.env.contains(name.as_bytes()) == *set,
+            When::Env { name, set } => context.request.env.contains(name) == *set,
             When::Expr(condition) => match context.holds(condition, &mut self.vary) {
                 Ok(holds) => holds,
                 Err(error) => {
@@ -318,7 +318,7 @@ fn carry_out(
     if request.allowance.is_spent() {
         return;
     }
-    let name = entry.name.as_bytes();
+    let name = &entry.name;
     let old: usize = fields.all(name).map(<[u8]>::len).sum();
     let adds = || match &entry.action {
         Action::Add(_) | Action::Echo(_) => true,
@@ -328,7 +328,7 @@ fn carry_out(
         Action::Note(_) | Action::Unset | Action::Edit { .. } => false,
     };
     if fields.len() >= MOST_FIELDS && adds() {
-        let text = format!("Header {} would be one of more than {MOST_FIELDS}", entry.name);
+        let text = format!("Header {} would be one of more than {MOST_FIELDS}", quoted(name));
         notices.push(Notice::own("headers", Level::Error, text));
         // Nothing is sent of which a part would be missing.
         let _nothing = request.allowance.spend(u64::MAX);
@@ -340,7 +340,7 @@ fn carry_out(
         return;
     }
     if old + value.len() > LONGEST || fields.bytes() + value.len() > MOST_BYTES {
-        let text = format!("Header {} would grow beyond all bounds", entry.name);
+        let text = format!("Header {} would grow beyond all bounds", quoted(name));
         notices.push(Notice::own("headers", Level::Error, text));
         return;
     }

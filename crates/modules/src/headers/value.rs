@@ -3,6 +3,7 @@
 
 use crate::{RequestContext, Scope};
 use evenkeel_expr::{EvaluationError, Text};
+use evenkeel_message::unquoted;
 use evenkeel_monitor::View;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +20,7 @@ pub enum Value {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
     /// Text as it stands.
-    Text(Box<str>),
+    Text(Box<[u8]>),
     /// `%D`: microseconds since the request came.
     Duration,
     /// `%t`: when the request came, microseconds since 1970.
@@ -32,7 +33,7 @@ pub enum Part {
         idle: bool,
     },
     /// `%{NAME}e`: a variable of the request's environment.
-    Env(Box<str>),
+    Env(Box<[u8]>),
     /// `%{NAME}s`: a variable of the TLS connection.
     Tls,
 }
@@ -59,7 +60,7 @@ impl Value {
                 None => {
                     let end = rest.find('%').unwrap_or(rest.len());
                     let (text, behind) = rest.split_at(end);
-                    (Part::Text(unescaped(text).into()), behind)
+                    (Part::Text((*unquoted(&unescaped(text))).into()), behind)
                 }
             };
             parts.push(part);
@@ -97,7 +98,7 @@ impl Part {
     fn write(&self, context: &RequestContext<'_>, out: &mut Vec<u8>) {
         let request = context.request;
         match self {
-            Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Part::Text(text) => out.extend_from_slice(text),
             Part::Duration => {
                 let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let now_us = u64::try_from(now_us.as_micros()).unwrap_or(u64::MAX);
@@ -117,7 +118,7 @@ impl Part {
             }
             Part::Env(name) => {
                 let start = out.len();
-                out.extend_from_slice(request.env.value(name.as_bytes()).unwrap_or(b"(null)"));
+                out.extend_from_slice(request.env.value(name).unwrap_or(b"(null)"));
                 unwrap(out.get_mut(start..).unwrap_or_default());
             }
             Part::Tls => out.extend_from_slice(b"(null)"),
@@ -144,13 +145,13 @@ fn placeholder(tag: &str) -> Result<(Part, &str), String> {
     let mut letters = letter.chars();
     let first = letters.next();
     let part = match first {
-        Some('%') | None if !tag.starts_with('{') => Part::Text("%".into()),
+        Some('%') | None if !tag.starts_with('{') => Part::Text((*b"%").into()),
         Some('D') => Part::Duration,
         Some('t') => Part::Time,
         Some('l') => Part::Load,
         Some('i') => Part::Workers { idle: true },
         Some('b') => Part::Workers { idle: false },
-        Some('e') => Part::Env(argument.into()),
+        Some('e') => Part::Env(unquoted(argument).into()),
         Some('s') => Part::Tls,
         other => {
             let letter = other.map(String::from).unwrap_or_default();

@@ -5,17 +5,18 @@ use super::rule::{Attribute, Change, Rule, Test, Wanted};
 use crate::{Directive, Place, Scope, Table, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_expr::{Part, Pattern, PatternOptions};
+use evenkeel_message::unquoted;
 use std::sync::Arc;
 
 type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("BrowserMatch", Where::FILE_INFO, Shape::Raw, "", "A browser regex and a list of variables.", browser_match),
-    directive("BrowserMatchNoCase", Where::FILE_INFO, Shape::Raw, "", "A browser regex and a list of variables.", browser_match),
-    directive("SetEnvIf", Where::FILE_INFO, Shape::Raw, "", "A header-name, regex and a list of variables.", set_env_if),
-    directive("SetEnvIfExpr", Where::FILE_INFO, Shape::Raw, "", "an expression and a list of variables.", set_env_if_expr),
-    directive("SetEnvIfNoCase", Where::FILE_INFO, Shape::Raw, "", "a header-name, regex and a list of variables.", set_env_if),
+    directive("BrowserMatch", Where::FILE_INFO, Shape::Raw, "", "A browser regex and a list of variables.", browser_match).of_bytes(),
+    directive("BrowserMatchNoCase", Where::FILE_INFO, Shape::Raw, "", "A browser regex and a list of variables.", browser_match).of_bytes(),
+    directive("SetEnvIf", Where::FILE_INFO, Shape::Raw, "", "A header-name, regex and a list of variables.", set_env_if).of_bytes(),
+    directive("SetEnvIfExpr", Where::FILE_INFO, Shape::Raw, "", "an expression and a list of variables.", set_env_if_expr).of_bytes(),
+    directive("SetEnvIfNoCase", Where::FILE_INFO, Shape::Raw, "", "a header-name, regex and a list of variables.", set_env_if).of_bytes(),
 ];
 
 /// mod_setenvif's directives.
@@ -82,6 +83,10 @@ fn push(scope: &mut Scope, rule: Rule) {
     rules.0.push(Arc::new(rule));
 }
 
+fn bytes(text: &str) -> Box<[u8]> {
+    unquoted(text).into()
+}
+
 /// The changes at the end of a line: `NAME`, `NAME=value`, `!NAME`.
 fn changes(call: &Call<'_>, text: &str) -> Result<Vec<Change>, String> {
     let mut changes = Vec::new();
@@ -94,10 +99,10 @@ fn changes(call: &Call<'_>, text: &str) -> Result<Vec<Change>, String> {
         rest = behind;
         let (name, value) = word.split_once('=').unwrap_or((&word, ""));
         changes.push(match (name.strip_prefix('!'), value) {
-            (Some(name), "") => Change { name: name.into(), value: None },
-            (_, value) if value.starts_with('!') => Change { name: name.into(), value: None },
-            (_, "") => Change { name: name.into(), value: Some("1".into()) },
-            (_, value) => Change { name: name.into(), value: Some(value.into()) },
+            (Some(name), "") => Change { name: bytes(name), value: None },
+            (_, value) if value.starts_with('!') => Change { name: bytes(name), value: None },
+            (_, "") => Change { name: bytes(name), value: Some(bytes("1")) },
+            (_, value) => Change { name: bytes(name), value: Some(bytes(value)) },
         });
     }
     if changes.is_empty() {
@@ -111,7 +116,8 @@ fn changes(call: &Call<'_>, text: &str) -> Result<Vec<Change>, String> {
 fn plain_text(pattern: &str) -> Option<Vec<u8>> {
     let is_special = |byte: u8| b"^.$|()[]*+?{}".contains(&byte);
     let mut text = Vec::with_capacity(pattern.len());
-    let mut bytes = pattern.bytes();
+    let pattern = unquoted(pattern);
+    let mut bytes = pattern.iter().copied();
     while let Some(byte) = bytes.next() {
         match byte {
             b'\\' => text.push(bytes.next().filter(|next| is_special(*next) || *next == b'\\')?),

@@ -53,9 +53,9 @@ pub(super) enum Wanted {
 /// A change of one variable.
 #[derive(Debug)]
 pub(super) struct Change {
-    pub name: Box<str>,
+    pub name: Box<[u8]>,
     /// The value; none takes the variable away.
-    pub value: Option<Box<str>>,
+    pub value: Option<Box<[u8]>>,
 }
 
 impl Attribute {
@@ -239,16 +239,16 @@ impl Rule {
     fn change(&self, request: &mut Request, captures: Option<&Captures>) {
         for change in &self.changes {
             let Some(value) = &change.value else {
-                request.env.unset(change.name.as_bytes());
+                request.env.unset(&*change.name);
                 continue;
             };
             match captures {
                 Some(captures) => {
                     let mut filled = Vec::new();
-                    captures.substitute(value.as_bytes(), &mut filled);
-                    request.env.set(change.name.as_bytes(), filled);
+                    captures.substitute(value, &mut filled);
+                    request.env.set(&*change.name, filled);
                 }
-                None => request.env.set(change.name.as_bytes(), value.as_bytes()),
+                None => request.env.set(&*change.name, &**value),
             }
         }
     }
