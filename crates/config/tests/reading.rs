@@ -212,8 +212,9 @@ fn texts_that_would_grow_without_end_are_stopped() {
 #[test]
 fn a_line_in_another_encoding_keeps_its_bytes() {
     let read = |text: &[u8]| read_main(Main::Text { name: "t".into(), text: text.into() }).0;
-    let tree = read(b"LoadModule macro_module x\n<Macro m>\nB \xe9\n</Macro>\nUse m\nA \xe9\n");
-    let arguments: Vec<_> = tree.unwrap().nodes.into_iter().map(|node| node.arguments).collect();
+    let text = b"LoadModule macro_module x\n<Macro m>\nB \xe9\n</Macro>\nUse m\nA \xe9\n";
+    let arguments: Vec<_> =
+        read(text).unwrap().nodes.into_iter().map(|node| node.arguments).collect();
     let bytes: Vec<_> = arguments.iter().map(|text| unquoted(text).into_owned()).collect();
     assert_eq!(bytes, [b"\xe9", b"\xe9"]);
     for line in [&b"Include \xe9"[..], b"ServerRoot /\xe9", b"<IfFile \xe9>\n</IfFile>"] {

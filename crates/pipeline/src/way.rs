@@ -145,7 +145,7 @@ impl<'a> Way<'a> {
         }
         for section in &self.server.directories {
             let holds = match &section.matches {
-                Match::Exact(exact) => &**exact == path,
+                Match::Exact(exact) => **exact == *path,
                 Match::Wild(pattern) => glob(pattern, &path, PATH),
                 _ => false,
             };
@@ -178,7 +178,7 @@ impl<'a> Way<'a> {
         for section in candidates {
             let name = request.file.last();
             let holds = match &section.matches {
-                Match::Exact(exact) => &**exact == name,
+                Match::Exact(exact) => **exact == *name,
                 Match::Wild(pattern) => glob(pattern, name, PATH),
                 Match::Pattern(_) => {
                     pattern_holds(&section, request, Subject::Name, &mut self.constant)
