@@ -2,6 +2,7 @@
 //! order. A socket takes as much as it will; what is left stays here. Nothing is copied but
 //! framing.
 
+use bytes::Buf;
 use evenkeel_message::{Body, Fields, Piece, Source};
 use evenkeel_proto::{Transfer, encode_chunk, encode_end};
 use evenkeel_sys::socket::Socket;
@@ -170,7 +171,7 @@ impl Output {
         let mut rest = count - of_front;
         if let Some(Piece::Bytes(bytes)) = &mut self.piece {
             let of_piece = rest.min(bytes.len());
-            drop(bytes.split_to(of_piece));
+            bytes.advance(of_piece);
             self.body_sent += of_piece as u64;
             rest -= of_piece;
         }

@@ -383,13 +383,15 @@ impl<S: Site> Inner<S> {
             }
         }
         let (next, request) = reply.finish(&self.site, &self.thread, connection, false);
-        let linger = left > 0 || !Reply::client_ends(&request.head);
-        self.give(request);
-        match next {
+        let step = match next {
             Next::Reuse => Step::Answered(used),
-            Next::Linger | Next::Drain | Next::Wait => Step::Ends { linger },
+            Next::Linger | Next::Drain | Next::Wait => {
+                Step::Ends { linger: left > 0 || !Reply::client_ends(&request.head) }
+            }
             Next::Abort => Step::Ends { linger: false },
-        }
+        };
+        self.give(request);
+        step
     }
 
     /// A request for the next head, made of the memory of one that is over.

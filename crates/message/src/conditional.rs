@@ -31,6 +31,11 @@ pub enum Verdict {
 /// RFC 9110, section 13.2.2, for a resource that exists. `now` is in seconds since 1970.
 #[must_use]
 pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, now: i64) -> Verdict {
+    let names =
+        [Name::IfMatch, Name::IfNoneMatch, Name::IfModifiedSince, Name::IfUnmodifiedSince];
+    if !names.iter().any(|name| fields.contains(*name)) {
+        return Verdict::Proceed;
+    }
     let reads = matches!(method, Method::Get | Method::Head);
     let date = |name: Name| fields.first(name).and_then(|text| parse_http_date(text, now));
     if fields.contains(Name::IfMatch) {
@@ -84,10 +89,14 @@ fn matches_any(
     etag: Option<&[u8]>,
     equal: fn(&[u8], &[u8]) -> bool,
 ) -> bool {
-    fields.all(name).any(|list| {
-        trim(list) == b"*"
-            || etag.is_some_and(|etag| Tags { rest: list }.any(|tag| equal(tag, etag)))
-    })
+    let names_it = |list: &[u8], etag: &[u8]| match list == etag {
+        // Nearly all lists are the one tag that was sent.
+        true => equal(list, etag),
+        false => Tags { rest: list }.any(|tag| equal(tag, etag)),
+    };
+    fields
+        .all(name)
+        .any(|list| trim(list) == b"*" || etag.is_some_and(|etag| names_it(list, etag)))
 }
 
 /// The strong comparison of RFC 9110, section 8.8.3.2.

@@ -34,6 +34,8 @@ pub struct Fields {
     entries: Vec<Entry>,
     /// The bits of all names that have been added, whether or not they were taken out since.
     seen: u64,
+    /// The bits of those that were added more than once.
+    repeated: u64,
 }
 
 /// A name of which it is known already whether it is a known one.
@@ -69,7 +71,7 @@ impl Clone for Fields {
         self.clear();
         self.text.extend_from_slice(&other.text);
         self.entries.extend_from_slice(&other.entries);
-        self.seen = other.seen;
+        (self.seen, self.repeated) = (other.seen, other.repeated);
     }
 }
 
@@ -96,14 +98,14 @@ impl Fields {
     /// No fields; nothing is allocated until the first is added.
     #[must_use]
     pub const fn new() -> Self {
-        Self { text: Vec::new(), entries: Vec::new(), seen: 0 }
+        Self { text: Vec::new(), entries: Vec::new(), seen: 0, repeated: 0 }
     }
 
     /// Room for a usual head: some 12 fields of some 40 bytes.
     #[must_use]
     pub fn with_capacity(fields: usize, bytes: usize) -> Self {
         let (text, entries) = (Vec::with_capacity(bytes), Vec::with_capacity(fields));
-        Self { text, entries, seen: 0 }
+        Self { text, entries, seen: 0, repeated: 0 }
     }
 
     /// How many fields there are, repeated names counted each.
@@ -128,7 +130,7 @@ impl Fields {
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
-        self.seen = 0;
+        (self.seen, self.repeated) = (0, 0);
     }
 
     /// Adds a field at the end, whether or not its name is there already.
@@ -137,21 +139,19 @@ impl Fields {
         self.entries.push(entry);
     }
 
-    /// Adds a field that comes as a whole line, `Name: value CRLF`, its name `name` bytes long:
-    /// one copy of memory. A line of another shape is added by its parts, or not at all. Nothing
-    /// looks for line ends within it. Tells which name it is.
-    pub fn add_line(&mut self, line: &[u8], name: usize) -> Name {
-        let Some((head, rest)) = line.split_at_checked(name) else { return Name::Other };
-        let (start, known) = (self.text.len() as u32, Name::of(head));
-        if let Some(value) = rest.strip_prefix(b": ").and_then(|r| r.strip_suffix(b"\r\n")) {
-            self.text.extend_from_slice(line);
-            let (name, value) = (name as u32, value.len() as u32);
-            self.seen |= known.bit();
-            self.entries.push(Entry { start, name, value, known, suspect: true });
-        } else if let Some(value) = rest.strip_prefix(b":") {
-            self.add(Spelled(known, head), trim(value.strip_suffix(b"\r\n").unwrap_or(value)));
-        }
-        known
+    /// Adds a field that comes as a whole line of the form `Name: value CRLF`: one copy of memory.
+    /// Its name is `known` and `name` bytes long. Nothing looks for line ends within it.
+    pub fn add_line(&mut self, known: Name, line: &[u8], name: usize) {
+        let (start, value) = (self.text.len() as u32, line.len().saturating_sub(name + 4) as u32);
+        self.text.extend_from_slice(line);
+        self.note(known);
+        self.entries.push(Entry { start, name: name as u32, value, known, suspect: true });
+    }
+
+    /// Notes that a field of that name is added.
+    fn note(&mut self, name: Name) {
+        self.repeated |= self.seen & name.bit();
+        self.seen |= name.bit();
     }
 
     /// Continues the value of the field that was added last, with a space between
@@ -273,7 +273,13 @@ impl Fields {
     /// The values of all fields of that name, in order.
     pub fn all<'a>(&'a self, name: impl Named + 'a) -> impl Iterator<Item = &'a [u8]> {
         let known = name.name();
-        let entries = if self.may_have(known) { self.entries.as_slice() } else { &[] };
+        let first = self.place(Spelled(known, name.text()));
+        let entries = match first {
+            Some(first) if self.repeated & known.bit() == 0 => self.entries.get(first..=first),
+            Some(first) => self.entries.get(first..),
+            None => None,
+        };
+        let entries = entries.unwrap_or_default();
         let is_wanted =
             move |entry: &&Entry| is_named(&self.text, entry, Spelled(known, name.text()));
         entries.iter().filter(is_wanted).map(|entry| self.value_of(*entry))
@@ -291,6 +297,9 @@ impl Fields {
         let wanted = Spelled(name.name(), name.text());
         let (first, others) = self.entries.get(self.place(wanted)?..)?.split_first()?;
         let mut list = Cow::Borrowed(self.value_of(*first));
+        if self.repeated & wanted.0.bit() == 0 {
+            return Some(list);
+        }
         for entry in others.iter().filter(|entry| is_named(&self.text, entry, wanted)) {
             let list = list.to_mut();
             list.extend_from_slice(b", ");
@@ -386,13 +395,18 @@ impl Fields {
         if !self.may_have(wanted.0) {
             return None;
         }
-        self.entries.iter().position(|entry| is_named(&self.text, entry, wanted))
+        match wanted.0 {
+            Name::Other => {
+                self.entries.iter().position(|entry| is_named(&self.text, entry, wanted))
+            }
+            known => self.entries.iter().position(|entry| entry.known == known),
+        }
     }
 
     /// Appends the line of a field to the text, so that writing it out is one copy.
     fn store(&mut self, name: impl Named, parts: &[&[u8]]) -> Entry {
         let (start, known, name) = (self.text.len() as u32, name.name(), name.text());
-        self.seen |= known.bit();
+        self.note(known);
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
         let mut suspect = known == Name::Other && is_odd(name);
@@ -473,10 +487,9 @@ mod tests {
     #[test]
     fn lines_are_taken_whole_and_folded() {
         let mut fields = Fields::new();
-        fields.add_line(b"A: 1\r\n", 1);
+        fields.add_line(Name::Other, b"A: 1\r\n", 1);
         fields.fold(b"2");
-        fields.add_line(b"B:3 \r\n", 1);
-        fields.add_line(b"C", 4);
+        fields.add_line(Name::Other, b"B: 3\r\n", 1);
         assert_eq!(written(&fields), "A: 1 2\r\nB: 3\r\n");
         assert_eq!(fields.first("A"), Some(&b"1 2"[..]));
         assert_eq!(fields.lines().last(), Some((Name::Other, &b"B: 3\r\n"[..])));
@@ -489,9 +502,9 @@ mod tests {
         {
             fields.add(name, value);
         }
-        fields.add_line(b"F: 4\r\n", 1);
+        fields.add_line(Name::Other, b"F: 4\r\n", 1);
         fields.fold(b"5");
-        fields.add_line(b"G: \rX\r\n", 1);
+        fields.add_line(Name::Other, b"G: \rX\r\n", 1);
         fields.merge("E", "6\n");
         fields.merge("H", "7");
         let mut others = Fields::new();
@@ -538,7 +551,7 @@ mod tests {
         }
         // A request's field may come back with what an Unsafe reader lets through.
         let mut fields = Fields::new();
-        fields.add_line(b"A: \x01\r\n", 1);
+        fields.add_line(Name::Other, b"A: \x01\r\n", 1);
         assert_eq!(fields.malformed(false), Some(Malformed::Value(b"A", b"\x01")));
         fields.set("A", "1");
         fields.merge("A", "\x01");
@@ -604,7 +617,7 @@ mod tests {
                     0 => drop(fields.remove(name)),
                     1 => fields.set(name, &value),
                     2 => fields.merge(name, &value),
-                    3 => drop(fields.add_line(line.as_bytes(), name.len())),
+                    3 => fields.add_line(Name::of(name.as_bytes()), line.as_bytes(), name.len()),
                     _ => fields.add(name, &value),
                 }
                 let lines: String = plain.iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect();

@@ -2,6 +2,8 @@
 //! found by comparing numbers. A name that is not among them is as good as any other, and compared
 //! by its text.
 
+use crate::eq_ignore_case;
+
 /// A known field name, or any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -44,6 +46,7 @@ pub enum Name {
     Negotiate,
     Origin,
     Pragma,
+    Priority,
     ProxyAuthorization,
     ProxyConnection,
     Range,
@@ -51,6 +54,10 @@ pub enum Name {
     RetryAfter,
     Server,
     SetCookie,
+    SecFetchDest,
+    SecFetchMode,
+    SecFetchSite,
+    SecFetchUser,
     SecWebsocketKey,
     Te,
     Trailer,
@@ -66,7 +73,7 @@ pub enum Name {
 
 /// The known names in the order of their numbers, from 1 on.
 #[rustfmt::skip]
-const KNOWN: [(Name, &str); 53] = [
+const KNOWN: [(Name, &str); 58] = [
     (Name::Accept, "Accept"),
     (Name::AcceptCharset, "Accept-Charset"),
     (Name::AcceptEncoding, "Accept-Encoding"),
@@ -102,6 +109,7 @@ const KNOWN: [(Name, &str); 53] = [
     (Name::Negotiate, "Negotiate"),
     (Name::Origin, "Origin"),
     (Name::Pragma, "Pragma"),
+    (Name::Priority, "Priority"),
     (Name::ProxyAuthorization, "Proxy-Authorization"),
     (Name::ProxyConnection, "Proxy-Connection"),
     (Name::Range, "Range"),
@@ -109,6 +117,10 @@ const KNOWN: [(Name, &str); 53] = [
     (Name::RetryAfter, "Retry-After"),
     (Name::Server, "Server"),
     (Name::SetCookie, "Set-Cookie"),
+    (Name::SecFetchDest, "Sec-Fetch-Dest"),
+    (Name::SecFetchMode, "Sec-Fetch-Mode"),
+    (Name::SecFetchSite, "Sec-Fetch-Site"),
+    (Name::SecFetchUser, "Sec-Fetch-User"),
     (Name::SecWebsocketKey, "Sec-WebSocket-Key"),
     (Name::Te, "TE"),
     (Name::Trailer, "Trailer"),
@@ -140,10 +152,16 @@ const fn by_hash() -> [Name; 256] {
 }
 
 /// The factors are those that give each known name a hash of its own.
+const FIRST: u8 = 169;
+const BEFORE: u8 = 200;
+const LAST: u8 = 205;
+
 const fn hash(text: &[u8]) -> u8 {
-    let (Some(first), Some(last)) = (text.first(), text.last()) else { return 0 };
-    let (first, last) = ((*first | 0x20).wrapping_mul(4), (*last | 0x20).wrapping_mul(24));
-    (text.len() as u8).wrapping_add(first).wrapping_add(last)
+    let [first, .., before, last] = text else { return text.len() as u8 };
+    let first = (*first | 0x20).wrapping_mul(FIRST);
+    let before = (*before | 0x20).wrapping_mul(BEFORE);
+    let last = (*last | 0x20).wrapping_mul(LAST);
+    (text.len() as u8).wrapping_add(first).wrapping_add(before).wrapping_add(last)
 }
 
 impl Name {
@@ -153,10 +171,9 @@ impl Name {
     pub fn of(text: &[u8]) -> Self {
         let name = BY_HASH.get(usize::from(hash(text))).copied().unwrap_or(Self::Other);
         let known = name.text().as_bytes();
-        if known.len() == text.len() && known.eq_ignore_ascii_case(text) {
-            return name;
-        }
-        Self::Other
+        // Most clients write names as they are registered.
+        let is_same = known == text || eq_ignore_case(known, text);
+        if is_same { name } else { Self::Other }
     }
 
     /// Its text; empty where it is not known.

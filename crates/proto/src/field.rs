@@ -4,7 +4,7 @@
 
 use crate::line::is_token;
 use crate::refusal::{Refusal, excerpt};
-use crate::scan::has_control;
+use crate::scan::{first_colon, first_control};
 use crate::{HttpProtocolOptions, Limits};
 use evenkeel_message::{Fields, Level, Name, Status, trim};
 use memchr::memchr;
@@ -21,6 +21,23 @@ pub(crate) enum Line {
     Field(Name),
     /// The continuation of the field before.
     Folded,
+}
+
+/// Takes one line without control bytes before its CRLF, where it is what nearly all are: a known
+/// name, a colon, a space, a value without spaces around it, none of them too long or too many.
+/// Tells the name; any other line is [`take`]'s.
+pub(crate) fn take_usual(fields: &mut Fields, line: &[u8], limits: &Limits) -> Option<Name> {
+    let content = line.strip_suffix(b"\r\n")?;
+    let end = first_colon(content)?;
+    let name = Name::of(content.get(..end)?);
+    let value = content.get(end + 1..)?;
+    let fits = line.len() <= limits.field_size;
+    let has_room = limits.fields == 0 || fields.len() < limits.fields;
+    if name == Name::Other || !fits || !has_room || !is_canonical(value) {
+        return None;
+    }
+    fields.add_line(name, line, end);
+    Some(name)
 }
 
 /// Takes one line with its line feed (RFC 9112, section 5; Apache: protocol.c,
@@ -51,15 +68,17 @@ pub(crate) fn take(
         let text = "Number of request headers exceeds LimitRequestFields";
         return Err(Refusal::new(Status::BAD_REQUEST, Level::Info, 563, text).with_detail(TOO_MANY));
     }
-    let name = if options.strict { strict_name(content)? } else { unsafe_name(content)? };
-    let value = content.get(name + 1..).unwrap_or_default();
+    let end = if options.strict { strict_name(content)? } else { unsafe_name(content)? };
+    let (text, value) = (content.get(..end), content.get(end + 1..).unwrap_or_default());
     check_value(content, value, options.strict)?;
+    let text = text.unwrap_or_default();
+    let name = Name::of(text);
     if whole.is_some() && is_canonical(value) {
-        return Ok(Line::Field(fields.add_line(line, name)));
+        fields.add_line(name, line, end);
+    } else {
+        fields.add(text, trim(value));
     }
-    let name = content.get(..name).unwrap_or_default();
-    fields.add(name, trim(value));
-    Ok(Line::Field(Name::of(name)))
+    Ok(Line::Field(name))
 }
 
 /// Whether a value begins with one space and has no other around it, so that the whole line can
@@ -102,8 +121,8 @@ fn unsafe_name(content: &[u8]) -> Result<usize, Refusal> {
 /// Strict lets no control byte but the tab into a value (RFC 9110, section 5.5); Unsafe refuses
 /// those that could end a line or a string elsewhere.
 fn check_value(content: &[u8], value: &[u8], strict: bool) -> Result<(), Refusal> {
-    // The name has been looked at; together with it the line is long enough for whole words.
-    if !has_control(content) {
+    let is_bad = |byte: &u8| *byte < b' ' && *byte != b'\t' || *byte == 0x7f;
+    if first_control(content).is_none() || !content.iter().any(is_bad) {
         return Ok(());
     }
     if memchr(0, content).is_some() {

@@ -4,39 +4,53 @@
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// Whether one of eight bytes may be below `bound` (at most 128) or be DEL. It may say yes for
-/// some others, never no for one of these; a byte above ASCII counts as neither.
-const fn may_hold(word: u64, bound: u8) -> bool {
-    let below = word.wrapping_sub(ONES * bound as u64) & !word;
-    let delete = word ^ (ONES * 0x7f);
-    let delete = delete.wrapping_sub(ONES) & !delete;
-    (below | delete) & HIGH != 0
+/// The high bits of those of eight bytes that are below `bound` (at most 128). Bits above the
+/// lowest one may be set without reason; a byte above ASCII has none.
+const fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(ONES * bound as u64) & !word & HIGH
+}
+
+/// The same of those that are `byte`.
+const fn equal(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * byte as u64), 1)
+}
+
+/// The same of those that are below `bound` or DEL.
+const fn below_or_delete(word: u64, bound: u8) -> u64 {
+    below(word, bound) | equal(word, 0x7f)
+}
+
+/// Where the first byte stands that is looked for: in whole words by the high bits that `marks`
+/// gives, behind them by `is_wanted`.
+fn first(
+    bytes: &[u8],
+    marks: impl Fn(u64) -> u64,
+    is_wanted: impl Fn(u8) -> bool,
+) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let marks = marks(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return Some(at * 8 + marks.trailing_zeros() as usize / 8);
+        }
+    }
+    let found = rest.iter().position(|byte| is_wanted(*byte))?;
+    Some(bytes.len() - rest.len() + found)
+}
+
+/// Where the first colon stands.
+pub(crate) fn first_colon(bytes: &[u8]) -> Option<usize> {
+    first(bytes, |word| equal(word, b':'), |byte| byte == b':')
+}
+
+/// Where the first control byte or DEL stands.
+pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
+    first(bytes, |word| below_or_delete(word, b' '), |byte| byte < b' ' || byte == 0x7f)
 }
 
 /// Where the first space, control byte or DEL stands.
 pub(crate) fn first_space_or_control(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    for chunk in bytes.chunks(8) {
-        let whole = <[u8; 8]>::try_from(chunk).map(u64::from_ne_bytes);
-        if whole.map_or(true, |word| may_hold(word, 0x21)) {
-            let found = chunk.iter().position(|byte| *byte <= b' ' || *byte == 0x7f);
-            if let Some(found) = found {
-                return Some(at + found);
-            }
-        }
-        at += chunk.len();
-    }
-    None
-}
-
-/// Whether a control byte other than the tab, or DEL, is there.
-pub(crate) fn has_control(bytes: &[u8]) -> bool {
-    let (chunks, rest) = bytes.as_chunks::<8>();
-    // The last eight bytes are looked at whole, though some of them are for the second time.
-    let tail = bytes.last_chunk::<8>().map(|tail| u64::from_ne_bytes(*tail));
-    let suspect = chunks.iter().any(|chunk| may_hold(u64::from_ne_bytes(*chunk), b' '))
-        || (!rest.is_empty() && tail.is_none_or(|tail| may_hold(tail, b' ')));
-    suspect && bytes.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
+    first(bytes, |word| below_or_delete(word, b' ' + 1), |byte| byte <= b' ' || byte == 0x7f)
 }
 
 #[cfg(test)]
@@ -58,8 +72,9 @@ mod tests {
             }
             let space = bytes.iter().position(|byte| *byte <= b' ' || *byte == 0x7f);
             prop_assert_eq!(first_space_or_control(&bytes), space);
-            let control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
-            prop_assert_eq!(has_control(&bytes), bytes.iter().any(control));
+            let control = bytes.iter().position(|byte| *byte < b' ' || *byte == 0x7f);
+            prop_assert_eq!(first_control(&bytes), control);
+            prop_assert_eq!(first_colon(&bytes), bytes.iter().position(|byte| *byte == b':'));
         }
     }
 }

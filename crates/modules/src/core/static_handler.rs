@@ -243,10 +243,7 @@ fn meets_conditions(
     fields: &Fields,
     now_ns: i64,
 ) -> Verdict {
-    let conditional = |(name, _): (&[u8], &[u8])| {
-        name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"if-"))
-    };
-    if request.status != Status::OK || !request.head.fields.iter().any(conditional) {
+    if request.status != Status::OK {
         return Verdict::Proceed;
     }
     let validators = Validators {
