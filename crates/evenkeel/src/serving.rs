@@ -196,18 +196,17 @@ impl ThreadSite {
     }
 
     /// StrictHostCheck: a host that no virtual host of the address goes by is refused.
-    fn check_host(&self, request: &Request) -> Result<(), Refusal> {
-        let server = self.site().server(request.server);
+    fn check_host(&self, server: usize, local: SocketAddr, host: &[u8]) -> Result<(), Refusal> {
+        let server = self.site().server(server);
         let strict = server.settings.core.strict_host_check == Some(true);
-        let known = || self.site().hosts.knows(request.peer.local, &request.host);
-        if !strict || request.host.is_empty() || known() {
+        if !strict || host.is_empty() || self.site().hosts.knows(local, host) {
             return Ok(());
         }
         let place = server.position.as_ref().map(ToString::to_string).unwrap_or_default();
         let text = format!(
             "Requested hostname '{}' did not match any ServerName/ServerAlias in the matching \
              virtual host (default vhost for current connection is {place})",
-            quoted(&request.host)
+            quoted(host)
         );
         Err(Refusal::new(Status::BAD_REQUEST, Level::Warn, 10157, text))
     }
@@ -270,13 +269,13 @@ impl ConnectionSite for ThreadSite {
         let options = &self.settings(request.server).options;
         recognise_method(&mut request.head, &self.site().global.core.methods, options)?;
         address(request, options)?;
-        let raw = raw_path(&request.head);
-        request.server = self.site().hosts.server(request.peer.local, &request.host, raw);
-        self.check_host(request)?;
-        expectation(&request.head, true)?;
-        let options = self.site().server(request.server).uri_options();
-        let Request { path, head, .. } = request;
-        path.read(raw_path(head), options).map_err(|reason| bad_path(reason, head.target()))
+        let Request { head, peer, server, host, path, .. } = request;
+        let raw = raw_path(head);
+        *server = self.site().hosts.server(peer.local, host, raw);
+        self.check_host(*server, peer.local, host)?;
+        expectation(head, true)?;
+        let options = self.site().server(*server).uri_options();
+        path.read(raw, options).map_err(|reason| bad_path(reason, head.target()))
     }
 
     fn serve(&self, request: Box<Request>) -> Served {

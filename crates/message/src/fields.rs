@@ -36,6 +36,8 @@ pub struct Fields {
     seen: u64,
     /// The bits of those that were added more than once.
     repeated: u64,
+    /// Whether one of them was suspect.
+    suspect: bool,
 }
 
 /// A name of which it is known already whether it is a known one.
@@ -71,7 +73,7 @@ impl Clone for Fields {
         self.clear();
         self.text.extend_from_slice(&other.text);
         self.entries.extend_from_slice(&other.entries);
-        (self.seen, self.repeated) = (other.seen, other.repeated);
+        (self.seen, self.repeated, self.suspect) = (other.seen, other.repeated, other.suspect);
     }
 }
 
@@ -98,14 +100,14 @@ impl Fields {
     /// No fields; nothing is allocated until the first is added.
     #[must_use]
     pub const fn new() -> Self {
-        Self { text: Vec::new(), entries: Vec::new(), seen: 0, repeated: 0 }
+        Self { text: Vec::new(), entries: Vec::new(), seen: 0, repeated: 0, suspect: false }
     }
 
     /// Room for a usual head: some 12 fields of some 40 bytes.
     #[must_use]
     pub fn with_capacity(fields: usize, bytes: usize) -> Self {
         let (text, entries) = (Vec::with_capacity(bytes), Vec::with_capacity(fields));
-        Self { text, entries, seen: 0, repeated: 0 }
+        Self { text, entries, seen: 0, repeated: 0, suspect: false }
     }
 
     /// How many fields there are, repeated names counted each.
@@ -130,7 +132,7 @@ impl Fields {
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
-        (self.seen, self.repeated) = (0, 0);
+        (self.seen, self.repeated, self.suspect) = (0, 0, false);
     }
 
     /// Adds a field at the end, whether or not its name is there already.
@@ -144,14 +146,15 @@ impl Fields {
     pub fn add_line(&mut self, known: Name, line: &[u8], name: usize) {
         let (start, value) = (self.text.len() as u32, line.len().saturating_sub(name + 4) as u32);
         self.text.extend_from_slice(line);
-        self.note(known);
+        self.note(known, true);
         self.entries.push(Entry { start, name: name as u32, value, known, suspect: true });
     }
 
     /// Notes that a field of that name is added.
-    fn note(&mut self, name: Name) {
+    fn note(&mut self, name: Name, suspect: bool) {
         self.repeated |= self.seen & name.bit();
         self.seen |= name.bit();
+        self.suspect |= suspect;
     }
 
     /// Continues the value of the field that was added last, with a space between
@@ -166,6 +169,7 @@ impl Fields {
         self.text.extend_from_slice(more);
         self.text.extend_from_slice(b"\r\n");
         last.suspect |= holds_control(more);
+        self.suspect |= last.suspect;
         last.value += more.len() as u32;
     }
 
@@ -217,6 +221,7 @@ impl Fields {
         self.text.extend_from_slice(b"\r\n");
         entry.value += 2 + value.len() as u32;
         entry.suspect |= holds_control(value);
+        self.suspect |= entry.suspect;
     }
 
     /// The bytes of all fields, with those that have been replaced and not yet cleared away.
@@ -352,6 +357,9 @@ impl Fields {
     /// tab (section 5.5).
     #[must_use]
     pub fn malformed(&self, lenient: bool) -> Option<Malformed<'_>> {
+        if !self.suspect {
+            return None;
+        }
         self.entries.iter().filter(|entry| entry.suspect).find_map(|e| self.fault(*e, lenient))
     }
 
@@ -406,7 +414,6 @@ impl Fields {
     /// Appends the line of a field to the text, so that writing it out is one copy.
     fn store(&mut self, name: impl Named, parts: &[&[u8]]) -> Entry {
         let (start, known, name) = (self.text.len() as u32, name.name(), name.text());
-        self.note(known);
         self.text.extend_from_slice(name);
         self.text.extend_from_slice(b": ");
         let mut suspect = known == Name::Other && is_odd(name);
@@ -417,6 +424,7 @@ impl Fields {
         }
         let value = (self.text.len() - value) as u32;
         self.text.extend_from_slice(b"\r\n");
+        self.note(known, suspect);
         Entry { start, name: name.len() as u32, value, known, suspect }
     }
 }

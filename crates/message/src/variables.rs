@@ -97,7 +97,13 @@ impl Variables {
     }
 
     /// Where a name stands.
+    #[inline]
     fn place(&self, name: &[u8]) -> Option<usize> {
+        // As a rule nothing is set.
+        if self.pairs.is_empty() { None } else { self.find(name) }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
         match &self.index {
             None => self.pairs.iter().position(|pair| is_named(pair, name)),
             Some(index) => index.get(name).copied(),

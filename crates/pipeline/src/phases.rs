@@ -404,9 +404,9 @@ fn recode(
         presses: &pipeline.presses,
     };
     let (mut is_compressed, mut changes) = (false, 0);
-    for step in filter::steps(&plan.filter, &named, request, pipeline.site.global.filter) {
+    for step in filter::steps(&plan.filter, &named, request, pipeline.site.global.filter).iter() {
         let output = match step {
-            filter::Step::Plain(output) => Some(output),
+            filter::Step::Plain(output) => Some(*output),
             filter::Step::Chosen(filter) => {
                 let mut notices = Vec::new();
                 let context = RequestContext::new(request, settings, plan);

@@ -11,8 +11,9 @@ use crate::settings::merged;
 use crate::{Merge, RequestContext};
 use evenkeel_expr::Condition;
 use evenkeel_message::{Fields, Level, Name, Notice, Request, Response, Status};
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What an output filter does to a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,17 @@ struct Said {
     chain: Vec<Box<str>>,
     /// Whether the chain stands for those of outer sections in place of following them.
     is_reset: bool,
+    /// What the chain comes to, found out when it is first asked for.
+    order: OnceLock<Order>,
+}
+
+/// The filters of a chain.
+#[derive(Clone, Debug, Default)]
+struct Order {
+    /// In the order in which responses go through them.
+    steps: Vec<Step>,
+    /// Names that stand for none.
+    unknown: Vec<Box<str>>,
 }
 
 /// What is said once.
@@ -144,7 +156,8 @@ impl Merge for Directory {
 
 impl Said {
     fn add(&mut self, over: &Said) {
-        let Self { filters, chain, is_reset } = over;
+        let Self { filters, chain, is_reset, order: _ } = over;
+        self.order.take();
         for (name, filter) in filters {
             self.filters.insert(name.clone(), Arc::clone(filter));
         }
@@ -153,6 +166,20 @@ impl Said {
             self.is_reset = true;
         }
         self.chain.extend_from_slice(chain);
+    }
+
+    fn order(&self) -> &Order {
+        self.order.get_or_init(|| {
+            let mut order = Order::default();
+            for name in &self.chain {
+                match self.filters.get(name) {
+                    Some(filter) => order.steps.push(Step::Chosen(Arc::clone(filter))),
+                    None => order.unknown.push(name.clone()),
+                }
+            }
+            order.steps.sort_by_key(Step::stage);
+            order
+        })
     }
 }
 
@@ -163,6 +190,16 @@ pub enum Step {
     Plain(Output),
     /// One that is chosen by what the response is.
     Chosen(Arc<Filter>),
+}
+
+impl Step {
+    /// Where it stands among others.
+    fn stage(&self) -> u8 {
+        match self {
+            Step::Plain(output) => output.stage(),
+            Step::Chosen(filter) => filter.stage,
+        }
+    }
 }
 
 /// Names of filters for a response, from whoever may name some.
@@ -188,20 +225,20 @@ const STEPS_EACH: usize = 16;
 
 /// The filters of a response in the order in which it goes through them; none as a rule.
 #[must_use]
-pub fn steps(
-    settings: &Directory,
+pub fn steps<'a>(
+    settings: &'a Directory,
     named: &Named<'_>,
     request: &mut Request,
     global: Global,
-) -> Vec<Step> {
-    let mut steps: Vec<(u8, Step)> = Vec::new();
+) -> Cow<'a, [Step]> {
+    let mut steps: Vec<Step> = Vec::new();
     let by_extension =
         named.by_extension.as_deref().unwrap_or_default().split(|byte| *byte == b';');
     let by_extension = by_extension.map(String::from_utf8_lossy);
     let by_section = named.by_section.unwrap_or_default().iter().map(|name| (&**name).into());
     for name in by_extension.chain(by_section).filter(|name| !name.is_empty()) {
         match Output::named(&name, global.without_deflate) {
-            Some(output) => steps.push((output.stage(), Step::Plain(output))),
+            Some(output) => steps.push(Step::Plain(output)),
             None => {
                 let text = format!("an unknown filter was not added: {name}");
                 request.notify(Notice::new("core", Level::Error, 82, text));
@@ -212,18 +249,18 @@ pub fn steps(
     let has_steps =
         |said: &&Said| is_open && request.allowance.spend((said.chain.len() * STEPS_EACH) as u64);
     if let Some(said) = settings.0.as_deref().filter(has_steps) {
-        for name in &said.chain {
-            match said.filters.get(name) {
-                Some(filter) => steps.push((filter.stage, Step::Chosen(Arc::clone(filter)))),
-                None => {
-                    let text = format!("Unknown filter {name} not added");
-                    request.notify(Notice::new("filter", Level::Warn, 1380, text));
-                }
-            }
+        let Order { steps: chosen, unknown } = said.order();
+        for name in unknown {
+            let text = format!("Unknown filter {name} not added");
+            request.notify(Notice::new("filter", Level::Warn, 1380, text));
         }
+        if steps.is_empty() {
+            return Cow::Borrowed(chosen);
+        }
+        steps.extend_from_slice(chosen);
     }
-    steps.sort_by_key(|(stage, _)| *stage);
-    steps.into_iter().map(|(_, step)| step).collect()
+    steps.sort_by_key(Step::stage);
+    Cow::Owned(steps)
 }
 
 impl Directory {
@@ -235,7 +272,9 @@ impl Directory {
 
     /// What was said, to add to it.
     fn change(&mut self) -> &mut Said {
-        Arc::make_mut(self.0.get_or_insert_default())
+        let said = Arc::make_mut(self.0.get_or_insert_default());
+        said.order.take();
+        said
     }
 }
 

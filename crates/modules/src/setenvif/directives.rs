@@ -1,6 +1,7 @@
 //! mod_setenvif's directives: lines go in, rules come out. A pattern without any sign that means
 //! something in patterns is kept as the text that it is.
 
+use super::Rules;
 use super::rule::{Attribute, Change, Rule, Test, Wanted};
 use crate::{Directive, Place, Scope, Table, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
@@ -58,7 +59,7 @@ fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
     let options = PatternOptions { ignore_case: ignore_case || said.ignore_case, ..said };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let attribute = if name.bytes().all(is_plain) {
-        Attribute::of(name)
+        Attribute::of(name).shared_with(rules(scope).0.last().map(|rule| &**rule))
     } else {
         let refused = |_| format!("{}Header name regex could not be compiled.", call.name);
         Attribute::Fields(Box::new(Pattern::compile(name, options).map_err(refused)?))
@@ -76,11 +77,14 @@ fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
 }
 
 fn push(scope: &mut Scope, rule: Rule) {
-    let rules = match scope.place {
+    rules(scope).0.push(Arc::new(rule));
+}
+
+fn rules(scope: &mut Scope) -> &mut Rules {
+    match scope.place {
         Place::Server => &mut scope.server.setenvif,
         _ => &mut scope.directory.setenvif,
-    };
-    rules.0.push(Arc::new(rule));
+    }
 }
 
 fn bytes(text: &str) -> Box<[u8]> {

@@ -35,8 +35,9 @@ pub(super) enum Attribute {
     RequestUri,
     RequestMethod,
     RequestProtocol,
-    /// A header field, or where there is none a variable that was set before.
-    Field(FieldName),
+    /// A header field, or where there is none a variable that was set before. Lines that follow
+    /// one another share it.
+    Field(Arc<FieldName>),
     /// The last header field whose name matches.
     Fields(Box<Pattern>),
 }
@@ -68,15 +69,24 @@ impl Attribute {
             "request_uri" => Attribute::RequestUri,
             "request_method" => Attribute::RequestMethod,
             "request_protocol" => Attribute::RequestProtocol,
-            _ => Attribute::Field(FieldName::new(name.as_bytes())),
+            _ => Attribute::Field(Arc::new(FieldName::new(name.as_bytes()))),
         }
     }
 
-    /// Whether another attribute has the same value, whatever the request. Those whose names are
-    /// patterns are never known to.
+    /// This one, or that of the line before, where both look at the same field.
+    pub(super) fn shared_with(self, before: Option<&Rule>) -> Self {
+        match (self, before.map(|rule| &rule.test)) {
+            (Self::Field(own), Some(Test::Attribute(Self::Field(other), _))) if own == *other => {
+                Self::Field(Arc::clone(other))
+            }
+            (own, _) => own,
+        }
+    }
+
+    /// Whether another attribute is known to have the same value, whatever the request.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Field(one), Self::Field(other)) => one == other,
+            (Self::Field(one), Self::Field(other)) => Arc::ptr_eq(one, other),
             (Self::Field(_) | Self::Fields(_), _) => std::ptr::eq(self, other),
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
