@@ -31,8 +31,7 @@ pub enum Verdict {
 /// RFC 9110, section 13.2.2, for a resource that exists. `now` is in seconds since 1970.
 #[must_use]
 pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, now: i64) -> Verdict {
-    let names =
-        [Name::IfMatch, Name::IfNoneMatch, Name::IfModifiedSince, Name::IfUnmodifiedSince];
+    let names = [Name::IfMatch, Name::IfNoneMatch, Name::IfModifiedSince, Name::IfUnmodifiedSince];
     if !names.iter().any(|name| fields.contains(*name)) {
         return Verdict::Proceed;
     }
@@ -94,9 +93,7 @@ fn matches_any(
         true => equal(list, etag),
         false => Tags { rest: list }.any(|tag| equal(tag, etag)),
     };
-    fields
-        .all(name)
-        .any(|list| trim(list) == b"*" || etag.is_some_and(|etag| names_it(list, etag)))
+    fields.all(name).any(|list| trim(list) == b"*" || etag.is_some_and(|etag| names_it(list, etag)))
 }
 
 /// The strong comparison of RFC 9110, section 8.8.3.2.
