@@ -109,9 +109,10 @@ impl AccessFiles {
                     let folder = folder.trim_end_matches('/');
                     let text = format!(
                         "{folder}/{name} pcfg_openfile: unable to check htaccess file, ensure it \
-                         is readable and that '{folder}/' is executable: {error}"
+                         is readable and that '{folder}/' is executable"
                     );
-                    request.notify(Notice::new("core", Level::Crit, 529, text));
+                    let notice = Notice::new("core", Level::Crit, 529, text);
+                    request.notify(notice.because(&error));
                     let note = "Server unable to read htaccess file, denying access to be safe";
                     request.notes.set("error-notes", note);
                     return Err(Answer::Status(Status::FORBIDDEN, Fields::new()));

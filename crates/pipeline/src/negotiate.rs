@@ -411,7 +411,7 @@ fn send_part(
     let contents = match contents {
         Ok(contents) => contents,
         Err(error) => {
-            let path = String::from_utf8_lossy(looked.found.path()).into_owned();
+            let path = quoted(looked.found.path()).into_owned();
             let text = format!("cannot read the variant in type map file: {path}");
             request.notify(Notice::own("negotiation", Level::Error, text).because(&error));
             return Err(Status::FORBIDDEN.into());
@@ -466,8 +466,8 @@ fn read_variants(
     let (text, stat) = match contents {
         Ok(read) => read,
         Err(error) => {
-            let text = format!("cannot access type map file: {path}: {error}");
-            request.notify(Notice::new("negotiation", Level::Error, 683, text));
+            let text = format!("cannot access type map file: {path}");
+            request.notify(Notice::new("negotiation", Level::Error, 683, text).because(&error));
             let status = match error.kind() {
                 io::ErrorKind::NotFound => Status::NOT_FOUND,
                 _ => Status::FORBIDDEN,

@@ -278,22 +278,25 @@ pub(crate) fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer
     const ENOENT: i32 = 2;
     const ENOTDIR: i32 = 20;
     const EACCES: i32 = 13;
+    const ELOOP: i32 = 40;
+    let reason = std::io::Error::from_raw_os_error(errno);
     let uri = quoted(&request.path).into_owned();
     let path = quoted(found.path());
     match errno {
         ENOENT | ENOTDIR => Status::NOT_FOUND.into(),
+        // A link that leads nowhere (request.c: resolve_symlink).
+        ELOOP => forbidden_link(request, found.path()),
         EACCES => {
             let text = format!(
                 "access to {uri} denied (filesystem path '{path}') because search permissions are \
                  missing on a component of the path"
             );
-            request.notify(Notice::new("core", Level::Error, 35, text));
+            request.notify(Notice::new("core", Level::Error, 35, text).because(&reason));
             Status::FORBIDDEN.into()
         }
         _ => {
-            let reason = std::io::Error::from_raw_os_error(errno);
-            let text = format!("access to {uri} failed (filesystem path '{path}'): {reason}");
-            request.notify(Notice::new("core", Level::Error, 36, text));
+            let text = format!("access to {uri} failed (filesystem path '{path}')");
+            request.notify(Notice::new("core", Level::Error, 36, text).because(&reason));
             Status::FORBIDDEN.into()
         }
     }

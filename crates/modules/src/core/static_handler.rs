@@ -52,7 +52,7 @@ pub fn serve_file(
             return Err(not_found(request, 129, "Attempt to serve directory: "));
         }
         Kind::Absent => return Err(not_found(request, 128, "File does not exist: ")),
-        Kind::Other | Kind::Denied(_) => return Err(forbidden(request)),
+        Kind::Other | Kind::Denied(_) => return Err(forbidden(request, None)),
     }
     let accepts_path = settings.accept_path_info == Some(AcceptPathInfo::On);
     if !request.path_info.is_empty() && !accepts_path {
@@ -287,9 +287,13 @@ fn not_found(request: &mut Request, number: u16, what: &str) -> Answer {
     Status::NOT_FOUND.into()
 }
 
-fn forbidden(request: &mut Request) -> Answer {
+fn forbidden(request: &mut Request, error: Option<&io::Error>) -> Answer {
     let text = format!("file permissions deny server access: {}", path_of(request));
-    request.notify(Notice::new("core", Level::Error, 132, text));
+    let notice = Notice::new("core", Level::Error, 132, text);
+    request.notify(match error {
+        Some(error) => notice.because(error),
+        None => notice,
+    });
     Status::FORBIDDEN.into()
 }
 
@@ -307,7 +311,7 @@ fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
             request.notify(Notice::own("core", Level::Crit, text));
             Status::SERVICE_UNAVAILABLE.into()
         }
-        _ => forbidden(request),
+        _ => forbidden(request, Some(error)),
     }
 }
 

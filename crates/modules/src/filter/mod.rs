@@ -420,6 +420,8 @@ mod tests {
                 }
             })
         };
+        let _chain = steps(&settings, &Named::default(), &mut request, Global::default());
+        assert!(u64::from(request.allowance.left()) < whole, "the names of a chain cost too");
         assert!(chosen(&mut request));
         let paid = whole - u64::from(request.allowance.left());
         assert!(paid >= 1000, "{paid}");
