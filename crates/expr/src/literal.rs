@@ -24,6 +24,12 @@ impl Part {
         Self { finder: Box::new(finder), ignore_case }
     }
 
+    /// The text, where case counts.
+    #[must_use]
+    pub fn text(&self) -> Option<&[u8]> {
+        (!self.ignore_case).then(|| self.finder.needle())
+    }
+
     /// Whether the subject holds the text. It takes time in proportion to the subject's length.
     #[must_use]
     pub fn is_in(&self, subject: &[u8]) -> bool {
@@ -74,6 +80,13 @@ impl Literal {
         let part = (!longest.is_empty()).then(|| Part::new(&longest, ignore_case));
         let has_text = !prefix.is_empty() || part.is_some() || is_all;
         has_text.then(|| Self { prefix: prefix.into(), ignore_case, part, is_all })
+    }
+
+    /// The longest text that every subject that matches holds, where case counts.
+    pub(crate) fn text(&self) -> Option<&[u8]> {
+        let part = self.part.as_ref().and_then(Part::text).unwrap_or_default();
+        let longer = if part.len() > self.prefix.len() { part } else { &*self.prefix };
+        (!self.ignore_case).then_some(longer)
     }
 
     /// Whether the subject matches, where the literal texts tell.

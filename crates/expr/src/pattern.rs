@@ -111,6 +111,12 @@ impl Pattern {
         Ok(Self { text: text.into(), source, options, anchored, literal, regex, thorough, patient })
     }
 
+    /// A text that every subject that matches holds; none where none is known.
+    #[must_use]
+    pub fn literal_text(&self) -> Option<&[u8]> {
+        self.literal.as_ref()?.text().filter(|text| !text.is_empty())
+    }
+
     /// Whether the subject matches anywhere.
     ///
     /// # Errors

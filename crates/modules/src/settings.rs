@@ -320,7 +320,7 @@ mod tests {
             settings.headers.success.as_ptr().cast(),
             settings.headers.always.as_ptr().cast(),
             settings.headers.request.as_ptr().cast(),
-            settings.setenvif.0.as_ptr().cast(),
+            settings.setenvif.list.as_ptr().cast(),
             settings.core.cgi_variables.as_ptr().cast(),
         ]
     }
@@ -348,13 +348,13 @@ mod tests {
         settings.headers.success.reserve(100);
         settings.headers.always.reserve(100);
         settings.headers.request.reserve(100);
-        settings.setenvif.0.reserve(100);
+        settings.setenvif.list.reserve(100);
         settings.core.cgi_variables.reserve(100);
         let before = places(&settings);
         for _ in 0..100 {
             settings.add(&over);
         }
         assert_eq!(places(&settings), before);
-        assert_eq!((settings.headers.success.len(), settings.setenvif.0.len()), (102, 102));
+        assert_eq!((settings.headers.success.len(), settings.setenvif.list.len()), (102, 102));
     }
 }

@@ -132,6 +132,10 @@ impl AddressHosts {
     /// The server whose name or alias the host is; where none is named, the one whose ServerPath
     /// the path begins with (vhost.c: check_serverpath); the default one otherwise.
     fn server(&self, host: &[u8], raw_path: &[u8]) -> usize {
+        // The only one is the default too.
+        if let [only] = self.hosts.as_slice() {
+            return only.server;
+        }
         let found = match host {
             b"" => self.hosts.iter().position(|host| host.has_path(raw_path)),
             host => std::str::from_utf8(host).ok().and_then(|name| self.index_of(name)),

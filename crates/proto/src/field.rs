@@ -23,21 +23,40 @@ pub(crate) enum Line {
     Folded,
 }
 
-/// Takes one line without control bytes before its CRLF, where it is what nearly all are: a known
-/// name, a colon, a space, a value without spaces around it, none of them too long or too many.
-/// Tells the name; any other line is [`take`]'s.
-pub(crate) fn take_usual(fields: &mut Fields, line: &[u8], limits: &Limits) -> Option<Name> {
+/// Takes the lines at the front of `bytes` that are what nearly all are: a known name, a colon, a
+/// space, a value without control bytes and without spaces around it, CRLF; none of them too long
+/// or too many. Tells how many bytes they are, and whether one says something about the body's
+/// length. What follows is [`take`]'s.
+pub(crate) fn take_usual(fields: &mut Fields, bytes: &[u8], limits: &Limits) -> (usize, bool) {
+    let (mut used, mut framed) = (0, false);
+    let most = if limits.fields == 0 { usize::MAX } else { limits.fields };
+    while fields.len() < most {
+        let rest = bytes.get(used..).unwrap_or_default();
+        // The end of such a line is its first control byte.
+        let Some(line) = first_control(rest).and_then(|at| rest.get(..at + 2)) else { break };
+        let Some(name) = take_known(fields, line, limits) else { break };
+        framed |= is_framing(name);
+        used += line.len();
+    }
+    (used, framed)
+}
+
+/// Takes a line that holds no control byte before its last two; none where it is not as above.
+fn take_known(fields: &mut Fields, line: &[u8], limits: &Limits) -> Option<Name> {
     let content = line.strip_suffix(b"\r\n")?;
     let end = first_colon(content)?;
     let name = Name::of(content.get(..end)?);
-    let value = content.get(end + 1..)?;
     let fits = line.len() <= limits.field_size;
-    let has_room = limits.fields == 0 || fields.len() < limits.fields;
-    if name == Name::Other || !fits || !has_room || !is_canonical(value) {
+    if name == Name::Other || !fits || !is_canonical(content.get(end + 1..)?) {
         return None;
     }
     fields.add_line(name, line, end);
     Some(name)
+}
+
+/// Whether fields of that name say something about the body's length.
+pub(crate) fn is_framing(name: Name) -> bool {
+    matches!(name, Name::ContentLength | Name::TransferEncoding)
 }
 
 /// Takes one line with its line feed (RFC 9112, section 5; Apache: protocol.c,

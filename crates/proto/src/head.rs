@@ -4,9 +4,8 @@
 
 use crate::field::{self, Line};
 use crate::refusal::Refusal;
-use crate::scan::first_control;
 use crate::{HttpProtocolOptions, Limits, framing, line};
-use evenkeel_message::{BodyLength, Level, Name, RequestHead, Status, Version};
+use evenkeel_message::{BodyLength, Level, RequestHead, Status, Version};
 use memchr::memchr;
 
 /// How many empty lines may stand before a request line (RFC 9112, section 2.2 asks for one;
@@ -95,18 +94,12 @@ impl HeadParser {
         if head.version == Version::Http09 {
             return Ok(self.complete(head));
         }
-        while let Some((text, is_clean)) = self.next_line(buffer) {
+        self.take_usual(head, buffer, limits);
+        while let Some(text) = self.next_line(buffer) {
             let end = self.start + text.len();
-            if is_clean && let Some(name) = field::take_usual(&mut head.fields, text, limits) {
-                self.framed |= matches!(name, Name::ContentLength | Name::TransferEncoding);
-                (self.start, self.searched) = (end, end);
-                continue;
-            }
             let taken = field::take(&mut head.fields, text, limits, options);
             match taken.inspect_err(|refusal| self.pass(end, buffer, refusal))? {
-                Line::Field(name) => {
-                    self.framed |= matches!(name, Name::ContentLength | Name::TransferEncoding);
-                }
+                Line::Field(name) => self.framed |= field::is_framing(name),
                 Line::Folded => {}
                 Line::End => {
                     (self.start, self.searched) = (end, end);
@@ -119,6 +112,7 @@ impl HeadParser {
                 }
             }
             (self.start, self.searched) = (end, end);
+            self.take_usual(head, buffer, limits);
         }
         let rest = buffer.get(self.start..).unwrap_or_default();
         // A line of the limit and one byte more still passes, and its line end is two.
@@ -145,7 +139,7 @@ impl HeadParser {
         limits: &Limits,
         options: &HttpProtocolOptions,
     ) -> Result<bool, Refusal> {
-        while let Some((text, _)) = self.next_line(buffer) {
+        while let Some(text) = self.next_line(buffer) {
             let end = self.start + text.len();
             let content = text.strip_suffix(b"\n").unwrap_or(text);
             let whole = content.strip_suffix(b"\r");
@@ -182,24 +176,28 @@ impl HeadParser {
     fn pass(&mut self, end: usize, buffer: &[u8], refusal: &Refusal) {
         (self.start, self.searched) = (end, end);
         if !field::is_too_long(refusal)
-            && let Some((next, _)) = self.next_line(buffer)
+            && let Some(next) = self.next_line(buffer)
         {
             self.start += next.len();
         }
     }
 
-    /// The next line with its line feed, if it is whole, and whether it is known to hold no control
-    /// byte but the CRLF at its end.
-    fn next_line<'a>(&mut self, buffer: &'a [u8]) -> Option<(&'a [u8], bool)> {
-        let rest = buffer.get(self.searched..)?;
-        if self.searched == self.start
-            && let Some(at) = first_control(rest)
-            && rest.get(at..at + 2) == Some(b"\r\n")
-        {
-            return Some((rest.get(..at + 2)?, true));
+    /// Takes the lines of the usual form that come next; not where a line has come in pieces.
+    fn take_usual(&mut self, head: &mut RequestHead, buffer: &[u8], limits: &Limits) {
+        if self.searched > self.start {
+            return;
         }
-        match memchr(b'\n', rest) {
-            Some(at) => Some((buffer.get(self.start..self.searched + at + 1)?, false)),
+        let rest = buffer.get(self.start..).unwrap_or_default();
+        let (used, framed) = field::take_usual(&mut head.fields, rest, limits);
+        self.start += used;
+        self.searched = self.start;
+        self.framed |= framed;
+    }
+
+    /// The next line with its line feed, if it is whole.
+    fn next_line<'a>(&mut self, buffer: &'a [u8]) -> Option<&'a [u8]> {
+        match memchr(b'\n', buffer.get(self.searched..)?) {
+            Some(at) => buffer.get(self.start..self.searched + at + 1),
             None => {
                 self.searched = buffer.len();
                 None

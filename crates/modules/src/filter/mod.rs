@@ -232,8 +232,7 @@ pub fn steps<'a>(
     global: Global,
 ) -> Cow<'a, [Step]> {
     let mut steps: Vec<Step> = Vec::new();
-    let by_extension =
-        named.by_extension.as_deref().unwrap_or_default().split(|byte| *byte == b';');
+    let by_extension = named.by_extension.iter().flat_map(|names| names.split(|b| *b == b';'));
     let by_extension = by_extension.map(String::from_utf8_lossy);
     let by_section = named.by_section.unwrap_or_default().iter().map(|name| (&**name).into());
     for name in by_extension.chain(by_section).filter(|name| !name.is_empty()) {

@@ -7,7 +7,6 @@ use crate::{Directive, Place, Scope, Table, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_expr::{Part, Pattern, PatternOptions};
 use evenkeel_message::unquoted;
-use std::sync::Arc;
 
 type Done = Result<(), String>;
 
@@ -59,7 +58,7 @@ fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
     let options = PatternOptions { ignore_case: ignore_case || said.ignore_case, ..said };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let attribute = if name.bytes().all(is_plain) {
-        Attribute::of(name).shared_with(rules(scope).0.last().map(|rule| &**rule))
+        Attribute::of(name).shared_with(rules(scope).list.last().map(|rule| &**rule))
     } else {
         let refused = |_| format!("{}Header name regex could not be compiled.", call.name);
         Attribute::Fields(Box::new(Pattern::compile(name, options).map_err(refused)?))
@@ -77,7 +76,7 @@ fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
 }
 
 fn push(scope: &mut Scope, rule: Rule) {
-    rules(scope).0.push(Arc::new(rule));
+    rules(scope).push(rule);
 }
 
 fn rules(scope: &mut Scope) -> &mut Rules {
@@ -160,7 +159,8 @@ mod tests {
     #[test]
     fn rules_belong_to_where_they_stand() {
         let scope = apply_in(TABLE, Place::Location("/l".into()), "SetEnvIf A b c").unwrap();
-        assert_eq!((scope.server.setenvif.0.len(), scope.directory.setenvif.0.len()), (0, 1));
+        let (server, directory) = (&scope.server.setenvif, &scope.directory.setenvif);
+        assert_eq!((server.list.len(), directory.list.len()), (0, 1));
     }
 
     #[test]

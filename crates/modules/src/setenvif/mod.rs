@@ -3,6 +3,7 @@
 
 mod directives;
 mod rule;
+mod screen;
 
 pub use directives::TABLE;
 pub use rule::Rule;
@@ -10,11 +11,28 @@ pub use rule::Rule;
 use crate::settings::merged;
 use crate::{DirectorySettings, Merge, ServerSettings};
 use evenkeel_message::Request;
-use std::sync::Arc;
+use screen::Group;
+use std::sync::{Arc, OnceLock};
 
 /// The rules of a server or of a section, in order; an inner one's follow an outer one's.
 #[derive(Clone, Debug, Default)]
-pub struct Rules(pub Vec<Arc<Rule>>);
+pub struct Rules {
+    pub(crate) list: Vec<Arc<Rule>>,
+    /// Those of a server in groups, found out when a request first needs them. A section's may be
+    /// merged anew for each request, which is more work than the groups would save.
+    groups: OnceLock<Vec<Group>>,
+}
+
+impl Rules {
+    fn groups(&self) -> &[Group] {
+        self.groups.get_or_init(|| Group::all(&self.list))
+    }
+
+    fn push(&mut self, rule: Rule) {
+        self.list.push(Arc::new(rule));
+        self.groups.take();
+    }
+}
 
 impl Merge for Rules {
     fn merge(base: &Self, over: &Self) -> Self {
@@ -22,19 +40,25 @@ impl Merge for Rules {
     }
 
     fn add(&mut self, over: &Self) {
-        self.0.extend_from_slice(&over.0);
+        self.list.extend_from_slice(&over.list);
+        self.groups.take();
     }
 }
 
 /// Runs the rules of a request's server, before anything is asked of its path (Apache:
 /// post_read_request).
 pub fn set_by_server(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    rule::run(&server.setenvif.0, request, (server, plan), true);
+    for group in server.setenvif.groups() {
+        let rules = server.setenvif.list.get(group.rules.clone()).unwrap_or_default();
+        if group.may_hold(rules, request) {
+            rule::run(rules, request, (server, plan), true);
+        }
+    }
 }
 
 /// Runs the rules of a request's sections (Apache: header_parser).
 pub fn set_by_sections(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    rule::run(&plan.setenvif.0, request, (server, plan), false);
+    rule::run(&plan.setenvif.list, request, (server, plan), false);
 }
 
 #[cfg(test)]
@@ -147,6 +171,30 @@ mod tests {
     fn inner_rules_follow_outer_ones() {
         let rules = |text: &str| apply(TABLE, text).unwrap().server.setenvif;
         let merged = Rules::merge(&rules("SetEnvIf A b c"), &rules("SetEnvIf D e f"));
-        assert_eq!(merged.0.len(), 2);
+        assert_eq!(merged.list.len(), 2);
+    }
+
+    #[test]
+    fn rules_in_groups_hold_as_they_do_alone() {
+        let text = "BrowserMatch \"Mozilla/2\" A\nBrowserMatch \"MSIE 4\\.0b2;\" B !A\n\
+                    BrowserMatch \"^WebDAVFS/1\\.[012]\" C\nBrowserMatchNoCase robot D\n\
+                    BrowserMatch . E\nBrowserMatch \"Mozilla\" F\nSetEnvIf X-A Mozilla/2 G\n\
+                    SetEnvIf G 1 H\nSetEnvIf Referer \"^http://(a|b)/\" I=$1";
+        let scope = apply(TABLE, text).unwrap();
+        let sizes = |rules: &Rules| rules.groups().iter().map(|it| it.rules.len()).collect();
+        let found: Vec<usize> = sizes(&scope.server.setenvif);
+        assert_eq!(found, [3, 2, 1, 1, 1, 1]);
+        for (agent, expected) in [
+            ("", ""),
+            ("Mozilla/2.0 (compatible; MSIE 4.0b2; Windows 95)", "B=1 E=1 F=1"),
+            ("Mozilla/2.0", "A=1 E=1 F=1"),
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101", "E=1 F=1"),
+            ("WebDAVFS/1.2 (01208000) Darwin/8.11.0", "C=1 E=1"),
+            ("a WebDAVFS/1.2 Robot", "D=1 E=1"),
+        ] {
+            assert_eq!(variables(text, &[("User-Agent", agent)]), expected, "{agent}");
+        }
+        let others = [("X-A", "a Mozilla/2 b"), ("Referer", "http://b/")];
+        assert_eq!(variables(text, &others), "G=1 H=1 I=b");
     }
 }

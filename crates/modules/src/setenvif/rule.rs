@@ -84,7 +84,7 @@ impl Attribute {
     }
 
     /// Whether another attribute is known to have the same value, whatever the request.
-    fn is_same(&self, other: &Self) -> bool {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Field(one), Self::Field(other)) => Arc::ptr_eq(one, other),
             (Self::Field(_) | Self::Fields(_), _) => std::ptr::eq(self, other),
@@ -97,7 +97,7 @@ impl Attribute {
     ///
     /// # Errors
     /// Whether the name of a field matches cannot be decided.
-    fn value<'r>(
+    pub(super) fn value<'r>(
         &'r self,
         request: &'r Request,
         is_early: bool,
@@ -245,6 +245,17 @@ fn evaluate(
 }
 
 impl Rule {
+    /// The text that its attribute's value must hold, so that it can hold itself; none where there
+    /// is no such text.
+    pub(super) fn text(&self) -> Option<&[u8]> {
+        let text = match &self.test {
+            Test::Attribute(Attribute::Fields(_), _) | Test::Condition(_) => return None,
+            Test::Attribute(_, Wanted::Part(part)) => part.text(),
+            Test::Attribute(_, Wanted::Pattern(pattern)) => pattern.literal_text(),
+        };
+        text.filter(|text| !text.is_empty())
+    }
+
     /// Changes the environment of a request that the rule holds for.
     fn change(&self, request: &mut Request, captures: Option<&Captures>) {
         for change in &self.changes {
