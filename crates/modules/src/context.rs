@@ -92,7 +92,8 @@ impl<'a> RequestContext<'a> {
                 text(public_port(request, self.server, self.directory).to_string())
             }
             Variable::ServerAdmin => {
-                Some(self.server.core.admin.as_deref().unwrap_or_default().as_bytes().into())
+                let admin = self.server.core.admin.as_deref().unwrap_or("[no address given]");
+                Some(admin.as_bytes().into())
             }
             // A look is no request of a protocol (request.c: set_sub_req_protocol).
             Variable::ServerProtocol if request.depth > 0 => Some(b"INCLUDED"[..].into()),

@@ -367,9 +367,9 @@ pub(crate) fn filter(
     let server = pipeline.site.server(request.server);
     core::name_type(request, &mut response);
     add_earlier(request, &mut response);
-    // What shows a request as it came is sent before filters are put in (request.c: the answer of
-    // map_to_storage is the last word).
-    let is_traced = request.head.method == Method::Trace;
+    // What shows a request as it came, or speaks for the server as a whole, is sent before filters
+    // are put in (request.c: the answer of map_to_storage is the last word).
+    let is_traced = request.head.method == Method::Trace || &*request.path == b"*";
     let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
     if !is_traced {
         headers::act_on_response(request, around(pipeline, server, plan), &mut response);

@@ -46,15 +46,17 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     }
     match target.form {
         Form::Absolute | Form::Authority => {
-            let authority = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
-            let authority = authority.strip_suffix(b":").unwrap_or(authority);
+            let whole = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
+            let authority = whole.strip_suffix(b":").unwrap_or(whole);
             // An empty host is no http URI (RFC 9110, section 4.2.1), though Apache takes it.
             *port = split(authority, host, options.strict)?;
             if host.is_empty() {
                 return Err(malformed(authority));
             }
-            let authority = authority.to_vec();
-            head.fields.set("Host", authority);
+            if field.is_some() {
+                let value = host_value(whole);
+                head.fields.set("Host", value);
+            }
         }
         Form::Origin | Form::Asterisk if twice => {
             return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
@@ -122,6 +124,16 @@ fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, R
         return Err(malformed(text));
     }
     Ok(port)
+}
+
+/// What the field Host says where a target names the host: the name as it is compared, with the
+/// port as it came (Apache: vhost.c, `construct_host_header`).
+fn host_value(authority: &[u8]) -> Vec<u8> {
+    let bare = authority.strip_suffix(b":").unwrap_or(authority);
+    let name = port(bare).map_or(bare, |(name, _)| name);
+    let behind = authority.get(name.len()..).unwrap_or_default();
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    [&name.to_ascii_lowercase(), behind].concat()
 }
 
 /// Name and port; the port is cut off only where it is a number (APR: `apr_parse_addr_port`).
@@ -347,7 +359,7 @@ mod tests {
         let request =
             addressed("GET http://B:8080/x?q HTTP/1.1\r\nHost: a b\r\n\r\n", true).unwrap();
         assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(8080)));
-        assert_eq!(request.head.fields.first("host"), Some(&b"B:8080"[..]));
+        assert_eq!(request.head.fields.first("host"), Some(&b"b:8080"[..]));
         assert_eq!(
             (raw_path(&request.head), request.query.as_deref()),
             (&b"/x"[..], Some(&b"q"[..]))
