@@ -134,6 +134,11 @@ pub trait Site: 'static {
     /// Comes about once a second, between requests.
     fn tick(&self);
 
+    /// Whether the next tick has something to do, though nothing is served until then.
+    fn awaits_tick(&self) -> bool {
+        false
+    }
+
     /// Whether a request may be begun now: not while its log line would find no room.
     fn may_begin(&self) -> bool {
         true

@@ -100,6 +100,12 @@ impl<S: Site> Worker<S> {
         self.0.site.tick();
     }
 
+    /// Whether the next tick has something to do, though nothing is served until then.
+    #[must_use]
+    pub fn awaits_tick(&self) -> bool {
+        self.0.site.awaits_tick()
+    }
+
     /// Whether the site lets a request begin now.
     #[must_use]
     pub fn may_begin(&self) -> bool {

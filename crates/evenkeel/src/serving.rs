@@ -173,6 +173,10 @@ impl Service for Serving {
         self.0.tick();
     }
 
+    fn awaits_tick(&self) -> bool {
+        self.0.awaits_tick()
+    }
+
     fn may_begin(&self) -> bool {
         self.0.may_begin()
     }
@@ -342,5 +346,9 @@ impl ConnectionSite for ThreadSite {
             self.errors.write_plain(&notice);
         }
         self.errors.retry();
+    }
+
+    fn awaits_tick(&self) -> bool {
+        self.recorder.borrow().is_waiting() || self.errors.is_waiting()
     }
 }

@@ -8,8 +8,10 @@ use crate::format::LineFormat;
 use crate::program::Programs;
 use crate::sink::{Queue, Sink};
 use crate::target::Target;
+use crate::turns::Turns;
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::LineWriter;
+use evenkeel_sys::clock;
 use evenkeel_sys::pipe::WHOLE_WRITE;
 use std::fmt;
 use std::io;
@@ -20,6 +22,10 @@ pub const BUFFER_BYTES: usize = 64 * 1024;
 
 /// So many bytes are written at once, before the buffer is full.
 const BATCH_BYTES: usize = 32 * 1024;
+
+/// So many bytes are written whoever else writes to the log: more than this, a line of the longest
+/// and the buffer is full.
+const MOST_BEFORE_TURN: usize = BATCH_BYTES + BATCH_BYTES / 2;
 
 /// The most bytes of one line; a longer one has its longest item cut.
 const MOST_LINE_BYTES: usize = 32 * 1024;
@@ -99,6 +105,8 @@ pub struct AccessLogs {
     /// The logs of each virtual host.
     servers: Vec<Vec<usize>>,
     buffered: bool,
+    /// Whose turn it is to write to each sink.
+    turns: Turns,
     /// Lines of dead children that a program has not taken yet.
     salvaged: Mutex<Vec<Queue>>,
 }
@@ -128,7 +136,11 @@ impl AccessLogs {
             open.push((sink, log));
         }
         let salvaged = Mutex::new(sinks.iter().map(|_| Queue::default()).collect());
-        Ok(AccessLogs { sinks, logs: open, servers, buffered, salvaged })
+        let turns = Turns::new(sinks.len()).map_err(|error| {
+            let text = "no memory for the turns of transfer logs";
+            Notice::own("log_config", Level::Error, text).because(&error)
+        })?;
+        Ok(AccessLogs { sinks, logs: open, servers, buffered, turns, salvaged })
     }
 
     /// Writes out what a dead child left in its buffer (the parent). Nothing in it is trusted:
@@ -268,31 +280,50 @@ impl Recorder {
             // What could not be written a moment ago is not offered with every request.
             let held_back = self.blocked || self.failing;
             if !held_back || end_us.abs_diff(self.flushed_us) >= RETRY_EVERY_US {
-                self.flush(end_us);
+                let now = !logs.buffered || self.waiting >= MOST_BEFORE_TURN;
+                self.write(end_us, now);
             }
         }
     }
 
-    /// Writes out what is waiting. To be called at least once a second while something is, and
-    /// when the thread has nothing to do; `now_us` is the time since 1970.
+    /// Writes out what is waiting, but for what goes to a log that another is writing to. To be
+    /// called at least once a second while something is, and when the thread has nothing to do;
+    /// `now_us` is the time since 1970.
     pub fn flush(&mut self, now_us: u64) {
+        self.write(now_us, false);
+    }
+
+    /// The same; `now` where another that writes to the log is waited for.
+    fn write(&mut self, now_us: u64, now: bool) {
         if self.waiting == 0 {
             return;
         }
-        let mut problem = None;
+        let logs = Arc::clone(&self.logs);
+        let (mut problem, mut had_turn) = (None, false);
+        let was_blocked = std::mem::take(&mut self.blocked);
         self.flushed_us = now_us;
-        self.blocked = false;
         self.waiting = 0;
-        for (sink, queue) in self.logs.sinks.iter().zip(&mut self.queues) {
-            match sink.drain(queue) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
-                Err(error) => problem = Some((sink.name.clone(), error)),
+        for (at, (sink, queue)) in logs.sinks.iter().zip(&mut self.queues).enumerate() {
+            if queue.lines.is_empty() {
+                continue;
+            }
+            let turn = logs.turns.take(at, clock::monotonic_coarse_us());
+            if now || turn.is_some() {
+                had_turn = true;
+                match sink.drain(queue) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+                    Err(error) => problem = Some((sink.name.clone(), error)),
+                }
+            } else {
+                self.blocked |= was_blocked;
             }
             self.waiting += queue.lines.len();
         }
-        self.copy_queues();
-        self.tell(problem, now_us);
+        if had_turn {
+            self.copy_queues();
+            self.tell(problem, now_us);
+        }
     }
 
     /// Whether lines wait to be written: [`Recorder::flush`] is due within a second.
@@ -370,7 +401,7 @@ impl Drop for Recorder {
     /// A thread that ends writes out what it has; a program that does not read is given up on,
     /// the shared copy goes to the parent.
     fn drop(&mut self) {
-        self.flush(evenkeel_sys::clock::realtime_us());
+        self.write(clock::realtime_us(), true);
     }
 }
 
@@ -498,6 +529,34 @@ mod tests {
         recorder.record(&Case::new(0).exchange());
         drop(recorder);
         assert_eq!(read(folder.path(), "a").lines().count(), 3);
+    }
+
+    #[test]
+    fn lines_wait_while_another_writes_to_the_log_until_the_buffer_is_nearly_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = "x".repeat(99);
+        let mut logs =
+            open(vec![log(folder.path(), "a", &line, Condition::Always)], vec![vec![0]], true);
+        Arc::get_mut(&mut logs).unwrap().turns.longest_us = u64::MAX;
+        let buffers = LineBuffers::new(1, BUFFER_BYTES).unwrap();
+        let mut recorder = recorder(&logs, buffers.writer(0));
+        let case = Case::new(0);
+        // Another process is held up while it writes.
+        let turn = logs.turns.take(0, 1).unwrap();
+        let mut count = 0;
+        while read(folder.path(), "a").is_empty() {
+            recorder.record(&case.exchange());
+            recorder.flush(0);
+            count += 1;
+            assert!(buffers.leftover(0).len() >= recorder.waiting);
+        }
+        assert_eq!(count, MOST_BEFORE_TURN.div_ceil(100));
+        recorder.record(&case.exchange());
+        recorder.flush(0);
+        assert!(recorder.is_waiting());
+        drop(turn);
+        recorder.flush(0);
+        assert_eq!(read(folder.path(), "a").lines().count(), count + 1);
     }
 
     #[test]

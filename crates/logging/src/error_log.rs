@@ -138,6 +138,12 @@ impl ErrorLogs {
             outlet.write(Level::Notice, 0, b"");
         }
     }
+
+    /// Whether there is something to offer again.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.outlets.iter().any(Outlet::is_waiting)
+    }
 }
 
 /// The line of a notice in the default shape, its end included, for a terminal.
@@ -195,9 +201,18 @@ impl Outlet {
             }
         }
     }
+
+    fn is_waiting(&self) -> bool {
+        let Outlet::Sink(_, waiting) = self else { return false };
+        waiting.lock().unwrap_or_else(PoisonError::into_inner).is_waiting()
+    }
 }
 
 impl Waiting {
+    fn is_waiting(&self) -> bool {
+        self.lost > 0 || !self.queue.lines.is_empty()
+    }
+
     fn write(&mut self, sink: &Sink, lines: &[u8]) {
         if self.queue.lines.len() + lines.len() > MOST_WAITING_BYTES {
             self.lost += 1;
@@ -292,7 +307,7 @@ mod tests {
         assert!(waiting.lost > 0 && waiting.queue.lines.len() <= MOST_WAITING_BYTES);
         let lost = waiting.lost;
         let reading = std::thread::spawn(move || io::read_to_string(std::fs::File::from(reader)));
-        while waiting.lost > 0 || !waiting.queue.lines.is_empty() {
+        while waiting.is_waiting() {
             waiting.write(&sink, b"");
             std::thread::yield_now();
         }

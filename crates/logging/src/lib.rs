@@ -18,6 +18,7 @@ mod program;
 mod sink;
 mod syslog;
 mod target;
+mod turns;
 
 pub use access::{AccessLog, AccessLogs, BUFFER_BYTES, Condition, Recorder, Test};
 pub use error_format::{ErrorFormat, ErrorFormatKind};

@@ -44,6 +44,12 @@ pub trait Service {
     /// Comes about once a second, between requests.
     fn tick(&mut self);
 
+    /// Whether something is left that the next [`Service::tick`] is to do, though nothing is served
+    /// until then: log lines that could not be written, say.
+    fn awaits_tick(&self) -> bool {
+        false
+    }
+
     /// Whether a request may be begun now. While a program that logs are piped to does not
     /// read, none may: nothing is accepted and nothing resting is served, so that no line is
     /// lost. Asked before each socket, and again some [`Service::tick`] later.

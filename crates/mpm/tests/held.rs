@@ -19,10 +19,10 @@ use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::Parent;
 
 /// Lets a blocked request go on.
@@ -37,6 +37,8 @@ struct Echo {
     retiring: bool,
     blocks: mpsc::Sender<Free>,
     held: Arc<AtomicBool>,
+    /// So many ticks have something to do.
+    ticks: Arc<AtomicUsize>,
     expired: mpsc::Sender<bool>,
 }
 
@@ -110,7 +112,13 @@ impl Service for Echo {
         self.retiring = retiring;
     }
 
-    fn tick(&mut self) {}
+    fn tick(&mut self) {
+        let _none_left = self.ticks.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+    }
+
+    fn awaits_tick(&self) -> bool {
+        self.ticks.load(SeqCst) > 0
+    }
 
     fn may_begin(&self) -> bool {
         !self.held.load(SeqCst)
@@ -138,6 +146,7 @@ struct Running {
     /// How resting connections ended whose client did not end them.
     expired: mpsc::Receiver<bool>,
     held: Arc<AtomicBool>,
+    ticks: Arc<AtomicUsize>,
     thread: JoinHandle<io::Result<()>>,
 }
 
@@ -158,20 +167,23 @@ impl Running {
         let (expiring, expired) = mpsc::channel();
         let held = Arc::new(AtomicBool::new(false));
         let holding = Arc::clone(&held);
+        let ticks = Arc::<AtomicUsize>::default();
+        let ticking = Arc::clone(&ticks);
         let thread = std::thread::spawn(move || {
             let senders = Mutex::new((sender, expiring));
             let make = |seat: Seat| {
                 let (blocks, expired) = senders.lock().unwrap().clone();
                 let slots = seat.held.unwrap().slot.unwrap();
-                let held = Arc::clone(&holding);
-                Echo { thread: seat.thread, slots, retiring: false, blocks, held, expired }
+                let (held, ticks) = (Arc::clone(&holding), Arc::clone(&ticking));
+                Echo { thread: seat.thread, slots, retiring: false, blocks, held, ticks, expired }
             };
             match model {
                 Model::Prefork => prefork::serve_with(setup, make),
                 Model::Worker(_) => worker::serve_with(setup, make),
             }
         });
-        let running = Self { address, port, wire, board, line, blocks, expired, held, thread };
+        let running =
+            Self { address, port, wire, board, line, blocks, expired, held, ticks, thread };
         running.await_report(b'R');
         running
     }
@@ -208,9 +220,11 @@ impl Running {
     }
 }
 
-/// Waits for what is sure to come.
+/// Waits for what is sure to come: a minute is longer than any machine stands still.
 fn await_it(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
     while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not come");
         std::thread::yield_now();
     }
 }
@@ -493,6 +507,19 @@ fn nothing_begins_while_the_service_holds_it_back() {
         running.held.store(false, SeqCst);
         assert!(hear(&mut kept).ends_with(" held\n"));
         drop(kept);
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
+fn an_idle_worker_comes_back_to_what_its_service_has_left() {
+    for model in [Model::Prefork, Model::Worker(1)] {
+        let running = Running::start(model, 0);
+        running.ticks.store(3, SeqCst);
+        let mut client = running.connect();
+        assert!(ask(&mut client, "bye\n").ends_with(" last bye\n"));
+        await_it(|| running.ticks.load(SeqCst) == 0);
         running.command(b'd');
         running.end();
     }

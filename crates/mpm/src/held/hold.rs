@@ -94,7 +94,7 @@ pub(crate) struct Holder<S, O> {
     /// For how long a connection that rests is kept once the child ends, in microseconds.
     parting_us: u64,
     last_tick_us: u64,
-    /// Whether something was served since the last tick.
+    /// Whether something was served since the last tick, or was left by it.
     stirred: bool,
 }
 
@@ -196,9 +196,9 @@ impl<S: Service, O: Orders> Holder<S, O> {
 
     pub(crate) fn tick(&mut self) {
         self.last_tick_us = clock::monotonic_coarse_us();
-        self.stirred = false;
         self.orders.tick();
         self.service.tick();
+        self.stirred = self.service.awaits_tick();
     }
 
     /// Whether the service lets nothing begin. A child that ends asks no more.
