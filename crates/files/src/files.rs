@@ -125,6 +125,14 @@ impl Files {
         state.walk(path, now_ms)
     }
 
+    /// Begins a round of look-ups that follow each other without a wait, or ends it: each folder on
+    /// the way is looked at once in it, not for each of many files in the same folder.
+    pub fn set_round(&self, is_round: bool) {
+        let mut state = self.state.borrow_mut();
+        state.round += u64::from(is_round);
+        state.is_round = is_round;
+    }
+
     /// Whether an earlier answer still holds, so that what was derived from it does. It costs two
     /// loads of memory and a clock reading where the kernel tells of changes. Call it as
     /// [`Files::look_up`].

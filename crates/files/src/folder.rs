@@ -26,6 +26,8 @@ pub struct Folder {
     pub(crate) trusted: bool,
     pub(crate) valid: Cell<bool>,
     pub(crate) checked_ms: Cell<u64>,
+    /// The number of the round in which it was last found to be what it was.
+    pub(crate) checked_in: Cell<u64>,
     pub(crate) access: RefCell<Vec<Access>>,
 }
 

@@ -34,6 +34,10 @@ pub(crate) struct State {
     /// What they take of the bound.
     pub(crate) access_bytes: u64,
     pub(crate) serial: u64,
+    /// How many rounds there have been.
+    pub(crate) round: u64,
+    /// Whether one is under way, in which a folder is looked at once.
+    pub(crate) is_round: bool,
     kept: Ring,
     absent: Ring,
     bytes: u64,
@@ -51,6 +55,8 @@ impl State {
             access_files: ByPath::default(),
             access_bytes: 0,
             serial: 0,
+            round: 0,
+            is_round: false,
             kept: Ring::new(limits.entries),
             absent: Ring::new(limits.absent),
             bytes: 0,

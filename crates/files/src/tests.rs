@@ -337,6 +337,23 @@ fn links_tell_whether_their_owner_matches() {
 }
 
 #[test]
+fn in_a_round_each_folder_is_looked_at_once() {
+    let site = Site::new(Policy::PerRequest, Limits::default());
+    let rules = || site.access("d").unwrap().1;
+    site.write("d/.htaccess", "old");
+    assert_eq!(rules(), "old");
+    for _ in 0..2 {
+        site.write("d/.htaccess", "of before");
+        site.files.set_round(true);
+        assert_eq!(rules(), "of before");
+        site.write("d/.htaccess", "new");
+        assert_eq!(rules(), "of before");
+        site.files.set_round(false);
+        assert_eq!(rules(), "new");
+    }
+}
+
+#[test]
 fn one_change_leaves_the_rest_alone() {
     let site = Site::new(Policy::Told, Limits::default());
     site.write("page", "text");

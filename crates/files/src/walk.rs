@@ -118,6 +118,9 @@ impl State {
         if !folder.valid.get() {
             return false;
         }
+        if self.is_round && folder.checked_in.get() == self.round {
+            return true;
+        }
         let due = now_ms.saturating_sub(folder.checked_ms.get()) > FRESH_MS;
         // What can be exchanged without the file below being another: a link on the way, and the
         // .htaccess files. A folder that was exchanged shows by the file's inode.
@@ -137,6 +140,7 @@ impl State {
             && folder.access.borrow().iter().all(|access| access.is_same(folder));
         if holds {
             folder.checked_ms.set(now_ms);
+            folder.checked_in.set(self.round);
         } else {
             self.drop_folder(folder);
         }
@@ -260,6 +264,7 @@ impl State {
             trusted: watch.is_some(),
             valid: Cell::new(alive),
             checked_ms: Cell::new(now_ms),
+            checked_in: Cell::new(self.round),
             access: RefCell::default(),
         });
         if let Some(watch) = watch {

@@ -129,6 +129,7 @@ impl Desk {
         let mut looks = 0;
         let most_notices = request.notices.len() + NOTICES;
         let mut turn_ends = request.work.saturating_add(TURN);
+        let mut round = self.pipeline.begin_round();
         for (number, candidate) in candidates.into_iter().enumerate() {
             if looks >= LOOKS {
                 is_cut = true;
@@ -137,7 +138,9 @@ impl Desk {
             request.work = request.work.saturating_add(1);
             if request.work >= turn_ends {
                 turn_ends = request.work.saturating_add(TURN);
+                drop(round);
                 autoindex::pause().await;
+                round = self.pipeline.begin_round();
                 if self.beside.departure.is_told() && number >= SMALL {
                     return (request, None);
                 }
@@ -148,6 +151,7 @@ impl Desk {
             looks += u32::from(glance.looks);
             entries.extend(entry(candidate, glance, asked));
         }
+        drop(round);
         if is_cut {
             let text = format!(
                 "{} has more entries than a listing shows: the rest is left out",

@@ -62,6 +62,15 @@ pub struct Pipeline {
     thrift: Cell<u8>,
 }
 
+/// A round of looks, until it is dropped.
+pub(crate) struct Round(Rc<Pipeline>);
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.0.walker.borrow().files.set_round(false);
+    }
+}
+
 /// The request with the plan that holds for it, and what its handler answered.
 pub(crate) struct Concluded {
     pub request: Box<Request>,
@@ -174,6 +183,12 @@ impl Pipeline {
     /// been answered. Its page may still be on its way at the next tick, hence the second.
     pub(crate) fn be_thrifty(&self) {
         self.thrift.set(2);
+    }
+
+    /// Begins a round of looks that follow each other without a wait: see `Files::set_round`.
+    pub(crate) fn begin_round(self: &Rc<Self>) -> Round {
+        self.walker.borrow().files.set_round(true);
+        Round(Rc::clone(self))
     }
 
     /// Goes on when the names have been looked up without which access cannot be decided.
