@@ -1,7 +1,8 @@
-//! Turns to write to the logs, which all threads of all children share. The kernel lets one write to
-//! a file at a time, and one that waits there keeps its clients waiting: where hundreds of threads
-//! share few cores, each of those that wait gets the file a round of all of them later. A thread
-//! that gets no turn keeps its lines for a while instead. The log's number and the time come in.
+//! Turns to write to the logs, which all threads of all children share. The kernel lets one write
+//! to a file at a time, and a thread that waits there keeps its clients waiting: where hundreds of
+//! threads share few cores, each of those that wait gets the file a round of all of them later. A
+//! thread that gets no turn keeps its lines for a while instead. The log's number and the time come
+//! in.
 
 use evenkeel_sys::memory::Shared;
 use std::io;

@@ -2,7 +2,7 @@
 //! link can be slipped in between a check and its use. Paths as bytes come in, plain values and
 //! owned descriptors go out. Nothing is written, and nothing waits for a pipe or a device.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, ResolveFlags};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -70,6 +70,47 @@ impl Stat {
 /// What stands at a path, a link at its end not followed. Errors are those of lstat(2).
 pub fn lstat(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+/// A folder whose names are read.
+pub struct Names(Dir);
+
+impl Names {
+    /// Opens a folder. Errors are those of open(2).
+    pub fn of(folder: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(Dir::new(rustix::fs::open(folder, flags, Mode::empty())?)?))
+    }
+
+    /// The next name, neither `.` nor `..`; none at the end. Errors are those of getdents(2).
+    pub fn read(&mut self) -> Option<io::Result<Name>> {
+        loop {
+            let entry = match self.0.read()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error.into())),
+            };
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                return Some(Ok(Name(entry)));
+            }
+        }
+    }
+
+    /// What stands under a name, links followed. Errors are those of fstatat(2).
+    pub fn stat(&self, name: &Name) -> io::Result<Stat> {
+        let stat = rustix::fs::statat(self.0.fd()?, name.0.file_name(), AtFlags::empty())?;
+        Ok(Stat::new(&stat))
+    }
+}
+
+/// A name in a folder.
+pub struct Name(DirEntry);
+
+impl Name {
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.file_name().to_bytes()
+    }
 }
 
 /// What an open descriptor is. Errors are those of fstat(2).

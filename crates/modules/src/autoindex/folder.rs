@@ -6,11 +6,10 @@ use super::rule::is_ignored;
 use super::settings::Said;
 use crate::beside::SMALL;
 use evenkeel_sys::crew::Pulse;
+use evenkeel_sys::open::{Names, Stat};
 use std::ffi::OsStr;
-use std::fs::{Metadata, metadata, read_dir};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Entries that one listing shows; the rest of a folder that has more is left out.
@@ -47,46 +46,50 @@ pub(super) fn read(
     asked: &Asked,
     pulse: &Pulse,
 ) -> Option<io::Result<Folder>> {
-    let entries = match read_dir(path) {
-        Ok(entries) => entries,
+    let mut names = match Names::of(path.as_os_str().as_bytes()) {
+        Ok(names) => names,
         Err(error) => return Some(Err(error)),
     };
+    // A path of each, which only lives while it is compared.
+    let mut whole = path.join("").into_os_string().into_vec();
+    let start = whole.len();
     let mut folder = Folder::default();
-    for (number, entry) in entries.enumerate() {
+    let mut number = 0;
+    while let Some(Ok(name)) = names.read() {
         if !pulse.beat() && number >= SMALL {
             return None;
         }
-        let Ok(entry) = entry else { break };
-        let name = entry.file_name();
-        let whole = path.join(&name);
-        let is_shown = asked.names(name.as_bytes())
-            && !is_ignored(&said.ignored, whole.as_os_str().as_bytes());
-        let Some(found) = is_shown.then(|| metadata(&whole).ok()).flatten() else { continue };
-        if !found.is_dir() && !found.is_file() {
+        number += 1;
+        whole.truncate(start);
+        whole.extend_from_slice(name.bytes());
+        if !asked.names(name.bytes()) || is_ignored(&said.ignored, &whole) {
+            continue;
+        }
+        let Ok(found) = names.stat(&name) else { continue };
+        if !found.is_folder() && !found.is_file() {
             continue;
         }
         if folder.candidates.len() >= MOST {
             folder.is_cut = true;
             break;
         }
-        folder.candidates.push(Candidate::new(name.into_vec(), &found));
+        folder.candidates.push(Candidate::new(name.bytes(), &found));
     }
     Some(Ok(folder))
 }
 
 /// Whether the folder can be read. Errors are those of opening it.
 pub(super) fn open(path: &Path) -> io::Result<()> {
-    read_dir(path).map(drop)
+    Names::of(path.as_os_str().as_bytes()).map(drop)
 }
 
 impl Candidate {
-    fn new(name: Vec<u8>, found: &Metadata) -> Self {
-        let seconds = found.mtime().saturating_mul(1_000_000_000);
+    fn new(name: &[u8], found: &Stat) -> Self {
         Self {
-            name,
-            is_folder: found.is_dir(),
-            size: found.len(),
-            modified_ns: seconds.saturating_add(found.mtime_nsec()),
+            name: name.to_vec(),
+            is_folder: found.is_folder(),
+            size: found.size,
+            modified_ns: found.modified_ns,
         }
     }
 
