@@ -39,5 +39,7 @@ pub use request::{
 };
 pub use response::Response;
 pub use status::Status;
-pub use url_path::{AllowEncodedSlashes, BadPath, MergedPath, UriOptions, UrlPath};
+pub use url_path::{
+    AllowEncodedSlashes, BadPath, MergedPath, UriOptions, UrlPath, without_doubled_slash,
+};
 pub use variables::Variables;

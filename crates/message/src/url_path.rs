@@ -114,13 +114,36 @@ impl UrlPath {
         self.get(..self.folder_end(self.len())).unwrap_or_default()
     }
 
-    /// The path of another file in the same folder, with what stands behind the file: `behind`
-    /// bytes are such a rest (PATH_INFO). The name is one segment and no `.` or `..`.
+    /// The folder of the file that the path names, with its slash: what stands behind the file
+    /// (PATH_INFO) is left off.
     #[must_use]
-    pub fn beside(&self, name: &[u8], behind: usize) -> Self {
-        let (own, rest) = self.split_at(self.len().saturating_sub(behind));
-        let folder = own.get(..self.folder_end(own.len())).unwrap_or_default();
-        Self([folder, name, rest].concat())
+    pub fn file_folder(&self, path_info: &[u8]) -> &[u8] {
+        match self.get(..self.folder_end(self.file_end(path_info))) {
+            Some(folder @ [_, ..]) => folder,
+            _ => b"/",
+        }
+    }
+
+    /// The path of another file in the same folder, with what stands behind the file (PATH_INFO).
+    /// The name is one segment and no `.` or `..`.
+    #[must_use]
+    pub fn beside(&self, name: &[u8], path_info: &[u8]) -> Self {
+        Self::joined(&[self.file_folder(path_info), name, path_info])
+    }
+
+    /// Where PATH_INFO begins. Its slashes are single, and each stands for several of the path
+    /// (server/util.c: ap_find_path_info).
+    fn file_end(&self, path_info: &[u8]) -> usize {
+        let mut own = &self[..];
+        for byte in path_info.iter().rev() {
+            let Some(before) = own.strip_suffix(&[*byte]) else { break };
+            own = before;
+            while let (b'/', [before @ .., b'/']) = (*byte, own) {
+                own = before;
+            }
+        }
+        let behind = self.get(own.len()..).unwrap_or_default();
+        own.len() + memchr(b'/', behind).unwrap_or(behind.len())
     }
 
     /// The path of what stands in the folder that this path names. The segment is no `.` or `..`;
@@ -128,7 +151,12 @@ impl UrlPath {
     #[must_use]
     pub fn below(&self, segment: &[u8]) -> Self {
         let slash: &[u8] = if self.ends_with(b"/") { b"" } else { b"/" };
-        Self([&self.0, slash, segment].concat())
+        Self::joined(&[&self.0, slash, segment])
+    }
+
+    /// Parts of a path as one, parsed as a target is (request.c: ap_sub_req_lookup_dirent).
+    fn joined(parts: &[&[u8]]) -> Self {
+        Self(without_doubled_slash(&parts.concat()).to_vec())
     }
 
     fn folder_end(&self, length: usize) -> usize {
@@ -151,6 +179,14 @@ impl Deref for MergedPath<'_> {
     fn deref(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// A target with a single slash at its beginning: `//x/y` is a path and no network location
+/// (Apache: util.c, ap_parse_uri), whatever MergeSlashes says.
+#[must_use]
+pub fn without_doubled_slash(text: &[u8]) -> &[u8] {
+    let slashes = text.iter().take_while(|byte| **byte == b'/').count();
+    text.get(slashes.saturating_sub(1)..).unwrap_or_default()
 }
 
 /// Decodes and normalises a path in place.
@@ -377,6 +413,24 @@ mod tests {
     }
 
     #[test]
+    fn a_slash_of_path_info_stands_for_several() {
+        let apart = UriOptions { merge_slashes: false, ..UriOptions::default() };
+        for (raw, path_info, beside) in [
+            ("/a/x//y", "/y", "/a/n/y"),
+            ("/a/x/y//z", "/y/z", "/a/n/y/z"),
+            ("/a/x//", "/", "/a/n/"),
+            ("/a//x//y", "/y", "/a//n/y"),
+            ("/a/x.html", "/other", "/a/n/other"),
+        ] {
+            let path = UrlPath::parse(raw.as_bytes(), apart).unwrap();
+            let made = path.beside(b"n", path_info.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&made), beside, "{raw}");
+        }
+        let path = UrlPath::parse(b"//i/x", apart).unwrap();
+        assert_eq!((&*path.beside(b"n", b""), &*path.below(b"n")), (&b"/i/n"[..], &b"/i/x/n"[..]));
+    }
+
+    #[test]
     fn a_path_that_is_refused_leaves_nothing() {
         let mut path = UrlPath::parse(b"/old", UriOptions::default()).unwrap();
         assert_eq!(path.read(b"/a/../..", UriOptions::default()), Err(BadPath::Invalid));
@@ -386,8 +440,8 @@ mod tests {
     #[test]
     fn other_names_take_the_place_of_the_last() {
         let path = UrlPath::parse(b"/a/b/c/d", UriOptions::default()).unwrap();
-        assert_eq!(&*path.beside(b"x", 0), b"/a/b/c/x");
-        assert_eq!(&*path.beside(b"x", 4), b"/a/x/c/d");
+        assert_eq!(&*path.beside(b"x", b""), b"/a/b/c/x");
+        assert_eq!(&*path.beside(b"x", b"/c/d"), b"/a/x/c/d");
         assert_eq!(&*path.below(b"x/"), b"/a/b/c/d/x/");
         assert_eq!(path.folder(), b"/a/b/c/");
         assert_eq!(&*UrlPath::default().below(b"x"), b"/x");

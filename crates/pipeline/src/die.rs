@@ -246,6 +246,7 @@ pub(crate) fn redirected(
     // Conditions that ask for a file before there is one get none.
     request.file.clear();
     request.content = Default::default();
+    (request.is_of_file, request.waived) = (false, None);
     Ok(request)
 }
 

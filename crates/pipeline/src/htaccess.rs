@@ -210,6 +210,11 @@ impl AccessFiles {
             &mut notices,
         )
         .map_err(fail)?;
+        let is_of_core = |module: &str| module == "core.c";
+        let find = |node: &evenkeel_config::Node| site.language.tables.find(&node.name);
+        if !nodes.iter().flat_map(find).any(|(module, _)| is_of_core(module)) {
+            scope.directory.core.options.leave();
+        }
         let id = scope.number_section();
         self.sections = scope.sections - site.section_base;
         let position = evenkeel_config::Position { file: path.as_ref().into(), line: 1 };

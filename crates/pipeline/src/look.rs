@@ -83,6 +83,7 @@ pub(crate) struct Aside {
     walked: Option<Rc<dyn Any>>,
     asker: Option<Box<[u8]>>,
     is_of_file: bool,
+    waived: Option<Arc<dyn Any>>,
 }
 
 impl Aside {
@@ -110,6 +111,7 @@ impl Aside {
             walked: request.walked.clone(),
             asker: request.asker.take(),
             is_of_file: request.is_of_file,
+            waived: request.waived.clone(),
         }
     }
 
@@ -126,6 +128,7 @@ impl Aside {
         (request.user, request.auth_type) = (self.user, self.auth_type);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
+        request.waived = self.waived;
         request.depth -= 1;
         if let Some(list) = list {
             request.notes.set(LIST_NOTE, list);
@@ -463,6 +466,12 @@ impl Probe for Pipeline {
             false => request.file.parent().unwrap_or(Path::new("/")),
         };
         copy.file = FileName::new(folder.join(OsStr::from_bytes(path)));
+        // A file of the request's own folder has a path of its own, any other none (request.c:
+        // ap_sub_req_lookup_file).
+        let is_in_folder = copy.file.parent() == Some(folder);
+        if let Some(name) = copy.file.file_name().filter(|_| is_in_folder) {
+            copy.path = request.path.beside(name.as_bytes(), b"");
+        }
         let plan = Arc::clone(&self.site.server(copy.server).defaults);
         let seen = phases::map(self, Translated { request: copy, plan })
             .and_then(|mapped| refuse_unknown_names(self, mapped))
@@ -504,6 +513,7 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.names.clone_from(&request.names);
     copy.probe.clone_from(&request.probe);
     copy.walked.clone_from(&request.walked);
+    copy.waived.clone_from(&request.waived);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
     copy.asker = Some(request.path[..].into());
@@ -532,7 +542,7 @@ fn beside(
     let is_file_name = name.first().is_some_and(is_plain)
         && name.iter().all(|byte| is_plain(byte) || *byte == b'.');
     if is_file_name {
-        return Some((request.path.beside(name, 0), query));
+        return Some((request.path.beside(name, b""), query));
     }
     let mut target = Vec::new();
     evenkeel_proto::escape_uri(&mut target, folder);

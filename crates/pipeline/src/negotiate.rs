@@ -301,7 +301,7 @@ fn look_beside(
     name: &[u8],
 ) -> (Box<Request>, Aside, Seen) {
     let behind = request.path_info.clone();
-    let path = request.path.beside(name, behind.len());
+    let path = request.path.beside(name, &behind);
     let file = request.file.beside(name, &behind);
     let query = request.query.clone();
     let aside = Aside::put(&mut request, path, query);
@@ -380,11 +380,8 @@ pub(crate) fn serve_map(
 
 /// The path of the chosen file with what stood behind the map's, and the query.
 fn target(request: &Request, name: &[u8]) -> Vec<u8> {
-    let own = request.path.len().saturating_sub(request.path_info.len());
-    let own = request.path.get(..own).unwrap_or_default();
-    let folder = own.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let mut target = Vec::new();
-    evenkeel_proto::escape_uri(&mut target, own.get(..folder).unwrap_or_default());
+    evenkeel_proto::escape_uri(&mut target, request.path.file_folder(&request.path_info));
     target.extend_from_slice(name);
     // It was decoded once already, and the redirect decodes what it is given.
     evenkeel_proto::escape_uri(&mut target, &request.path_info);

@@ -164,7 +164,9 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
     let server = pipeline.site.server(request.server);
-    if is_page_of_refusal(server, &request, &plan) || found.is_none() {
+    let is_page = is_page_of_refusal(server, &request, &plan);
+    request.waived = is_page.then(|| Arc::clone(&plan) as Arc<dyn Any>);
+    if is_page || found.is_none() {
         return Ok(Admitted { request, plan, found });
     }
     let any = plan.access_compat.satisfy(&request.head) == Satisfy::Any;
@@ -188,10 +190,14 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
 /// generation (request.c: `prep_walk_cache`; `ap_process_request_internal` compares
 /// per_dir_config). Every other redirect leads to what must be granted for itself, since rules may
 /// ask for the path.
+///
+/// A look from such a page is compared with the page and not with what was refused: a look that
+/// comes back to the refused sections is refused again.
 fn is_page_of_refusal(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
     let Some(previous) = &request.previous else { return false };
     let is_same = |before: &Arc<dyn Any>| std::ptr::addr_eq(Arc::as_ptr(before), Arc::as_ptr(plan));
-    if previous.status.code() < 400 || !previous.plan.as_ref().is_some_and(is_same) {
+    let allowing = if request.depth > 0 { &request.waived } else { &previous.plan };
+    if previous.status.code() < 400 || !allowing.as_ref().is_some_and(is_same) {
         return false;
     }
     let is_direct = previous.previous.is_none() && !request.is_of_file;

@@ -4,7 +4,7 @@
 
 use crate::hosts::{Host, Hosts, parse_address};
 use evenkeel_config::{Fault, Node, Notice, Stage, Tables, Variables, Vocabulary};
-use evenkeel_message::{Request, Status, UriOptions, UrlPath};
+use evenkeel_message::{Request, Status, UriOptions, UrlPath, without_doubled_slash};
 use evenkeel_modules::core::{
     Match, Section, Tristate, public_name, public_port, server_name, software,
 };
@@ -314,13 +314,15 @@ impl Site {
         }
     }
 
-    /// The path of an internal redirect or of a look, decoded and normalised as a request's is.
+    /// The path of an internal redirect or of a look, parsed, decoded and normalised as the target
+    /// of a request is (server/util.c: ap_parse_uri).
     ///
     /// # Errors
     /// The status for a path that cannot be one.
     pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Status> {
         let options = self.server(request.server).uri_options();
-        UrlPath::parse(text, options).map_err(|reason| bad_path(reason, text).status)
+        UrlPath::parse(without_doubled_slash(text), options)
+            .map_err(|reason| bad_path(reason, text).status)
     }
 }
 

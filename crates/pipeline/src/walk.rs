@@ -131,7 +131,10 @@ impl Walker {
         locations(server, request, sections, constant);
         let plan = self.plan(server, &way.sections);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
-        if way.constant && self.keeps(&sections) && is_worth_keeping(&request.path, &looked) {
+        if way.constant
+            && self.keeps(&sections)
+            && is_worth_keeping(&request.path, &request.path_info, &looked)
+        {
             let walks = match (&begun, looked.found.kind()) {
                 (Some(_), _) => &mut self.beside,
                 (None, Kind::Absent) => &mut self.absent,
@@ -280,11 +283,11 @@ pub(crate) fn conditions(
 }
 
 /// Whether a walk may be wanted again: clients name what is long without end.
-fn is_worth_keeping(path: &[u8], looked: &Looked) -> bool {
+fn is_worth_keeping(path: &[u8], path_info: &[u8], looked: &Looked) -> bool {
     let may_be_wanted = match looked.found.kind() {
         Kind::Directory | Kind::Absent => true,
         // What stands behind a file is the client's to choose.
-        Kind::File => looked.rest >= path.len(),
+        Kind::File => path_info.is_empty(),
         _ => false,
     };
     may_be_wanted && path.len() <= LONGEST_PATH

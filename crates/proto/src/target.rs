@@ -2,7 +2,7 @@
 //! (RFC 9112, section 3.2). Nothing is decoded here; that is `uri`'s task.
 
 use crate::refusal::{Refusal, excerpt};
-use evenkeel_message::{Method, RequestHead};
+use evenkeel_message::{Method, RequestHead, without_doubled_slash};
 use memchr::{memchr, memchr2};
 
 /// The four forms of a request target.
@@ -54,13 +54,6 @@ impl<'a> Target<'a> {
             _ => absolute_form(text),
         }
     }
-}
-
-/// The target with a single slash at its beginning: `//x/y` is a path and no network location
-/// (Apache: util.c, ap_parse_uri), whatever MergeSlashes says.
-fn without_doubled_slash(text: &[u8]) -> &[u8] {
-    let slashes = text.iter().take_while(|byte| **byte == b'/').count();
-    text.get(slashes.saturating_sub(1)..).unwrap_or_default()
 }
 
 /// The path of a request's target as it came, not decoded; empty where it has none.

@@ -97,6 +97,9 @@ pub struct OptionChange {
     add: Options,
     /// Switched off by `-A`.
     remove: Options,
+    /// Whether they are those of an .htaccess file without a directive of core, of which Apache
+    /// merges nothing: not even what `+A` and `-A` before a whole set have left in the outer one.
+    is_absent: bool,
 }
 
 impl OptionChange {
@@ -152,6 +155,11 @@ impl OptionChange {
         Ok(())
     }
 
+    /// Says that the section has no directive of core.
+    pub fn leave(&mut self) {
+        self.is_absent = true;
+    }
+
     fn take(&mut self, sign: Option<bool>, option: Options) {
         match sign {
             None => {}
@@ -174,12 +182,15 @@ impl OptionChange {
 
 impl Merge for OptionChange {
     fn merge(base: &Self, over: &Self) -> Self {
+        if over.is_absent {
+            return *base;
+        }
         if over.set.is_some() {
             return *over;
         }
         let add = (base.add & !over.remove) | over.add;
         let remove = (base.remove & !over.add) | over.remove;
-        Self { set: base.set.map(|set| (set & !remove) | add), add, remove }
+        Self { set: base.set.map(|set| (set & !remove) | add), add, remove, is_absent: false }
     }
 }
 
