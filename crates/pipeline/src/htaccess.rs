@@ -4,6 +4,7 @@
 
 use crate::kept::{Gone, Kept};
 use crate::site::Site;
+use bytes::Bytes;
 use evenkeel_files::{AccessFile, Files, Folder};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::core::{AllowOverride, Kind, Match, Section};
@@ -36,6 +37,7 @@ pub(crate) struct AccessFiles {
 
 struct Parsed {
     serial: u64,
+    text: Bytes,
     grant: Grant,
     result: Result<Arc<Section>, Box<str>>,
 }
@@ -131,12 +133,20 @@ impl AccessFiles {
         request: &mut Request,
     ) -> Result<Arc<Section>, Answer> {
         let known = self.parsed.of(&file.path);
-        let usable = known.filter(|p| p.serial == file.serial && p.grant == grant);
+        // The same text makes the same section, also where the file was written anew: the page of
+        // an error is known by the sections of the refusal.
+        let is_same = |p: &&Parsed| p.serial == file.serial || p.text == file.text;
+        let usable = known.filter(is_same).filter(|p| p.grant == grant);
         let result = match usable {
             Some(parsed) => parsed.result.clone(),
             None => {
                 let result = self.compile(site, &grant, file, folder);
-                let parsed = Parsed { serial: file.serial, grant, result: result.clone() };
+                let parsed = Parsed {
+                    serial: file.serial,
+                    text: file.text.clone(),
+                    grant,
+                    result: result.clone(),
+                };
                 let bytes = file.text.len() as u64;
                 let gone = self.parsed.keep(file.path.clone(), parsed, bytes);
                 self.note(gone, file.serial);
