@@ -102,12 +102,11 @@ LogFormat \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{{Referer}}i\\\" \\\"%{{User-Agen
 LogFormat \"%h %l %u %t \\\"%r\\\" %>s %O\" common
 LogFormat \"%{{Referer}}i -> %U\" referer
 LogFormat \"%{{User-agent}}i\" agent
-{pieces}<VirtualHost *:{port}>
+{pieces}{application}<VirtualHost *:{port}>
     ServerAdmin webmaster@localhost
     DocumentRoot {root}/htdocs
     ErrorLog {root}/logs/{name}-error.log
     CustomLog {root}/logs/{name}-access.log combined
-    {application}
 </VirtualHost>
 "
     )
