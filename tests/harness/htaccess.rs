@@ -381,6 +381,47 @@ const INNER: [&str; 5] = [
     "AllowOverrideList Options",
 ];
 
+/// Words that take the place of one of a directive's, or stand behind all of them.
+const WORDS: [&str; 10] =
+    ["x", "\"\"", "on", "none", "-1", "99999999999999999999", "!x", "(", "%{x", "a=b"];
+
+/// A directive's line with each of its words in turn left out, replaced or followed by another.
+fn changed(line: &str) -> Vec<String> {
+    let words: Vec<&str> = line.trim().split(' ').collect();
+    let mut lines = vec![words[..1].concat()];
+    for place in 1..=words.len() {
+        let (before, rest) = words.split_at(place);
+        let behind = rest.get(1..).unwrap_or_default();
+        lines.push([before, behind].concat().join(" "));
+        for word in WORDS {
+            lines.push([before, &[word], behind].concat().join(" "));
+        }
+        if let Some(word) = rest.first() {
+            lines.push([before, &[&*word.to_uppercase()], behind].concat().join(" "));
+            lines.push([before, &[word, word], behind].concat().join(" "));
+        }
+    }
+    lines.sort();
+    lines.dedup();
+    lines
+}
+
+#[test]
+fn every_directive_takes_the_arguments_that_apache_takes() {
+    let lines: Vec<String> = directives();
+    // Limits of processes are refused where they are no numbers; apache2 has no limit then.
+    let lines = lines.iter().filter(|line| !line.starts_with("rlimit") && !line.starts_with('<'));
+    let texts = lines.flat_map(|line| changed(line)).map(|line| line + "\n");
+    let sections = SECTIONS.iter().flat_map(|(name, argument)| {
+        let heads = changed(&format!("{name} {argument}"));
+        heads.into_iter().map(move |head| section(name, head.get(name.len()..).unwrap(), ""))
+    });
+    let cases: Vec<Case> =
+        texts.chain(sections).map(|text| Case::new("AllowOverride All", text)).collect();
+    let (passed, refused) = compare(&cases);
+    assert!(passed > 1_000 && refused > 1_000, "{passed} {refused}");
+}
+
 #[test]
 fn what_sections_grant_is_merged_as_in_apache() {
     let mut cases = Vec::new();

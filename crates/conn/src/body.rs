@@ -5,12 +5,12 @@
 use crate::link::{Link, waits_for_client};
 use crate::site::{ReadTime, Settings};
 use bytes::Bytes;
-use evenkeel_message::{BodyLength, Chunk, Fields, Source, Status};
+use evenkeel_message::{BodyLength, Chunk, Fields, Level, Notice, Source, Status};
 use evenkeel_proto::{CONTINUE, ChunkedDecoder, HttpProtocolOptions, Limits, Refusal, Step};
 use evenkeel_sys::clock;
 use std::cell::RefCell;
 use std::future::Future;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -33,6 +33,8 @@ struct State {
     trailers: Fields,
     /// Why it is broken.
     refusal: Option<Refusal>,
+    /// What is told of a trailer section that is.
+    trailer_fault: Option<Notice>,
     limits: Limits,
     options: HttpProtocolOptions,
     time: Option<ReadTime>,
@@ -81,6 +83,7 @@ impl Incoming {
             received: 0,
             trailers: Fields::new(),
             refusal: None,
+            trailer_fault: None,
             limits: settings.limits,
             options: settings.options,
             time: settings.body_time,
@@ -110,9 +113,11 @@ impl Incoming {
         self.state.borrow().received
     }
 
-    /// What was wrong with its framing, once.
-    pub(crate) fn take_refusal(&self) -> Option<Refusal> {
-        self.state.borrow_mut().refusal.take()
+    /// What is to be told of its framing, once.
+    pub(crate) fn take_faults(&self) -> impl Iterator<Item = Notice> + use<> {
+        let mut state = self.state.borrow_mut();
+        let refusal = state.refusal.take().map(|refusal| refusal.notice);
+        refusal.into_iter().chain(state.trailer_fault.take())
     }
 
     /// The trailer fields, once the body has been read.
@@ -131,7 +136,7 @@ impl Incoming {
             match state.fate {
                 Fate::Open => {}
                 Fate::Read => return Poll::Ready(None),
-                Fate::Broken => return Poll::Ready(Some(Err(state.broken().into()))),
+                Fate::Broken => return Poll::Ready(Some(Err(state.broken()))),
                 Fate::Late => return Poll::Ready(Some(Err(ErrorKind::TimedOut.into()))),
                 Fate::Gone => return Poll::Ready(Some(Err(ErrorKind::UnexpectedEof.into()))),
             }
@@ -176,13 +181,26 @@ impl Incoming {
 }
 
 impl State {
-    /// What kind of fault its framing has: a chunk can be larger than any limit.
-    fn broken(&self) -> ErrorKind {
-        let status = self.refusal.as_ref().map(|refusal| refusal.status);
-        match status {
-            Some(Status::CONTENT_TOO_LARGE) => ErrorKind::FileTooLarge,
-            _ => ErrorKind::InvalidData,
+    /// The fault that its framing has: a chunk can be larger than any limit, and for a field of the
+    /// trailer section there is a sentence for the client.
+    fn broken(&self) -> io::Error {
+        match &self.refusal {
+            Some(refusal) if refusal.status == Status::CONTENT_TOO_LARGE => {
+                ErrorKind::FileTooLarge.into()
+            }
+            Some(Refusal { detail, .. }) if !detail.is_empty() => {
+                io::Error::new(ErrorKind::InvalidData, *detail)
+            }
+            _ => ErrorKind::InvalidData.into(),
         }
+    }
+
+    /// Notes that a trailer section cannot be read (http_filters.c: read_chunked_trailers).
+    fn note_trailer(&mut self, refusal: &Refusal) {
+        let between = if refusal.detail.is_empty() { "" } else { ": " };
+        let (code, detail) = (refusal.status.code(), refusal.detail);
+        let text = format!("Error while reading HTTP trailer: {code}{between}{detail}");
+        self.trailer_fault = Some(Notice::new("http", Level::Info, 2656, text));
     }
 
     /// Takes data off the inbox, framing before it with it.
@@ -205,8 +223,12 @@ impl State {
                     }
                     Err(refusal) => {
                         self.fate = Fate::Broken;
+                        let is_in_trailer = decoder.is_in_trailer();
                         let line = rest.iter().position(|byte| *byte == b'\n');
                         self.received += line.map_or(rest.len(), |at| at + 1) as u64;
+                        if is_in_trailer {
+                            self.note_trailer(&refusal);
+                        }
                         self.refusal = Some(refusal);
                         return None;
                     }

@@ -366,8 +366,8 @@ impl<S: Site> Task<S> {
             let text = "Request body read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
         }
-        if let Some(refusal) = incoming.and_then(Incoming::take_refusal) {
-            request.notify(refusal.notice);
+        for fault in incoming.into_iter().flat_map(Incoming::take_faults) {
+            request.notify(fault);
         }
         self.inner.site.tell_all(&mut request);
         let settings = self.inner.site.settings(request.server);

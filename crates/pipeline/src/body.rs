@@ -22,7 +22,12 @@ pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), St
     while let Some(chunk) = poll_fn(|context| body.as_mut().poll_chunk(context)).await {
         match chunk {
             Ok(bytes) => read = read.saturating_add(bytes.len() as u64),
-            Err(error) => return Err(status_of(error.kind())),
+            Err(error) => {
+                if let Some(detail) = error.get_ref() {
+                    request.notes.set("error-notes", detail.to_string());
+                }
+                return Err(status_of(error.kind()));
+            }
         }
         if read > limit {
             let text = format!(

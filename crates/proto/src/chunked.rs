@@ -72,6 +72,12 @@ impl ChunkedDecoder {
         Self::default()
     }
 
+    /// Whether the trailer section has begun, and has not ended.
+    #[must_use]
+    pub fn is_in_trailer(&self) -> bool {
+        self.state == State::Trailer
+    }
+
     /// Reads on at the front of `buffer`; trailer fields are added to `trailers`.
     ///
     /// # Errors

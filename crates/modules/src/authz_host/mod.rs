@@ -162,8 +162,10 @@ pub fn verified_name(request: &Request) -> Option<&str> {
 }
 
 fn networks(arguments: &str) -> Result<HostRule, String> {
+    // An empty word ends the list.
     let networks = words(arguments)
         .iter()
+        .take_while(|word| !word.is_empty())
         .map(|word| {
             parse_network(word).map_err(|fault| match fault {
                 AddressFault::NoAddress => format!("ip address '{word}' appears to be invalid"),

@@ -153,7 +153,8 @@ impl Merge for Changes {
 /// # Errors
 /// What is wrong with a word, as Apache says it.
 pub(super) fn apply(said: &mut Said, words: &[String]) -> Result<(), String> {
-    for word in words {
+    // An empty word ends the list.
+    for word in words.iter().take_while(|word| !word.is_empty()) {
         let (sign, name) = match word.as_bytes().first() {
             Some(b'+') => (Some(true), word.get(1..).unwrap_or_default()),
             Some(b'-') => (Some(false), word.get(1..).unwrap_or_default()),

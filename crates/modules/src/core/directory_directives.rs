@@ -10,6 +10,7 @@ use evenkeel_config::{
 };
 use evenkeel_expr::{PatternOptions, Text};
 use evenkeel_message::{AllowEncodedSlashes, Level, Status, unquoted};
+use std::num::{IntErrorKind, ParseIntError};
 use std::sync::Arc;
 
 type Done = Result<(), String>;
@@ -27,7 +28,7 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("SetHandler", FILE_INFO, Shape::One, "", "a handler name that overrides any other configured handler", set_handler),
     directive("ForceType", FILE_INFO, Shape::One, "", "a mime type that overrides other configured type", force_type),
     directive("AddDefaultCharset", FILE_INFO, Shape::One, "Off", "The name of the default charset to add to any Content-Type without one or 'Off' to disable", add_default_charset),
-    directive("DefaultType", FILE_INFO, Shape::One, "none", "the default MIME type for untypable files", default_type),
+    directive("DefaultType", FILE_INFO, Shape::One, "none", "the default media type for otherwise untyped files (DEPRECATED)", default_type),
     directive("ErrorDocument", FILE_INFO, Shape::Raw, "", "Change responses for HTTP errors", error_document).of_bytes(),
     directive("AcceptPathInfo", FILE_INFO, Shape::One, "Default", "Set to on or off for PATH_INFO to be accepted by handlers, or default for the per-handler preference", accept_path_info),
     directive("AllowEncodedSlashes", Where::SERVER, Shape::One, "Off", "Allow URLs containing '/' encoded as '%2F'", allow_encoded_slashes),
@@ -172,9 +173,7 @@ fn set_handler(scope: &mut Scope, call: &Call<'_>) -> Done {
         None
     } else {
         let compile = |text: &str| {
-            scope
-                .compile_text(text)
-                .map_err(|error| format!("Can't parse handler expression: {error}"))
+            scope.compile_text(text).map_err(|error| format!("Can't parse expression : {error}"))
         };
         let text = name.strip_prefix("expr=").unwrap_or(name);
         let compiled = compile(text)?;
@@ -212,7 +211,8 @@ fn default_type(_: &mut Scope, call: &Call<'_>) -> Done {
 fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
     let (code, rest) = evenkeel_config::next_word(call.raw);
     let rest = rest.trim_start();
-    if evenkeel_config::words(rest).len() != 1 {
+    let is_one = matches!(&*evenkeel_config::words(rest), [word] if !word.is_empty());
+    if code.is_empty() || !is_one {
         return Err("ErrorDocument takes two arguments, Change responses for HTTP errors".into());
     }
     let status = code.parse().ok().and_then(Status::new).filter(|s| s.reason().is_some());
@@ -246,7 +246,7 @@ fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn text_expression(scope: &mut Scope, text: &str) -> Result<Arc<Text>, String> {
     let compiled = scope
         .compile_text(text)
-        .map_err(|error| format!("Can't parse expression in ErrorDocument: {error}"))?;
+        .map_err(|error| format!("Cannot parse expression in ErrorDocument: {error}"))?;
     Ok(Arc::new(compiled))
 }
 
@@ -372,16 +372,36 @@ fn file_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let limit = argument(call, 0)
-        .parse()
-        .map_err(|_| "LimitRequestBody requires a non-negative integer.".to_owned())?;
+    let text = argument(call, 0);
+    let refused = |error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => "LimitRequestBody argument is not parsable.",
+        _ => "LimitRequestBody requires a non-negative integer.",
+    };
+    let limit = text.parse::<i64>().map_err(refused)?;
+    let limit =
+        u64::try_from(limit).map_err(|_| "LimitRequestBody requires a non-negative integer.")?;
     scope.directory.core.limit_request_body = Some(limit);
     Ok(())
 }
 
+/// The most that LimitXMLRequestBody may say: escaping it may make six bytes of one, of half of what
+/// can be counted.
+const MOST_XML_BYTES: i64 = 3_074_457_345_618_258_601;
+
 fn limit_xml_body(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let limit = argument(call, 0)
-        .parse()
+    // A word that is no number is none at all (core.c: set_limit_xml_req_body).
+    let text = argument(call, 0);
+    let end = text.find(|char: char| !char.is_ascii_digit() && !"+-".contains(char));
+    let number = text.get(..end.unwrap_or(text.len())).unwrap_or_default();
+    let limit = match number.parse::<i64>() {
+        Ok(limit) => limit,
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => i64::MAX,
+        Err(_) => 0,
+    };
+    if limit > MOST_XML_BYTES {
+        return Err(format!("LimitXMLRequestBody must not exceed {MOST_XML_BYTES}"));
+    }
+    let limit = u64::try_from(limit)
         .map_err(|_| "LimitXMLRequestBody requires a non-negative integer.".to_owned())?;
     scope.directory.core.limit_xml_body = Some(limit);
     Ok(())
@@ -455,10 +475,11 @@ fn cgi_pass_auth(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn cgi_var(scope: &mut Scope, call: &Call<'_>) -> Done {
     let (variable, rule) = (argument(call, 0), argument(call, 1));
     if !variable.eq_ignore_ascii_case("REQUEST_URI") {
-        return Err("unrecognized variable".into());
+        return Err(format!("Unrecognized CGI variable: \"{variable}\""));
     }
-    if !["original-uri", "current-uri"].contains(&rule) {
-        return Err(format!("unrecognized rule-name: {rule}"));
+    let rule = rule.to_ascii_lowercase();
+    if !["original-uri", "current-uri"].contains(&&*rule) {
+        return Err("Valid rules for REQUEST_URI are 'current-uri' and 'original-uri'".into());
     }
     scope.directory.core.cgi_variables.push((variable.into(), rule.into()));
     Ok(())

@@ -4,9 +4,9 @@
 
 use super::global::VirtualHost;
 use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, section};
-use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, words};
+use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, next_word, words};
 use evenkeel_expr::{Condition, Pattern, is_glob};
-use evenkeel_message::{MethodSet, quoted_path};
+use evenkeel_message::{MethodSet, quoted_path, unquoted};
 use std::sync::Arc;
 
 /// One section: when it holds, and what it says.
@@ -88,7 +88,7 @@ impl Match {
 }
 
 fn plain(path: &str) -> Match {
-    let path = evenkeel_message::unquoted(path);
+    let path = unquoted(path);
     if is_glob(&path) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
 }
 
@@ -237,12 +237,15 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         }
         Match::Else
     } else {
-        let text = unquoted(block.argument()?.trim());
+        let (text, rest) = next_word(block.argument()?);
         let compiled = scope.compile_condition(&text);
         let condition = Arc::new(
             compiled
                 .map_err(|error| block.fault(format!("Cannot parse condition clause: {error}")))?,
         );
+        if !rest.is_empty() {
+            return Err(block.fault(format!("Multiple {name}> arguments not supported.")));
+        }
         if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }
     };
     if !matches!(matches, Match::If(_)) && scope.directory.core.conditions.is_empty() {
@@ -256,16 +259,6 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let section = numbered(scope, block, Kind::If, matches, settings);
     scope.directory.core.conditions.push(section);
     Ok(())
-}
-
-/// A condition may stand in quotes; within them a backslash escapes the quote.
-fn unquoted(text: &str) -> String {
-    for quote in ['"', '\''] {
-        if let Some(inner) = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
-            return inner.replace(&format!("\\{quote}"), &quote.to_string());
-        }
-    }
-    text.to_owned()
 }
 
 fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {

@@ -3,6 +3,7 @@
 use super::AlterTag;
 use crate::{Directive, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
+use std::num::IntErrorKind;
 use std::ops::RangeInclusive;
 
 type Done = Result<(), String>;
@@ -83,7 +84,12 @@ fn compression_level(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let limit = call.first().parse::<i64>().ok().and_then(|limit| u64::try_from(limit).ok());
+    let limit = match call.first().parse::<i64>() {
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+            return Err("DeflateInflateLimitRequestBody is not parsable.".into());
+        }
+        limit => limit.ok().and_then(|limit| u64::try_from(limit).ok()),
+    };
     let Some(limit) = limit else {
         return Err("DeflateInflateLimitRequestBody requires a non-negative integer.".into());
     };

@@ -113,8 +113,9 @@ fn filter_trace(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 /// A filter of its own for each name, in the chain from the first line on that has it.
 fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let Some((names, types)) = call.words.split_first().filter(|(_, types)| !types.is_empty())
-    else {
+    let is_filled =
+        |(_, types): &(&String, &[String])| types.first().is_some_and(|it| !it.is_empty());
+    let Some((names, types)) = call.words.split_first().filter(is_filled) else {
         return Err(format!("{} requires at least two arguments", call.name));
     };
     for name in names.split(';').filter(|name| !name.is_empty()) {
