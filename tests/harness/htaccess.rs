@@ -388,7 +388,7 @@ const WORDS: [&str; 10] =
 /// A directive's line with each of its words in turn left out, replaced or followed by another.
 fn changed(line: &str) -> Vec<String> {
     let words: Vec<&str> = line.trim().split(' ').collect();
-    let mut lines = vec![words[..1].concat()];
+    let mut lines = vec![words.iter().take(1).copied().collect::<String>()];
     for place in 1..=words.len() {
         let (before, rest) = words.split_at(place);
         let behind = rest.get(1..).unwrap_or_default();
