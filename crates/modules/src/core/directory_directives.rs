@@ -384,8 +384,7 @@ fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-/// The most that LimitXMLRequestBody may say: escaping it may make six bytes of one, of half of what
-/// can be counted.
+/// The most that LimitXMLRequestBody may say (core.c: set_limit_xml_req_body).
 const MOST_XML_BYTES: i64 = 3_074_457_345_618_258_601;
 
 fn limit_xml_body(scope: &mut Scope, call: &Call<'_>) -> Done {
