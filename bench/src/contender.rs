@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::load::Asked;
+use crate::spread::Spread;
 use evenkeel_lab::peers::{Peer, Server, Setup, Site};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -65,7 +66,8 @@ impl Kind {
 fn setup(asked: &Asked) -> Setup {
     let waits = asked.wait_ms > 0;
     let cores = vec![SERVER_CORE];
-    Setup { cores, auto: waits, lab: waits, stock: asked.stock, ..Setup::default() }
+    let hosts = asked.spread.map_or(0, Spread::hosts);
+    Setup { cores, auto: waits, lab: waits, stock: asked.stock, hosts, ..Setup::default() }
 }
 
 /// Starts Evenkeel as one process under callgrind, which writes its counts to a file when the

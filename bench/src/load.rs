@@ -4,6 +4,7 @@
 
 use crate::Result;
 use crate::contender::CLIENT_CORE;
+use crate::spread::Spread;
 use evenkeel_lab::family::cpu_of_ended_us;
 use evenkeel_lab::peers::{Server, size_of};
 use std::io::{Read as _, Write as _};
@@ -28,6 +29,8 @@ pub struct Asked {
     pub stock: bool,
     /// Whether the client sends what a browser sends, in place of next to nothing.
     pub browser: bool,
+    /// What is asked in turn, in place of the path alone.
+    pub spread: Option<Spread>,
 }
 
 /// What a browser sends beside Host and Connection.
@@ -74,6 +77,17 @@ impl Asked {
         Self { stock: false, browser: false, ..self }
     }
 
+    /// The same of many things in turn.
+    pub const fn spread(self, spread: Spread) -> Self {
+        Self { spread: Some(spread), ..self }
+    }
+
+    /// How long a server is asked before it is measured, in seconds: long enough for all that is
+    /// asked in turn.
+    pub fn warming_s(&self) -> u64 {
+        1 + self.spread.map_or(0, Spread::count) as u64 / 20_000
+    }
+
     /// The fields of its requests beside Host.
     pub fn fields(&self) -> Vec<String> {
         let mut fields = Vec::new();
@@ -108,6 +122,13 @@ impl Asked {
         if self.conditional {
             let tag = validator(server.address, self.path)?;
             command.arg("-H").arg(format!("If-None-Match: {tag}"));
+        }
+        let script = match self.spread {
+            Some(spread) => Some(spread.script(server.address, &self.fields())?),
+            None => None,
+        };
+        if let Some(script) = &script {
+            command.arg("-s").arg(script.path());
         }
         command.arg(format!("http://{}{}", server.address, self.target()));
         let (busy, own) = (server.family.cpu_us(), cpu_of_ended_us());

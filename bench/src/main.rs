@@ -7,8 +7,10 @@ mod contender;
 mod count;
 mod idle;
 mod load;
+mod memory;
 mod plan;
 mod scenario;
+mod spread;
 mod table;
 
 use plan::Plan;

@@ -5,7 +5,9 @@ use crate::Result;
 use crate::contender::Kind;
 use crate::idle::{self, Held};
 use crate::load::{Asked, Turn};
+use crate::memory;
 use crate::plan::Plan;
+use crate::spread::Spread;
 use crate::table;
 use evenkeel_lab::calls::{self, Calls};
 use evenkeel_lab::peers::{Peer, Server, Site};
@@ -26,6 +28,10 @@ pub struct Scenario {
 enum Measure {
     /// Server time a request, and throughput.
     Load(Asked),
+    /// How much more a request costs where much is asked for in turn than where little is.
+    Growth { few: Asked, many: Asked },
+    /// Memory of virtual hosts, and of reloads.
+    Hosts(usize),
     /// Memory of idle connections.
     Idle,
     /// System calls, of requests on kept connections and of connections of one request.
@@ -42,6 +48,7 @@ pub const PLAIN: Asked = Asked {
     wait_ms: 0,
     stock: true,
     browser: true,
+    spread: None,
 };
 
 /// Behind the name of a scenario: the same of the bare server.
@@ -60,6 +67,18 @@ const PEERS: &[Kind] = &[
     Kind::Peer(Peer::Apache),
 ];
 
+/// Those that serve files from disk, and the ceiling, which shows what the client's part is.
+const FILED: &[Kind] = &[
+    Kind::Ceiling,
+    Kind::Peer(Peer::Nginx),
+    Kind::Peer(Peer::NginxTuned),
+    Kind::Peer(Peer::Lighttpd),
+    Kind::Peer(Peer::Apache),
+];
+
+/// Those that are set up for many name-based hosts.
+const HOSTED: &[Kind] = &[Kind::Ceiling, Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)];
+
 /// The process models, and Apache's.
 const MODELS: &[Kind] = &[
     Kind::Ceiling,
@@ -70,7 +89,7 @@ const MODELS: &[Kind] = &[
     Kind::Peer(Peer::ApachePrefork),
 ];
 
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 15] = [
     Scenario {
         name: "P1",
         bare: "",
@@ -155,6 +174,33 @@ const SCENARIOS: [Scenario; 12] = [
         measure: Measure::Load(Asked { close: true, ..PLAIN }),
         beside: MODELS,
     },
+    Scenario {
+        name: "P15-files",
+        bare: "",
+        title: "keep-alive GET of 1 KiB, 64 connections: 100,000 files in turn, and 10",
+        measure: Measure::Growth {
+            few: PLAIN.spread(Spread::Files(10)),
+            many: PLAIN.spread(Spread::Files(100_000)),
+        },
+        beside: FILED,
+    },
+    Scenario {
+        name: "P15-hosts",
+        bare: "",
+        title: "keep-alive GET of 1 KiB, 64 connections: 10,000 name-based hosts in turn, and 1",
+        measure: Measure::Growth {
+            few: PLAIN.spread(Spread::Hosts(1)),
+            many: PLAIN.spread(Spread::Hosts(10_000)),
+        },
+        beside: HOSTED,
+    },
+    Scenario {
+        name: "P15-memory",
+        bare: "",
+        title: "memory of 10,000 name-based hosts, and what reloads add to it",
+        measure: Measure::Hosts(10_000),
+        beside: &[Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)],
+    },
 ];
 
 impl Scenario {
@@ -170,7 +216,8 @@ impl Scenario {
         match &mut found.measure {
             _ if bare.is_empty() => {}
             Measure::Load(asked) => *asked = asked.bare(),
-            Measure::Idle | Measure::Calls => return Err(unknown()),
+            Measure::Growth { few, many } => (*few, *many) = (few.bare(), many.bare()),
+            Measure::Idle | Measure::Calls | Measure::Hosts(_) => return Err(unknown()),
         }
         Ok(Self { bare, ..found })
     }
@@ -192,33 +239,73 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
     let site = Site::new()?;
     match &scenario.measure {
         Measure::Load(asked) => load(scenario, asked, plan, &site),
+        Measure::Growth { few, many } => growth(scenario, few, many, plan),
+        Measure::Hosts(count) => hosts(scenario, *count, plan, &site),
         Measure::Idle => held(scenario, plan, &site),
         Measure::Calls => count(scenario, plan, &site),
     }
 }
 
-/// All servers stand ready; each is asked in its turn, round after round.
+/// All servers are asked in their turns.
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
+    let contenders = plan.contenders(scenario.beside);
+    let each: Vec<_> = contenders.iter().map(|kind| (*kind, *asked, site)).collect();
+    let rows = in_turns(&each, plan)?;
+    let rows: Vec<_> = contenders.into_iter().zip(rows).collect();
+    Ok(table::of_load(&scenario.heading(), &rows))
+}
+
+/// Each contender has two servers, one after the other in each round: one is asked for little, the
+/// other for much.
+fn growth(scenario: &Scenario, few: &Asked, many: &Asked, plan: &Plan) -> Result<String> {
+    let sites = [Site::new()?, Site::new()?];
+    let contenders = plan.contenders(scenario.beside);
+    let mut both = Vec::new();
+    for (asked, site) in [few, many].into_iter().zip(&sites) {
+        asked.spread.map_or(Ok(()), |spread| spread.lay_out(site))?;
+        both.push((asked, site));
+    }
+    let each = |kind: &Kind| both.iter().map(|(asked, site)| (*kind, **asked, *site)).collect();
+    let each: Vec<_> = contenders.iter().flat_map::<Vec<_>, _>(each).collect();
+    let mut turns = in_turns(&each, plan)?.into_iter();
+    let mut rows = Vec::new();
+    for kind in contenders {
+        let (few, many) = (turns.next().unwrap_or_default(), turns.next().unwrap_or_default());
+        rows.push((kind, few.into_iter().zip(many).collect()));
+    }
+    Ok(table::of_growth(&scenario.heading(), &rows))
+}
+
+/// All servers stand ready; each is asked in its turn, round after round.
+fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Vec<Turn>>> {
     // The client inherits it, and has thousands of connections in some scenarios.
     let _ = evenkeel_sys::process::raise_descriptor_limit();
-    let contenders = plan.contenders(scenario.beside);
-    let start = |kind: &Kind| kind.start(site, asked);
-    let servers: Vec<Server> = contenders.iter().map(start).collect::<Result<_>>()?;
-    for server in &servers {
-        asked.ask(server, 1)?;
+    let start = |(kind, asked, site): &(Kind, Asked, &Site)| kind.start(site, asked);
+    let servers: Vec<Server> = each.iter().map(start).collect::<Result<_>>()?;
+    for (server, (_, asked, _)) in servers.iter().zip(each) {
+        asked.ask(server, asked.warming_s())?;
     }
     let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); servers.len()];
     for round in 1..=plan.rounds {
-        for (server, turns) in servers.iter().zip(&mut turns) {
+        for ((server, (_, asked, _)), turns) in servers.iter().zip(each).zip(&mut turns) {
             let turn = asked.ask(server, plan.seconds)?;
-            let name = &server.name;
+            let name = asked.spread.map_or(server.name.clone(), |it| it.label(&server.name));
             let (cpu, rate) = (turn.cpu_us, turn.rate);
             let _ = writeln!(std::io::stderr(), "round {round} {name}: {cpu:.2} us, {rate:.0}/s");
             turns.push(turn);
         }
     }
-    let rows: Vec<(Kind, Vec<Turn>)> = contenders.into_iter().zip(turns).collect();
-    Ok(table::of_load(&scenario.heading(), &rows))
+    Ok(turns)
+}
+
+/// One server at a time is looked at, with one host and with all of them.
+fn hosts(scenario: &Scenario, count: usize, plan: &Plan, site: &Site) -> Result<String> {
+    site.add_hosts(count)?;
+    let mut rows = Vec::new();
+    for kind in plan.contenders(scenario.beside) {
+        rows.push((kind, memory::of_hosts(kind, site, count)?));
+    }
+    Ok(table::of_hosts(&scenario.heading(), &rows))
 }
 
 /// One server at a time holds the connections, so that the kernel's share is its alone.

@@ -3,6 +3,7 @@
 use crate::contender::Kind;
 use crate::idle::Held;
 use crate::load::Turn;
+use crate::memory::{RELOADS, Taken};
 use crate::plan::Plan;
 use evenkeel_lab::calls::Calls;
 use std::fmt::Write as _;
@@ -57,6 +58,68 @@ pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
             kind.name(),
             ratio(each, ceiling),
             ratio(each, own),
+        );
+    }
+    text
+}
+
+/// The table of what a request costs where little is asked for in turn, and where much is.
+pub fn of_growth(heading: &str, rows: &[(Kind, Vec<(Turn, Turn)>)]) -> String {
+    let of = |rounds: &[(Turn, Turn)], figure: fn(&(Turn, Turn)) -> f64| {
+        median(rounds.iter().map(figure))
+    };
+    let mut text = format!(
+        "## {heading}\n\n\
+         In each round a server is asked for little and then one for much; `growth` is the ratio of \
+         the two, the median of the rounds. The ceiling answers the same from memory whatever is \
+         asked: its growth is the client's and the machine's.\n\n\
+         | server | CPU, few | CPU, many | growth | least to most | requests/s, few | many \
+         | client busy | errors |\n\
+         |---|---|---|---|---|---|---|---|---|\n"
+    );
+    for (kind, rounds) in rows {
+        let ratio = |(few, many): &(Turn, Turn)| many.cpu_us / few.cpu_us;
+        let least = rounds.iter().map(ratio).fold(f64::INFINITY, f64::min);
+        let most = rounds.iter().map(ratio).fold(0.0, f64::max);
+        let errors: u64 = rounds.iter().map(|(few, many)| few.errors + many.errors).sum();
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} | {:.2} | {:.2} | {least:.2} to {most:.2} | {:.0} | {:.0} | {:.0} % \
+             | {errors} |",
+            kind.name(),
+            of(rounds, |(few, _)| few.cpu_us),
+            of(rounds, |(_, many)| many.cpu_us),
+            median(rounds.iter().map(ratio)),
+            of(rounds, |(few, _)| few.rate),
+            of(rounds, |(_, many)| many.rate),
+            of(rounds, |(_, many)| many.client * 100.0),
+        );
+    }
+    text
+}
+
+/// The table of what virtual hosts take, and reloads.
+pub fn of_hosts(heading: &str, rows: &[(Kind, Taken)]) -> String {
+    let columns: String = RELOADS.iter().map(|count| format!(" after {count} |")).collect();
+    let mut text = format!(
+        "## {heading}\n\n\
+         Anonymous and shared memory of all the server's processes, in MB, on all cores: with one \
+         host, and with all after so many reloads. `a host` is how much each of the others adds, \
+         in bytes, before a reload and after the last.\n\n\
+         | server | one host |{columns} a host | in the end |\n|---|---|{}---|---|\n",
+        "---|".repeat(RELOADS.len()),
+    );
+    for (kind, taken) in rows {
+        let each = taken.each();
+        let mb = |bytes: &u64| format!(" {:.1} |", *bytes as f64 / 1e6);
+        let _ = writeln!(
+            text,
+            "| {} |{}{} {:.0} | {:.0} |",
+            kind.name(),
+            mb(&taken.one),
+            taken.all.iter().map(mb).collect::<String>(),
+            each.first().copied().unwrap_or_default(),
+            each.last().copied().unwrap_or_default(),
         );
     }
     text

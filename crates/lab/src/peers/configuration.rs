@@ -2,6 +2,7 @@
 //! what an administrator would write goes out: no directive is there to win a benchmark but in
 //! the configurations that say so by their names.
 
+use super::site::{host_folder, host_name};
 use super::{FILES, Peer, Pool, Setup, stock};
 use crate::sim::Model;
 use std::fmt::Write as _;
@@ -110,6 +111,18 @@ fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
     }
 }
 
+/// Name-based virtual hosts that say next to nothing for themselves.
+fn hosts(root: &Path, port: u16, count: usize) -> String {
+    let host = |number: usize| {
+        let (name, folder) = (host_name(number), host_folder(root, number));
+        format!(
+            "<VirtualHost *:{port}>\n    ServerName {name}\n    DocumentRoot {}\n</VirtualHost>\n",
+            folder.display()
+        )
+    };
+    (0..count).map(host).collect()
+}
+
 /// The configuration that Evenkeel and Apache share.
 fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let model = peer.model().unwrap_or(Model::Event);
@@ -128,8 +141,9 @@ fn httpd(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
             application: &application,
             backlog,
         };
-        return stock::text(peer, root, port, &own);
+        return stock::text(peer, root, port, &own) + &hosts(root, port, setup.hosts);
     }
+    let hosts = hosts(root, port, setup.hosts);
     let root = root.display();
     let name = peer.name();
     let mut modules =
@@ -183,12 +197,13 @@ CustomLog {root}/logs/{name}-access.log combined
     SetHandler server-status
     Require local
 </Location>
-{application}"
+{application}{hosts}"
     )
 }
 
 fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     let workers = setup.workers();
+    let hosts = nginx_hosts(root, port, setup.hosts);
     let root = root.display();
     let php = setup.php.map(|address| {
         format!(
@@ -241,6 +256,7 @@ http {{
     sendfile on;
     tcp_nopush on;
     types_hash_max_size 2048;
+    server_names_hash_max_size 32768;
     keepalive_timeout 300s;
     keepalive_requests 1000000000;
     access_log {root}/logs/{name}-access.log combined{buffer};
@@ -256,9 +272,28 @@ http {{
         {application}
         location = /server-status {{ stub_status; allow 127.0.0.1; deny all; }}
     }}
+    {hosts}
 }}
 "
     )
+}
+
+fn nginx_hosts(root: &Path, port: u16, count: usize) -> String {
+    let host = |number: usize| {
+        let (name, folder) = (host_name(number), host_folder(root, number));
+        format!(
+            "server {{
+        listen 127.0.0.1:{port};
+        server_name {name};
+        root {};
+        location / {{ try_files $uri $uri/ =404; }}
+        location ~ /\\.ht {{ deny all; }}
+    }}
+    ",
+            folder.display()
+        )
+    };
+    (0..count).map(host).collect()
 }
 
 fn h2o(root: &Path, port: u16, workers: usize) -> String {

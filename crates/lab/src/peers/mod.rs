@@ -12,7 +12,7 @@ mod stock;
 pub use configuration::GATE;
 pub use php::php;
 pub use server::Server;
-pub use site::{FILES, Site, size_of};
+pub use site::{FILES, Site, host_name, size_of};
 
 use crate::sim::Model;
 use std::net::SocketAddr;
@@ -70,6 +70,9 @@ pub struct Setup {
     pub through: Option<String>,
     /// php-fpm, which those that ask an application ask in its place.
     pub php: Option<SocketAddr>,
+    /// How many name-based virtual hosts there are beside the usual one, each with a folder of its
+    /// own ([`Site::add_hosts`]); Evenkeel, Apache and nginx only.
+    pub hosts: usize,
 }
 
 /// The directives of a process model, in threads; prefork has processes of one.
@@ -239,6 +242,12 @@ impl Peer {
         self != Self::Haproxy || (bytes <= 16 << 10 && !conditional)
     }
 
+    /// Whether it can be set up with many name-based hosts ([`Setup::hosts`]).
+    #[must_use]
+    pub fn has_hosts(self) -> bool {
+        self.model().is_some() || matches!(self, Self::Nginx | Self::NginxTuned)
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -255,6 +264,9 @@ impl Peer {
     /// # Errors
     /// The system's.
     pub fn configure(self, root: &Path, port: u16, setup: &Setup) -> Result<PathBuf, String> {
+        if setup.hosts > 0 && !self.has_hosts() {
+            return Err(format!("{}: is not set up for many hosts here", self.name()));
+        }
         let own = root.join(format!("{}.conf", self.name()));
         let text = configuration::text(self, root, port, setup);
         std::fs::write(&own, text).map_err(|error| format!("{}: {error}", own.display()))?;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// The folder. Servers read it as an ordinary user.
@@ -39,11 +39,37 @@ impl Site {
         Ok(site)
     }
 
+    /// Adds the folders of so many virtual hosts, each with the picture of 1 KiB.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn add_hosts(&self, count: usize) -> Result<(), String> {
+        let told = |error: std::io::Error| format!("the folders of the hosts: {error}");
+        let picture = self.path().join("htdocs/1k.png");
+        for number in 0..count {
+            let folder = host_folder(self.path(), number);
+            fs::create_dir_all(&folder).map_err(told)?;
+            fs::copy(&picture, folder.join("1k.png")).map_err(told)?;
+        }
+        Ok(())
+    }
+
     /// Where the folder is.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }
+}
+
+/// The name of a virtual host.
+#[must_use]
+pub fn host_name(number: usize) -> String {
+    format!("h{number:05}.test")
+}
+
+/// Where the files of a virtual host are.
+pub(super) fn host_folder(root: &Path, number: usize) -> PathBuf {
+    root.join("htdocs/hosts").join(host_name(number))
 }
 
 /// The size of a file of the site, in bytes.
