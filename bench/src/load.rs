@@ -33,6 +33,9 @@ pub struct Asked {
     pub spread: Option<Spread>,
 }
 
+/// What is not asked for within so many seconds stays cold.
+const LONGEST_WARMING_S: u64 = 64;
+
 /// What a browser sends beside Host and Connection.
 const BROWSER: [&str; 11] = [
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
@@ -82,10 +85,15 @@ impl Asked {
         Self { spread: Some(spread), ..self }
     }
 
-    /// How long a server is asked before it is measured, in seconds: long enough for all that is
-    /// asked in turn.
-    pub fn warming_s(&self) -> u64 {
-        1 + self.spread.map_or(0, Spread::count) as u64 / 20_000
+    /// Asks the server before it is measured: for a second, and until all was asked for that is asked
+    /// for in turn. A script begins anew each time, so that turns grow longer.
+    pub fn warm(&self, server: &Server) -> Result<()> {
+        let all = self.spread.map_or(0, Spread::count) as u64;
+        let mut seconds = 1;
+        while self.ask(server, seconds)?.requests < all && seconds < LONGEST_WARMING_S {
+            seconds *= 2;
+        }
+        Ok(())
     }
 
     /// The fields of its requests beside Host.

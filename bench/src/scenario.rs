@@ -283,7 +283,7 @@ fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Vec<Turn>>
     let start = |(kind, asked, site): &(Kind, Asked, &Site)| kind.start(site, asked);
     let servers: Vec<Server> = each.iter().map(start).collect::<Result<_>>()?;
     for (server, (_, asked, _)) in servers.iter().zip(each) {
-        asked.ask(server, asked.warming_s())?;
+        asked.warm(server)?;
     }
     let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); servers.len()];
     for round in 1..=plan.rounds {
