@@ -34,7 +34,7 @@ pub struct Limits {
     /// Paths where nothing is that are remembered; apart, so that a search for absent files
     /// pushes no file out. Walks to them are kept in the same number.
     pub absent: usize,
-    /// Folders in the tree of folders; beyond it the cache starts anew.
+    /// Folders in the tree of folders.
     pub folders: usize,
     /// Texts of access files that are remembered altogether, in bytes, each with some more for
     /// itself. What is made of the texts is many times as large.

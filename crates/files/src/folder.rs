@@ -25,9 +25,12 @@ pub struct Folder {
     pub(crate) watch: Cell<Option<i32>>,
     pub(crate) trusted: bool,
     pub(crate) valid: Cell<bool>,
+    /// Whether it was passed since the hand of its ring came by.
+    pub(crate) used: Cell<bool>,
     pub(crate) checked_ms: Cell<u64>,
     /// The number of the round in which it was last found to be what it was.
     pub(crate) checked_in: Cell<u64>,
+    pub(crate) slot: Cell<Option<usize>>,
     pub(crate) access: RefCell<Vec<Access>>,
 }
 
@@ -86,6 +89,12 @@ impl Folder {
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Whether it may be another, or have other rules, and yet lead to the same files: where a link
+    /// leads to it, and where access files were looked for.
+    pub(crate) fn is_exchangeable(&self) -> bool {
+        self.link.is_some() || !self.access.borrow().is_empty()
     }
 
     /// The real path of something in it.

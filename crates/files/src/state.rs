@@ -38,8 +38,9 @@ pub(crate) struct State {
     pub(crate) round: u64,
     /// Whether one is under way, in which a folder is looked at once.
     pub(crate) is_round: bool,
-    kept: Ring,
-    absent: Ring,
+    ring: Ring<Folder>,
+    kept: Ring<Found>,
+    absent: Ring<Found>,
     bytes: u64,
     descriptors: usize,
 }
@@ -57,6 +58,7 @@ impl State {
             serial: 0,
             round: 0,
             is_round: false,
+            ring: Ring::new(limits.folders),
             kept: Ring::new(limits.entries),
             absent: Ring::new(limits.absent),
             bytes: 0,
@@ -158,6 +160,7 @@ impl State {
         if self.folders.get(&folder.path).is_some_and(|one| Rc::ptr_eq(one, folder)) {
             self.folders.remove(&folder.path);
         }
+        self.ring.take(folder);
         self.watches.detach_folder(folder);
         for child in folder.children.take() {
             if let Some(child) = child.upgrade() {
@@ -196,12 +199,11 @@ impl State {
         }
         self.founds.insert(found.path.clone(), Rc::clone(found));
         if let Some(evicted) = self.ring_of(found.kind).put(Rc::clone(found)) {
-            evicted.slot.set(None);
             self.forget(&evicted);
         }
     }
 
-    /// Puts a folder in the tables.
+    /// Puts a folder in the tables; another may have to go, with what was found in it.
     pub(crate) fn keep_folder(&mut self, folder: &Rc<Folder>) {
         self.folders.insert(folder.path.clone(), Rc::clone(folder));
         if let Some(parent) = &folder.parent {
@@ -210,6 +212,9 @@ impl State {
                 children.retain(|child| child.strong_count() > 0);
             }
             children.push(Rc::downgrade(folder));
+        }
+        if let Some(evicted) = self.ring.put(Rc::clone(folder)) {
+            self.drop_folder(&evicted);
         }
     }
 
@@ -269,7 +274,7 @@ impl State {
         }
     }
 
-    fn ring_of(&mut self, kind: Kind) -> &mut Ring {
+    fn ring_of(&mut self, kind: Kind) -> &mut Ring<Found> {
         match kind {
             Kind::File | Kind::Directory | Kind::Other => &mut self.kept,
             Kind::Absent | Kind::Denied(_) => &mut self.absent,

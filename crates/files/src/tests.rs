@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 thread_local! {
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
@@ -380,6 +381,57 @@ fn everything_is_looked_at_again_after_a_second() {
     assert!(!page.is_fresh(NOW_MS.get()));
     assert!(site.files.holds(&page));
     assert!(page.is_fresh(NOW_MS.get()));
+}
+
+#[test]
+fn a_file_is_looked_at_once_a_second_whenever_its_folders_were() {
+    let site = Site::new(Policy::Told, Limits::default());
+    let [first, second] = ["d/page", "e/page"].map(|name| {
+        site.write(name, "text");
+        move |site: &Site| site.files.look_up(bytes(&site.path(name))).found
+    });
+    let first = first(&site);
+    NOW_MS.set(600);
+    let second = second(&site);
+    NOW_MS.set(1100);
+    assert!(site.files.holds(&first));
+    NOW_MS.set(1650);
+    assert!(site.files.holds(&second));
+    NOW_MS.set(2150);
+    assert!(second.is_fresh(NOW_MS.get()) && !first.is_fresh(NOW_MS.get() - 40));
+}
+
+#[test]
+fn a_folder_with_access_files_is_looked_at_once_a_second() {
+    let site = Site::new(Policy::Told, Limits::default());
+    site.write("d/page", "text");
+    assert_eq!(site.access("d"), None);
+    let page = site.files.look_up(bytes(&site.path("d/page"))).found;
+    // As if a file system had been mounted over it: nothing is told of that.
+    NOW_MS.set(500);
+    let folder = Rc::clone(page.folder());
+    folder.access.borrow_mut().iter_mut().for_each(|access| access.own = Err(13));
+    assert!(site.files.holds(&page));
+    NOW_MS.set(1001);
+    assert!(!site.files.holds(&page) && !folder.valid.get());
+}
+
+#[test]
+fn folders_make_room_one_at_a_time() {
+    let limits = Limits { folders: 20, ..Limits::default() };
+    for policy in [Policy::Told, Policy::PerRequest] {
+        let site = Site::new(policy, limits);
+        site.write("often/page", "text");
+        let page = site.files.look_up(bytes(&site.path("often/page"))).found;
+        for round in 0..100 {
+            NOW_MS.set(NOW_MS.get() + 400);
+            site.write(&format!("{round}/page"), "text");
+            assert_eq!(site.serve(&format!("{round}/page")), "text");
+            assert!(site.files.holds(&page), "{round}");
+            let (_, folders, watches) = site.files.counts();
+            assert!(folders <= 20 && watches <= 20, "{folders}");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::watches::Dependent;
 use evenkeel_sys::inotify::Breadth;
 use evenkeel_sys::open::{self, Stat};
 use std::cell::{Cell, RefCell};
+use std::iter;
 use std::rc::Rc;
 
 const ENOENT: i32 = 2;
@@ -34,6 +35,18 @@ const NOTHING: Stat = Stat {
 enum Step {
     Folder(Rc<Folder>),
     Leaf(Rc<Found>),
+}
+
+/// What tells, besides a look at a folder itself, that it is the one that it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Witness {
+    /// Something in it, which is looked at whenever it is asked for: its inode would be another in
+    /// another folder, as where a file system was mounted over this one.
+    Below,
+    /// Something that is not there, which it would not be in another folder either.
+    Absence,
+    /// Nothing.
+    Nothing,
 }
 
 /// What a link led to, or that there was none.
@@ -77,25 +90,21 @@ impl State {
         if found.is_fresh(now_ms) {
             return true;
         }
-        if !found.valid.get() || !self.is_same_way(&found.folder, now_ms) {
+        if !found.valid.get() {
             return false;
         }
-        let holds = match found.kind {
-            Kind::Directory => found.trusted || self.is_same_folder(&found.folder, now_ms, true),
-            _ => {
-                let own = open::lstat(&found.folder.member(found.name())).map_err(errno);
-                is_same(&found.own, &own)
-                    && all_same(&found.passed)
-                    && (found.link.is_none() || self.is_same_target(found))
-            }
+        let Some(oldest_ms) = self.same_way_since(found, now_ms) else { return false };
+        let holds = found.kind == Kind::Directory || {
+            let own = open::lstat(&found.folder.member(found.name())).map_err(errno);
+            is_same(&found.own, &own)
+                && all_same(&found.passed)
+                && (found.link.is_none() || self.is_same_target(found))
         };
         if !holds {
             self.forget(found);
             return false;
         }
-        let way = std::iter::successors(Some(&*found.folder), |one| one.parent.as_deref());
-        let oldest = way.map(|folder| folder.checked_ms.get()).min().unwrap_or(now_ms);
-        found.checked_ms.set(oldest.min(now_ms));
+        found.checked_ms.set(oldest_ms);
         true
     }
 
@@ -106,27 +115,45 @@ impl State {
         }
     }
 
-    /// Whether a folder and all around it are what they were.
-    fn is_same_way(&mut self, folder: &Rc<Folder>, now_ms: u64) -> bool {
-        folder.parent.as_ref().is_none_or(|parent| self.is_same_way(parent, now_ms))
-            && self.is_same_folder(folder, now_ms, false)
+    /// When that was looked at longest ago which tells that the way to an entry is the same; none
+    /// where it is not.
+    fn same_way_since(&mut self, found: &Found, now_ms: u64) -> Option<u64> {
+        let inner = match found.kind {
+            Kind::Directory => Witness::Nothing,
+            Kind::File | Kind::Other => Witness::Below,
+            Kind::Absent | Kind::Denied(_) => Witness::Absence,
+        };
+        let outer = if inner == Witness::Absence { inner } else { Witness::Below };
+        let mut oldest_ms = now_ms;
+        let way = iter::successors(Some(&found.folder), |folder| folder.parent.as_ref());
+        let mut way: Vec<_> = way.zip(iter::once(inner).chain(iter::repeat(outer))).collect();
+        while let Some((folder, witness)) = way.pop() {
+            if !self.is_same_folder(folder, now_ms, witness) {
+                return None;
+            }
+            if witness != Witness::Below || folder.is_exchangeable() {
+                oldest_ms = oldest_ms.min(folder.checked_ms.get());
+            }
+        }
+        Some(oldest_ms)
     }
 
-    /// Whether a folder is what it was, where those around it are. `always` has it looked at
-    /// whenever nothing would have told of a change.
-    fn is_same_folder(&mut self, folder: &Rc<Folder>, now_ms: u64, always: bool) -> bool {
+    /// Whether a folder is what it was, where those around it are.
+    fn is_same_folder(&mut self, folder: &Rc<Folder>, now_ms: u64, witness: Witness) -> bool {
         if !folder.valid.get() {
             return false;
         }
         if self.is_round && folder.checked_in.get() == self.round {
             return true;
         }
+        folder.used.set(true);
         let due = now_ms.saturating_sub(folder.checked_ms.get()) > FRESH_MS;
-        // What can be exchanged without the file below being another: a link on the way, and the
-        // .htaccess files. A folder that was exchanged shows by the file's inode.
-        let exchangeable = || folder.link.is_some() || !folder.access.borrow().is_empty();
-        let each_time = !folder.trusted && (always || exchangeable());
-        if !due && !each_time {
+        let is_looked_at = match witness {
+            Witness::Nothing => due || !folder.trusted,
+            Witness::Absence => due || !folder.trusted && folder.is_exchangeable(),
+            Witness::Below => (due || !folder.trusted) && folder.is_exchangeable(),
+        };
+        if !is_looked_at {
             return true;
         }
         let own_path = match &folder.parent {
@@ -149,7 +176,7 @@ impl State {
 
     fn root(&mut self, now_ms: u64) -> Rc<Folder> {
         if let Some(root) = self.folders.get(&b"/"[..]).cloned()
-            && self.is_same_folder(&root, now_ms, true)
+            && self.is_same_folder(&root, now_ms, Witness::Nothing)
         {
             return root;
         }
@@ -162,7 +189,7 @@ impl State {
     /// One step of the walk: from the tables, or from the file system.
     fn step(&mut self, folder: &Rc<Folder>, key: &[u8], name: &[u8], now_ms: u64) -> Step {
         if let Some(inner) = self.folders.get(key).cloned()
-            && self.is_same_folder(&inner, now_ms, true)
+            && self.is_same_folder(&inner, now_ms, Witness::Nothing)
         {
             return Step::Folder(inner);
         }
@@ -238,9 +265,6 @@ impl State {
         target: Target,
         now_ms: u64,
     ) -> Rc<Folder> {
-        if self.folders.len() >= self.limits.folders {
-            self.drop_all();
-        }
         let may_trust = parent.is_none_or(|parent| parent.trusted)
             && target.watched
             && self.is_local(stat.device, real);
@@ -263,8 +287,10 @@ impl State {
             watch: Cell::new(watch),
             trusted: watch.is_some(),
             valid: Cell::new(alive),
+            used: Cell::new(false),
             checked_ms: Cell::new(now_ms),
             checked_in: Cell::new(self.round),
+            slot: Cell::new(None),
             access: RefCell::default(),
         });
         if let Some(watch) = watch {
