@@ -64,7 +64,6 @@ fn main() -> std::io::Result<()> {
     serve_with(setup, move |seat| {
         let mut settings = Settings::default();
         settings.keep_alive.max = 0;
-        settings.name = (*b"localhost:8080").into();
         let mut site = stub::Stub::new(settings, Arc::clone(&log));
         site.keeps_log = false;
         let place = Workplace {

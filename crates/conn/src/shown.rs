@@ -26,7 +26,7 @@ pub(crate) struct Uncounted {
 /// Shows a request in a slot of the status page; none while all are taken.
 pub(crate) fn show(
     thread: &Thread,
-    settings: &Settings,
+    (settings, name): (&Settings, &[u8]),
     connection: &Connection,
     request: &Request,
 ) -> Option<SlotGuard> {
@@ -40,7 +40,7 @@ pub(crate) fn show(
     let room = host.len();
     let mut rest = host.as_mut_slice();
     // What does not fit is cut, which the page can bear.
-    let _ = rest.write_all(settings.name.get(..NAME_BYTES).unwrap_or(&settings.name));
+    let _ = rest.write_all(name.get(..NAME_BYTES).unwrap_or(name));
     let _ = rest.write_all(b":");
     let _ = rest.write_all(itoa::Buffer::new().format(request.peer.local.port()).as_bytes());
     let host_length = room - rest.len();

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 
 /// The settings of a server that bear on its connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// KeepAlive, KeepAliveTimeout, MaxKeepAliveRequests.
     pub keep_alive: KeepAlive,
@@ -27,8 +27,6 @@ pub struct Settings {
     pub options: HttpProtocolOptions,
     /// The Server field's value.
     pub server_field: Box<[u8]>,
-    /// The name that the status page shows, with our port behind it.
-    pub name: Box<[u8]>,
     /// Whether the status page shows the end of a long request line (SeeRequestTail).
     pub see_request_tail: bool,
     /// Whether the status page shows requests at all (ExtendedStatus); nothing of them is kept
@@ -47,7 +45,6 @@ impl Default for Settings {
             limits: Limits::default(),
             options: HttpProtocolOptions::default(),
             server_field: (*b"Apache").into(),
-            name: Box::default(),
             see_request_tail: false,
             shows_requests: true,
         }
@@ -108,6 +105,9 @@ pub trait Site: 'static {
 
     /// The settings of a server.
     fn settings(&self, server: usize) -> &Settings;
+
+    /// The name of a server that the status page shows, with our port behind it.
+    fn name(&self, server: usize) -> &[u8];
 
     /// Finds out whom a request is addressed to: its virtual host and its path.
     ///

@@ -437,7 +437,8 @@ impl<S: Site> Inner<S> {
 
     /// Shows a request on the status page.
     pub(crate) fn show(&self, connection: &Connection, request: &Request) -> Option<SlotGuard> {
-        shown::show(&self.thread, self.site.settings(request.server), connection, request)
+        let of = (self.site.settings(request.server), self.site.name(request.server));
+        shown::show(&self.thread, of, connection, request)
     }
 
     /// Runs the phases. A panic in them costs this request a 500; `head` gives its bytes, from

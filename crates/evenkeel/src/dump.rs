@@ -97,10 +97,11 @@ fn address(entry: &AddressHosts, text: &mut String) {
     for host in &entry.hosts {
         let _infallible =
             writeln!(text, "{:8} port {port} namevhost {} ({})", "", host.name, host.position);
-        for alias in &host.aliases {
+        let Some(aliases) = &host.aliases else { continue };
+        for alias in &aliases.exact {
             let _infallible = writeln!(text, "{:16} alias {alias}", "");
         }
-        for alias in &host.wild_aliases {
+        for alias in &aliases.wild {
             let _infallible = writeln!(text, "{:16} wild alias {alias}", "");
         }
     }
@@ -110,7 +111,7 @@ fn run_settings(configuration: &Configuration, line: &CommandLine, text: &mut St
     let site = &configuration.site;
     let core = &site.server(0).settings.core;
     let root = core.document_root.as_ref().map(|root| root.display().to_string());
-    let error_log = core.error_log.as_ref().map_or("logs/error_log", |(log, _)| log);
+    let error_log = core.error_log.as_ref().map_or("logs/error_log", |log| &log.0);
     let plain = !error_log.starts_with('|') && !error_log.starts_with("syslog");
     let error_log = if plain {
         site.server_root.join(error_log).display().to_string()

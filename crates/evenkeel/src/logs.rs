@@ -17,7 +17,7 @@ pub struct LogPlan {
     /// Every access log.
     pub access: Vec<AccessLog>,
     /// The access logs of each server, as indices.
-    pub access_of: Vec<Vec<usize>>,
+    pub access_of: Vec<Arc<[usize]>>,
     /// BufferedLogs.
     pub buffered: bool,
     /// Every error log; the first is the main server's.
@@ -48,9 +48,9 @@ pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
     let mut missing = Vec::new();
     for (index, server) in site.servers.iter().enumerate() {
         let own = index == 0 || server.settings.core.error_log != main_error_log(site);
-        if let (true, Some((text, _))) = (own, &server.settings.core.error_log) {
+        if let (true, Some(log)) = (own, &server.settings.core.error_log) {
             let place = server.position.as_ref().map(ToString::to_string);
-            let target = Target::of_error_log(text, &site.server_root);
+            let target = Target::of_error_log(&log.0, &site.server_root);
             missing.extend(target.check_error_log(place.as_deref()).err());
         }
         for log in server.settings.log_config.logs.iter() {
@@ -61,21 +61,24 @@ pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
     if missing.is_empty() { Ok(()) } else { Err(missing) }
 }
 
-fn main_error_log(site: &Site) -> Option<(Box<str>, evenkeel_config::Position)> {
+fn main_error_log(site: &Site) -> Option<Arc<(Box<str>, evenkeel_config::Position)>> {
     site.server(0).settings.core.error_log.clone()
 }
 
 fn access_logs(site: &Arc<Site>, server: &Server, plan: &mut LogPlan) -> Result<(), Fault> {
     let settings = &server.settings.log_config;
+    let main = plan.access_of.first().map(Arc::clone);
+    let main = main.map(|logs| (logs, &site.server(0).settings.log_config));
+    // A host that says nothing of logs writes the main server's, which have been looked at.
+    if let Some((logs, _)) = main.as_ref().filter(|(_, main)| settings.is_same(main)) {
+        plan.access_of.push(Arc::clone(logs));
+        return Ok(());
+    }
     for (format, position) in &settings.written {
         LineFormat::compile(format).map_err(|text| Fault::new(position.clone(), text))?;
     }
-    // A host without logs of its own writes the main server's.
-    if let Some(main) = plan.access_of.first()
-        && settings.has_same_logs(&site.server(0).settings.log_config)
-    {
-        let own = main.clone();
-        plan.access_of.push(own);
+    if let Some((logs, _)) = main.filter(|(_, main)| settings.has_same_logs(main)) {
+        plan.access_of.push(logs);
         return Ok(());
     }
     let mut own = Vec::new();
@@ -85,7 +88,7 @@ fn access_logs(site: &Arc<Site>, server: &Server, plan: &mut LogPlan) -> Result<
         own.push(plan.access.len());
         plan.access.push(compiled);
     }
-    plan.access_of.push(own);
+    plan.access_of.push(own.into());
     Ok(())
 }
 
@@ -145,14 +148,14 @@ fn error_log(site: &Site, server: &Server, plan: &mut LogPlan) -> Result<(), Fau
 }
 
 fn compile_error_log(site: &Site, settings: &ServerSettings) -> Result<ErrorLog, Fault> {
-    let text = settings.core.error_log.as_ref().map_or("logs/error_log", |(text, _)| text);
+    let text = settings.core.error_log.as_ref().map_or("logs/error_log", |log| &log.0);
     let mut log = ErrorLog {
         target: Target::of_error_log(text, &site.server_root),
         format: None,
         connection: Vec::new(),
         request: Vec::new(),
     };
-    for (kind, format, position) in &settings.core.error_log_formats {
+    for (kind, format, position) in &settings.core.conduct.error_log_formats {
         let fault = |text: String| Fault::new(position.clone(), text);
         match kind.as_deref() {
             Some("connection") => log
@@ -192,7 +195,8 @@ mod tests {
         assert_eq!((options(1), options(0) == options(3)), (options(0), false));
         assert!(site.global.core.virtual_hosts.is_empty());
         let plan = plan(&site).unwrap();
-        assert_eq!(plan.access_of, [[0], [0], [0], [0], [1], [2]]);
+        let access_of: Vec<&[usize]> = plan.access_of.iter().map(|logs| &**logs).collect();
+        assert_eq!(access_of, [[0], [0], [0], [0], [1], [2]]);
         assert_eq!(plan.access.len(), 3);
         let format = |text| LineFormat::compile(text).unwrap();
         let formats: Vec<_> = plan.access.iter().map(|log| log.format.clone()).collect();

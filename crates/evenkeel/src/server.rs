@@ -99,7 +99,7 @@ impl Evenkeel {
         match self.active.as_ref().and_then(|running| running.open.get()) {
             Some((_, errors)) => {
                 let levels = self.active.as_ref().map(|running| {
-                    running.site.server(0).settings.core.log_level.of(notice.module)
+                    running.site.server(0).settings.core.conduct.log_level.of(notice.module)
                 });
                 // What the start and the end of the server have to say is always of interest.
                 if notice.level <= levels.unwrap_or(Level::Warn).max(Level::Notice) {
@@ -227,4 +227,75 @@ pub fn to_message(notice: &evenkeel_config::Notice) -> Notice {
     };
     let number = notice.number.and_then(|number| u16::try_from(number).ok());
     Notice { number, ..Notice::own(notice.module, level, notice.text.clone()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::OfServers;
+
+    /// Names the process that measures itself: in the one of the tests others allocate too.
+    const MEASURE: &str = "EVENKEEL_TEST_MEASURE";
+
+    /// The most that a host may take which has a name and a folder, in bytes of the parent's and of
+    /// one child's.
+    const MOST_BYTES: usize = 512;
+
+    fn of_hosts(count: usize) -> Evenkeel {
+        let host = |number: usize| {
+            format!(
+                "<VirtualHost *:80>\nServerName h{number:05}.test\n\
+                 DocumentRoot /srv/www/hosts/h{number:05}.test\n</VirtualHost>\n"
+            )
+        };
+        let hosts: String = (0..count).map(host).collect();
+        let text = format!(
+            "Listen 127.0.0.1:8099\nServerName main.test\nServerAdmin a@main.test\n\
+             ErrorLog /dev/null\nLogFormat %h short\nCustomLog /dev/null short\nTimeout 100\n\
+             LimitRequestFields 50\nBrowserMatch a b\nBrowserMatch c d\nAlias /icons/ /srv/i/\n\
+             RequestReadTimeout header=10\nDeflateCompressionLevel 5\n\
+             <Directory /srv>\nRequire all granted\n</Directory>\n\
+             <Location /status>\nSetHandler server-status\n</Location>\n{hosts}"
+        );
+        Evenkeel::new(Choice::of_text(text.into_bytes()), "t", Mode::OneProcess, None)
+    }
+
+    /// What a configuration takes while it is in use, and what is left of it.
+    fn bytes_of(hosts: usize) -> (usize, usize) {
+        let mut server = of_hosts(hosts);
+        let before = memory::allocated_bytes().unwrap();
+        let loaded = server.load().unwrap();
+        let settings = OfServers::new(&loaded.site.site);
+        let taken = memory::allocated_bytes().unwrap() - before;
+        drop((loaded, settings));
+        (taken, memory::allocated_bytes().unwrap().saturating_sub(before))
+    }
+
+    #[test]
+    fn a_plain_host_takes_little_and_leaves_nothing() {
+        if memory::allocated_bytes().is_none() {
+            return;
+        }
+        if std::env::var_os(MEASURE).is_some() {
+            // What is made once for the process is there from now on.
+            let _first = bytes_of(1000);
+            let (few, _) = bytes_of(1000);
+            let (many, _) = bytes_of(3000);
+            let (_, left) = bytes_of(3000);
+            let each = (many - few) / 2000;
+            assert!(each <= MOST_BYTES, "a host takes {each} bytes");
+            // The allocator itself keeps some small pieces.
+            assert!(left < 3000 * 8, "{left} bytes are left of 3,000 hosts");
+            return;
+        }
+        let name = "server::tests::a_plain_host_takes_little_and_leaves_nothing";
+        let own = std::env::current_exe().unwrap();
+        let told = std::process::Command::new(own)
+            .args(["--exact", name, "--test-threads=1"])
+            .env(MEASURE, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&told.stdout);
+        assert!(told.status.success() && text.contains("1 passed"), "{text}");
+    }
 }

@@ -3,7 +3,7 @@
 //! `pipeline` (the request) meet; none of them knows another.
 
 use crate::server::Running;
-use crate::settings;
+use crate::settings::{self, OfServers};
 use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, Worker, Workplace};
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
@@ -36,12 +36,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let Some((access, errors)) = running.logs() else { return 1 };
     // The lab's wish for children that are slow to start; no child has it otherwise.
     std::thread::sleep(Duration::from_millis(running.site.global.lab.child_start_delay_ms));
-    let settings: Arc<[Settings]> = running
-        .site
-        .servers
-        .iter()
-        .map(|server| settings::of_connections(&running.site, server))
-        .collect();
+    let settings = Arc::new(OfServers::new(&running.site));
     let ports: Arc<[SocketAddr]> = child.listeners.iter().map(|l| l.address).collect();
     let addresses = Arc::new(Mutex::new(Vec::new()));
     let (line, slots, site) = (child.line, child.slots, Arc::clone(&running.site));
@@ -189,7 +184,7 @@ impl Service for Serving {
 /// The site as one serving thread has it.
 struct ThreadSite {
     pipeline: Rc<Pipeline>,
-    settings: Arc<[Settings]>,
+    settings: Arc<OfServers>,
     recorder: RefCell<Recorder>,
     errors: Arc<ErrorLogs>,
 }
@@ -202,7 +197,7 @@ impl ThreadSite {
     /// StrictHostCheck: a host that no virtual host of the address goes by is refused.
     fn check_host(&self, server: usize, local: SocketAddr, host: &[u8]) -> Result<(), Refusal> {
         let server = self.site().server(server);
-        let strict = server.settings.core.strict_host_check == Some(true);
+        let strict = server.settings.core.conduct.strict_host_check == Some(true);
         if !strict || host.is_empty() || self.site().hosts.knows(local, host) {
             return Ok(());
         }
@@ -249,7 +244,7 @@ fn used_name<'a>(request: &'a Request, server: &'a Server) -> Cow<'a, [u8]> {
 
 /// Whether LogLevel lets a notice through: that of its section has, or the host's does.
 fn is_worth_a_line(server: &Server, notice: &Notice) -> bool {
-    notice.passed || notice.level <= server.settings.core.log_level.of(notice.module)
+    notice.passed || notice.level <= server.settings.core.conduct.log_level.of(notice.module)
 }
 
 fn served(served: evenkeel_pipeline::Served) -> Served {
@@ -264,9 +259,12 @@ impl ConnectionSite for ThreadSite {
         self.site().hosts.server(local, b"", b"")
     }
 
-    #[expect(clippy::indexing_slicing, reason = "there are settings for each server of the site")]
     fn settings(&self, server: usize) -> &Settings {
-        self.settings.get(server).unwrap_or(&self.settings[0])
+        self.settings.of(server)
+    }
+
+    fn name(&self, server: usize) -> &[u8] {
+        self.site().server(server).name().as_bytes()
     }
 
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {

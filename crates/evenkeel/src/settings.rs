@@ -184,8 +184,41 @@ pub fn facts(site: &Site, model: Model) -> Facts {
     }
 }
 
+/// The settings that bear on connections, by server. Servers that treat these alike share them: a
+/// child has them for itself, of perhaps ten thousand hosts.
+pub struct OfServers {
+    /// Those of the main server first.
+    all: Vec<ConnectionSettings>,
+    /// Which of them each server has.
+    by_server: Vec<u32>,
+}
+
+impl OfServers {
+    pub fn new(site: &Site) -> Self {
+        let (mut all, mut by_server) = (Vec::<ConnectionSettings>::new(), Vec::new());
+        for server in &site.servers {
+            let own = of_connections(site, server);
+            // Hosts that differ from the main server stand together, if at all: no longer search.
+            let known = [0, all.len().saturating_sub(1)];
+            let known = known.into_iter().find(|place| all.get(*place) == Some(&own));
+            by_server.push(known.unwrap_or(all.len()) as u32);
+            if known.is_none() {
+                all.push(own);
+            }
+        }
+        Self { all, by_server }
+    }
+
+    /// Those of a server; the main server's for one that does not exist.
+    #[expect(clippy::indexing_slicing, reason = "a site always has its main server")]
+    pub fn of(&self, server: usize) -> &ConnectionSettings {
+        let place = self.by_server.get(server).map_or(0, |place| *place as usize);
+        self.all.get(place).unwrap_or(&self.all[0])
+    }
+}
+
 /// The settings of a server that bear on its connections.
-pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
+fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let requests = server.keep_alive_requests();
     ConnectionSettings {
@@ -195,13 +228,12 @@ pub fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
             max: requests.filter(|most| *most != u32::MAX).unwrap_or(0),
         },
         timeout_ms: millis(server.timeout()),
-        flush_threshold: server.settings.core.flush_max_threshold.unwrap_or(65_535) as u64,
+        flush_threshold: server.settings.core.conduct.flush_max_threshold.unwrap_or(65_535) as u64,
         header_time: read_time(site, server.settings.reqtimeout.header()),
         body_time: read_time(site, server.settings.reqtimeout.body()),
         limits: server.limits(),
         options: server.protocol_options(),
         server_field: site.identity.banner.as_bytes().into(),
-        name: server.name().as_bytes().into(),
         see_request_tail: site.global.core.see_request_tail,
         shows_requests: site.global.core.extended_status.unwrap_or(true),
     }
@@ -240,7 +272,7 @@ mod tests {
         let bounds = |server| (of(server).flush_threshold, of(server).timeout_ms);
         let all: Vec<_> = site.servers.iter().map(bounds).collect();
         assert_eq!(all, [(1000, 7000), (2000, 7000), (1000, 7000)]);
-        let pipelined = |server: &Server| server.settings.core.flush_max_pipelined;
+        let pipelined = |server: &Server| server.settings.core.conduct.flush_max_pipelined;
         assert_eq!(site.servers.iter().map(pipelined).collect::<Vec<_>>(), [None, Some(3), None]);
     }
 

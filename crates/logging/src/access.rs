@@ -103,7 +103,7 @@ pub struct AccessLogs {
     sinks: Vec<Sink>,
     logs: Vec<(usize, AccessLog)>,
     /// The logs of each virtual host.
-    servers: Vec<Vec<usize>>,
+    servers: Vec<Arc<[usize]>>,
     buffered: bool,
     /// Whose turn it is to write to each sink.
     turns: Turns,
@@ -116,7 +116,7 @@ impl AccessLogs {
     /// logs that it writes, by index. The error is the notice for the administrator.
     pub fn open(
         logs: Vec<AccessLog>,
-        servers: Vec<Vec<usize>>,
+        servers: Vec<Arc<[usize]>>,
         buffered: bool,
         programs: &mut Programs,
     ) -> Result<AccessLogs, Notice> {
@@ -268,7 +268,7 @@ impl Recorder {
     pub fn record(&mut self, exchange: &Exchange<'_>) {
         let logs = Arc::clone(&self.logs);
         let Some(server) = logs.servers.get(exchange.request.server) else { return };
-        for index in server {
+        for index in server.iter() {
             if let Some((sink, log)) = logs.logs.get(*index)
                 && log.condition.holds(exchange)
             {
@@ -457,6 +457,7 @@ mod tests {
     }
 
     fn open(logs: Vec<AccessLog>, servers: Vec<Vec<usize>>, buffered: bool) -> Arc<AccessLogs> {
+        let servers = servers.into_iter().map(Into::into).collect();
         Arc::new(AccessLogs::open(logs, servers, buffered, &mut Programs::default()).unwrap())
     }
 
@@ -621,7 +622,7 @@ mod tests {
         );
         let mut programs = Programs::default();
         let logs = vec![log(folder.path(), &command, &line, Condition::Always)];
-        let logs = AccessLogs::open(logs, vec![vec![0]], true, &mut programs).unwrap();
+        let logs = AccessLogs::open(logs, vec![[0].into()], true, &mut programs).unwrap();
         let logs = Arc::new(logs);
         let mut recorder = recorder(&logs, None);
         let mut case = Case::new(0);

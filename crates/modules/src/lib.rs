@@ -37,7 +37,8 @@ pub use context::RequestContext;
 pub use manual::{Page, manual};
 pub use registry::{MODELS, OFFERS, active_tables, is_active, model};
 pub use settings::{
-    Access, DirectorySettings, GlobalSettings, Merge, Place, Said, Scope, ServerSettings,
+    Access, DirectorySettings, GlobalSettings, Merge, Place, Said, Scope, ServerSettings, Shared,
+    Unsaid,
 };
 
 /// The version of Apache httpd whose configuration, command line and answers are spoken.

@@ -80,13 +80,13 @@ macro_rules! settings {
 settings! {
     /// What one virtual host, or the main server, says for itself.
     ServerSettings {
-        alias: alias::Server,
+        alias: Shared<alias::Server>,
         core: core::Server,
-        deflate: deflate::Server,
-        log_config: log_config::Server,
+        deflate: Shared<deflate::Server>,
+        log_config: Shared<log_config::Server>,
         negotiation: negotiation::Server,
-        reqtimeout: reqtimeout::Server,
-        setenvif: setenvif::Rules,
+        reqtimeout: Shared<reqtimeout::Server>,
+        setenvif: Shared<setenvif::Rules>,
     }
 }
 
@@ -225,6 +225,77 @@ impl<T> DerefMut for Said<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.is_said = true;
         &mut self.settings
+    }
+}
+
+/// Settings of which a virtual host seldom says any: where it says none, it shares the main
+/// server's, of which there may be those of ten thousand hosts.
+#[derive(Debug)]
+pub struct Shared<T>(Option<Arc<T>>);
+
+/// What is said where nothing is.
+pub trait Unsaid: Default + 'static {
+    /// The value that is its default.
+    fn unsaid() -> &'static Self;
+}
+
+/// Implements [`Unsaid`].
+#[macro_export]
+macro_rules! unsaid {
+    ($type:ty) => {
+        impl $crate::Unsaid for $type {
+            fn unsaid() -> &'static Self {
+                static NOTHING: std::sync::LazyLock<$type> =
+                    std::sync::LazyLock::new(Default::default);
+                &NOTHING
+            }
+        }
+    };
+}
+
+impl<T> Shared<T> {
+    /// Whether another server has these very ones.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.as_ref().map(Arc::as_ptr) == other.0.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Unsaid> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match &self.0 {
+            Some(said) => said,
+            None => T::unsaid(),
+        }
+    }
+}
+
+impl<T: Unsaid + Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+}
+
+impl<T: Unsaid + Merge> Merge for Shared<T> {
+    fn merge(base: &Self, over: &Self) -> Self {
+        match over.0 {
+            None => base.clone(),
+            Some(_) => Self(Some(Arc::new(T::merge(base, over)))),
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //! in, the index of a server comes out (Apache: vhost.c). It never looks at anything else.
 
 use evenkeel_config::Position;
+use evenkeel_modules::core::Aliases;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 /// One address of a `<VirtualHost>` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +22,9 @@ pub struct Host {
     /// Its index among the site's servers.
     pub server: usize,
     /// ServerName in lower case.
-    pub name: Box<str>,
-    /// ServerAlias names in lower case.
-    pub aliases: Vec<Box<str>>,
-    /// ServerAlias names with wildcards, in lower case.
-    pub wild_aliases: Vec<Box<str>>,
-    /// ServerPath.
-    pub path: Option<Box<str>>,
+    pub name: Arc<str>,
+    /// ServerAlias names and ServerPath.
+    pub aliases: Option<Arc<Aliases>>,
     /// Where it was configured, for `-S`.
     pub position: Position,
 }
@@ -38,9 +36,9 @@ pub struct AddressHosts {
     pub address: Address,
     /// The hosts.
     pub hosts: Vec<Host>,
-    by_name: HashMap<Box<str>, usize, foldhash::fast::RandomState>,
+    by_name: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
     /// The aliases with wildcards, each with the place of its host.
-    wild: Vec<(Box<str>, usize)>,
+    wild: Vec<(Arc<str>, usize)>,
 }
 
 /// All virtual hosts of a site by address.
@@ -107,7 +105,8 @@ impl Hosts {
 
 impl Host {
     fn has_path(&self, raw_path: &[u8]) -> bool {
-        self.path.as_ref().is_some_and(|path| is_below(raw_path, path.as_bytes()).is_some())
+        let path = self.aliases.as_ref().and_then(|aliases| aliases.path.as_ref());
+        path.is_some_and(|path| is_below(raw_path, path.as_bytes()).is_some())
     }
 }
 
@@ -122,10 +121,13 @@ pub(crate) fn is_below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
 impl AddressHosts {
     fn push(&mut self, host: Host) {
         let index = self.hosts.len();
-        for name in std::iter::once(&host.name).chain(&host.aliases) {
-            self.by_name.entry(name.clone()).or_insert(index);
+        let (exact, wild) = host.aliases.as_ref().map_or((&[][..], &[][..]), |aliases| {
+            (aliases.exact.as_slice(), aliases.wild.as_slice())
+        });
+        for name in std::iter::once(&host.name).chain(exact) {
+            self.by_name.entry(Arc::clone(name)).or_insert(index);
         }
-        self.wild.extend(host.wild_aliases.iter().map(|pattern| (pattern.clone(), index)));
+        self.wild.extend(wild.iter().map(|pattern| (Arc::clone(pattern), index)));
         self.hosts.push(host);
     }
 
@@ -245,9 +247,10 @@ mod tests {
         Host {
             server,
             name: name.into(),
-            aliases: Vec::new(),
-            wild_aliases: wild.iter().map(|w| (*w).into()).collect(),
-            path: None,
+            aliases: Some(Arc::new(Aliases {
+                wild: wild.iter().map(|w| (*w).into()).collect(),
+                ..Aliases::default()
+            })),
             position: Position { file: "test".into(), line: 1 },
         }
     }

@@ -107,7 +107,7 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
 fn below_document_root(request: &mut Request, server: &Server) {
     let Request { file, path, .. } = request;
     let core = &server.settings.core;
-    let server_path = core.legacy_path.as_deref().map(str::as_bytes);
+    let server_path = core.aliases.as_ref().and_then(|it| it.path.as_deref()).map(str::as_bytes);
     let below = server_path.and_then(|prefix| is_below(path, prefix)).unwrap_or(path);
     let root = core.document_root.as_deref().unwrap_or(Path::new(""));
     file.set(root.as_os_str().as_bytes(), below);
@@ -120,7 +120,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         return Ok(Mapped { request, plan, found: None });
     }
     if request.head.method == Method::Trace {
-        let enabled = pipeline.site.server(request.server).settings.core.trace_enable;
+        let enabled = pipeline.site.server(request.server).settings.core.conduct.trace_enable;
         let answer = trace(&mut request, enabled, &plan);
         return stop(request, plan, answer);
     }

@@ -2,18 +2,18 @@
 //! the table of their hosts and sections in the order of their merge come out. Shared by all
 //! threads, changed by none.
 
-use crate::hosts::{Host, Hosts, parse_address};
+use crate::hosts::{Address, Host, Hosts, parse_address};
 use evenkeel_config::{Fault, Node, Notice, Stage, Tables, Variables, Vocabulary};
 use evenkeel_message::{Request, Status, UriOptions, UrlPath, without_doubled_slash};
 use evenkeel_modules::core::{
-    Match, Section, Tristate, public_name, public_port, server_name, software,
+    Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
 };
 use evenkeel_modules::mime::Types;
 use evenkeel_modules::{DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings};
 use evenkeel_proto::{HttpProtocolOptions, Limits, bad_path};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// The merged settings of all the sections that hold for a request.
@@ -22,6 +22,9 @@ pub type Plan = DirectorySettings;
 /// DocumentRoot where the configuration names none, as Debian's apache2 has it. Without one, paths
 /// of requests would be paths of the file system.
 const DOCUMENT_ROOT: &str = "/var/www/html";
+
+/// AccessFileName where none is said.
+static DEFAULT_ACCESS_NAMES: LazyLock<[Box<str>; 1]> = LazyLock::new(|| [".htaccess".into()]);
 
 /// A whole configuration, ready to serve.
 pub struct Site {
@@ -76,34 +79,36 @@ pub struct Server {
     /// What holds outside of every section.
     pub defaults: Arc<Plan>,
     /// `<Directory>` sections, those with fewer slashes first.
-    pub directories: Vec<Arc<Section>>,
+    pub directories: Arc<[Arc<Section>]>,
     /// `<DirectoryMatch>` sections, those with fewer slashes first.
-    pub directory_patterns: Vec<Arc<Section>>,
+    pub directory_patterns: Arc<[Arc<Section>]>,
     /// `<Location>` and `<LocationMatch>` sections, in order.
-    pub locations: Vec<Arc<Section>>,
-    default_access_names: [Box<str>; 1],
+    pub locations: Arc<[Arc<Section>]>,
     /// Where it was configured; none for the main server.
     pub position: Option<evenkeel_config::Position>,
 }
 
 impl Server {
-    /// Merges a virtual host over the main server, or takes the main server as it is.
-    fn new(settings: ServerSettings, defaults: Arc<Plan>) -> Self {
-        let all = &settings.core.directories;
-        let mut all = all.clone();
-        all.sort_by_key(|section| section.matches.depth());
-        let (directory_patterns, directories) =
-            all.into_iter().partition(|section| matches!(section.matches, Match::Pattern(_)));
-        let locations = settings.core.locations.clone();
-        Self {
-            settings,
-            defaults,
-            directories,
-            directory_patterns,
-            locations,
-            default_access_names: [".htaccess".into()],
-            position: None,
-        }
+    /// A server with merged settings. What it has in common with the main server it shares.
+    fn new(settings: ServerSettings, defaults: Arc<Plan>, main: Option<&Server>) -> Self {
+        let sections = &settings.core.sections;
+        let same = main.filter(|main| main.settings.core.sections.is_same(sections));
+        let (directories, directory_patterns, locations) = match same {
+            Some(main) => (
+                Arc::clone(&main.directories),
+                Arc::clone(&main.directory_patterns),
+                Arc::clone(&main.locations),
+            ),
+            None => {
+                let mut all = sections.directories.clone();
+                all.sort_by_key(|section| section.matches.depth());
+                let is_pattern =
+                    |section: &Arc<Section>| matches!(section.matches, Match::Pattern(_));
+                let (patterns, plain): (Vec<_>, Vec<_>) = all.into_iter().partition(is_pattern);
+                (plain.into(), patterns.into(), sections.locations.as_slice().into())
+            }
+        };
+        Self { settings, defaults, directories, directory_patterns, locations, position: None }
     }
 
     /// ServerAdmin, or Apache's stand-in.
@@ -115,35 +120,35 @@ impl Server {
     /// How many internal redirects a request may take (LimitInternalRecursion).
     #[must_use]
     pub fn redirect_limit(&self) -> usize {
-        self.settings.core.limit_redirects.unwrap_or(10)
+        self.settings.core.conduct.limit_redirects.unwrap_or(10)
     }
 
     /// How many looks at other paths a request may take within one another
     /// (LimitInternalRecursion; Apache: AP_DEFAULT_MAX_SUBREQ_DEPTH).
     #[must_use]
     pub fn look_limit(&self) -> usize {
-        self.settings.core.limit_looks.unwrap_or(10)
+        self.settings.core.conduct.limit_looks.unwrap_or(10)
     }
 
     /// Timeout.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        Duration::from_micros(self.settings.core.timeout_us.unwrap_or(60_000_000))
+        Duration::from_micros(self.settings.core.conduct.timeout_us.unwrap_or(60_000_000))
     }
 
     /// KeepAliveTimeout.
     #[must_use]
     pub fn keep_alive_timeout(&self) -> Duration {
-        Duration::from_micros(self.settings.core.keep_alive_timeout_us.unwrap_or(5_000_000))
+        Duration::from_micros(self.settings.core.conduct.keep_alive_timeout_us.unwrap_or(5_000_000))
     }
 
     /// MaxKeepAliveRequests; none where KeepAlive is off, `u32::MAX` where there is no limit.
     #[must_use]
     pub fn keep_alive_requests(&self) -> Option<u32> {
-        if self.settings.core.keep_alive == Some(false) {
+        if self.settings.core.conduct.keep_alive == Some(false) {
             return None;
         }
-        match self.settings.core.max_keep_alive_requests.unwrap_or(100) {
+        match self.settings.core.conduct.max_keep_alive_requests.unwrap_or(100) {
             0 => Some(u32::MAX),
             limit => Some(limit),
         }
@@ -160,14 +165,14 @@ impl Server {
     pub fn uri_options(&self) -> UriOptions {
         UriOptions {
             encoded_slashes: self.defaults.core.encoded_slashes.unwrap_or_default(),
-            merge_slashes: self.settings.core.merge_slashes.unwrap_or(true),
+            merge_slashes: self.settings.core.conduct.merge_slashes.unwrap_or(true),
         }
     }
 
     /// How strictly requests are read (HttpProtocolOptions).
     #[must_use]
     pub fn protocol_options(&self) -> HttpProtocolOptions {
-        let said = self.settings.core.protocol;
+        let said = self.settings.core.conduct.protocol;
         HttpProtocolOptions {
             strict: said.lenient != Some(true),
             registered_methods: said.registered_methods == Some(true),
@@ -178,20 +183,20 @@ impl Server {
     /// The bounds of a request's head (LimitRequestLine, -FieldSize, -Fields).
     #[must_use]
     pub fn limits(&self) -> Limits {
-        let core = &self.settings.core;
+        let conduct = &self.settings.core.conduct;
         Limits {
-            line: core.limit_request_line.unwrap_or(8190),
-            field_size: core.limit_request_field_size.unwrap_or(8190),
-            fields: core.limit_request_fields.unwrap_or(100),
+            line: conduct.limit_request_line.unwrap_or(8190),
+            field_size: conduct.limit_request_field_size.unwrap_or(8190),
+            fields: conduct.limit_request_fields.unwrap_or(100),
         }
     }
 
     /// The names of per-directory configuration files (AccessFileName).
     #[must_use]
     pub fn access_file_names(&self) -> &[Box<str>] {
-        match &self.settings.core.access_file_names {
+        match &self.settings.core.conduct.access_file_names {
             Some(names) => names,
-            None => &self.default_access_names,
+            None => &*DEFAULT_ACCESS_NAMES,
         }
     }
 }
@@ -220,41 +225,31 @@ impl Site {
         let mut directory = directory.into_settings();
         directory.autoindex.begin();
         server.core.name.get_or_insert_with(|| own_name().into());
-        server.core.document_root.get_or_insert_with(|| DOCUMENT_ROOT.into());
-        let mut servers = vec![Server::new(server.clone(), Arc::new(directory.clone()))];
+        server.core.document_root.get_or_insert_with(|| Path::new(DOCUMENT_ROOT).into());
+        let virtual_hosts = std::mem::take(&mut global.core.virtual_hosts);
+        let mut servers = Vec::with_capacity(virtual_hosts.len() + 1);
+        servers.push(Server::new(server.clone(), Arc::new(directory.clone()), None));
         // Hosts that say nothing outside of sections share what holds there.
         let unsaid = Arc::new(DirectorySettings::merge(&directory, &DirectorySettings::default()));
         let mut hosts = Hosts::default();
-        for virtual_host in std::mem::take(&mut global.core.virtual_hosts) {
-            let settings = ServerSettings::merge(&server, &virtual_host.server);
-            let defaults = match virtual_host.directory.is_said() {
-                true => Arc::new(DirectorySettings::merge(&directory, &virtual_host.directory)),
-                false => Arc::clone(&unsaid),
+        for virtual_host in &virtual_hosts {
+            let mut settings = ServerSettings::merge(&server, &virtual_host.server);
+            // What stays is made here, and not in between of what was read and goes with it:
+            // memory is given back by the page.
+            settings.core.name = settings.core.name.as_deref().map(Arc::from);
+            let defaults = match &virtual_host.directory {
+                Some(own) => Arc::new(DirectorySettings::merge(&directory, own)),
+                None => Arc::clone(&unsaid),
             };
-            let mut addresses = Vec::new();
-            for word in &virtual_host.addresses {
-                match parse_address(word) {
-                    Ok(found) => addresses.extend(found),
-                    Err(text) if text.starts_with("Could not resolve") => {
-                        notices.push(
-                            Notice::warn("core", 547, text).at(virtual_host.position.clone()),
-                        );
-                    }
-                    Err(text) => {
-                        return Err(Fault::new(virtual_host.position.clone(), text));
-                    }
-                }
-            }
+            let addresses = addresses_of(virtual_host, notices)?;
             let host = Host {
                 server: servers.len(),
-                name: lower(settings.core.name.as_deref().unwrap_or_default()),
-                aliases: settings.core.aliases.iter().map(|name| lower(name)).collect(),
-                wild_aliases: settings.core.wild_aliases.iter().map(|name| lower(name)).collect(),
-                path: settings.core.legacy_path.clone(),
+                name: lower(settings.core.name.as_ref()),
+                aliases: settings.core.aliases.clone(),
                 position: virtual_host.position.clone(),
             };
             hosts.add(&addresses, &host);
-            let mut merged = Server::new(settings, defaults);
+            let mut merged = Server::new(settings, defaults, servers.first());
             merged.position = Some(virtual_host.position.clone());
             servers.push(merged);
         }
@@ -326,6 +321,24 @@ impl Site {
     }
 }
 
+/// The addresses of a virtual host; those that cannot be resolved are remarked on.
+///
+/// # Errors
+/// A word that is no address.
+fn addresses_of(host: &VirtualHost, notices: &mut Vec<Notice>) -> Result<Vec<Address>, Fault> {
+    let mut addresses = Vec::new();
+    for word in &host.addresses {
+        match parse_address(word) {
+            Ok(found) => addresses.extend(found),
+            Err(text) if text.starts_with("Could not resolve") => {
+                notices.push(Notice::warn("core", 547, text).at(host.position.clone()));
+            }
+            Err(text) => return Err(Fault::new(host.position.clone(), text)),
+        }
+    }
+    Ok(addresses)
+}
+
 /// Reads the file of media types where mod_mime is active; without one, nothing can be typed and
 /// Apache does not start either (mod_mime.c: mime_post_config).
 fn media_types(
@@ -355,6 +368,11 @@ fn media_types(
     }
 }
 
-fn lower(name: &str) -> Box<str> {
-    name.to_ascii_lowercase().into()
+/// A name in lower case: the same one where it is that already.
+fn lower(name: Option<&Arc<str>>) -> Arc<str> {
+    match name {
+        Some(name) if !name.bytes().any(|byte| byte.is_ascii_uppercase()) => Arc::clone(name),
+        Some(name) => name.to_ascii_lowercase().into(),
+        None => Arc::default(),
+    }
 }

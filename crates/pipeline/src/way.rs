@@ -143,7 +143,7 @@ impl<'a> Way<'a> {
         if path.last() != Some(&b'/') {
             path.push(b'/');
         }
-        for section in &self.server.directories {
+        for section in self.server.directories.iter() {
             let holds = match &section.matches {
                 Match::Exact(exact) => **exact == *path,
                 Match::Wild(pattern) => glob(pattern, &path, PATH),
@@ -161,7 +161,7 @@ impl<'a> Way<'a> {
     }
 
     pub(crate) fn patterns(&mut self, request: &mut Request) {
-        for section in &self.server.directory_patterns {
+        for section in self.server.directory_patterns.iter() {
             if pattern_holds(section, request, Subject::File, &mut self.constant) {
                 self.add(Arc::clone(section));
             }
@@ -211,7 +211,7 @@ pub(crate) fn locations(
     sections: &mut Vec<Arc<Section>>,
     constant: &mut bool,
 ) {
-    for section in &server.locations {
+    for section in server.locations.iter() {
         let holds = match &section.matches {
             Match::Exact(prefix) => is_below(&request.path.merged(), prefix).is_some(),
             Match::Wild(pattern) => glob(pattern, &request.path.merged(), PATH),

@@ -204,6 +204,10 @@ impl Site for Stub {
         &self.settings
     }
 
+    fn name(&self, _: usize) -> &[u8] {
+        b"stub"
+    }
+
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
         if request.head.target() == b"/address-panic" {
             panic!("address as asked");

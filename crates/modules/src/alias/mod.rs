@@ -32,6 +32,8 @@ pub struct Server {
     pub redirects: Vec<Arc<Rule>>,
 }
 
+crate::unsaid!(Server);
+
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
         Self {

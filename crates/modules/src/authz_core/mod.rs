@@ -293,7 +293,7 @@ mod tests {
         let mut scope = Scope::default();
         evenkeel_config::apply(&tables, &[location], &mut scope, &mut vec![])
             .map_err(|fault| fault.text)?;
-        *scope.directory = scope.server.core.locations[0].settings.clone();
+        *scope.directory = scope.server.core.sections.locations[0].settings.clone();
         Ok(scope)
     }
 

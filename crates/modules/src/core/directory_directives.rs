@@ -530,7 +530,7 @@ fn log_level(scope: &mut Scope, call: &Call<'_>) -> Done {
     let levels = if call.in_directory_context() {
         &mut scope.directory.core.log_level
     } else {
-        &mut scope.server.core.log_level
+        &mut scope.server.core.conduct.log_level
     };
     match module {
         None => {

@@ -1,7 +1,7 @@
 //! What is said once for the process: tokens, virtual hosts, filters of accept.
 
 use super::server::ServerTokens;
-use crate::{DirectorySettings, Said, ServerSettings};
+use crate::{DirectorySettings, ServerSettings};
 use evenkeel_config::Position;
 use evenkeel_expr::PatternOptions;
 use evenkeel_message::Method;
@@ -52,6 +52,6 @@ pub struct VirtualHost {
     pub position: Position,
     /// Its settings.
     pub server: ServerSettings,
-    /// What stands in it outside of any section.
-    pub directory: Said<DirectorySettings>,
+    /// What stands in it outside of any section; none where nothing does.
+    pub directory: Option<Box<DirectorySettings>>,
 }

@@ -26,7 +26,10 @@ pub use naming::{public_name, public_port, public_url, server_name};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
 pub use sections::{Kind, Match, Section};
-pub use server::{HttpProtocol, LogLevels, Server, ServerTokens, TraceEnable, is_logged};
+pub use server::{
+    Aliases, Conduct, HttpProtocol, LogLevels, Sections, Server, ServerTokens, TraceEnable,
+    is_logged,
+};
 pub use server_directives::parse_interval;
 pub use static_handler::{
     allowed_methods, forbid_caching, omit_tag, serve_file, tag_of, tag_of_time, track_folder,

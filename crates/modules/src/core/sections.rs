@@ -164,7 +164,7 @@ fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     };
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     let section = numbered(scope, block, Kind::Directory, matches, settings);
-    scope.server.core.directories.push(section);
+    scope.server.core.sections.directories.push(section);
     Ok(())
 }
 
@@ -192,7 +192,7 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     settings.core.is_of_location = true;
     let section = numbered(scope, block, Kind::Location, matches, settings);
-    scope.server.core.locations.push(section);
+    scope.server.core.sections.locations.push(section);
     Ok(())
 }
 
@@ -316,6 +316,7 @@ fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault
     let directory = std::mem::replace(&mut scope.directory, outer);
     walked?;
     let position = block.call.position.clone();
+    let directory = directory.is_said().then(|| Box::new(directory.into_settings()));
     scope.global.core.virtual_hosts.push(VirtualHost { addresses, position, server, directory });
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Settings of a virtual host and of the main server, and the directives that make them.
 
 use super::sections::Section;
-use crate::{DirectorySettings, Merge, ServerSettings, inherit};
+use crate::{DirectorySettings, Merge, ServerSettings, Shared, inherit, unsaid};
 use evenkeel_config::Position;
 use evenkeel_message::Level;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 /// How much the Server field tells (ServerTokens).
@@ -53,23 +53,39 @@ impl Merge for HttpProtocol {
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// ServerName without scheme and port.
-    pub name: Option<Box<str>>,
+    pub name: Option<Arc<str>>,
     /// The scheme of ServerName.
-    pub scheme: Option<Box<str>>,
+    pub scheme: Option<Arc<str>>,
     /// The port of ServerName, or of a virtual host's first address; 0 where it tells none.
     pub port: Option<u16>,
-    /// ServerAlias names without wildcards, in lower case; not inherited.
-    pub aliases: Vec<Box<str>>,
-    /// ServerAlias names with `*` or `?`.
-    pub wild_aliases: Vec<Box<str>>,
-    /// ServerPath.
-    pub legacy_path: Option<Box<str>>,
+    /// The other names of the host; not inherited.
+    pub aliases: Option<Arc<Aliases>>,
     /// ServerAdmin.
-    pub admin: Option<Box<str>>,
+    pub admin: Option<Arc<str>>,
     /// DocumentRoot, absolute and without a trailing slash.
-    pub document_root: Option<PathBuf>,
+    pub document_root: Option<Box<Path>>,
     /// ErrorLog as written, and where.
-    pub error_log: Option<(Box<str>, Position)>,
+    pub error_log: Option<Arc<(Box<str>, Position)>>,
+    /// How it treats connections and requests.
+    pub conduct: Shared<Conduct>,
+    /// Its sections.
+    pub sections: Shared<Sections>,
+}
+
+/// The names of a virtual host beside its first.
+#[derive(Clone, Debug, Default)]
+pub struct Aliases {
+    /// ServerAlias names without wildcards, in lower case.
+    pub exact: Vec<Arc<str>>,
+    /// ServerAlias names with `*` or `?`, in lower case.
+    pub wild: Vec<Arc<str>>,
+    /// ServerPath.
+    pub path: Option<Box<str>>,
+}
+
+/// How a server treats connections and requests.
+#[derive(Clone, Debug, Default)]
+pub struct Conduct {
     /// ErrorLogFormat lines: kind (none, connection, request) and format.
     pub error_log_formats: Vec<(Option<Box<str>>, Box<str>, Position)>,
     /// Timeout, in microseconds.
@@ -110,11 +126,19 @@ pub struct Server {
     pub protocols: Option<Arc<[Box<str>]>>,
     /// LogLevel for all modules.
     pub log_level: LogLevels,
-    /// Sections by file path, in the order of the configuration.
+}
+
+/// The sections of a server, in the order of the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Sections {
+    /// Sections by file path.
     pub directories: Vec<Arc<Section>>,
-    /// Sections by URL path, in the order of the configuration.
+    /// Sections by URL path.
     pub locations: Vec<Arc<Section>>,
 }
+
+unsaid!(Conduct);
+unsaid!(Sections);
 
 /// LogLevel: one level for all and exceptions by module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,7 +169,7 @@ pub fn is_logged(
 ) -> bool {
     let said = &section.core.log_level;
     let said_nothing = said.all.is_none() && said.modules.is_empty();
-    level <= if said_nothing { &server.core.log_level } else { said }.of(module)
+    level <= if said_nothing { &server.core.conduct.log_level } else { said }.of(module)
 }
 
 impl Merge for LogLevels {
@@ -163,32 +187,31 @@ impl Merge for LogLevels {
 
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
-        let joined = |a: &[Arc<Section>], b: &[Arc<Section>]| [a, b].concat();
         // Every field is named, so that a new one is not forgotten.
         macro_rules! with {
             ($($field:ident),+ $(,)?) => {
                 Self {
                     aliases: over.aliases.clone(),
-                    wild_aliases: over.wild_aliases.clone(),
-                    legacy_path: over.legacy_path.clone(),
-                    directories: joined(&base.directories, &over.directories),
-                    locations: joined(&base.locations, &over.locations),
-                    error_log_formats: if over.error_log_formats.is_empty() {
-                        base.error_log_formats.clone()
-                    } else {
-                        over.error_log_formats.clone()
-                    },
+                    $($field: Merge::merge(&base.$field, &over.$field),)+
+                }
+            };
+        }
+        with!(name, scheme, port, admin, document_root, error_log, conduct, sections)
+    }
+}
+
+impl Merge for Conduct {
+    fn merge(base: &Self, over: &Self) -> Self {
+        let formats = if over.error_log_formats.is_empty() { base } else { over };
+        macro_rules! with {
+            ($($field:ident),+ $(,)?) => {
+                Self {
+                    error_log_formats: formats.error_log_formats.clone(),
                     $($field: Merge::merge(&base.$field, &over.$field),)+
                 }
             };
         }
         with!(
-            name,
-            scheme,
-            port,
-            admin,
-            document_root,
-            error_log,
             timeout_us,
             keep_alive,
             keep_alive_timeout_us,
@@ -209,5 +232,14 @@ impl Merge for Server {
             protocols,
             log_level,
         )
+    }
+}
+
+impl Merge for Sections {
+    fn merge(base: &Self, over: &Self) -> Self {
+        Self {
+            directories: [base.directories.as_slice(), &over.directories].concat(),
+            locations: [base.locations.as_slice(), &over.locations].concat(),
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::server::{ServerTokens, TraceEnable};
 use crate::{Directive, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::quoted_path;
+use std::sync::Arc;
 
 type Done = Result<(), String>;
 
@@ -109,9 +110,9 @@ fn server_alias(scope: &mut Scope, call: &Call<'_>) -> Done {
     if !scope.in_virtual_host {
         return Err("ServerAlias only used in <VirtualHost>".into());
     }
-    let name = argument(call, 0).to_ascii_lowercase().into_boxed_str();
-    let core = &mut scope.server.core;
-    let list = if name.contains(['*', '?']) { &mut core.wild_aliases } else { &mut core.aliases };
+    let name: Arc<str> = argument(call, 0).to_ascii_lowercase().into();
+    let aliases = Arc::make_mut(scope.server.core.aliases.get_or_insert_default());
+    let list = if name.contains(['*', '?']) { &mut aliases.wild } else { &mut aliases.exact };
     list.push(name);
     Ok(())
 }
@@ -120,7 +121,8 @@ fn server_path(scope: &mut Scope, call: &Call<'_>) -> Done {
     if !scope.in_virtual_host {
         return Err("ServerPath only used in <VirtualHost>".into());
     }
-    scope.server.core.legacy_path = Some(argument(call, 0).into());
+    let aliases = Arc::make_mut(scope.server.core.aliases.get_or_insert_default());
+    aliases.path = Some(argument(call, 0).into());
     Ok(())
 }
 
@@ -140,12 +142,13 @@ fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
         let text = format!("Warning: DocumentRoot [{}] does not exist", quoted_path(&path));
         call.warn("core", 112, text);
     }
-    scope.server.core.document_root = Some(path);
+    scope.server.core.document_root = Some(path.into());
     Ok(())
 }
 
 fn error_log(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.error_log = Some((argument(call, 0).into(), call.position.clone()));
+    let log = (argument(call, 0).into(), call.position.clone());
+    scope.server.core.error_log = Some(Arc::new(log));
     Ok(())
 }
 
@@ -158,7 +161,7 @@ fn error_log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
         },
     };
     let line = (kind, format.into(), call.position.clone());
-    scope.server.core.error_log_formats.push(line);
+    scope.server.core.conduct.error_log_formats.push(line);
     Ok(())
 }
 
@@ -166,19 +169,19 @@ fn timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
     let seconds: u64 = argument(call, 0)
         .parse()
         .map_err(|_| format!("Timeout: \"{}\" is no whole number of seconds", argument(call, 0)))?;
-    scope.server.core.timeout_us = Some(seconds.saturating_mul(1_000_000));
+    scope.server.core.conduct.timeout_us = Some(seconds.saturating_mul(1_000_000));
     Ok(())
 }
 
 fn keep_alive(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.keep_alive = Some(call.flag);
+    scope.server.core.conduct.keep_alive = Some(call.flag);
     Ok(())
 }
 
 fn keep_alive_timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
     let time =
         parse_interval(argument(call, 0), 1_000_000).ok_or("KeepAliveTimeout has wrong format")?;
-    scope.server.core.keep_alive_timeout_us = Some(time);
+    scope.server.core.conduct.keep_alive_timeout_us = Some(time);
     Ok(())
 }
 
@@ -201,7 +204,7 @@ pub fn parse_interval(text: &str, unit_us: u64) -> Option<u64> {
 }
 
 fn max_keep_alive_requests(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.max_keep_alive_requests = Some(whole(call)?);
+    scope.server.core.conduct.max_keep_alive_requests = Some(whole(call)?);
     Ok(())
 }
 
@@ -212,17 +215,17 @@ fn whole<T: std::str::FromStr>(call: &Call<'_>) -> Result<T, String> {
 }
 
 fn limit_request_line(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.limit_request_line = Some(whole(call)?);
+    scope.server.core.conduct.limit_request_line = Some(whole(call)?);
     Ok(())
 }
 
 fn limit_request_field_size(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.limit_request_field_size = Some(whole(call)?);
+    scope.server.core.conduct.limit_request_field_size = Some(whole(call)?);
     Ok(())
 }
 
 fn limit_request_fields(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.limit_request_fields = Some(whole(call)?);
+    scope.server.core.conduct.limit_request_fields = Some(whole(call)?);
     Ok(())
 }
 
@@ -237,14 +240,14 @@ fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> Done {
     }
     let redirects = argument(call, 0);
     let looks = call.words.get(1).map_or(redirects, |text| text.as_ref());
-    scope.server.core.limit_redirects = redirects.parse().ok();
-    scope.server.core.limit_looks = looks.parse().ok();
+    scope.server.core.conduct.limit_redirects = redirects.parse().ok();
+    scope.server.core.conduct.limit_looks = looks.parse().ok();
     Ok(())
 }
 
 fn access_file_name(scope: &mut Scope, call: &Call<'_>) -> Done {
     let names = evenkeel_config::words(call.raw);
-    scope.server.core.access_file_names =
+    scope.server.core.conduct.access_file_names =
         Some(names.into_iter().map(String::into_boxed_str).collect());
     Ok(())
 }
@@ -256,12 +259,12 @@ fn trace_enable(scope: &mut Scope, call: &Call<'_>) -> Done {
         "extended" => TraceEnable::Extended,
         _ => return Err("TraceEnable must be one of 'on', 'off', or 'extended'".into()),
     };
-    scope.server.core.trace_enable = Some(trace);
+    scope.server.core.conduct.trace_enable = Some(trace);
     Ok(())
 }
 
 fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let options = &mut scope.server.core.protocol;
+    let options = &mut scope.server.core.conduct.protocol;
     let (field, value, pair) = match argument(call, 0).to_ascii_lowercase().as_str() {
         "allow0.9" => (&mut options.require_10, false, ("Allow0.9", "Require1.0")),
         "require1.0" => (&mut options.require_10, true, ("Allow0.9", "Require1.0")),
@@ -290,25 +293,25 @@ fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn merge_trailers(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.merge_trailers = Some(call.flag);
+    scope.server.core.conduct.merge_trailers = Some(call.flag);
     Ok(())
 }
 
 fn merge_slashes(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.merge_slashes = Some(call.flag);
+    scope.server.core.conduct.merge_slashes = Some(call.flag);
     Ok(())
 }
 
 fn strict_host_check(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.server.core.strict_host_check = Some(call.flag);
+    scope.server.core.conduct.strict_host_check = Some(call.flag);
     Ok(())
 }
 
 fn protocols(scope: &mut Scope, call: &Call<'_>) -> Done {
     let mut list: Vec<Box<str>> =
-        scope.server.core.protocols.as_deref().unwrap_or_default().to_vec();
+        scope.server.core.conduct.protocols.as_deref().unwrap_or_default().to_vec();
     list.push(argument(call, 0).into());
-    scope.server.core.protocols = Some(list.into());
+    scope.server.core.conduct.protocols = Some(list.into());
     Ok(())
 }
 
@@ -430,13 +433,13 @@ fn bounded(call: &Call<'_>, least: i64, most: i64, bounds: &str) -> Result<i64, 
 
 fn flush_max_threshold(scope: &mut Scope, call: &Call<'_>) -> Done {
     let size = bounded(call, 0, i64::from(u32::MAX), "0 and (4294967295U))")?;
-    scope.server.core.flush_max_threshold = usize::try_from(size).ok();
+    scope.server.core.conduct.flush_max_threshold = usize::try_from(size).ok();
     Ok(())
 }
 
 fn flush_max_pipelined(scope: &mut Scope, call: &Call<'_>) -> Done {
     let number = bounded(call, -1, i64::from(i32::MAX), "-1 and (2147483647)")?;
-    scope.server.core.flush_max_pipelined = Some(number);
+    scope.server.core.conduct.flush_max_pipelined = Some(number);
     Ok(())
 }
 

@@ -85,7 +85,7 @@ pub fn serve_file(
 /// make_allow).
 #[must_use]
 pub fn allowed_methods(server: &Server) -> &'static str {
-    match server.trace_enable {
+    match server.conduct.trace_enable {
         Some(TraceEnable::Off) => "GET,POST,OPTIONS,HEAD",
         _ => "GET,POST,OPTIONS,HEAD,TRACE",
     }

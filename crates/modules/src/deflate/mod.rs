@@ -67,6 +67,8 @@ pub struct Server {
     pub note_ratio: Option<Box<str>>,
 }
 
+crate::unsaid!(Server);
+
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
         inherit!(

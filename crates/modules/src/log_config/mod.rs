@@ -58,6 +58,8 @@ impl Server {
     }
 }
 
+crate::unsaid!(Server);
+
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
         let mut formats = Arc::clone(&base.formats);

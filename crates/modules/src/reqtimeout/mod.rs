@@ -35,6 +35,8 @@ pub struct Server {
     pub body: Option<Stage>,
 }
 
+crate::unsaid!(Server);
+
 impl Merge for Server {
     fn merge(base: &Self, over: &Self) -> Self {
         inherit!(base, over; handshake, header, body)
@@ -152,7 +154,7 @@ mod tests {
         let node = Node { name, arguments: arguments.into(), position, section };
         let mut scope = Scope::default();
         evenkeel_config::apply(&Tables::new(&[TABLE], &[]), &[node], &mut scope, &mut Vec::new())
-            .map(|()| scope.server.reqtimeout)
+            .map(|()| Server::clone(&scope.server.reqtimeout))
             .map_err(|fault| fault.text)
     }
 

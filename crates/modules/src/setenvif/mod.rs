@@ -34,6 +34,8 @@ impl Rules {
     }
 }
 
+crate::unsaid!(Rules);
+
 impl Merge for Rules {
     fn merge(base: &Self, over: &Self) -> Self {
         merged(base, over)
