@@ -85,8 +85,8 @@ impl Asked {
         Self { spread: Some(spread), ..self }
     }
 
-    /// Asks the server before it is measured: for a second, and until all was asked for that is asked
-    /// for in turn. A script begins anew each time, so that turns grow longer.
+    /// Asks the server before it is measured: for a second, and until all was asked for that is
+    /// asked for in turn. A script begins anew each time, so that turns grow longer.
     pub fn warm(&self, server: &Server) -> Result<()> {
         let all = self.spread.map_or(0, Spread::count) as u64;
         let mut seconds = 1;

@@ -70,9 +70,9 @@ pub fn of_growth(heading: &str, rows: &[(Kind, Vec<(Turn, Turn)>)]) -> String {
     };
     let mut text = format!(
         "## {heading}\n\n\
-         In each round a server is asked for little and then one for much; `growth` is the ratio of \
-         the two, the median of the rounds. The ceiling answers the same from memory whatever is \
-         asked: its growth is the client's and the machine's.\n\n\
+         In each round a server is asked for little and then one for much; `growth` is the ratio \
+         of the two, the median of the rounds. The ceiling answers the same from memory whatever \
+         is asked: its growth is the client's and the machine's.\n\n\
          | server | CPU, few | CPU, many | growth | least to most | requests/s, few | many \
          | client busy | errors |\n\
          |---|---|---|---|---|---|---|---|---|\n"
