@@ -7,8 +7,14 @@ use evenkeel_tests::attack::judge::{Class, Difference};
 use evenkeel_tests::attack::pair::Pair;
 use evenkeel_tests::attack::run::{Plan, Totals, run};
 use evenkeel_tests::attack::site::{Entry, Kind as Entries, Node, Site};
+use evenkeel_tests::house::{children_of, send, wait_for};
 use evenkeel_tests::server::Kind;
+use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// What the tests run; a seed of its own, so that a change of one does not move the other.
 fn plan(seed: u64, sites: u64, cases: usize) -> Plan {
@@ -98,4 +104,55 @@ fn a_configuration_that_one_server_refuses_is_found_and_the_others_are_served() 
         }
     }
     pair.stop().unwrap();
+}
+
+/// The command on three batches of sites, which keeps its state in this folder and all else below
+/// `scratch` in it.
+fn command(folder: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_attack"))
+        .args(["--seed", "3", "--sites", "120", "--cases", "0", "--state", "state"])
+        .env("TMPDIR", folder.join("scratch"))
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// All processes below this one.
+fn descendants(pid: u32) -> Vec<u32> {
+    let children = children_of(pid);
+    let further: Vec<u32> = children.iter().copied().flat_map(descendants).collect();
+    [children, further].concat()
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_and_goes_on_where_it_was() {
+    let whole = tempfile::tempdir().unwrap();
+    let stopped = tempfile::tempdir().unwrap();
+    for folder in [&whole, &stopped] {
+        fs::create_dir(folder.path().join("scratch")).unwrap();
+    }
+    let is_left = || fs::read_dir(stopped.path().join("scratch")).unwrap().count() > 0;
+    for (signal, kept) in [(Signal::KILL, "next 40\n"), (Signal::TERM, "next 80\n")] {
+        let mut child = command(stopped.path());
+        let state = stopped.path().join("state");
+        while !fs::read_to_string(&state).is_ok_and(|text| text.contains(kept)) {
+            assert_eq!(child.try_wait().unwrap(), None, "{kept}");
+            std::thread::sleep(Duration::from_millis(4));
+        }
+        let servers = descendants(child.id());
+        assert!(servers.len() > 3 && is_left(), "{servers:?}");
+        send(child.id(), signal);
+        child.wait().unwrap();
+        let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        wait_for("the end of the servers", || !servers.iter().any(lives)).unwrap();
+        wait_for("the end of the folder", || !is_left()).unwrap();
+    }
+    let said = |folder: &Path| {
+        let output = command(folder).wait_with_output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let resumed = said(stopped.path());
+    assert!(resumed.starts_with("120 sites, "), "{resumed}");
+    assert_eq!(resumed, said(whole.path()));
 }

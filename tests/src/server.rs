@@ -2,7 +2,7 @@
 //! which is stopped when it is let go. Servers run in the foreground, without the caller's
 //! environment.
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
@@ -175,6 +175,11 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
+            // The children of an apache2 that is killed would live on.
+            let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+            if let Some(group) = group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

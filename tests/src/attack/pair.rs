@@ -3,6 +3,7 @@
 //! reload of both; a configuration that either refuses is found and left out.
 
 use super::grammar::MODULES;
+use super::guard::{Guard, OVER};
 use super::site::{Node, Place, Site, text};
 use crate::house::{children_of, send, wait_for};
 use crate::server::{Kind, Server, children, command, free_port, program};
@@ -65,6 +66,7 @@ pub struct Pair {
     generation: u64,
     servers: [Option<Server>; 2],
     root: TempDir,
+    _guard: Guard,
 }
 
 /// A configuration that one of the two refuses.
@@ -88,6 +90,7 @@ impl Pair {
     pub fn of(kinds: [Kind; 2], model: &str, twists: [&'static str; 2]) -> Result<Pair, String> {
         let told = |error: std::io::Error| format!("the scratch folder: {error}");
         let root = tempfile::Builder::new().prefix("attack").tempdir().map_err(told)?;
+        let guard = Guard::over(root.path())?;
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).map_err(told)?;
         for folder in ["oracle/logs", "other/logs", "sites", "hosts", "default"] {
             fs::create_dir_all(root.path().join(folder)).map_err(told)?;
@@ -96,7 +99,16 @@ impl Pair {
         fs::write(root.path().join("default/a.txt"), "default").map_err(told)?;
         let port = free_port()?;
         let servers = [None, None];
-        Ok(Pair { kinds, model: model.to_owned(), twists, port, generation: 0, servers, root })
+        Ok(Pair {
+            kinds,
+            model: model.to_owned(),
+            twists,
+            port,
+            generation: 0,
+            servers,
+            root,
+            _guard: guard,
+        })
     }
 
     /// Where the two listen, the oracle first.
@@ -254,7 +266,7 @@ impl Pair {
                     send(server.pid(), Signal::HUP);
                 }
                 None => {
-                    *server = Some(Server::start_at(kind, &own, address, &[], "-DFOREGROUND")?);
+                    *server = Some(Server::start_at(kind, &own, address, &OVER, "-DFOREGROUND")?);
                 }
             }
         }

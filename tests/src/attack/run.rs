@@ -9,6 +9,7 @@ use super::judge::{Answered, Class, Difference, judge};
 use super::pair::{Pair, Refusal};
 use super::shrink::{Bench, Seen, shrink};
 use super::site::{Kind, Node, Site, section_name, text};
+use super::state;
 use crate::answer::Response;
 use crate::compare::{normalise, shown};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,14 +29,15 @@ pub struct Plan {
     pub cases: usize,
     /// Classes that are shrunk; all where there are none.
     pub classes: Vec<Class>,
-    /// Where the number of the next site is kept, so that a run goes on after it was stopped.
+    /// Where the number of the next site and the totals are kept, so that a run goes on after it
+    /// was stopped.
     pub state: Option<PathBuf>,
     /// The accepted differences.
     pub accepted: Vec<Entry>,
 }
 
 /// What came of a run.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// How many sites were loaded by both.
     pub sites: u64,
@@ -48,10 +50,12 @@ pub struct Totals {
     pub accepted: BTreeMap<String, u64>,
     /// How many were not, by their kind.
     pub found: BTreeMap<Difference, u64>,
-    /// The reports of those that were shrunk.
+    /// The reports of those that were shrunk since the run was begun or resumed.
     pub reports: Vec<String>,
-    shapes: BTreeSet<String>,
-    shrunk: BTreeMap<Difference, usize>,
+    /// The shapes of the cases that were reported.
+    pub shapes: BTreeSet<String>,
+    /// How many cases of each kind were shrunk.
+    pub shrunk: BTreeMap<Difference, usize>,
 }
 
 /// A difference at one request of a site.
@@ -63,10 +67,9 @@ struct Case {
 
 /// Runs the plan; each report is told as it comes. An error is a fault of the attack itself.
 pub fn run(pair: &mut Pair, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Totals, String> {
-    let mut totals = Totals::default();
-    let mut next = match &plan.state {
-        Some(path) if path.exists() => resume(plan, path)?,
-        _ => plan.from,
+    let (mut next, mut totals) = match &plan.state {
+        Some(path) if path.exists() => state::resume(plan, path)?,
+        _ => (plan.from, Totals::default()),
     };
     let end = plan.from + plan.sites;
     while next < end {
@@ -81,25 +84,10 @@ pub fn run(pair: &mut Pair, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<T
         }
         next = until;
         if let Some(path) = &plan.state {
-            let text = format!("seed {}\nnext {next}\n", plan.seed);
-            std::fs::write(path, text).map_err(|it| format!("{}: {it}", path.display()))?;
+            state::keep(plan, path, next, &totals)?;
         }
     }
     Ok(totals)
-}
-
-/// The number of the next site, from a state file of the same seed.
-fn resume(plan: &Plan, path: &std::path::Path) -> Result<u64, String> {
-    let text = std::fs::read_to_string(path).map_err(|it| format!("{}: {it}", path.display()))?;
-    let value = |key: &str| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        line.trim().parse().ok()
-    };
-    match (value("seed "), value("next ")) {
-        (Some(seed), Some(next)) if seed == plan.seed => Ok(next.max(plan.from)),
-        (Some(seed), Some(_)) => Err(format!("{}: that run has seed {seed}", path.display())),
-        _ => Err(format!("{}: no state of a run", path.display())),
-    }
 }
 
 /// Loads one batch and asks everything; what is to be shrunk comes out.

@@ -24,7 +24,7 @@ does not accept.
                taken, withheld, refused, other-file, status, location, header,
                body, broken
   --mpm M      event, worker or prefork (event)
-  --state FILE keep the number of the next site there, and go on from it
+  --state FILE keep there how far the run has come, and go on from it after a stop
   --all        accept nothing
 
 The variable EVENKEEL names another binary. Give --seed and --site of a report to
