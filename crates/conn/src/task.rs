@@ -11,7 +11,7 @@ use crate::shown::{self, Writing};
 use crate::site::{Served, Site};
 use crate::worker::{Inner, linger};
 use evenkeel_message::{
-    Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
+    BodyLength, Departure, Level, Notice, Request, Response, Status, Version, eq_ignore_case,
 };
 use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::{Credit, SlotGuard};
@@ -371,7 +371,9 @@ impl<S: Site> Task<S> {
         }
         self.inner.site.tell_all(&mut request);
         let settings = self.inner.site.settings(request.server);
-        let expecting = incoming.is_some_and(Incoming::is_expecting);
+        // A body that nothing reads ends the connection, and the client is told so.
+        let is_unread = !matches!(request.head.length, BodyLength::None | BodyLength::Exact(0));
+        let expecting = incoming.map_or(is_unread, Incoming::is_expecting);
         let ends = self.inner.thread.ends(&self.connection);
         let thread = &self.inner.thread;
         Box::new(Reply::new(thread, settings, ends, request, response, begun, expecting))

@@ -537,6 +537,8 @@ mod tests {
         let first = Previous {
             path: UrlPath::parse(b"/first", UriOptions::default()).unwrap(),
             query: Some(b"one".to_vec()),
+            file: Default::default(),
+            content: Default::default(),
             status: Status::FORBIDDEN,
             env: evenkeel_message::Variables::new(),
             method: b"POST".to_vec(),

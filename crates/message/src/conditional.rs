@@ -81,19 +81,21 @@ pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bo
     date == modified && now >= modified.saturating_add(60)
 }
 
-/// Whether a list of entity tags holds `*` or one that compares equal.
+/// Whether a list of entity tags begins with `*` or holds one that compares equal. A `*` behind
+/// others is no tag (RFC 9110, section 13.1.1; http_protocol.c: ap_condition_if_match).
 fn matches_any(
     fields: &Fields,
     name: Name,
     etag: Option<&[u8]>,
     equal: fn(&[u8], &[u8]) -> bool,
 ) -> bool {
-    let names_it = |list: &[u8], etag: &[u8]| match list == etag {
+    let Some(list) = fields.whole(name) else { return false };
+    let names_it = |etag: &[u8]| match *list == *etag {
         // Nearly all lists are the one tag that was sent.
-        true => equal(list, etag),
-        false => Tags { rest: list }.any(|tag| equal(tag, etag)),
+        true => equal(&list, etag),
+        false => Tags { rest: &list }.any(|tag| equal(tag, etag)),
     };
-    fields.all(name).any(|list| trim(list) == b"*" || etag.is_some_and(|etag| names_it(list, etag)))
+    trim(&list).starts_with(b"*") || etag.is_some_and(names_it)
 }
 
 /// The strong comparison of RFC 9110, section 8.8.3.2.

@@ -138,6 +138,9 @@ pub struct Content {
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not add to the media type.
     pub charset_fixed: bool,
+    /// Whether the default handler has taken the request: conditions see the media type as the
+    /// handler's name then, where no other is named (config.c: ap_invoke_handler).
+    pub is_by_type: bool,
 }
 
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
@@ -219,6 +222,9 @@ pub struct Request {
     /// What the section walk has found of its folder, for looks at other files there; none before
     /// the walk. A request that is redirected internally begins with that of the one before.
     pub walked: Option<Rc<dyn Any>>,
+    /// The settings under which it was admitted: a look under the same ones needs no decision
+    /// (Apache: per_dir_config, compared by address).
+    pub admitted: Option<Arc<dyn Any>>,
     /// Where expressions ask about other paths; without it they count as not allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
@@ -345,6 +351,10 @@ pub struct Previous {
     pub path: UrlPath,
     /// Its query string.
     pub query: Option<Vec<u8>>,
+    /// The file that its path was mapped to.
+    pub file: FileName,
+    /// What was known of its content.
+    pub content: Content,
     /// The status that led here (REDIRECT_STATUS); 200 where no error did.
     pub status: Status,
     /// Its environment, which reappears with `REDIRECT_` in front.
@@ -358,6 +368,17 @@ pub struct Previous {
     pub told: bool,
     /// The request before that one.
     pub previous: Option<Box<Previous>>,
+}
+
+impl Previous {
+    /// Lets the request be what this one was, or be itself again.
+    pub fn exchange(&mut self, request: &mut Request) {
+        std::mem::swap(&mut self.path, &mut request.path);
+        std::mem::swap(&mut self.query, &mut request.query);
+        std::mem::swap(&mut self.file, &mut request.file);
+        std::mem::swap(&mut self.content, &mut request.content);
+        std::mem::swap(&mut self.env, &mut request.env);
+    }
 }
 
 impl Request {
@@ -399,6 +420,7 @@ impl Request {
             work: 0,
             allowance: Allowance::default(),
             walked: None,
+            admitted: None,
             probe: None,
             previous: None,
             spare: Fields::new(),
@@ -429,7 +451,8 @@ impl Request {
         self.status = Status::OK;
         self.fields.clear();
         self.always.clear();
-        (self.depth, self.probe, self.walked) = (0, None, None);
+        (self.depth, self.probe) = (0, None);
+        (self.walked, self.admitted) = (None, None);
         (self.is_of_file, self.waived) = (false, None);
         self.spare.clear();
         (self.looks, self.variant_looks, self.asker) = (0, 0, None);

@@ -124,13 +124,18 @@ impl<'a> RequestContext<'a> {
                 let root = self.server.core.document_root.as_ref();
                 Some(root.map_or(&b""[..], |root| root.as_os_str().as_bytes()).into())
             }
-            Variable::ContentType => match self.response {
-                Some(response) => {
-                    response.fields.first("Content-Type").map(|value| Cow::Owned(value.to_vec()))
+            Variable::ContentType => {
+                let sent = self.response.and_then(|it| it.fields.first("Content-Type"));
+                match sent {
+                    Some(value) => Some(Cow::Owned(value.to_vec())),
+                    None => request.content.media_type.as_deref().map(Into::into),
                 }
-                None => request.content.media_type.as_deref().map(Into::into),
-            },
-            Variable::Handler => request.content.handler.as_deref().map(Into::into),
+            }
+            Variable::Handler => {
+                let content = &request.content;
+                let by_type = || content.media_type.as_deref().filter(|_| content.is_by_type);
+                content.handler.as_deref().or_else(by_type).map(Into::into)
+            }
             Variable::RequestStatus => {
                 let status = self.response.map_or(request.status, |response| response.status);
                 text(status.code().to_string())

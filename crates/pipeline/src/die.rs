@@ -2,6 +2,7 @@
 //! the standard page (http_request.c: ap_die; http_protocol.c: ap_send_error_response), and the
 //! request that an internal redirect makes.
 
+use crate::body;
 use crate::error_page::{Facts, error_page};
 use crate::phases;
 use crate::serve::Pipeline;
@@ -33,6 +34,15 @@ pub(crate) fn die(
     status: Status,
     fields: Fields,
 ) -> Fate {
+    // What is answered to a connection that goes on is told when the body has been read, and one
+    // that is too long is what the client is told of first (http_request.c: ap_die_r).
+    if !status.drops_connection()
+        && let Err(too_long) = body::check_length(&mut request, plan)
+    {
+        request.status = too_long;
+        let (request, response) = canned(pipeline, request, plan, status, fields);
+        return Fate::Respond(request, response);
+    }
     let already_failed = request.status != Status::OK;
     let document = plan.core.error_documents.of(status).filter(|_| !already_failed);
     let Some(document) = document else {
@@ -48,6 +58,8 @@ pub(crate) fn die(
         ErrorDocument::Remote(url) => {
             let mut fields = fields;
             fields.set("Location", &**url);
+            // What tells of the error alone is none of the redirect's.
+            fields.remove("Allow");
             let (request, mut response) = canned(pipeline, request, plan, Status::FOUND, fields);
             response.close |= status.drops_connection();
             Fate::Respond(request, response)
@@ -154,7 +166,8 @@ fn standard(
     fields: Fields,
 ) -> Response {
     // Where the document of an error failed, the first error is what the client is told.
-    let first = (request.status != Status::OK && request.previous.is_some()).then_some(status);
+    let has_failed = request.previous.is_some() || request.status != status;
+    let first = (request.status != Status::OK && has_failed).then_some(status);
     let status = if first.is_some() { request.status } else { status };
     let mut response = Response::new(status);
     response.always = std::mem::take(&mut request.always);
@@ -162,7 +175,8 @@ fn standard(
     if !status.is_redirect() && status != Status::CREATED {
         response.always.remove("Location");
     }
-    response.close = status.drops_connection();
+    response.close =
+        status.drops_connection() || first.is_some_and(|status| status.drops_connection());
     if !status.is_bodiless() {
         if matches!(status, Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED)
             && !response.always.contains("Allow")
@@ -181,7 +195,27 @@ fn standard(
             response.body = Body::from(page(pipeline, request, plan, &response, first));
         }
     }
-    phases::filter_error(pipeline, request, plan, response)
+    let Some(mut failed) = first_failed(request) else {
+        return phases::filter_error(pipeline, request, plan, response);
+    };
+    let own = failed.plan.take();
+    let plan = own.as_deref().and_then(|own| own.downcast_ref()).unwrap_or(plan);
+    failed.exchange(request);
+    let response = phases::filter_error(pipeline, request, plan, response);
+    failed.exchange(request);
+    response
+}
+
+/// The request whose error the client is told, where its document failed: the page is that
+/// request's, with the fields that its sections set (http_request.c: ap_die_r, `r_1st_err`).
+fn first_failed(request: &Request) -> Option<Previous> {
+    let mut first = None;
+    let mut next = request.previous.as_deref();
+    while let Some(previous) = next.filter(|it| it.status != Status::OK) {
+        first = Some(previous);
+        next = previous.previous.as_deref();
+    }
+    first.cloned()
 }
 
 fn page(
@@ -193,13 +227,13 @@ fn page(
 ) -> Vec<u8> {
     let server = pipeline.site.server(request.server);
     let signature = pipeline.site.signature(request, plan);
-    let expect = request.head.fields.first("Expect");
+    let expect = request.head.fields.whole("Expect");
     let facts = Facts {
         method: request.head.method_text(),
         location: response.always.first("Location"),
         notes: request.notes.value("error-notes"),
         variants: request.notes.value(LIST_NOTE),
-        expect,
+        expect: expect.as_deref(),
         admin: server.admin(),
         first_error: first,
         signature: &signature,
@@ -232,6 +266,8 @@ pub(crate) fn redirected(
     let previous = Previous {
         path: std::mem::replace(&mut request.path, path),
         query: std::mem::replace(&mut request.query, query),
+        file: std::mem::take(&mut request.file),
+        content: std::mem::take(&mut request.content),
         status: request.status,
         env,
         method: request.head.method_text().to_vec(),
@@ -243,10 +279,7 @@ pub(crate) fn redirected(
     request.notes = Variables::new();
     request.fields.clear();
     request.path_info.clear();
-    // Conditions that ask for a file before there is one get none.
-    request.file.clear();
-    request.content = Default::default();
-    (request.is_of_file, request.waived) = (false, None);
+    (request.is_of_file, request.waived, request.admitted) = (false, None, None);
     Ok(request)
 }
 

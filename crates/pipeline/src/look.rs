@@ -81,6 +81,7 @@ pub(crate) struct Aside {
     auth_type: Option<Box<[u8]>>,
     negotiated: Option<Box<Negotiated>>,
     walked: Option<Rc<dyn Any>>,
+    admitted: Option<Arc<dyn Any>>,
     asker: Option<Box<[u8]>>,
     is_of_file: bool,
     waived: Option<Arc<dyn Any>>,
@@ -109,6 +110,7 @@ impl Aside {
             auth_type: request.auth_type.clone(),
             negotiated: request.negotiated.take(),
             walked: request.walked.clone(),
+            admitted: request.admitted.clone(),
             asker: request.asker.take(),
             is_of_file: request.is_of_file,
             waived: request.waived.clone(),
@@ -127,6 +129,7 @@ impl Aside {
         (request.head.method, request.status) = (self.method, self.status);
         (request.user, request.auth_type) = (self.user, self.auth_type);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
+        request.admitted = self.admitted;
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
         request.waived = self.waived;
         request.depth -= 1;
@@ -333,7 +336,10 @@ fn refuse_unknown_names(
     pipeline: &Pipeline,
     mut mapped: phases::Walked,
 ) -> Result<phases::Walked, Stopped<Plan>> {
-    if phases::wants_names(pipeline, &mapped).is_none() {
+    let server = pipeline.site.server(mapped.request.server);
+    if phases::wants_names(pipeline, &mapped).is_none()
+        || phases::is_look_within(server, &mapped.request, &mapped.plan)
+    {
         return Ok(mapped);
     }
     let path = quoted(&mapped.request.path).into_owned();

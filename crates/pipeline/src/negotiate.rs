@@ -244,7 +244,7 @@ fn gather(
             return (request, Err(Status::INTERNAL_SERVER_ERROR));
         }
         let usable = seen.is_file() && answers_to(&asked, name, pipeline, &seen);
-        let map = usable && negotiation::is_map(&request.content);
+        let map = usable && negotiation::is_map_of_name(&request.content);
         let found = (usable && !map).then(|| variant(&request, &seen, name)).flatten();
         aside.restore(&mut request);
         if map {

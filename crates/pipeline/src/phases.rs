@@ -166,21 +166,48 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     let server = pipeline.site.server(request.server);
     let is_page = is_page_of_refusal(server, &request, &plan);
     request.waived = is_page.then(|| Arc::clone(&plan) as Arc<dyn Any>);
-    if is_page || found.is_none() {
-        return Ok(Admitted { request, plan, found });
+    let is_decided = is_page || is_look_within(server, &request, &plan) || found.is_none();
+    if !is_decided && let Err(status) = decide(server, &mut request, &plan) {
+        return stop(request, plan, status);
     }
+    request.admitted = Some(Arc::clone(&plan) as Arc<dyn Any>);
+    Ok(Admitted { request, plan, found })
+}
+
+fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Status> {
     let any = plan.access_compat.satisfy(&request.head) == Satisfy::Any;
-    let allowed = plan.access_compat.admits(&mut request);
-    if allowed && any {
-        return Ok(Admitted { request, plan, found });
+    match plan.access_compat.admits(request) {
+        true if any => Ok(()),
+        false if !any => Err(Status::FORBIDDEN),
+        _ => authz_core::authorize(request, &server.settings, plan),
     }
-    if !allowed && !any {
-        return stop(request, plan, Status::FORBIDDEN);
+}
+
+/// Whether this is a look in the very sections in which the request that it is taken for was
+/// admitted: access has been decided (request.c: ap_process_request_internal compares the
+/// per_dir_config of `r->main`).
+pub(crate) fn is_look_within(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
+    let is_same = |admitted: &Arc<dyn Any>| is_plan(admitted, plan);
+    if request.depth == 0 || !request.admitted.as_ref().is_some_and(is_same) {
+        return false;
     }
-    match authz_core::authorize(&mut request, &server.settings, &plan) {
-        Ok(()) => Ok(Admitted { request, plan, found }),
-        Err(status) => stop(request, plan, status),
+    let is_direct = request.depth == 1 && request.previous.is_none() && !request.is_of_file;
+    !is_walked_anew(server, plan, is_direct)
+}
+
+fn is_plan(known: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(plan))
+}
+
+/// Whether Apache would not know these sections again. It keeps what the conditions of one level
+/// made of them, and of those that are nested none; what `<Location>` says, and conditions of the
+/// server where they are asked twice, it knows in a request that follows directly alone.
+fn is_walked_anew(server: &Server, plan: &Plan, is_direct: bool) -> bool {
+    if plan.core.is_nested {
+        return true;
     }
+    let walks_twice = !server.defaults.core.conditions.is_empty();
+    !is_direct && (plan.core.is_of_location || walks_twice && plan.core.is_conditional)
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to
@@ -195,14 +222,13 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
 /// comes back to the refused sections is refused again.
 fn is_page_of_refusal(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
     let Some(previous) = &request.previous else { return false };
-    let is_same = |before: &Arc<dyn Any>| std::ptr::addr_eq(Arc::as_ptr(before), Arc::as_ptr(plan));
+    let is_same = |before: &Arc<dyn Any>| is_plan(before, plan);
     let allowing = if request.depth > 0 { &request.waived } else { &previous.plan };
     if previous.status.code() < 400 || !allowing.as_ref().is_some_and(is_same) {
         return false;
     }
     let is_direct = previous.previous.is_none() && !request.is_of_file;
-    let walks_twice = !server.defaults.core.conditions.is_empty();
-    is_direct || !(plan.core.is_of_location || walks_twice && plan.core.is_conditional)
+    !is_walked_anew(server, plan, is_direct)
 }
 
 /// What the content is and who handles it.

@@ -61,6 +61,14 @@ impl EtagParts {
     /// What holds where nothing is said.
     pub const DEFAULT: u8 = Self::MTIME | Self::SIZE;
 
+    /// Adds parts to the set, or takes them away. A set of which nothing is left is as none
+    /// (core.c: set_etag_bits).
+    pub fn change(&mut self, add: bool, bits: u8) {
+        let set = self.set.unwrap_or(0);
+        let changed = if add { set | bits } else { set & !bits };
+        self.set = Some(changed).filter(|set| *set != 0);
+    }
+
     /// The parts that hold.
     #[must_use]
     pub const fn effective(self) -> u8 {
@@ -161,6 +169,8 @@ pub struct Directory {
     pub is_of_location: bool,
     /// Whether a condition is among them that holds.
     pub is_conditional: bool,
+    /// Whether one of these has conditions within.
+    pub is_nested: bool,
 }
 
 /// ErrorDocument of each status; a later one of the same status replaces it.
@@ -206,7 +216,7 @@ impl Merge for Directory {
             ($($field:ident),+ $(,)?) => {
                 let Self {
                     encoded_slashes, process_limits, cgi_variables, files, conditions,
-                    is_of_location, is_conditional, $($field),+
+                    is_of_location, is_conditional, is_nested, $($field),+
                 } = over;
                 // A virtual host does not inherit it (core.c: merge_core_dir_configs).
                 self.encoded_slashes = *encoded_slashes;
@@ -218,6 +228,7 @@ impl Merge for Directory {
                 self.conditions.extend_from_slice(conditions);
                 self.is_of_location |= is_of_location;
                 self.is_conditional |= is_conditional;
+                self.is_nested |= is_nested;
                 $(self.$field.add($field);)+
             };
         }

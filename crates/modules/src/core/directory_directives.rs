@@ -340,6 +340,7 @@ fn enable_sendfile(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 fn file_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
     let mut etag = scope.directory.core.etag;
+    let mut begun = false;
     for word in evenkeel_config::words(call.raw) {
         let (sign, name) = match word.as_bytes().first() {
             Some(b'+') => (Some(true), word.get(1..).unwrap_or_default()),
@@ -362,8 +363,15 @@ fn file_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
             _ => return Err(format!("Unknown keyword '{name}' for FileETag directive")),
         };
         match sign {
+            Some(add) if etag.set.is_some_and(|set| set != 0) => etag.change(add, bits),
             Some(true) => (etag.add, etag.remove) = (etag.add | bits, etag.remove & !bits),
             Some(false) => (etag.remove, etag.add) = (etag.remove | bits, etag.add & !bits),
+            // The first word without a sign takes the place of what other lines of the section say
+            // (core.c: set_etag_bits).
+            None if !begun => {
+                begun = true;
+                etag = EtagParts { set: Some(bits), ..EtagParts::default() };
+            }
             None => etag.set = Some(etag.set.unwrap_or(0) | bits),
         }
     }

@@ -256,6 +256,7 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let place = place_within(scope);
     let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     settings.core.is_conditional = true;
+    settings.core.is_nested |= !settings.core.conditions.is_empty();
     let section = numbered(scope, block, Kind::If, matches, settings);
     scope.directory.core.conditions.push(section);
     Ok(())

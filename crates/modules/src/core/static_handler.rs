@@ -68,6 +68,7 @@ pub fn serve_file(
     if let Some(list) = request.negotiated.as_ref().and_then(|choice| choice.validator.as_deref()) {
         name_list(Rc::make_mut(&mut fields), list);
     }
+    request.content.is_by_type = true;
     // The document of an error is sent with the error's status.
     let mut response = Response::new(request.status);
     response.fields = std::mem::take(&mut request.spare);

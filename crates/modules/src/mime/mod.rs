@@ -8,6 +8,7 @@ mod types;
 pub use directives::TABLE;
 pub use types::Types;
 
+use crate::dir::FOLDER;
 use crate::settings::merged;
 use crate::{Merge, inherit};
 use evenkeel_message::{Content, Request};
@@ -109,7 +110,8 @@ pub struct Global {
 /// folder, which has a type of its own.
 pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_directory: bool) {
     if is_directory {
-        request.content.media_type = Some(b"httpd/unix-directory"[..].into());
+        request.content.media_type = Some(FOLDER.into());
+        request.content.handler = Some(FOLDER.into());
         return;
     }
     let Request { file, path_info, content, .. } = request;

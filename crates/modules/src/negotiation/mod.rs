@@ -94,6 +94,14 @@ pub fn is_map(content: &Content) -> bool {
     }
 }
 
+/// Whether a file among those that a name may mean stands for all of them: here its media type is
+/// heeded beside a handler too (mod_negotiation.c: read_types_multi).
+#[must_use]
+pub fn is_map_of_name(content: &Content) -> bool {
+    let by_type = Content { media_type: content.media_type.clone(), ..Content::default() };
+    content.handler.as_deref() == Some(b"type-map") || is_map(&by_type)
+}
+
 /// What is negotiated about.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {
