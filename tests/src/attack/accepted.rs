@@ -2,7 +2,7 @@
 //! checked. Each entry names one difference as narrowly as it can, the reason, and the sentence of
 //! the manual that tells administrators of it. What Apache denies and we give is never accepted.
 
-use super::judge::{Class, Difference};
+use super::judge::{Answered, Class, Difference};
 use super::site::{Ask, Kind, Site, text};
 use std::path::Path;
 
@@ -15,6 +15,10 @@ pub struct Entry {
     pub config: Vec<String>,
     /// Texts that the request has.
     pub request: Vec<String>,
+    /// Texts that apache2's answer has, in its status line, a field or its body.
+    pub apache: Vec<String>,
+    /// Texts that our own answer has.
+    pub ours: Vec<String>,
     /// Why it is accepted.
     pub reason: String,
     /// The page of the manual and the sentence in it, with `: ` between them.
@@ -57,6 +61,8 @@ pub fn parse(text: &str) -> Result<Vec<Entry>, String> {
             "difference" => entry.difference = value,
             "config" => entry.config.push(value),
             "request" => entry.request.push(value),
+            "apache" => entry.apache.push(value),
+            "ours" => entry.ours.push(value),
             "reason" => entry.reason = value,
             "manual" => entry.manual = value,
             _ => return Err(told("no such key")),
@@ -84,11 +90,13 @@ fn check(entry: &Entry) -> Result<(), String> {
 }
 
 /// The entry that accepts this difference at this request of the site, or of its configuration.
+/// `answers` are what both answered, apache2 first.
 pub fn accepts<'a>(
     entries: &'a [Entry],
     difference: &Difference,
     site: &Site,
     ask: Option<&Ask>,
+    answers: Option<&[Answered; 2]>,
 ) -> Option<&'a Entry> {
     let said = difference.to_string();
     let mut of_kind = entries.iter().filter(|entry| fits(&entry.difference, &said)).peekable();
@@ -103,10 +111,24 @@ pub fn accepts<'a>(
         let fields = ask.headers.join("\n");
         format!("{} {} {}\n{fields}\n{}", ask.method, ask.target, ask.version, ask.body)
     });
+    let [apache, ours] = answers.map(|both| both.each_ref().map(written)).unwrap_or_default();
+    let has = |text: &str, needed: &[String]| needed.iter().all(|it| text.contains(it.as_str()));
     of_kind.find(|entry| {
-        entry.config.iter().all(|needed| config.contains(needed.as_str()))
-            && entry.request.iter().all(|needed| request.contains(needed.as_str()))
+        has(&config, &entry.config)
+            && has(&request, &entry.request)
+            && has(&apache, &entry.apache)
+            && has(&ours, &entry.ours)
     })
+}
+
+/// An answer as text.
+fn written(answer: &Answered) -> String {
+    let Ok(response) = answer else { return String::new() };
+    let mut text = format!("{}\n", response.status_line);
+    for (name, value) in &response.headers {
+        text.push_str(&format!("{name}: {value}\n"));
+    }
+    text + &String::from_utf8_lossy(&response.body)
 }
 
 /// Whether the words of the two are the same, but for `*`.
@@ -125,6 +147,7 @@ fn fits(pattern: &str, said: &str) -> bool {
 mod tests {
     use super::super::site::Node;
     use super::*;
+    use crate::answer::Response;
 
     const GOOD: &str = "# A comment.\n\ndifference = header Vary 200\nconfig = MultiViews\n\
         request = Accept:\nreason = it is so\nmanual = docs/a.md: It is so.\n";
@@ -144,18 +167,43 @@ mod tests {
         }
     }
 
+    fn answer(status: u16) -> Answered {
+        Ok(Response {
+            status_line: "HTTP/1.1".to_owned(),
+            headers: vec![("X".to_owned(), status.to_string())],
+            body: format!("body of {status}").into(),
+        })
+    }
+
     #[test]
     fn an_entry_accepts_what_it_names_alone() {
         let entries = parse(GOOD).unwrap();
         let difference = Difference { class: Class::Header, detail: "Vary 200".to_owned() };
         let accepts = |difference: &Difference, line: &str, header: &str| {
-            super::accepts(&entries, difference, &site(line), Some(&ask(header))).is_some()
+            let both = [200, 404].map(answer);
+            let ask = ask(header);
+            super::accepts(&entries, difference, &site(line), Some(&ask), Some(&both)).is_some()
         };
         assert!(accepts(&difference, "Options MultiViews", "Accept: a"));
         assert!(!accepts(&difference, "Options None", "Accept: a"));
         assert!(!accepts(&difference, "Options MultiViews", "X: a"));
         let other = Difference { detail: "Vary 304".to_owned(), ..difference };
         assert!(!accepts(&other, "Options MultiViews", "Accept: a"));
+    }
+
+    #[test]
+    fn an_entry_may_ask_for_a_text_of_either_answer() {
+        let difference = Difference { class: Class::Header, detail: "Vary 200".to_owned() };
+        let accepts = |more: &str, statuses: [u16; 2]| {
+            let entries = parse(&GOOD.replace("reason", &format!("{more}\nreason"))).unwrap();
+            let (site, ask) = (site("Options MultiViews"), ask("Accept: a"));
+            let answers = statuses.map(answer);
+            super::accepts(&entries, &difference, &site, Some(&ask), Some(&answers)).is_some()
+        };
+        for more in ["apache = X: 200", "ours = X: 404", "ours = body of 404"] {
+            assert!(accepts(more, [200, 404]), "{more}");
+            assert!(!accepts(more, [404, 200]), "{more}");
+        }
     }
 
     #[test]

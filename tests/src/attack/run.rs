@@ -63,6 +63,8 @@ struct Case {
     number: u64,
     site: Site,
     difference: Difference,
+    /// Both answers; none where a configuration was refused.
+    answers: Option<[Answered; 2]>,
 }
 
 /// Runs the plan; each report is told as it comes. An error is a fault of the attack itself.
@@ -101,7 +103,8 @@ fn attack(
     for refusal in pair.load(&sites)? {
         let number = refusal.number.or(sites.keys().next().copied()).unwrap_or(0);
         let Some(site) = sites.get(&number).cloned() else { continue };
-        note(plan, totals, &mut cases, Case { number, site, difference: refused(&refusal) });
+        let (difference, answers) = (refused(&refusal), None);
+        note(plan, totals, &mut cases, Case { number, site, difference, answers });
         match refusal.number {
             Some(number) => drop(sites.remove(&number)),
             None => sites.values_mut().for_each(|site| site.main.clear()),
@@ -113,16 +116,19 @@ fn attack(
         let mut tag = String::new();
         for (index, ask) in site.asks.iter().enumerate() {
             let request = pair.with_place(*number, |place| ask.encode(place, &tag));
-            let [oracle, other] = client.ask(&request, ask.method == "HEAD")?;
+            let answers = client.ask(&request, ask.method == "HEAD")?;
+            let [oracle, other] = &answers;
             totals.requests += 1;
-            if let Ok(response) = &oracle {
+            if let Ok(response) = oracle {
                 *totals.statuses.entry(response.status() / 100).or_default() += 1;
                 tag = response.header("ETag").map_or(tag, str::to_owned);
             }
-            for difference in judge(&oracle, &other, *number) {
+            for difference in judge(oracle, other, *number) {
                 let asks = site.asks.get(..=index).unwrap_or_default().to_vec();
                 let site = Site { asks, ..site.clone() };
-                note(plan, totals, &mut cases, Case { number: *number, site, difference });
+                let answers = Some(answers.clone());
+                let case = Case { number: *number, site, difference, answers };
+                note(plan, totals, &mut cases, case);
             }
         }
     }
@@ -132,7 +138,8 @@ fn attack(
 /// Counts a difference, and keeps its case where it is to be shrunk.
 fn note(plan: &Plan, totals: &mut Totals, cases: &mut Vec<Case>, case: Case) {
     let ask = case.site.asks.last();
-    if let Some(entry) = accepts(&plan.accepted, &case.difference, &case.site, ask) {
+    let answers = case.answers.as_ref();
+    if let Some(entry) = accepts(&plan.accepted, &case.difference, &case.site, ask, answers) {
         *totals.accepted.entry(entry.difference.clone()).or_default() += 1;
         return;
     }
