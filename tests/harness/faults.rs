@@ -39,9 +39,13 @@ fn raise_descriptor_limit() {
 
 #[test]
 fn children_that_all_stand_still_are_replaced_while_clients_wait() {
-    let worker = "LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so\n";
-    // Prefork's have no heart; the law puts others beside those that take nothing.
-    for more in [FEW.to_owned(), format!("{worker}{FEW}"), String::new()] {
+    let of = |model: &str, pool: &str| {
+        let file = format!("/usr/lib/apache2/modules/mod_mpm_{model}.so");
+        format!("LoadModule mpm_{model}_module {file}\n{pool}")
+    };
+    // All that may be there are: none can be started beside them.
+    let two = "StartServers 2\nMinSpareServers 1\nMaxRequestWorkers 2\n";
+    for more in [of("event", FEW), of("worker", FEW), of("prefork", two)] {
         let house = House::open(&more, &[]).unwrap();
         // One that has not served yet is waited for as one that starts.
         let serves = || house.error_log().contains("resuming normal operations");

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
+use evenkeel_sys::bounds;
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
@@ -15,6 +16,7 @@ use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 
 use crate::child::{Command, Report};
+use crate::limits::Model;
 use crate::pulse::{Judgement, Pulse};
 use crate::settings::Generation;
 
@@ -97,7 +99,7 @@ pub(crate) struct Felt {
     pub(crate) still: Vec<Pid>,
     /// For long enough to be replaced.
     pub(crate) lost: Vec<Pid>,
-    /// All that could take what waits in their bucket.
+    /// Those that do not take what waits in their bucket, where no other takes it.
     pub(crate) starving: Vec<Pid>,
 }
 
@@ -394,12 +396,14 @@ impl<Site> Children<Site> {
     /// none do.
     pub(crate) fn feel_pulses(&mut self, waits: &[bool]) -> Felt {
         let mut felt = Felt::default();
+        let board = self.board;
         let bucket_of = |bucket: usize| bucket.checked_rem(waits.len()).unwrap_or(0);
         let others_wait = |bucket| waits.get(bucket_of(bucket)) == Some(&true);
         for entry in self.entries.values_mut().filter(|entry| entry.served) {
-            let line = self.board.child_line(entry.index);
-            let beat = line.map_or(0, |line| line.read(Counter::HeartbeatUs));
-            match entry.pulse.feel(beat, others_wait(entry.bucket)) {
+            let others_wait = others_wait(entry.bucket);
+            let beat = entry.beat(board, others_wait);
+            let pid = entry.pid.as_raw_nonzero().get();
+            match entry.pulse.feel(beat, || others_wait && !bounds::wants_processor(pid)) {
                 Judgement::Well => {}
                 Judgement::Report => felt.still.push(entry.pid),
                 Judgement::Replace => felt.lost.push(entry.pid),
@@ -409,9 +413,11 @@ impl<Site> Children<Site> {
             let serves = |entry: &&Entry<Site>| {
                 entry.phase == Phase::Running && bucket_of(entry.bucket) == bucket
             };
-            let all: Vec<&Entry<Site>> = self.entries.values().filter(serves).collect();
-            if all.iter().all(|entry| entry.pulse.starves_others()) {
-                felt.starving.extend(all.iter().map(|entry| entry.pid));
+            let all = || self.entries.values().filter(serves);
+            // One whose workers are all taken takes nothing either.
+            if all().all(|entry| entry.pulse.starves_others() || entry.is_full(board)) {
+                let starving = all().filter(|entry| entry.pulse.starves_others());
+                felt.starving.extend(starving.map(|entry| entry.pid));
             }
         }
         felt
@@ -499,6 +505,23 @@ impl<Site> Children<Site> {
 }
 
 impl<Site> Entry<Site> {
+    /// Whether all of its workers are taken, as it claims.
+    pub(crate) fn is_full(&self, board: Scoreboard) -> bool {
+        let line = board.child_line(self.index);
+        let claim = |counter| line.map_or(0, |line| line.read(counter));
+        let working = claim(Counter::Busy).saturating_add(claim(Counter::Reserved));
+        working >= self.generation.limits.threads_per_child as u64
+    }
+
+    /// The last beat of its heart; 0 where none is due. A child of prefork is in a connection for
+    /// as long as that takes, and asleep while none comes.
+    fn beat(&self, board: Scoreboard, others_wait: bool) -> u64 {
+        let is_prefork = self.generation.limits.model == Model::Prefork;
+        let is_due = !is_prefork || others_wait && !self.is_full(board);
+        let line = board.child_line(self.index).filter(|_| is_due);
+        line.map_or(0, |line| line.read(Counter::HeartbeatUs))
+    }
+
     /// Says a command, or notes itself among those that must be told again.
     fn say(&mut self, command: Command, unsaid: &mut BTreeSet<u64>) {
         match self.channel.send(command.byte()) {
@@ -638,6 +661,66 @@ pub(crate) mod tests {
         drop(ends);
         assert!(children.remove(pid(0)).unwrap().served);
         assert!(!children.remove(pid(1)).unwrap().served);
+    }
+
+    /// Lets so many ticks pass while connections wait, and says whose places others take.
+    fn starving(children: &mut Children<()>, ticks: usize) -> Vec<Pid> {
+        (0..ticks).flat_map(|_| children.feel_pulses(&[true]).starving).collect()
+    }
+
+    fn serving(model: Model) -> (Children<()>, Vec<Channel>, Scoreboard) {
+        let (mut children, ends) = table(2);
+        for (entry, beat) in children.entries.values_mut().zip([5, 6]) {
+            let generation = Rc::get_mut(&mut entry.generation).unwrap();
+            (generation.limits.model, generation.limits.threads_per_child) = (model, 1);
+            (entry.phase, entry.served) = (Phase::Running, true);
+            let line = children.board.child_line(entry.index).unwrap();
+            line.set(Counter::HeartbeatUs, beat);
+        }
+        let board = children.board;
+        (children, ends, board)
+    }
+
+    #[test]
+    fn a_hung_child_is_replaced_where_no_other_takes_what_waits() {
+        for model in [Model::Prefork, Model::Worker, Model::Event] {
+            let (mut children, _ends, board) = serving(model);
+            let other = board.child_line(children.entries[&2].index).unwrap();
+            for beat in 10..20 {
+                other.set(Counter::HeartbeatUs, beat);
+                assert!(starving(&mut children, 1).is_empty(), "{model:?}: another takes it");
+            }
+            // It comes round, and has no worker for what waits.
+            other.add(Counter::Busy, 1);
+            other.set(Counter::HeartbeatUs, 20);
+            assert_eq!(starving(&mut children, 1), [pid(0)], "{model:?}");
+        }
+    }
+
+    #[test]
+    fn a_child_of_prefork_may_sleep_while_nobody_waits_and_work_for_as_long_as_it_takes() {
+        let (mut children, _ends, board) = serving(Model::Prefork);
+        for _ in 0..100 {
+            let Felt { still, lost, starving } = children.feel_pulses(&[false]);
+            assert!(still.is_empty() && lost.is_empty() && starving.is_empty());
+        }
+        let lines: Vec<_> = (0..2).filter_map(|index| board.child_line(index)).collect();
+        lines.iter().for_each(|line| line.add(Counter::Busy, 1));
+        assert!(starving(&mut children, 100).is_empty());
+        lines.iter().for_each(|line| line.subtract(Counter::Busy, 1));
+        assert!(starving(&mut children, 2).is_empty());
+        assert_eq!(starving(&mut children, 1), [pid(0), pid(1)]);
+    }
+
+    #[test]
+    fn a_child_that_has_no_processor_is_not_taken_for_hung() {
+        let (mut children, _ends, _board) = serving(Model::Event);
+        // This test's own process runs, and has no heart that beats.
+        children.entries.get_mut(&1).unwrap().pid = process::own_pid();
+        assert!(starving(&mut children, 9).is_empty());
+        children.entries.get_mut(&1).unwrap().pid = pid(0);
+        assert!(starving(&mut children, 1).is_empty());
+        assert_eq!(starving(&mut children, 1), [pid(0), pid(1)]);
     }
 
     #[test]

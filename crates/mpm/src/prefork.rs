@@ -165,6 +165,7 @@ struct Prefork<S> {
 impl<S: Service> Prefork<S> {
     fn live(mut self) -> io::Result<()> {
         loop {
+            self.beat();
             let mode = self.holder.orders.mode;
             if mode >= Mode::Drain {
                 // This may be the last process that can take what waits.
@@ -194,6 +195,11 @@ impl<S: Service> Prefork<S> {
         }
     }
 
+    /// Shows the parent that this child comes round.
+    fn beat(&self) {
+        self.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
+    }
+
     /// Hears the parent; once it is dead, nothing comes any more.
     fn hear(&mut self) {
         let orders = &mut self.holder.orders;
@@ -205,6 +211,7 @@ impl<S: Service> Prefork<S> {
     /// Serves what waits to be accepted, one connection after another.
     fn serve_queue(&mut self) -> io::Result<()> {
         loop {
+            self.beat();
             self.line.add(Counter::Reserved, 1);
             let accepted = self.doors.ports.accept();
             if matches!(accepted, Accepted::Connection(_)) {

@@ -123,9 +123,7 @@ impl<S: Server> Parent<'_, S> {
         let serving = own.filter(|entry| entry.phase == Phase::Running);
         let seen = serving.filter_map(|entry| {
             let line = self.board.child_line(entry.index)?;
-            let working = line.read(Counter::Busy).saturating_add(line.read(Counter::Reserved));
-            let threads = entry.generation.limits.threads_per_child as u64;
-            let is_idle = working < threads;
+            let is_idle = !entry.is_full(self.board);
             let waits = Vigil::parse(line.read(Counter::Vigil));
             (all || is_idle).then_some(Seen { number: entry.number, is_idle, waits })
         });

@@ -37,7 +37,8 @@ pub enum Counter {
     /// Microseconds that such threads were held by it without using a core.
     HeldUs,
     /// When that serving thread last came round which has been away the longest, in
-    /// microseconds of the monotonic clock. One thread of the child writes it for all.
+    /// microseconds of the monotonic clock. One thread of the child writes it for all; a child of
+    /// prefork comes round between connections alone.
     HeartbeatUs,
     /// 1 once the child serves.
     Ready,

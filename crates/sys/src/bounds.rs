@@ -177,6 +177,21 @@ pub fn run_queue(pid: i32, most: usize) -> Option<RunQueue> {
     Some(RunQueue { delay_us: for_all / asked.max(1), asked: asked as usize })
 }
 
+/// Whether a thread of a process runs or is ready to run (state R in /proc/PID/task/TID/stat): it
+/// neither waits for anything but a processor, nor is it stopped.
+#[must_use]
+pub fn wants_processor(pid: i32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let mut tasks = tasks.into_iter().flatten().flatten();
+    tasks.any(|task| is_runnable(&read(&task.path(), "stat")))
+}
+
+/// Of a text such as `7 (a name) R 1 ...`; the name may hold anything (proc(5)).
+fn is_runnable(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').map(|(_, behind)| behind.trim_start());
+    state.is_some_and(|state| state.starts_with('R'))
+}
+
 /// How many connections found an accept queue full since the system's start, of all sockets of this
 /// network namespace (`ListenOverflows` of /proc/net/netstat); none where the kernel does not tell.
 #[must_use]
@@ -409,6 +424,16 @@ mod tests {
         assert_eq!((busy_us(text, &[7]), busy_us("", &[0])), (None, None));
         assert_eq!(run_delay_us("169038 2337481 2\n"), Some(2_337));
         assert_eq!(run_delay_us(""), None);
+    }
+
+    #[test]
+    fn a_process_that_runs_wants_a_processor_and_one_that_waits_or_is_stopped_wants_none() {
+        assert!(is_runnable("7 (httpd) R 1 7 7") && is_runnable("7 (a) b) (c) R 1"));
+        for text in ["7 (httpd) S 1", "7 (httpd) T 1", "7 (httpd) D 1", "7 (x) R 1) S 1", "", "R"] {
+            assert!(!is_runnable(text), "{text}");
+        }
+        assert!(wants_processor(std::process::id().cast_signed()));
+        assert!(!wants_processor(4_194_305));
     }
 
     #[test]
