@@ -197,9 +197,6 @@ pub struct Request {
     pub asker: Option<Box<[u8]>>,
     /// Whether it is a look, or within one, at a file whose name was known before its path was.
     pub is_of_file: bool,
-    /// The plan of the error's page that was let through since its refusal led to it, for looks
-    /// from that page; none in every other request.
-    pub waived: Option<Arc<dyn Any>>,
     /// How many looks at other paths this request has taken in all.
     pub looks: u16,
     /// How many files it has looked at to choose one of them (MultiViews).
@@ -410,7 +407,6 @@ impl Request {
             depth: 0,
             asker: None,
             is_of_file: false,
-            waived: None,
             looks: 0,
             variant_looks: 0,
             siblings: None,
@@ -453,7 +449,7 @@ impl Request {
         self.always.clear();
         (self.depth, self.probe) = (0, None);
         (self.walked, self.admitted) = (None, None);
-        (self.is_of_file, self.waived) = (false, None);
+        self.is_of_file = false;
         self.spare.clear();
         (self.looks, self.variant_looks, self.asker) = (0, 0, None);
         (self.undecided, self.shed) = (false, false);

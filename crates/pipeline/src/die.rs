@@ -279,7 +279,7 @@ pub(crate) fn redirected(
     request.notes = Variables::new();
     request.fields.clear();
     request.path_info.clear();
-    (request.is_of_file, request.waived, request.admitted) = (false, None, None);
+    (request.is_of_file, request.admitted) = (false, None);
     Ok(request)
 }
 

@@ -84,7 +84,6 @@ pub(crate) struct Aside {
     admitted: Option<Arc<dyn Any>>,
     asker: Option<Box<[u8]>>,
     is_of_file: bool,
-    waived: Option<Arc<dyn Any>>,
 }
 
 impl Aside {
@@ -113,7 +112,6 @@ impl Aside {
             admitted: request.admitted.clone(),
             asker: request.asker.take(),
             is_of_file: request.is_of_file,
-            waived: request.waived.clone(),
         }
     }
 
@@ -131,7 +129,6 @@ impl Aside {
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         request.admitted = self.admitted;
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
-        request.waived = self.waived;
         request.depth -= 1;
         if let Some(list) = list {
             request.notes.set(LIST_NOTE, list);
@@ -519,7 +516,6 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.names.clone_from(&request.names);
     copy.probe.clone_from(&request.probe);
     copy.walked.clone_from(&request.walked);
-    copy.waived.clone_from(&request.waived);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
     copy.asker = Some(request.path[..].into());

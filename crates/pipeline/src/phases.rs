@@ -165,7 +165,6 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     }
     let server = pipeline.site.server(request.server);
     let is_page = is_page_of_refusal(server, &request, &plan);
-    request.waived = is_page.then(|| Arc::clone(&plan) as Arc<dyn Any>);
     let is_decided = is_page || is_look_within(server, &request, &plan) || found.is_none();
     if !is_decided && let Err(status) = decide(server, &mut request, &plan) {
         return stop(request, plan, status);
@@ -218,13 +217,13 @@ fn is_walked_anew(server: &Server, plan: &Plan, is_direct: bool) -> bool {
 /// per_dir_config). Every other redirect leads to what must be granted for itself, since rules may
 /// ask for the path.
 ///
-/// A look from such a page is compared with the page and not with what was refused: a look that
-/// comes back to the refused sections is refused again.
+/// A look from such a page is compared with the page ([`is_look_within`]) and not with what was
+/// refused: one that comes back to the refused sections is refused again.
 fn is_page_of_refusal(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
     let Some(previous) = &request.previous else { return false };
     let is_same = |before: &Arc<dyn Any>| is_plan(before, plan);
-    let allowing = if request.depth > 0 { &request.waived } else { &previous.plan };
-    if previous.status.code() < 400 || !allowing.as_ref().is_some_and(is_same) {
+    let is_look = request.depth > 0;
+    if is_look || previous.status.code() < 400 || !previous.plan.as_ref().is_some_and(is_same) {
         return false;
     }
     let is_direct = previous.previous.is_none() && !request.is_of_file;
