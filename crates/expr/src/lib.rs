@@ -30,7 +30,7 @@ pub use captures::{Captures, GROUPS};
 pub use context::{Context, FILE_MOST};
 pub use evaluation::{Evaluation, EvaluationError};
 pub use glob::{GlobStyle, glob, is_glob};
-pub use literal::Part;
+pub use literal::{Part, Spent, Subject};
 pub use pattern::{MatchError, Pattern, PatternError, PatternOptions};
 pub use subnet::Subnet;
 pub use variable::Variable;

@@ -3,7 +3,49 @@
 //! does not understand has no such text and runs each time.
 
 use crate::anchor::{Walk, has_branches, has_options};
+use crate::pattern::SPENT;
+use evenkeel_message::Allowance;
 use memchr::memmem::Finder;
+use std::cell::OnceCell;
+use std::fmt;
+
+/// What any look at a subject costs a request, in steps of its allowance.
+pub(crate) const LEAST: u64 = 64;
+
+/// A text in which others are looked for, put in lower case once for all of them.
+#[derive(Debug)]
+pub struct Subject<'a> {
+    text: &'a [u8],
+    lower: OnceCell<Vec<u8>>,
+}
+
+impl<'a> Subject<'a> {
+    /// A subject with that text.
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, lower: OnceCell::new() }
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    fn lower(&self) -> &[u8] {
+        self.lower.get_or_init(|| self.text.to_ascii_lowercase())
+    }
+}
+
+/// The request has spent what it may on patterns and expressions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spent;
+
+impl fmt::Display for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SPENT)
+    }
+}
 
 /// A text that is looked for in others.
 #[derive(Debug)]
@@ -28,6 +70,21 @@ impl Part {
     #[must_use]
     pub fn text(&self) -> Option<&[u8]> {
         (!self.ignore_case).then(|| self.finder.needle())
+    }
+
+    /// Whether the subject of a request holds the text. The request pays for the look.
+    ///
+    /// # Errors
+    /// The request may spend no more.
+    pub fn is_within(&self, allowance: &Allowance, subject: &Subject<'_>) -> Result<bool, Spent> {
+        let text = match self.ignore_case {
+            true => subject.lower(),
+            false => subject.text,
+        };
+        if allowance.is_spent() || !allowance.spend(LEAST + text.len() as u64) {
+            return Err(Spent);
+        }
+        Ok(self.finder.find(text).is_some())
     }
 
     /// Whether the subject holds the text. It takes time in proportion to the subject's length.
@@ -215,6 +272,19 @@ fn is_count(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_look_for_a_part_is_paid_for() {
+        let (allowance, subject) = (Allowance::default(), Subject::new(b"Some Browser"));
+        let part = |text: &[u8], ignore_case| Part::new(text, ignore_case);
+        let before = allowance.left();
+        assert_eq!(part(b"browser", true).is_within(&allowance, &subject), Ok(true));
+        assert_eq!(part(b"browser", false).is_within(&allowance, &subject), Ok(false));
+        let paid = u64::from(before - allowance.left());
+        assert_eq!(paid, 2 * (LEAST + subject.text().len() as u64));
+        assert!(allowance.spend(u64::from(allowance.left())));
+        assert_eq!(part(b"browser", true).is_within(&allowance, &subject), Err(Spent));
+    }
     use crate::{Pattern, PatternOptions};
     use proptest::prelude::*;
 

@@ -5,7 +5,7 @@
 
 use crate::anchor::{is_anchored, pin_dollars, split_start_items};
 use crate::captures::Captures;
-use crate::literal::Literal;
+use crate::literal::{LEAST, Literal};
 use evenkeel_message::{Allowance, has_quoted, quoted_byte};
 use pcre2::bytes::{Regex, RegexBuilder};
 use std::borrow::Cow;
@@ -21,9 +21,6 @@ const STEPS: [u32; 3] = [32, 4096, 500_000];
 
 /// Turns of a loop that one step may stand for.
 const TURNS: u64 = 64;
-
-/// What any match costs a request, in steps of its allowance.
-const LEAST: u64 = 64;
 
 /// The steps of the last attempt.
 const MOST_STEPS: u32 = 500_000;
@@ -75,7 +72,7 @@ pub struct Pattern {
 }
 
 /// Why a match is given up that no error of PCRE2's ended.
-const SPENT: &str = "the request takes too many steps in all";
+pub(crate) const SPENT: &str = "the request takes too many steps in all";
 const TOO_MUCH: &str = "match limit exceeded";
 
 /// Compiled when it is first needed.

@@ -193,6 +193,11 @@ mod tests {
             assert_eq!(verdict(Method::Get, &[("If-None-Match", list)]), verdict_none, "{list}");
             assert_eq!(verdict(Method::Get, &[("If-Match", list)]), verdict_match, "{list}");
         }
+        let star_behind = [("If-Match", "\"x\""), ("If-Match", "*")];
+        assert_eq!(verdict(Method::Get, &star_behind), Failed);
+        let star_behind = [("If-None-Match", "\"x\""), ("If-None-Match", "*")];
+        assert_eq!(verdict(Method::Get, &star_behind), Proceed);
+        assert_eq!(verdict(Method::Get, &[("If-None-Match", "*, \"x\"")]), NotModified);
         assert_eq!(verdict(Method::Post, &[("If-None-Match", "*")]), Failed);
         assert_eq!(verdict(Method::Head, &[("If-None-Match", "*")]), NotModified);
         assert_eq!(

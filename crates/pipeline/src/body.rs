@@ -13,22 +13,35 @@ const LIMIT_BYTES: u64 = 1 << 30;
 /// Reads the body and forgets it.
 ///
 /// # Errors
-/// 413 for a body beyond LimitRequestBody, 400 for one that is malformed or ends too soon, 408
-/// for one that is too slow.
+/// As [`read`].
 pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), Status> {
+    read(request, plan, |_| Ok(())).await
+}
+
+/// Reads the body to its end and hands its pieces to `take`.
+///
+/// # Errors
+/// 413 for a body beyond LimitRequestBody, 400 for one that is malformed or ends too soon, 408
+/// for one that is too slow, and what `take` refuses it with.
+pub(crate) async fn read(
+    request: &mut Request,
+    plan: &Plan,
+    mut take: impl FnMut(&[u8]) -> Result<(), Status>,
+) -> Result<(), Status> {
     let limit = check_length(request, plan)?;
     let Some(mut body) = request.body.take() else { return Ok(()) };
     let mut read: u64 = 0;
     while let Some(chunk) = poll_fn(|context| body.as_mut().poll_chunk(context)).await {
-        match chunk {
-            Ok(bytes) => read = read.saturating_add(bytes.len() as u64),
+        let bytes = match chunk {
+            Ok(bytes) => bytes,
             Err(error) => {
                 if let Some(detail) = error.get_ref() {
                     request.notes.set("error-notes", detail.to_string());
                 }
                 return Err(status_of(error.kind()));
             }
-        }
+        };
+        read = read.saturating_add(bytes.len() as u64);
         if read > limit {
             let text = format!(
                 "Read content length of {read} is larger than the configured limit of {limit}"
@@ -36,6 +49,7 @@ pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), St
             request.notify(Notice::new("http", Level::Info, 1591, text));
             return Err(Status::CONTENT_TOO_LARGE);
         }
+        take(&bytes)?;
     }
     Ok(())
 }

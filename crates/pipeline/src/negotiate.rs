@@ -310,12 +310,13 @@ fn look_beside(
     (request, aside, seen)
 }
 
-/// Whether the chosen file can be sent. What was chosen by RFC 2295 must not be negotiated itself
-/// (mod_negotiation.c: setup_choice_response).
+/// Whether the chosen file can be sent. What was chosen by RFC 2295 must not be negotiated itself,
+/// which is said of a file that may be sent alone (mod_negotiation.c: setup_choice_response).
 fn may_send(request: &Request, seen: &Seen, transparent: bool) -> Result<(), Status> {
-    let again =
-        request.always.contains("TCN") || request.content.handler.as_deref() == Some(b"type-map");
+    let was_chosen = request.always.contains("TCN");
+    let again = was_chosen || request.content.handler.as_deref() == Some(b"type-map");
     match seen.status() {
+        status if status != Status::OK && !was_chosen => Err(status),
         _ if transparent && again => Err(Status::VARIANT_ALSO_NEGOTIATES),
         Status::OK => Ok(()),
         status => Err(status),

@@ -8,7 +8,7 @@ use crate::look;
 use crate::negotiate;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
-use crate::trace::trace;
+use crate::trace;
 use crate::walk::{Arrival, conditions};
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
@@ -113,16 +113,39 @@ fn below_document_root(request: &mut Request, server: &Server) {
     file.set(root.as_os_str().as_bytes(), below);
 }
 
+/// The answer to TRACE, which takes the place of the section walk (Apache's hook map_to_storage).
+/// None for other requests.
+///
+/// # Errors
+/// The request with what refuses it.
+pub(crate) fn show(
+    pipeline: &Rc<Pipeline>,
+    translated: Translated<Plan>,
+) -> Phase<Result<Generated, Translated<Plan>>> {
+    if translated.request.head.method != Method::Trace || &*translated.request.path == b"*" {
+        return Ok(Err(translated));
+    }
+    let Translated { mut request, plan } = translated;
+    let enabled = pipeline.site.server(request.server).settings.core.conduct.trace_enable;
+    if let Err(answer) = trace::check(&mut request, enabled) {
+        return stop(request, plan, answer);
+    }
+    if request.body.is_none() {
+        let result = Ok(trace::show(&request));
+        return Ok(Ok(Generated::Now(Concluded { request, plan, result })));
+    }
+    pipeline.tell_now(&mut request, &plan);
+    Ok(Ok(Generated::Later(Box::pin(async move {
+        let result = trace::show_whole(&mut request, &plan).await.map_err(Answer::from);
+        Concluded { request, plan, result }
+    }))))
+}
+
 /// The section walk.
 pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
     if &*request.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
-    }
-    if request.head.method == Method::Trace {
-        let enabled = pipeline.site.server(request.server).settings.core.conduct.trace_enable;
-        let answer = trace(&mut request, enabled, &plan);
-        return stop(request, plan, answer);
     }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let Arrival { plan, looked, sections } = match walked {

@@ -123,6 +123,10 @@ impl Pipeline {
     fn run(self: &Rc<Self>, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
         let received = phases::receive(self, request)?;
         let translated = phases::translate(self, received)?;
+        let translated = match phases::show(self, translated)? {
+            Ok(shown) => return Ok(shown),
+            Err(translated) => translated,
+        };
         let mut mapped = phases::map(self, translated)?;
         match phases::wants_names(self, &mapped) {
             None => self.answer(mapped),

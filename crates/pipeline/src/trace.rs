@@ -2,7 +2,7 @@
 //! came (http_filters.c: ap_send_http_trace). It is answered before any access check, as in
 //! Apache, since it tells a client only what the client said.
 
-use crate::body::check_length;
+use crate::body;
 use crate::site::Plan;
 use bytes::Bytes;
 use evenkeel_message::{
@@ -10,77 +10,92 @@ use evenkeel_message::{
     quoted,
 };
 use evenkeel_modules::core::TraceEnable;
-use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 /// How much of a body an extended TRACE shows, in bytes.
-const LONGEST_BODY: u64 = 65_536;
+const LONGEST_BODY: usize = 65_536;
 
-/// The answer under the directives TraceEnable and LimitRequestBody. A body in chunks that turns
-/// out to be too long breaks the answer off: its beginning has been sent by then.
-pub(crate) fn trace(request: &mut Request, enabled: Option<TraceEnable>, plan: &Plan) -> Answer {
+/// Whether TraceEnable lets the request be shown.
+///
+/// # Errors
+/// The answer if it does not.
+pub(crate) fn check(request: &mut Request, enabled: Option<TraceEnable>) -> Result<(), Answer> {
     let has_body = !matches!(request.head.length, BodyLength::None | BodyLength::Exact(0));
     match enabled.unwrap_or(TraceEnable::On) {
         // Apache lists nothing here, not even what other methods there are.
         TraceEnable::Off => {
             let mut fields = Fields::new();
             fields.add("Allow", "");
-            return Answer::Status(Status::METHOD_NOT_ALLOWED, fields);
+            return Err(Answer::Status(Status::METHOD_NOT_ALLOWED, fields));
         }
         TraceEnable::On if has_body => {
             let path = quoted(&request.path);
             let text = format!("TRACE with body is not allowed for {path}");
             request.notify(Notice::new("http", Level::Info, 1595, text));
-            return Status::CONTENT_TOO_LARGE.into();
+            return Err(Status::CONTENT_TOO_LARGE.into());
         }
         TraceEnable::On | TraceEnable::Extended => {}
     }
-    if matches!(request.head.length, BodyLength::Exact(length) if length > LONGEST_BODY) {
-        request.notes.set("error-notes", "Extended TRACE request bodies cannot exceed 64k\n");
-        return Status::CONTENT_TOO_LARGE.into();
+    if matches!(request.head.length, BodyLength::Exact(length) if length > LONGEST_BODY as u64) {
+        return Err(too_long(request).into());
     }
-    let limit = match check_length(request, plan) {
-        Ok(limit) => limit,
-        Err(status) => return status.into(),
-    };
+    Ok(())
+}
+
+/// The answer with the head alone.
+pub(crate) fn show(request: &Request) -> Response {
+    answer(head(request))
+}
+
+/// The answer with head and body. It begins when the body is whole, so that one that is malformed
+/// or too long is refused.
+///
+/// # Errors
+/// As [`body::read`].
+pub(crate) async fn show_whole(request: &mut Request, plan: &Plan) -> Result<Response, Status> {
+    let mut text = head(request);
+    let most = text.len() + LONGEST_BODY;
+    let mut is_too_long = false;
+    let read = body::read(request, plan, |bytes| {
+        is_too_long = text.len() + bytes.len() > most;
+        text.extend_from_slice(bytes);
+        if is_too_long { Err(Status::CONTENT_TOO_LARGE) } else { Ok(()) }
+    });
+    match read.await {
+        Ok(()) => Ok(answer(text)),
+        Err(_) if is_too_long => Err(too_long(request)),
+        Err(status) => Err(status),
+    }
+}
+
+fn too_long(request: &mut Request) -> Status {
+    request.notes.set("error-notes", "Extended TRACE request bodies cannot exceed 64k\n");
+    Status::CONTENT_TOO_LARGE
+}
+
+/// The head as it came.
+fn head(request: &Request) -> Vec<u8> {
     let mut text = request.head.line.clone();
     text.extend_from_slice(b"\r\n");
     request.head.fields.write(&mut text);
     text.extend_from_slice(b"\r\n");
-    let body = request.body.take();
+    text
+}
+
+fn answer(text: Vec<u8>) -> Response {
     let mut response = Response::new(Status::OK);
     response.fields.set("Content-Type", "message/http");
-    let echo = Echo { head: Some(text.into()), body, left: limit.min(LONGEST_BODY) };
-    response.body = Body::Stream(Box::pin(echo), None);
-    Answer::Response(Box::new(response))
+    response.body = Body::Stream(Box::pin(Echo(Some(text.into()))), None);
+    response
 }
 
-/// The head as it came, then the body as it comes.
-struct Echo {
-    head: Option<Bytes>,
-    body: Option<Pin<Box<dyn Source>>>,
-    left: u64,
-}
+/// A text whose length is not told, as Apache tells none.
+struct Echo(Option<Bytes>);
 
 impl Source for Echo {
-    fn poll_chunk(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
-        if let Some(head) = self.head.take() {
-            return Poll::Ready(Some(Ok(head)));
-        }
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        let chunk = ready!(body.as_mut().poll_chunk(context));
-        if let Some(Ok(bytes)) = &chunk {
-            match self.left.checked_sub(bytes.len() as u64) {
-                Some(left) => self.left = left,
-                None => {
-                    self.body = None;
-                    let error = io::Error::from(io::ErrorKind::FileTooLarge);
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
-        }
-        Poll::Ready(chunk)
+    fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+        Poll::Ready(self.0.take().map(Ok))
     }
 }
 
@@ -88,6 +103,7 @@ impl Source for Echo {
 mod tests {
     use super::*;
     use evenkeel_message::{Peer, RequestHead};
+    use std::io::{self, ErrorKind};
     use std::task::Waker;
 
     fn request(length: BodyLength) -> Request {
@@ -98,8 +114,7 @@ mod tests {
         Request::new(head, Peer { client: end, local: end }, 0)
     }
 
-    fn shown(answer: Answer) -> Vec<u8> {
-        let Answer::Response(response) = answer else { panic!("{answer:?}") };
+    fn shown(response: Response) -> Vec<u8> {
         let Body::Stream(mut source, None) = response.body else { panic!("no stream") };
         let mut context = Context::from_waker(Waker::noop());
         let mut all = Vec::new();
@@ -109,59 +124,58 @@ mod tests {
         all
     }
 
-    fn status(answer: &Answer) -> u16 {
-        match answer {
-            Answer::Status(status, _) => status.code(),
-            _ => 200,
+    struct Pieces(Vec<io::Result<Bytes>>);
+
+    impl Source for Pieces {
+        fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+            Poll::Ready((!self.0.is_empty()).then(|| self.0.remove(0)))
+        }
+    }
+
+    fn whole(pieces: Vec<io::Result<Bytes>>, limit: Option<u64>) -> Result<Vec<u8>, u16> {
+        let mut request = request(BodyLength::Chunked);
+        request.body = Some(Box::pin(Pieces(pieces)));
+        let mut plan = Plan::default();
+        plan.core.limit_request_body = limit;
+        let mut future = Box::pin(show_whole(&mut request, &plan));
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result.map(shown).map_err(Status::code),
+            Poll::Pending => panic!("the pieces are all there"),
         }
     }
 
     #[test]
     fn the_request_is_shown_as_it_came() {
-        let answer = trace(&mut request(BodyLength::None), None, &Plan::default());
-        assert_eq!(shown(answer), b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n");
-        struct Once(Option<Bytes>);
-        impl Source for Once {
-            fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
-                Poll::Ready(self.0.take().map(Ok))
-            }
-        }
-        let mut with_body = request(BodyLength::Exact(2));
-        with_body.body = Some(Box::pin(Once(Some(Bytes::from_static(b"hi")))));
-        let answer = trace(&mut with_body, Some(TraceEnable::Extended), &Plan::default());
-        assert!(shown(answer).ends_with(b"\r\n\r\nhi"));
+        let text = b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(shown(show(&request(BodyLength::None))), text);
+        let hi = Ok(Bytes::from_static(b"hi"));
+        assert_eq!(whole(vec![hi], None), Ok([&text[..], b"hi"].concat()));
+    }
+
+    #[test]
+    fn nothing_is_shown_of_a_body_that_is_refused() {
+        let piece = |length| Ok(Bytes::from(vec![b'x'; length]));
+        let broken = Err(ErrorKind::InvalidData.into());
+        assert_eq!(whole(vec![piece(1), broken], None), Err(400));
+        assert_eq!(whole(vec![piece(2), piece(2)], Some(3)), Err(413));
+        assert_eq!(whole(vec![piece(LONGEST_BODY), piece(1)], None), Err(413));
+        assert!(whole(vec![piece(LONGEST_BODY - 1), piece(1)], None).is_ok());
     }
 
     #[test]
     fn the_directive_and_the_body_decide() {
-        let on = Some(TraceEnable::On);
-        assert_eq!(status(&trace(&mut request(BodyLength::Exact(0)), on, &Plan::default())), 200);
+        let status = |length, enabled| match check(&mut request(length), Some(enabled)) {
+            Ok(()) => 200,
+            Err(Answer::Status(status, _)) => status.code(),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(status(BodyLength::Exact(0), TraceEnable::On), 200);
+        assert_eq!(status(BodyLength::Exact(1), TraceEnable::On), 413);
+        assert_eq!(status(BodyLength::None, TraceEnable::Off), 405);
+        assert_eq!(status(BodyLength::Exact(65_536), TraceEnable::Extended), 200);
+        assert_eq!(status(BodyLength::Exact(65_537), TraceEnable::Extended), 413);
         let mut refused = request(BodyLength::Exact(1));
-        assert_eq!(status(&trace(&mut refused, on, &Plan::default())), 413);
+        assert!(check(&mut refused, Some(TraceEnable::On)).is_err());
         assert_eq!(refused.notices.first().and_then(|notice| notice.number), Some(1595));
-        assert_eq!(
-            status(&trace(
-                &mut request(BodyLength::None),
-                Some(TraceEnable::Off),
-                &Plan::default()
-            )),
-            405
-        );
-        let extended = Some(TraceEnable::Extended);
-        assert_eq!(
-            status(&trace(&mut request(BodyLength::Exact(65_537)), extended, &Plan::default())),
-            413
-        );
-    }
-
-    #[test]
-    fn a_body_is_held_to_the_limit_of_bodies_too() {
-        let mut plan = Plan::default();
-        plan.core.limit_request_body = Some(3);
-        let extended = Some(TraceEnable::Extended);
-        assert_eq!(status(&trace(&mut request(BodyLength::Exact(3)), extended, &plan)), 200);
-        let mut refused = request(BodyLength::Exact(4));
-        assert_eq!(status(&trace(&mut refused, extended, &plan)), 413);
-        assert_eq!(refused.notices.first().and_then(|notice| notice.number), Some(1588));
     }
 }

@@ -8,8 +8,10 @@ use crate::target::{Form, Target};
 use evenkeel_message::{Fields, Level, Name, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
-/// Fills host, port and query of a request whose head is whole. A host in the target wins over the
-/// field Host and replaces it. A request that is refused has no host.
+/// Fills host, port and query of a request whose head is whole. The host of a target wins over the
+/// field Host and replaces it, if the target's scheme is that of the connection, which is http.
+/// The host of another scheme is not looked at: what stands between client and server may have
+/// chosen by the field (Apache: protocol.c, `ap_parse_uri`). A request that is refused has no host.
 ///
 /// # Errors
 /// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
@@ -33,39 +35,35 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     };
     *query = target.query.map(<[u8]>::to_vec);
     let (field, twice) = host_field(&head.fields);
-    let named = matches!(target.form, Form::Absolute | Form::Authority);
-    if head.version == Version::Http11 && field.is_none_or(|value| value.is_empty() && !named) {
+    let has_scheme = |scheme: &[u8]| target.scheme.eq_ignore_ascii_case(scheme);
+    let is_named = match target.form {
+        Form::Absolute => has_scheme(b"http"),
+        form => form == Form::Authority,
+    };
+    if head.version == Version::Http11 && field.is_none_or(|value| value.is_empty() && !is_named) {
         let text = "client sent HTTP/1.1 request without hostname (see RFC2616 section 14.23): ";
         return Err(Refusal::bad(569, format!("{text}{}", excerpt(target.path))));
     }
-    let http = |scheme: &[u8]| {
-        scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https")
-    };
-    if target.form == Form::Absolute && !http(target.scheme) {
+    if target.form == Form::Absolute && !is_named && !has_scheme(b"https") {
         return Err(unknown_scheme(head.target()));
     }
-    match target.form {
-        Form::Absolute | Form::Authority => {
-            let whole = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
-            let authority = whole.strip_suffix(b":").unwrap_or(whole);
-            // An empty host is no http URI (RFC 9110, section 4.2.1), though Apache takes it.
-            *port = split(authority, host, options.strict)?;
-            if host.is_empty() {
-                return Err(malformed(authority));
-            }
-            if field.is_some() {
-                let value = host_value(whole);
-                head.fields.set("Host", value);
-            }
+    if is_named {
+        let has_field = field.is_some();
+        let whole = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
+        let authority = whole.strip_suffix(b":").unwrap_or(whole);
+        // An empty host is no http URI (RFC 9110, section 4.2.1), though Apache takes it.
+        *port = split(authority, host, options.strict)?;
+        if host.is_empty() {
+            return Err(malformed(authority));
         }
-        Form::Origin | Form::Asterisk if twice => {
-            return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
+        if has_field {
+            let value = host_value(whole);
+            head.fields.set("Host", value);
         }
-        Form::Origin | Form::Asterisk => {
-            if let Some(field) = field {
-                *port = split(field, host, options.strict)?;
-            }
-        }
+    } else if twice {
+        return Err(malformed(&head.fields.joined(b"Host").unwrap_or_default()));
+    } else if let Some(field) = field {
+        *port = split(field, host, options.strict)?;
     }
     Ok(())
 }
@@ -355,6 +353,19 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_a_target_for_another_scheme_does_not_count() {
+        let of = |host: &str| addressed(&format!("GET HTTPS://a:1/x HTTP/1.1\r\n{host}\r\n"), true);
+        let request = of("Host: b:2\r\n").unwrap();
+        assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(2)));
+        assert_eq!(request.head.fields.first("host"), Some(&b"b:2"[..]));
+        assert_eq!(of("Host:\r\n").err(), Some(Some(569)));
+        assert_eq!(of("").err(), Some(Some(569)));
+        assert_eq!(of("Host: a\r\nHost: b\r\n").err(), Some(Some(550)));
+        assert_eq!(of("Host: a..b\r\n").err(), Some(Some(550)));
+        assert!(addressed("GET https:///x HTTP/1.0\r\n\r\n", true).unwrap().host.is_empty());
+    }
+
+    #[test]
     fn the_target_wins_over_the_field() {
         let request =
             addressed("GET http://B:8080/x?q HTTP/1.1\r\nHost: a b\r\n\r\n", true).unwrap();
@@ -370,7 +381,8 @@ mod tests {
             Some(Some(550))
         );
         assert_eq!(addressed("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", true).err(), Some(None));
-        assert!(addressed("GET https://a/ HTTP/1.1\r\nHost:\r\n\r\n", true).is_ok());
+        let without = addressed("GET http://a/ HTTP/1.0\r\n\r\n", true).unwrap();
+        assert_eq!((&without.host[..], without.head.fields.first("host")), (&b"a"[..], None));
         assert!(addressed("GET / HTTP/1.0\r\n\r\n", true).unwrap().host.is_empty());
         let two = "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n";
         assert_eq!(addressed(two, true).err(), Some(Some(550)));

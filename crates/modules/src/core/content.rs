@@ -12,11 +12,12 @@ pub fn override_type(request: &mut Request, server: &ServerSettings, plan: &Dire
     }
     let Some(Some(handler)) = &plan.core.handler else { return };
     let value = match handler.constant() {
+        Some(name) if name.eq_ignore_ascii_case(b"none") => return,
         Some(name) => Ok(name.to_vec()),
         None => handler.value(&RequestContext::new(request, server, plan)),
     };
     match value {
-        Ok(name) if name.is_empty() || name.eq_ignore_ascii_case(b"none") => {}
+        // What an expression gives is a handler's name, also an empty text and "none".
         Ok(name) => request.content.handler = Some(name.into()),
         Err(error) => {
             let text = format!("Can't evaluate handler expression: {error}");

@@ -92,23 +92,36 @@ fn plain(path: &str) -> Match {
     if is_glob(&path) { Match::Wild(path.into()) } else { Match::Exact(path.into()) }
 }
 
-/// The argument of a section that takes one path, or `~` and a pattern; whether it is a pattern.
-/// It may be empty.
-fn path_or_pattern(
-    block: &Block<'_, Scope>,
-    always_pattern: bool,
-) -> Result<(bool, String), Fault> {
-    let mut words = words(block.argument()?).into_iter();
-    let name = block.call.name;
-    let (pattern, argument) = match words.next() {
-        Some(word) if word == "~" => (true, words.next()),
-        word => (always_pattern, word),
-    };
-    if words.next().is_some() {
-        let text = format!("Multiple {name}> arguments not (yet) supported.");
-        return Err(block.fault(text));
+/// The argument of a section that takes one path, or `~` and a pattern.
+struct Argument<'a> {
+    is_pattern: bool,
+    /// May be empty.
+    text: String,
+    /// What stands behind it.
+    rest: &'a str,
+}
+
+impl<'a> Argument<'a> {
+    /// `tilde` says whether the section takes a `~`: of the Match forms `<DirectoryMatch>` alone
+    /// does (core.c: dirsection, urlsection, filesection).
+    fn of(block: &'a Block<'_, Scope>, tilde: bool) -> Result<Self, Fault> {
+        let (word, rest) = next_word(block.argument()?);
+        if tilde && word == "~" {
+            let (text, rest) = next_word(rest);
+            return Ok(Self { is_pattern: true, text, rest });
+        }
+        Ok(Self { is_pattern: block.call.name.ends_with("Match"), text: word, rest })
     }
-    Ok((pattern, argument.unwrap_or_default()))
+
+    /// Refuses what stands behind the argument. Apache looks for it last, so that it tells of a
+    /// fault within the section first.
+    fn check_rest(&self, block: &Block<'_, Scope>) -> Result<(), Fault> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        let name = block.call.name;
+        Err(block.fault(format!("Multiple {name}> arguments not (yet) supported.")))
+    }
 }
 
 fn compile_pattern(scope: &Scope, block: &Block<'_, Scope>, text: &str) -> Result<Match, Fault> {
@@ -154,15 +167,15 @@ fn numbered(
 }
 
 fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
-    let by_name = block.call.name == "<DirectoryMatch";
-    let (pattern, argument) = path_or_pattern(block, by_name)?;
-    let (matches, place) = if pattern {
-        (compile_pattern(scope, block, &argument)?, Place::Pattern)
+    let argument = Argument::of(block, true)?;
+    let (matches, place) = if argument.is_pattern {
+        (compile_pattern(scope, block, &argument.text)?, Place::Pattern)
     } else {
-        let path = directory_path(scope, &argument);
+        let path = directory_path(scope, &argument.text);
         (plain(&path), Place::Directory(path.into()))
     };
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    argument.check_rest(block)?;
     let section = numbered(scope, block, Kind::Directory, matches, settings);
     scope.server.core.sections.directories.push(section);
     Ok(())
@@ -182,14 +195,14 @@ fn directory_path(scope: &Scope, argument: &str) -> String {
 }
 
 fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
-    let by_name = block.call.name == "<LocationMatch";
-    let (pattern, argument) = path_or_pattern(block, by_name)?;
-    let (matches, place) = if pattern {
-        (compile_pattern(scope, block, &argument)?, Place::Pattern)
+    let argument = Argument::of(block, block.call.name == "<Location")?;
+    let (matches, place) = if argument.is_pattern {
+        (compile_pattern(scope, block, &argument.text)?, Place::Pattern)
     } else {
-        (plain(&argument), Place::Location(argument.into()))
+        (plain(&argument.text), Place::Location(argument.text.as_str().into()))
     };
     let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    argument.check_rest(block)?;
     settings.core.is_of_location = true;
     let section = numbered(scope, block, Kind::Location, matches, settings);
     scope.server.core.sections.locations.push(section);
@@ -197,14 +210,14 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
 }
 
 fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
-    let by_name = block.call.name == "<FilesMatch";
-    let (pattern, argument) = path_or_pattern(block, by_name)?;
-    let matches = match pattern {
-        true => compile_pattern(scope, block, &argument)?,
-        false => plain(&canonical_name(&argument)),
+    let argument = Argument::of(block, block.call.name == "<Files")?;
+    let matches = match argument.is_pattern {
+        true => compile_pattern(scope, block, &argument.text)?,
+        false => plain(&canonical_name(&argument.text)),
     };
     let place = place_within(scope);
     let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    argument.check_rest(block)?;
     let section = numbered(scope, block, Kind::Files, matches, settings);
     scope.directory.core.files.push(section);
     Ok(())
@@ -228,14 +241,14 @@ fn canonical_name(argument: &str) -> String {
     format!("{}{}", if rooted { "/" } else { "" }, kept.concat())
 }
 
-/// `<If>`, `<ElseIf>`, `<Else>`.
+/// `<If>`, `<ElseIf>`, `<Else>`. The checks come in the order of core.c: ifsection.
 fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let name = block.call.name;
-    let matches = if name == "<Else" {
+    let (matches, rest) = if name == "<Else" {
         if block.call.raw.trim_end_matches('>').trim() != "" {
             return Err(block.fault("<Else> does not take an argument"));
         }
-        Match::Else
+        (Match::Else, "")
     } else {
         let (text, rest) = next_word(block.argument()?);
         let compiled = scope.compile_condition(&text);
@@ -243,20 +256,20 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
             compiled
                 .map_err(|error| block.fault(format!("Cannot parse condition clause: {error}")))?,
         );
-        if !rest.is_empty() {
-            return Err(block.fault(format!("Multiple {name}> arguments not supported.")));
-        }
-        if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }
+        (if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }, rest)
     };
+    let place = place_within(scope);
+    let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    settings.core.is_conditional = true;
+    settings.core.is_nested |= !settings.core.conditions.is_empty();
+    if !rest.is_empty() {
+        return Err(block.fault(format!("Multiple {name}> arguments not supported.")));
+    }
     if !matches!(matches, Match::If(_)) && scope.directory.core.conditions.is_empty() {
         let text = "<Else> or <ElseIf> section without previous <If> or <ElseIf> section in same \
                     scope";
         return Err(block.fault(text));
     }
-    let place = place_within(scope);
-    let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
-    settings.core.is_conditional = true;
-    settings.core.is_nested |= !settings.core.conditions.is_empty();
     let section = numbered(scope, block, Kind::If, matches, settings);
     scope.directory.core.conditions.push(section);
     Ok(())

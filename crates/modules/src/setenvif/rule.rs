@@ -2,7 +2,7 @@
 //! request goes in, its environment is changed (mod_setenvif.c: match_headers).
 
 use crate::{DirectorySettings, RequestContext, ServerSettings};
-use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Part, Pattern};
+use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Part, Pattern, Subject};
 use evenkeel_message::{Allowance, FieldName, Level, Named as _, Notice, Request};
 use evenkeel_proto::raw_path;
 use std::borrow::Cow;
@@ -189,6 +189,7 @@ fn first_that_holds<'a>(
         Ok(value) => value,
         Err(error) => return (Err(error.to_string()), rules.get(1..).unwrap_or_default()),
     };
+    let subject = Subject::new(&value);
     let mut rest = rules;
     while let Some((rule, others)) = rest.split_first() {
         let Test::Attribute(own, wanted) = &rule.test else { break };
@@ -196,10 +197,10 @@ fn first_that_holds<'a>(
             break;
         }
         rest = others;
-        match wanted.find(&value, &request.allowance) {
+        match wanted.find(&subject, &request.allowance) {
             Ok(None) => {}
             Ok(Some(captures)) => return (Ok(Some((rule, captures))), rest),
-            Err(error) => return (Err(error.to_string()), rest),
+            Err(error) => return (Err(error), rest),
         }
     }
     (Ok(None), rest)
@@ -209,19 +210,23 @@ impl Wanted {
     /// Whether the value is what is wanted, with the groups where it has such.
     fn find(
         &self,
-        value: &[u8],
+        subject: &Subject<'_>,
         allowance: &Allowance,
-    ) -> Result<Option<Option<Captures>>, MatchError> {
+    ) -> Result<Option<Option<Captures>>, String> {
+        let text = |error: MatchError| error.to_string();
         let pattern = match self {
-            Self::Part(part) => return Ok(part.is_in(value).then_some(None)),
+            Self::Part(part) => {
+                let is_within = part.is_within(allowance, subject).map_err(|e| e.to_string())?;
+                return Ok(is_within.then_some(None));
+            }
             Self::Pattern(pattern) => pattern,
         };
         // Most rules hold for few requests: groups are taken for those alone.
-        if !pattern.matches_within(allowance, value)? {
+        if !pattern.matches_within(allowance, subject.text()).map_err(text)? {
             return Ok(None);
         }
         let mut captures = Captures::default();
-        pattern.capture_within(allowance, value, &mut captures)?;
+        pattern.capture_within(allowance, subject.text(), &mut captures).map_err(text)?;
         Ok(Some(Some(captures)))
     }
 }
