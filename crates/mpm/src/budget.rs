@@ -52,6 +52,46 @@ impl Budget {
         self.law.as_ref().map(Auto::budget).or(self.borne)
     }
 
+    /// Moves with the account of a second: by the law where the directive says `auto`, and else as
+    /// far as memory bears what it says. `child_bytes` is what a child takes, where that was
+    /// measured. What the administrator is told.
+    fn follow(
+        &mut self,
+        limits: &Limits,
+        account: &Account,
+        child_bytes: Option<u64>,
+    ) -> Option<Event<'static>> {
+        if !limits.auto {
+            return self.bound_by_memory(limits, account, child_bytes);
+        }
+        let law = self.law.get_or_insert_with(|| Auto::new(limits.first_budget()));
+        let (room, bar) = room(limits, account, child_bytes);
+        let most = law.decide(&told(limits.model, account), &room);
+        self.bar = (most >= room.most).then_some(bar);
+        None
+    }
+
+    /// More children than memory bears would be ended by the kernel as fast as others start.
+    fn bound_by_memory(
+        &mut self,
+        limits: &Limits,
+        account: &Account,
+        child_bytes: Option<u64>,
+    ) -> Option<Event<'static>> {
+        let borne = borne(limits, account, child_bytes);
+        *self = Self { law: None, bar: None, borne, told: self.told };
+        let (most, bytes) = borne.zip(child_bytes)?;
+        let threads = limits.threads_per_child.max(1);
+        let active = usize::try_from(account.of(Figure::Active).unwrap_or(0)).unwrap_or(0);
+        if active < most / threads {
+            return None;
+        }
+        self.bar = Some(Bar::Memory);
+        let (configured, each) = (limits.max_request_workers, bytes / threads as u64);
+        let was_told = std::mem::replace(&mut self.told, true);
+        (!was_told).then_some(Event::MemoryBinds { configured, most, each })
+    }
+
     /// Whether more were tried in vain.
     pub(crate) fn is_refused(&self) -> bool {
         self.law.as_ref().is_some_and(Auto::is_refused)
@@ -122,37 +162,13 @@ impl<S: Server> Parent<'_, S> {
     /// Asks the law, and tells the children.
     pub(crate) fn move_budget(&mut self, account: &Account) {
         let limits = self.current.limits;
-        if !limits.auto {
-            return self.bound_by_memory(account);
-        }
-        let auto = self.budget.law.get_or_insert_with(|| Auto::new(limits.first_budget()));
-        let (room, bar) = room(&limits, account, self.books.child_bytes());
-        let most = auto.decide(&told(limits.model, account), &room);
-        self.budget.bar = (most >= room.most).then_some(bar);
+        let event = self.budget.follow(&limits, account, self.books.child_bytes());
+        event.iter().for_each(|event| self.tell(event));
+        // Where the number is the administrator's, children that are there stay.
+        let Some(most) = self.budget.most().filter(|_| limits.auto) else { return };
         match limits.model {
             Model::Event => self.hand_out_credits(most),
             Model::Worker | Model::Prefork => self.park_beyond(most),
-        }
-    }
-
-    /// More children than memory bears would be ended by the kernel as fast as others start. Those
-    /// that are there stay: the number is the administrator's.
-    fn bound_by_memory(&mut self, account: &Account) {
-        let limits = self.current.limits;
-        let measured = self.books.child_bytes();
-        let borne = borne(&limits, account, measured);
-        self.budget = Budget { law: None, bar: None, borne, told: self.budget.told };
-        let (Some(most), Some(bytes)) = (borne, measured) else { return };
-        let threads = limits.threads_per_child.max(1);
-        let active = usize::try_from(account.of(Figure::Active).unwrap_or(0)).unwrap_or(0);
-        if active < most / threads {
-            return;
-        }
-        self.budget.bar = Some(Bar::Memory);
-        if !self.budget.told {
-            self.budget.told = true;
-            let each = bytes / threads as u64;
-            self.tell(&Event::MemoryBinds { configured: limits.max_request_workers, most, each });
         }
     }
 
@@ -189,6 +205,7 @@ impl<S: Server> Parent<'_, S> {
 mod tests {
     use super::*;
     use crate::limits::{Configured, Moment, check};
+    use crate::sizing::bounded;
 
     fn limits(model: Model) -> Limits {
         let configured = Configured { model, auto: true, ..Configured::default() };
@@ -239,6 +256,37 @@ mod tests {
         let none = small.with(Figure::MemoryFree, 0).with(Figure::Active, 0);
         assert_eq!(borne(&limits(Model::Worker), &none, None), Some(25));
         assert_eq!(borne(&limits(Model::Event), &none, None), None);
+    }
+
+    #[test]
+    fn no_more_children_are_started_than_memory_bears_and_the_administrator_is_told_once() {
+        let configured = Configured {
+            model: Model::Prefork,
+            max_request_workers: Some(150),
+            ..Configured::default()
+        };
+        let limits = check(&configured, Moment::Start, 4, 4096).0;
+        let mut budget = Budget::default();
+        let small = Account::default().with(Figure::Active, 5).with(Figure::MemoryFree, 40 << 20);
+        let children = |budget: &Budget| bounded(limits.pool(), budget.most(), 1_000).children;
+        assert_eq!(children(&budget), 150);
+        // Before a child was measured it is reckoned large, and that is nothing to tell.
+        assert!(budget.follow(&limits, &small, None).is_none());
+        assert_eq!((children(&budget), budget.bar()), (8, Bar::None));
+        let each = 512 << 10;
+        assert!(budget.follow(&limits, &small, Some(each)).is_none());
+        assert_eq!((children(&budget), budget.bar()), (68, Bar::None));
+        // As many are there, and what they take is no longer free.
+        let full = small.with(Figure::Active, 68).with(Figure::MemoryFree, (40 << 20) - 63 * each);
+        let event = budget.follow(&limits, &full, Some(each));
+        let told = Event::MemoryBinds { configured: 150, most: 68, each };
+        let text = |event: Event<'_>| event.notice(Model::Prefork).map(|notice| notice.text);
+        assert_eq!(event.and_then(text), text(told));
+        assert_eq!((children(&budget), budget.bar()), (68, Bar::Memory));
+        assert!(budget.follow(&limits, &full, Some(each)).is_none(), "it is told once");
+        let more = full.with(Figure::MemoryFree, 1 << 30);
+        assert!(budget.follow(&limits, &more, Some(each)).is_none());
+        assert_eq!((children(&budget), budget.bar()), (150, Bar::None));
     }
 
     #[test]

@@ -168,11 +168,7 @@ impl<S: Server> Parent<'_, S> {
     /// The bounds of the law: those of the directives, as far as the table of children goes that
     /// was made at the start.
     fn bounds(&self) -> Limits {
-        let lines = self.children.table();
-        let limits = self.current.limits.pool();
-        let budget = self.budget.most().unwrap_or(usize::MAX) / limits.threads.max(1);
-        let children = limits.children.min(budget.max(1)).min(lines);
-        Limits { children, slots: limits.slots.min(lines), ..limits }
+        bounded(self.current.limits.pool(), self.budget.most(), self.children.table())
     }
 
     /// When the pool is looked at next; `None` while it is not.
@@ -215,6 +211,13 @@ impl<S: Server> Parent<'_, S> {
         let needed = work.div_ceil(limits.threads_per_child.max(1));
         needed.max(limits.start_servers).min(self.bounds().children).max(1)
     }
+}
+
+/// Bounds of the law within a budget of workers, where there is one, and a table of children.
+pub(crate) fn bounded(limits: Limits, budget: Option<usize>, table: usize) -> Limits {
+    let budget = budget.unwrap_or(usize::MAX) / limits.threads.max(1);
+    let children = limits.children.min(budget.max(1)).min(table);
+    Limits { children, slots: limits.slots.min(table), ..limits }
 }
 
 /// What a child claims of something that stands and falls: never so much that sums of the claims of

@@ -96,7 +96,7 @@ impl Server for Echo {
                 groups: identity::groups_of(&user.name, user.gid).unwrap(),
             }),
             graceful_shutdown_timeout: number("bound").map(u64::from).map(Duration::from_secs),
-            log_buffers: 1,
+            log_buffers: usize::from(number("logs").unwrap_or(1)),
             server_text: "Echo/1.0".into(),
             ..Settings::default()
         };
@@ -144,7 +144,10 @@ impl Server for Echo {
         say(&format!("[{}] {number}{}", notice.level.word(), notice.text));
     }
 
-    fn salvage(&self, _site: &Site, buffer: usize, lines: &[u8]) -> usize {
+    fn salvage(&self, site: &Site, buffer: usize, lines: &[u8]) -> usize {
+        if site.says("full-disk") {
+            return lines.len();
+        }
         say(&format!("salvaged {buffer}: {}", String::from_utf8_lossy(lines).trim_end()));
         0
     }
@@ -172,8 +175,8 @@ fn serve(child: Child, site: &Site) -> i32 {
     let Child { mut listeners, control, buffers, generation, .. } = child;
     let pid = std::process::id();
     let address = listeners[0].address;
-    let mut log = buffers.writer(0).unwrap();
-    log.append(format!("a line of {pid}\n").as_bytes());
+    let mut logs: Vec<_> = (0..buffers.count()).filter_map(|at| buffers.writer(at)).collect();
+    logs.iter_mut().for_each(|log| _ = log.append(format!("a line of {pid}\n").as_bytes()));
     // A byte from each connection that ends wakes the loop.
     let (wakes, changed) = std::io::pipe().unwrap();
     let shared = Arc::new(Shared {
@@ -190,7 +193,7 @@ fn serve(child: Child, site: &Site) -> i32 {
     loop {
         let idle = if exiting { &shared.working } else { &shared.connections };
         if listeners.is_empty() && idle.load(Ordering::SeqCst) == 0 {
-            log.clear();
+            logs.iter_mut().for_each(|log| log.clear());
             return 0;
         }
         let mut descriptors = vec![wakes.as_fd()];

@@ -21,6 +21,7 @@ pub const TESTS: &[(&str, fn())] = &[
     ("a_child_that_crashes_is_told_of_and_replaced", crashed_child),
     ("term_to_a_child_drains_it_and_another_takes_its_place", term_to_child),
     ("lines_that_a_dead_child_left_are_written_out", salvaged),
+    ("lines_that_find_no_room_are_told_once_a_child_that_died", unsalvaged),
     ("a_port_in_use_is_told_and_refused", port_in_use),
     ("a_second_server_with_the_same_pid_file_is_refused", second_server),
     ("a_stale_pid_file_is_replaced", stale_pid_file),
@@ -155,6 +156,28 @@ fn salvaged() {
     server.await_end();
     let salvaged = server.seen.iter().filter(|line| line.starts_with("salvaged"));
     assert_eq!(salvaged.count(), 1, "who ends in good order leaves nothing");
+}
+
+fn unsalvaged() {
+    let folder = Folder::new();
+    let (mut server, first) = Running::serving(&folder, "children=2 logs=3 full-disk");
+    send(first.pid, Signal::Kill);
+    let text = "found no room";
+    let line = server.await_line(text);
+    let lost = 3 * format!("a line of {}\n", first.pid).len();
+    let of = format!("{lost} bytes of log lines that child {} had not written", first.pid);
+    assert!(line.contains(&of), "{line}");
+    server.await_line("exit signal Killed (9)");
+    server.await_serving();
+    // Each answers, so that none is killed at the stop before it was heard to serve.
+    let mut pids = std::collections::BTreeSet::new();
+    while pids.len() < 2 {
+        pids.insert(Client::connect(first.address).ask().0);
+    }
+    server.signal(Signal::Terminate);
+    server.await_end();
+    let told = server.seen.iter().filter(|line| line.contains(text));
+    assert_eq!(told.count(), 1, "{:#?}", server.seen);
 }
 
 fn port_in_use() {
