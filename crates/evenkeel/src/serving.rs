@@ -347,6 +347,7 @@ impl ConnectionSite for ThreadSite {
     }
 
     fn awaits_tick(&self) -> bool {
-        self.recorder.borrow().is_waiting() || self.errors.is_waiting()
+        let logs = self.recorder.borrow().is_waiting() || self.errors.is_waiting();
+        logs || self.pipeline.awaits_tick()
     }
 }

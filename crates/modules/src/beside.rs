@@ -4,6 +4,7 @@
 use evenkeel_message::Departure;
 use evenkeel_sys::crew::{Crew, Labour, Pulse};
 use evenkeel_sys::memory;
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,9 +15,31 @@ use std::task::Poll;
 /// be one that still reads, which a client that has gone cannot be told from.
 pub const SMALL: usize = 1000;
 
-/// Has memory given back that was freed and that the allocator keeps. It is not waited for.
-pub fn give_back_freed(crew: &Crew) {
-    crew.begin(memory::give_back_freed).detach();
+/// Has memory given back that large requests took: the allocator would keep what is freed when they
+/// have been answered.
+#[derive(Debug, Default)]
+pub struct Thrift(Cell<u8>);
+
+impl Thrift {
+    /// Notes that a request takes much memory. Its page may still be on its way at the next tick,
+    /// hence the second.
+    pub fn note(&self) {
+        self.0.set(2);
+    }
+
+    /// Whether a tick is wanted, though nothing is served until then.
+    #[must_use]
+    pub fn awaits_tick(&self) -> bool {
+        self.0.get() > 0
+    }
+
+    /// Comes about once a second; what is to be done is not waited for.
+    pub fn tick(&self, crew: &Crew) {
+        if let Some(left) = self.0.get().checked_sub(1) {
+            self.0.set(left);
+            crew.begin(memory::give_back_freed).detach();
+        }
+    }
 }
 
 /// Where a request has work done.
@@ -61,6 +84,36 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use std::task::{Context, Waker};
+
+    #[test]
+    fn memory_of_large_requests_is_given_back_in_two_ticks_which_it_waits_for() {
+        let (thrift, crew) = (Thrift::default(), Crew::new(1));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tick = || {
+            thrift.tick(&crew);
+            // One thread does one thing after another.
+            runtime.block_on(crew.begin(|| ()));
+            evenkeel_sys::bounds::own_resident_bytes().unwrap()
+        };
+        assert!(!thrift.awaits_tick());
+        for _ in 0..2 {
+            thrift.note();
+            for _ in 0..2 {
+                let mut pieces: Vec<_> = (0..4_096).map(|_| vec![1_u8; 16 << 10]).collect();
+                // Behind what is freed something stays, as in a server.
+                let last = pieces.pop();
+                drop(pieces);
+                let before = evenkeel_sys::bounds::own_resident_bytes().unwrap();
+                assert!(thrift.awaits_tick());
+                let now = tick();
+                if cfg!(target_env = "gnu") {
+                    assert!(now + (16 << 20) < before, "{now} of {before}");
+                }
+                drop(last);
+            }
+            assert!(!thrift.awaits_tick());
+        }
+    }
 
     #[test]
     fn what_was_begun_learns_that_its_client_has_gone() {

@@ -12,12 +12,12 @@ use evenkeel_message::{
     quoted_path,
 };
 use evenkeel_modules::authz_host::{Wanted as Names, look_up};
-use evenkeel_modules::beside::{self, Beside};
+use evenkeel_modules::beside::{Beside, Thrift};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::Crew;
 use evenkeel_modules::status;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -58,8 +58,8 @@ pub struct Pipeline {
     /// What it takes to change a long body on its way out, shared likewise.
     pub(crate) presses: Arc<Presses>,
     teller: Teller,
-    /// How many ticks are left at which freed memory is given back.
-    thrift: Cell<u8>,
+    /// What gives memory of large requests back.
+    thrift: Thrift,
 }
 
 /// A round of looks, until it is dropped.
@@ -93,7 +93,7 @@ impl Pipeline {
         let status =
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
-        let thrift = Cell::new(0);
+        let thrift = Thrift::default();
         Rc::new(Self { site, status, source, walker, crew, presses, teller, thrift })
     }
 
@@ -174,19 +174,21 @@ impl Pipeline {
     /// Comes about once a second. Nobody waits longer than Timeout for work beside the serving
     /// threads that does not stir; gives what the administrator should know of that.
     pub fn tick(&self) -> Vec<Notice> {
-        if let Some(left) = self.thrift.get().checked_sub(1) {
-            self.thrift.set(left);
-            beside::give_back_freed(&self.crew);
-        }
+        self.thrift.tick(&self.crew);
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
         let told = self.crew.relieve(patience).into_iter();
         told.map(|text| Notice::own("core", Level::Error, text)).collect()
     }
 
-    /// Notes that a request takes much memory: the allocator would keep what is freed when it has
-    /// been answered. Its page may still be on its way at the next tick, hence the second.
+    /// Whether something is left for the next tick, though nothing is served until then.
+    #[must_use]
+    pub fn awaits_tick(&self) -> bool {
+        self.thrift.awaits_tick()
+    }
+
+    /// Notes that a request takes much memory.
     pub(crate) fn be_thrifty(&self) {
-        self.thrift.set(2);
+        self.thrift.note();
     }
 
     /// Begins a round of looks that follow each other without a wait: see `Files::set_round`.
