@@ -219,6 +219,9 @@ pub struct Request {
     /// What the section walk has found of its folder, for looks at other files there; none before
     /// the walk. A request that is redirected internally begins with that of the one before.
     pub walked: Option<Rc<dyn Any>>,
+    /// The settings of the sections around the file that it was last mapped to, where these have
+    /// conditions, before those of the conditions.
+    pub unconditioned: Option<Arc<dyn Any>>,
     /// The settings under which it was admitted: a look under the same ones needs no decision
     /// (Apache: per_dir_config, compared by address).
     pub admitted: Option<Arc<dyn Any>>,
@@ -416,6 +419,7 @@ impl Request {
             work: 0,
             allowance: Allowance::default(),
             walked: None,
+            unconditioned: None,
             admitted: None,
             probe: None,
             previous: None,
@@ -449,7 +453,7 @@ impl Request {
         self.always.clear();
         (self.depth, self.probe) = (0, None);
         (self.walked, self.admitted) = (None, None);
-        self.is_of_file = false;
+        (self.is_of_file, self.unconditioned) = (false, None);
         self.spare.clear();
         (self.looks, self.variant_looks, self.asker) = (0, 0, None);
         (self.undecided, self.shed) = (false, false);

@@ -82,6 +82,7 @@ pub(crate) struct Aside {
     negotiated: Option<Box<Negotiated>>,
     walked: Option<Rc<dyn Any>>,
     admitted: Option<Arc<dyn Any>>,
+    unconditioned: Option<Arc<dyn Any>>,
     asker: Option<Box<[u8]>>,
     is_of_file: bool,
 }
@@ -110,6 +111,7 @@ impl Aside {
             negotiated: request.negotiated.take(),
             walked: request.walked.clone(),
             admitted: request.admitted.clone(),
+            unconditioned: request.unconditioned.clone(),
             asker: request.asker.take(),
             is_of_file: request.is_of_file,
         }
@@ -128,6 +130,7 @@ impl Aside {
         (request.user, request.auth_type) = (self.user, self.auth_type);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         request.admitted = self.admitted;
+        request.unconditioned = self.unconditioned;
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
         request.depth -= 1;
         if let Some(list) = list {
@@ -516,6 +519,7 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.names.clone_from(&request.names);
     copy.probe.clone_from(&request.probe);
     copy.walked.clone_from(&request.walked);
+    copy.unconditioned.clone_from(&request.unconditioned);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
     copy.asker = Some(request.path[..].into());

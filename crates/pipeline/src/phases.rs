@@ -9,7 +9,7 @@ use crate::negotiate;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace;
-use crate::walk::{Arrival, conditions};
+use crate::walk::{Arrival, Conditioned, conditions};
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
@@ -65,7 +65,7 @@ pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Re
     let (site, walker) = (&pipeline.site, &pipeline.walker);
     let server = site.server(request.server);
     let (plan, sections) = walker.borrow_mut().before_translation(server, &mut request);
-    let plan = conditions(walker, site, &mut request, plan, &sections);
+    let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &sections);
     Ok(Received { request, plan })
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn show(
 pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
     if &*request.path == b"*" {
-        return Ok(Mapped { request, plan, found: None });
+        return Ok(Mapped { request, plan, also: None, found: None });
     }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let Arrival { plan, looked, sections } = match walked {
@@ -156,13 +156,20 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
             return stop(request, Arc::clone(&server.defaults), answer);
         }
     };
-    let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
+    let has_conditions = !plan.core.conditions.is_empty();
+    let unconditioned = has_conditions.then(|| Arc::clone(&plan) as Arc<dyn Any>);
+    let before = std::mem::replace(&mut request.unconditioned, unconditioned);
+    let is_again = before.is_some_and(|before| is_plan(&before, &plan));
+    let Conditioned { plan, first } =
+        conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
+    let server = pipeline.site.server(request.server);
+    let also = first.filter(|_| is_again && !walks_conditions_twice(server, &plan));
     // Apache's header_parser runs for requests of clients alone.
     if request.depth == 0 {
         let server = &pipeline.site.server(request.server).settings;
         setenvif::set_by_sections(&mut request, server, &plan);
     }
-    Ok(Mapped { request, plan, found: Some(looked) })
+    Ok(Mapped { request, plan, also, found: Some(looked) })
 }
 
 /// What must be looked up before access can be decided; none as a rule.
@@ -182,15 +189,18 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
 
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
 pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
-    let Mapped { mut request, plan, found } = mapped;
+    let Mapped { mut request, plan, also, found } = mapped;
     if std::mem::take(&mut request.undecided) {
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
     let server = pipeline.site.server(request.server);
     let is_page = is_page_of_refusal(server, &request, &plan);
     let is_decided = is_page || is_look_within(server, &request, &plan) || found.is_none();
-    if !is_decided && let Err(status) = decide(server, &mut request, &plan) {
-        return stop(request, plan, status);
+    if !is_decided {
+        let first = also.map_or(Ok(()), |also| decide(server, &mut request, &also));
+        if let Err(status) = first.and_then(|()| decide(server, &mut request, &plan)) {
+            return stop(request, plan, status);
+        }
     }
     request.admitted = Some(Arc::clone(&plan) as Arc<dyn Any>);
     Ok(Admitted { request, plan, found })
@@ -230,6 +240,12 @@ fn is_walked_anew(server: &Server, plan: &Plan, is_direct: bool) -> bool {
     }
     let walks_twice = !server.defaults.core.conditions.is_empty();
     !is_direct && (plan.core.is_of_location || walks_twice && plan.core.is_conditional)
+}
+
+/// Whether conditions were asked before the path was translated: those of the server, and those
+/// that `<Location>` has.
+fn walks_conditions_twice(server: &Server, plan: &Plan) -> bool {
+    !server.defaults.core.conditions.is_empty() || plan.core.is_of_location
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to

@@ -253,6 +253,15 @@ impl Walker {
     }
 }
 
+/// The settings with the `<If>` sections whose conditions hold.
+pub(crate) struct Conditioned {
+    pub plan: Arc<Plan>,
+    /// Those without the sections that are nested in others; none where none is. Apache keeps what
+    /// the conditions of the first level made of a request, and a look or a redirect that comes to
+    /// the same sections gets that, and nothing of the nested ones (request.c: ap_if_walk).
+    pub first: Option<Arc<Plan>>,
+}
+
 /// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
 /// about other paths, so that the walker is borrowed only for what it merges.
 pub(crate) fn conditions(
@@ -261,9 +270,10 @@ pub(crate) fn conditions(
     request: &mut Request,
     mut plan: Arc<Plan>,
     sections: &[Arc<Section>],
-) -> Arc<Plan> {
+) -> Conditioned {
+    let mut first = None;
     if plan.core.conditions.is_empty() {
-        return plan;
+        return Conditioned { plan, first };
     }
     let server = site.server(request.server);
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
@@ -278,8 +288,11 @@ pub(crate) fn conditions(
         open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
         applied.extend(matched);
         plan = walker.borrow_mut().plan(server, &applied);
+        if first.is_none() && !open.is_empty() {
+            first = Some(Arc::clone(&plan));
+        }
     }
-    plan
+    Conditioned { plan, first }
 }
 
 /// Whether a walk may be wanted again: clients name what is long without end.
