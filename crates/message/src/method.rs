@@ -26,7 +26,7 @@ macro_rules! methods {
                 Method::Other
             }
 
-            /// The text of a method of the table; empty for `Other`.
+            /// The text of a method of the table; empty for `Registered` and `Other`.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -69,7 +69,7 @@ impl MethodSet {
         }
     }
 
-    /// Whether the method, whose text matters only for `Other`, is in the set.
+    /// Whether the method is in the set; its text matters only for `Registered` and `Other`.
     #[must_use]
     pub fn contains(&self, method: Method, text: &[u8]) -> bool {
         match method {

@@ -13,7 +13,8 @@ pub(crate) fn apply(table: Table, text: &str) -> Result<Scope, String> {
     apply_in(table, Place::Server, text)
 }
 
-/// Applies lines that stand in that place.
+/// Applies lines in that place. Their context is the server's all the same: a directive of
+/// `Where::SECTION` is refused here.
 ///
 /// # Errors
 /// The text of the first fault.

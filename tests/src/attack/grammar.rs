@@ -1,7 +1,7 @@
 //! What random sites are made of. `ROWS` has one line for each directive and section, by module:
 //! how often it comes, where it may stand, and its text, in which `$noun` stands for one of the
 //! noun's own texts in `NOUNS`, or for a name of the site (`compose::Names`). A new module adds its
-//! lines here and nothing else; a text that is listed twice comes twice as often.
+//! rows and nouns here and its name to `MODULES`; a text that is listed twice comes twice as often.
 
 /// Where a row may stand, as bits.
 pub mod place {
