@@ -222,9 +222,9 @@ pub struct Request {
     /// The settings of the sections around the file that it was last mapped to, where these have
     /// conditions, before those of the conditions.
     pub unconditioned: Option<Arc<dyn Any>>,
-    /// The settings under which it was admitted: a look under the same ones needs no decision
-    /// (Apache: per_dir_config, compared by address).
-    pub admitted: Option<Arc<dyn Any>>,
+    /// The settings under which it was admitted, or is to be, and the depth of the look that was: a
+    /// look from there under the same ones needs no decision of its own.
+    pub admitted: Option<(u8, Arc<dyn Any>)>,
     /// Where expressions ask about other paths; without it they count as not allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.

@@ -81,7 +81,7 @@ pub(crate) struct Aside {
     auth_type: Option<Box<[u8]>>,
     negotiated: Option<Box<Negotiated>>,
     walked: Option<Rc<dyn Any>>,
-    admitted: Option<Arc<dyn Any>>,
+    admitted: Option<(u8, Arc<dyn Any>)>,
     unconditioned: Option<Arc<dyn Any>>,
     asker: Option<Box<[u8]>>,
     is_of_file: bool,
@@ -162,6 +162,7 @@ impl Aside {
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
         request.depth -= 1;
+        request.admitted = request.admitted.take().map(|(_, plan)| (request.depth, plan));
     }
 }
 
@@ -380,7 +381,8 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
     let mut refused = None;
     for number in 0.. {
         let Some(name) = plan.dir.index_name(number) else { break };
-        let Some((path, query)) = beside(pipeline, &request, name.as_bytes()) else { continue };
+        let Some(target) = beside(pipeline, &request, name.as_bytes()) else { continue };
+        let (path, query) = with_query(&request, target);
         let aside = Aside::put(&mut request, path, query);
         let (back, seen) = see(pipeline, request);
         request = back;
@@ -422,9 +424,10 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
 fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
     let target = plan.dir.fallback().map(str::as_bytes);
-    let Some((path, query)) = target.and_then(|target| beside(pipeline, &request, target)) else {
+    let Some(target) = target.and_then(|target| beside(pipeline, &request, target)) else {
         return Ok(Prepared { request, plan, found });
     };
+    let (path, query) = with_query(&request, target);
     let aside = Aside::put(&mut request, path, query);
     let (mut request, seen) = see(pipeline, request);
     if seen.is_file() {
@@ -519,6 +522,7 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.names.clone_from(&request.names);
     copy.probe.clone_from(&request.probe);
     copy.walked.clone_from(&request.walked);
+    copy.admitted.clone_from(&request.admitted);
     copy.unconditioned.clone_from(&request.unconditioned);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
@@ -526,9 +530,20 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     Some(copy)
 }
 
+/// The target with the query of the request behind its own (mod_dir.c: fixup_dir, fixup_dflt).
+fn with_query(
+    request: &Request,
+    (path, own): (UrlPath, Option<Vec<u8>>),
+) -> (UrlPath, Option<Vec<u8>>) {
+    let query = match (own, &request.query) {
+        (Some(own), Some(asked)) => Some([&own[..], b"?", asked].concat()),
+        (own, asked) => own.or_else(|| asked.clone()),
+    };
+    (path, query)
+}
+
 /// The path and query of a name that was configured for a folder: the name may be a path of its
-/// own, may hold escapes and a query, and the query of the request goes behind it. None where it
-/// cannot be a path.
+/// own, and may hold escapes and a query. None where it cannot be a path.
 fn beside(
     pipeline: &Pipeline,
     request: &Request,
@@ -536,10 +551,7 @@ fn beside(
 ) -> Option<(UrlPath, Option<Vec<u8>>)> {
     let mut parts = name.splitn(2, |byte| *byte == b'?');
     let (name, own) = (parts.next().unwrap_or_default(), parts.next());
-    let query = match (own, &request.query) {
-        (Some(own), Some(asked)) => Some([own, b"?", asked].concat()),
-        (own, asked) => own.map(<[u8]>::to_vec).or_else(|| asked.clone()),
-    };
+    let query = own.map(<[u8]>::to_vec);
     let folder = match name.first() {
         Some(b'/') => &b""[..],
         _ => request.path.folder(),

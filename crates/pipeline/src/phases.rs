@@ -163,7 +163,10 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let Conditioned { plan, first } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
     let server = pipeline.site.server(request.server);
-    let also = first.filter(|_| is_again && !walks_conditions_twice(server, &plan));
+    let (plan, also) = match first.filter(|_| is_again && !walks_conditions_twice(server, &plan)) {
+        Some(first) => (first, Some(plan)),
+        None => (plan, None),
+    };
     // Apache's header_parser runs for requests of clients alone.
     if request.depth == 0 {
         let server = &pipeline.site.server(request.server).settings;
@@ -196,13 +199,13 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     let server = pipeline.site.server(request.server);
     let is_page = is_page_of_refusal(server, &request, &plan);
     let is_decided = is_page || is_look_within(server, &request, &plan) || found.is_none();
+    request.admitted = Some((request.depth, Arc::clone(&plan) as Arc<dyn Any>));
     if !is_decided {
         let first = also.map_or(Ok(()), |also| decide(server, &mut request, &also));
         if let Err(status) = first.and_then(|()| decide(server, &mut request, &plan)) {
             return stop(request, plan, status);
         }
     }
-    request.admitted = Some(Arc::clone(&plan) as Arc<dyn Any>);
     Ok(Admitted { request, plan, found })
 }
 
@@ -216,11 +219,13 @@ fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Sta
 }
 
 /// Whether this is a look in the very sections in which the request that it is taken for was
-/// admitted: access has been decided (request.c: ap_process_request_internal compares the
+/// admitted, or is just now to be: access has been decided (request.c: ap_process_request_internal compares the
 /// per_dir_config of `r->main`).
 pub(crate) fn is_look_within(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
-    let is_same = |admitted: &Arc<dyn Any>| is_plan(admitted, plan);
-    if request.depth == 0 || !request.admitted.as_ref().is_some_and(is_same) {
+    let is_asked_by = |(depth, admitted): &(u8, Arc<dyn Any>)| {
+        depth + 1 == request.depth && is_plan(admitted, plan)
+    };
+    if !request.admitted.as_ref().is_some_and(is_asked_by) {
         return false;
     }
     let is_direct = request.depth == 1 && request.previous.is_none() && !request.is_of_file;
