@@ -162,8 +162,8 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let is_again = before.is_some_and(|before| is_plan(&before, &plan));
     let Conditioned { plan, first } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
-    let server = pipeline.site.server(request.server);
-    let (plan, also) = match first.filter(|_| is_again && !walks_conditions_twice(server, &plan)) {
+    // What nested sections forbid holds all the same.
+    let (plan, also) = match first.filter(|plan| is_again && !plan.core.is_of_location) {
         Some(first) => (first, Some(plan)),
         None => (plan, None),
     };
@@ -219,8 +219,8 @@ fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Sta
 }
 
 /// Whether this is a look in the very sections in which the request that it is taken for was
-/// admitted, or is just now to be: access has been decided (request.c: ap_process_request_internal compares the
-/// per_dir_config of `r->main`).
+/// admitted, or is just now to be: access has been decided (request.c:
+/// ap_process_request_internal compares the per_dir_config of `r->main`).
 pub(crate) fn is_look_within(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
     let is_asked_by = |(depth, admitted): &(u8, Arc<dyn Any>)| {
         depth + 1 == request.depth && is_plan(admitted, plan)
@@ -245,12 +245,6 @@ fn is_walked_anew(server: &Server, plan: &Plan, is_direct: bool) -> bool {
     }
     let walks_twice = !server.defaults.core.conditions.is_empty();
     !is_direct && (plan.core.is_of_location || walks_twice && plan.core.is_conditional)
-}
-
-/// Whether conditions were asked before the path was translated: those of the server, and those
-/// that `<Location>` has.
-fn walks_conditions_twice(server: &Server, plan: &Plan) -> bool {
-    !server.defaults.core.conditions.is_empty() || plan.core.is_of_location
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to
