@@ -152,7 +152,7 @@ fn a_long_request_is_not_followed_by_another_while_others_wait() {
                 stream.write_all(request.as_bytes()).unwrap();
                 stream
             };
-            // The fifth waits for one of them, none of whom has been answered before.
+            // The fifth client waits until one of the four connections ends; none of these has had an answer.
             let mut five: Vec<TcpStream> = (0..5).map(ask).collect();
             five.iter_mut().any(|stream| exchange(stream, b"").unwrap_or(false))
         };

@@ -23,8 +23,8 @@ pub const BUFFER_BYTES: usize = 64 * 1024;
 /// So many bytes are written at once, before the buffer is full.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// So many bytes are written whoever else writes to the log: more than this, a line of the longest
-/// and the buffer is full.
+/// A buffer of more bytes than this is written even while another thread writes to the log: one
+/// more line of the greatest length might not fit into it.
 const MOST_BEFORE_TURN: usize = BATCH_BYTES + BATCH_BYTES / 2;
 
 /// The most bytes of one line; a longer one has its longest item cut.

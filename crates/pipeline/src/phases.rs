@@ -162,8 +162,8 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let is_again = before.is_some_and(|before| is_plan(&before, &plan));
     let Conditioned { plan, first } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
-    // Both must admit it, whichever of them acts: that with nested sections where the server has
-    // conditions, which are asked before translation too.
+    // Both settings must admit the request. The handler gets those with the nested sections where
+    // the server has conditions, since Apache evaluates these before translation too.
     let server = pipeline.site.server(request.server);
     let is_nested_again = !server.defaults.core.conditions.is_empty();
     let (plan, also) = match first.filter(|plan| is_again && !plan.core.is_of_location) {
