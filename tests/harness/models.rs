@@ -152,7 +152,8 @@ fn a_long_request_is_not_followed_by_another_while_others_wait() {
                 stream.write_all(request.as_bytes()).unwrap();
                 stream
             };
-            // The fifth client waits until one of the four connections ends; none of these has had an answer.
+            // The fifth client waits until one of the four connections ends. None of these has
+            // had an answer.
             let mut five: Vec<TcpStream> = (0..5).map(ask).collect();
             five.iter_mut().any(|stream| exchange(stream, b"").unwrap_or(false))
         };

@@ -181,16 +181,19 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
 
 /// What must be looked up before access can be decided; none as a rule.
 pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
-    let Mapped { request, plan, .. } = mapped;
+    let Mapped { request, plan, also, .. } = mapped;
     let lookups = plan.core.hostname_lookups.unwrap_or_default();
     let mut wanted = Wanted {
         client: lookups == Tristate::On,
-        verify: plan.access_compat.wants_name(),
+        verify: false,
         only_verified: lookups == Tristate::Third,
         names: Vec::new(),
     };
     let server = &pipeline.site.server(request.server).settings;
-    plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
+    for plan in also.iter().chain([plan]) {
+        wanted.verify |= plan.access_compat.wants_name();
+        plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
+    }
     (!wanted.is_nothing() && request.names.is_none()).then_some(wanted)
 }
 
