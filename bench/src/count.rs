@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Requests of the shorter run; the longer one has twice as many.
 const REQUESTS: u64 = 20_000;
+/// The same where each waits: they come one after the other, and take milliseconds each.
+const WAITING_REQUESTS: u64 = 4_000;
 
 /// Functions of a table, the dearest first; most of those behind have a few instructions each.
 const FUNCTIONS: usize = 100;
@@ -72,10 +74,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let order = Order::parse(arguments)?;
     let mut lines = String::new();
     for (name, asked) in COUNTED.iter().filter(|(name, _)| order.wants(name)) {
+        let requests = if asked.wait_ms > 0 { WAITING_REQUESTS } else { REQUESTS };
         let Counted { costs, allocations } =
-            difference(measure(asked, REQUESTS * 2)?, &measure(asked, REQUESTS)?);
-        let each = costs.values().sum::<u64>() / REQUESTS;
-        let allocations = allocations as f64 / REQUESTS as f64;
+            difference(measure(asked, requests * 2)?, &measure(asked, requests)?);
+        let each = costs.values().sum::<u64>() / requests;
+        let allocations = allocations as f64 / requests as f64;
         let _ = writeln!(lines, "{name} {each}");
         let mut out = std::io::stdout();
         let _ = writeln!(
@@ -83,7 +86,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "{name}: {each} user instructions and {allocations:.1} allocations a request"
         );
         if order.functions {
-            let _ = writeln!(out, "{}", table(&costs));
+            let _ = writeln!(out, "{}", table(&costs, requests));
         }
     }
     let Some(file) = order.kept else { return Ok(()) };
@@ -236,12 +239,12 @@ fn difference(mut longer: Counted, shorter: &Counted) -> Counted {
     longer
 }
 
-fn table(costs: &Costs) -> String {
+fn table(costs: &Costs, requests: u64) -> String {
     let mut rows: Vec<(&String, &u64)> = costs.iter().collect();
     rows.sort_by_key(|(name, cost)| (std::cmp::Reverse(**cost), *name));
     let mut text = String::from("| instructions | function |\n|---|---|\n");
     for (name, cost) in rows.into_iter().take(FUNCTIONS) {
-        let each = *cost as f64 / REQUESTS as f64;
+        let each = *cost as f64 / requests as f64;
         let _ = writeln!(text, "| {each:.1} | `{name}` |");
     }
     text

@@ -38,7 +38,7 @@ pub(crate) struct Output {
     pub(crate) is_own: bool,
     /// What follows the piece: the line end behind a chunk.
     back: &'static [u8],
-    flow: Option<Flow>,
+    flow: Option<Box<Flow>>,
     /// Bytes sent, framing included.
     pub(crate) sent: u64,
     /// Bytes of the body sent.
@@ -62,7 +62,7 @@ enum Framing {
 
 impl Output {
     /// The response with that head; the body is left out where the client wants none.
-    pub(crate) fn new(head: Vec<u8>, body: Body, transfer: Transfer, trailers: Fields) -> Self {
+    pub(crate) fn new(head: Vec<u8>, body: Body, transfer: Transfer, trailers: &Fields) -> Self {
         let mut output = Self { front: head, ..Self::default() };
         match body {
             Body::Empty => {}
@@ -75,7 +75,9 @@ impl Output {
                     Transfer::Exact(length) => Framing::Exact(length),
                     Transfer::Nothing | Transfer::UntilClose => Framing::UntilClose,
                 };
-                output.flow = Some(Flow { source, framing, trailers });
+                // The log may name them too.
+                let trailers = trailers.clone();
+                output.flow = Some(Box::new(Flow { source, framing, trailers }));
             }
         }
         output
@@ -108,8 +110,8 @@ impl Output {
     }
 
     /// The head's buffer, for reuse.
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
-        self.front
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.front)
     }
 
     /// Sends what is there. `WouldBlock` where the socket takes no more, `UnexpectedEof` where a
@@ -263,7 +265,7 @@ mod tests {
         let body = Body::Stream(Box::pin(Words(words.to_vec())), None);
         let mut trailers = Fields::new();
         trailers.add("T", "1");
-        let mut output = Output::new(b"HEAD ".to_vec(), body, transfer, trailers);
+        let mut output = Output::new(b"HEAD ".to_vec(), body, transfer, &trailers);
         let mut context = Context::from_waker(std::task::Waker::noop());
         let result = loop {
             match output.poll_fetch(&mut context) {
@@ -295,7 +297,7 @@ mod tests {
             Piece::File { file, offset: 9, length: 1 },
         ];
         let body = Body::Pieces(pieces);
-        let mut output = Output::new(b"HEAD ".to_vec(), body, Transfer::Exact(6), Fields::new());
+        let mut output = Output::new(b"HEAD ".to_vec(), body, Transfer::Exact(6), &Fields::new());
         assert_eq!(output.send(&socket).unwrap(), Progress::Sent);
         assert_eq!((output.sent, output.body_sent), (11, 6));
         drop(socket);
@@ -310,7 +312,7 @@ mod tests {
         let big = Bytes::from(vec![b'x'; 4 << 20]);
         let body = Body::Bytes(big);
         let mut output =
-            Output::new(b"HEAD".to_vec(), body, Transfer::Exact(4 << 20), Fields::new());
+            Output::new(b"HEAD".to_vec(), body, Transfer::Exact(4 << 20), &Fields::new());
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
             client.read_to_end(&mut all).unwrap();
@@ -339,7 +341,7 @@ mod tests {
         ];
         let length = (1 << 20) + 1503;
         let body = Body::Pieces(pieces);
-        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(length), Fields::new());
+        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(length), &Fields::new());
         assert_eq!(output.held(), (1 << 20) + 500);
         output.is_own = true;
         assert_eq!(output.held(), (1 << 20) + 1500);
@@ -359,7 +361,7 @@ mod tests {
     fn a_file_that_shrank_is_an_error() {
         let (_client, socket) = pair();
         let body = Body::File(Piece::File { file: file("abc"), offset: 0, length: 5 });
-        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(5), Fields::new());
+        let mut output = Output::new(b"H".to_vec(), body, Transfer::Exact(5), &Fields::new());
         assert_eq!(output.send(&socket).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 

@@ -91,9 +91,7 @@ impl Reply {
         if is_head || response.status.is_bodiless() {
             body = evenkeel_message::Body::Empty;
         }
-        // The log may name them too.
-        let trailers = response.trailers.clone();
-        let mut output = Output::new(out, body, transfer, trailers);
+        let mut output = Output::new(out, body, transfer, &response.trailers);
         output.is_own = response.is_own_body;
         Self {
             request,
@@ -130,14 +128,15 @@ impl Reply {
     /// Ends the exchange: records it, counts it on the connection, says what happens to that.
     /// `aborted` tells that the response is not whole.
     pub(crate) fn finish<S: Site>(
-        mut self,
+        &mut self,
         site: &S,
         thread: &Thread,
         connection: &mut Connection,
         aborted: bool,
-    ) -> (Next, Box<Request>) {
+    ) -> Next {
         let duration_us = clock::monotonic_us().saturating_sub(self.begun.started_us);
-        let Output { sent, body_sent, .. } = self.output;
+        let Output { sent, body_sent, .. } = &self.output;
+        let (sent, body_sent) = (*sent, *body_sent);
         self.request.take_late();
         if aborted {
             self.begun.life.write_failed();
@@ -168,9 +167,15 @@ impl Reply {
         connection.keepalives = connection.keepalives.saturating_add(1);
         let kibibytes = u16::try_from(sent.div_ceil(1024)).unwrap_or(u16::MAX);
         connection.kibibytes = connection.kibibytes.saturating_add(kibibytes);
-        self.request.spare = std::mem::take(&mut self.response.fields);
-        thread.give_out(self.output.into_buffer());
-        (next, self.request)
+        thread.give_out(self.output.take_buffer());
+        next
+    }
+
+    /// The request of an exchange that is over, with the response for the next to be made of.
+    pub(crate) fn into_request(self) -> Box<Request> {
+        let Self { mut request, response, .. } = self;
+        request.spare = Some(response);
+        request
     }
 
     /// Whether the client asked for the connection's end, or knows of no other way: it will send

@@ -73,7 +73,6 @@ impl ReadTime {
 }
 
 /// What serving a request gives.
-#[expect(clippy::large_enum_variant, reason = "in a box every request would allocate")]
 pub enum Served {
     /// The response, made without waiting.
     Now(Box<Request>, Response),

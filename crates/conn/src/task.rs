@@ -415,7 +415,8 @@ impl<S: Site> Task<S> {
             reply.begun.slot = self.inner.show(&self.connection, &reply.request);
         }
         let Inner { site, thread, .. } = &*self.inner;
-        let (next, request) = reply.finish(site, thread, &mut self.connection, sent.is_err());
+        let next = reply.finish(site, thread, &mut self.connection, sent.is_err());
+        let request = reply.into_request();
         self.link.lease.release();
         let ends = Reply::client_ends(&request.head);
         self.inner.give(request);

@@ -383,12 +383,13 @@ impl<S: Site> Inner<S> {
             Err(_) => {
                 // The client must be able to tell that this was not all.
                 socket.reset_on_close();
-                let (_, request) = reply.finish(&self.site, &self.thread, connection, true);
-                self.give(request);
+                reply.finish(&self.site, &self.thread, connection, true);
+                self.give(reply.into_request());
                 return Step::Ends { linger: false };
             }
         }
-        let (next, request) = reply.finish(&self.site, &self.thread, connection, false);
+        let next = reply.finish(&self.site, &self.thread, connection, false);
+        let request = reply.into_request();
         let step = match next {
             Next::Reuse => Step::Answered(used),
             Next::Linger | Next::Drain | Next::Wait => {

@@ -266,21 +266,18 @@ impl Recorder {
 
     /// Records one exchange in each log of its virtual host whose condition holds.
     pub fn record(&mut self, exchange: &Exchange<'_>) {
-        let logs = Arc::clone(&self.logs);
-        let Some(server) = logs.servers.get(exchange.request.server) else { return };
-        for index in server.iter() {
-            if let Some((sink, log)) = logs.logs.get(*index)
-                && log.condition.holds(exchange)
-            {
-                self.append(*sink, &log.format, exchange);
-            }
+        let (server, mut at) = (exchange.request.server, 0);
+        while let Some(log) = self.logs.servers.get(server).and_then(|logs| logs.get(at)) {
+            self.append(*log, exchange);
+            at += 1;
         }
-        if !logs.buffered || self.waiting >= BATCH_BYTES {
+        let is_buffered = self.logs.buffered;
+        if !is_buffered || self.waiting >= BATCH_BYTES {
             let end_us = exchange.request.time_us.saturating_add(exchange.transfer.duration_us);
             // What could not be written a moment ago is not offered with every request.
             let held_back = self.blocked || self.failing;
             if !held_back || end_us.abs_diff(self.flushed_us) >= RETRY_EVERY_US {
-                let now = !logs.buffered || self.waiting >= MOST_BEFORE_TURN;
+                let now = !is_buffered || self.waiting >= MOST_BEFORE_TURN;
                 self.write(end_us, now);
             }
         }
@@ -340,22 +337,27 @@ impl Recorder {
         self.blocked && self.waiting >= BATCH_BYTES
     }
 
-    fn append(&mut self, sink: usize, format: &LineFormat, exchange: &Exchange<'_>) {
-        let (Some(queue), Some(place)) = (self.queues.get_mut(sink), self.logs.sinks.get(sink))
+    /// Appends the line of an exchange to what waits for a log, where the exchange has one there.
+    fn append(&mut self, log: usize, exchange: &Exchange<'_>) {
+        let Some((sink, log)) = self.logs.logs.get(log) else { return };
+        let (Some(queue), Some(place)) = (self.queues.get_mut(*sink), self.logs.sinks.get(*sink))
         else {
             return;
         };
+        if !log.condition.holds(exchange) {
+            return;
+        }
         let start = queue.lines.len();
         if self.failing && start >= MOST_WAITING_BYTES {
             self.lost += 1;
             return;
         }
         let most = if place.piped { WHOLE_WRITE } else { MOST_LINE_BYTES };
-        format.write_within(exchange, most, &mut queue.lines);
+        log.format.write_within(exchange, most, &mut queue.lines);
         let line = queue.lines.get(start..).unwrap_or_default();
         self.waiting += line.len();
         if let Some(safe) = &mut self.safe {
-            append_record(safe, sink, line);
+            append_record(safe, *sink, line);
         }
     }
 

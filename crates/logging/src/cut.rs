@@ -132,7 +132,6 @@ fn is_free(item: &Item) -> bool {
         | Item::ClientAddress
         | Item::PeerAddress
         | Item::LocalAddress
-        | Item::RemoteLogname
         | Item::Time(..)
         | Item::Status
         | Item::BodyBytesOrHyphen

@@ -18,8 +18,6 @@ pub(crate) enum Item {
     PeerAddress,
     /// %A
     LocalAddress,
-    /// %l
-    RemoteLogname,
     /// %u
     User,
     /// %t in its many forms, and at which end of the exchange.
@@ -305,7 +303,8 @@ fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String>
         'a' if argument == "c" => Item::PeerAddress,
         'a' => Item::ClientAddress,
         'A' => Item::LocalAddress,
-        'l' => Item::RemoteLogname,
+        // identd is not asked: mod_ident is not part of this server.
+        'l' => Item::Text(Box::from(&b"-"[..])),
         'u' => Item::User,
         't' => time(argument),
         'f' => Item::File,

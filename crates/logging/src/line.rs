@@ -79,8 +79,6 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         },
         Item::ClientAddress | Item::PeerAddress => address(request.peer.client.ip(), out),
         Item::LocalAddress => address(request.peer.local.ip(), out),
-        // identd is not asked: mod_ident is not part of this server.
-        Item::RemoteLogname => {}
         Item::User => match request.user.as_deref() {
             Some(b"") => out.extend_from_slice(b"\"\""),
             Some(user) => quote(user, out),

@@ -18,6 +18,17 @@ struct Entry {
     suspect: bool,
 }
 
+/// A line that holds a field, with its line end: the lengths of the name and of the whole line.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldLine {
+    /// The name.
+    pub known: Name,
+    /// Its length.
+    pub name: usize,
+    /// The length of the line.
+    pub length: usize,
+}
+
 /// A field that is not to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed<'a> {
@@ -144,9 +155,33 @@ impl Fields {
     /// Adds a field that comes as a whole line of the form `Name: value CRLF`: one copy of memory.
     /// Its name is `known` and `name` bytes long. Nothing looks for line ends within it.
     pub fn add_line(&mut self, known: Name, line: &[u8], name: usize) {
-        let (start, value) = (self.text.len() as u32, line.len().saturating_sub(name + 4) as u32);
+        self.enter(self.text.len(), FieldLine { known, name, length: line.len() });
         self.text.extend_from_slice(line);
+    }
+
+    /// Adds the fields at the front of a text that come as lines of that form, with one copy of
+    /// memory for them all. `next` is shown what is left, and tells the line that it begins with.
+    /// Gives the length of all lines.
+    #[inline]
+    pub fn add_lines(
+        &mut self,
+        text: &[u8],
+        mut next: impl FnMut(&[u8]) -> Option<FieldLine>,
+    ) -> usize {
+        let (start, mut used) = (self.text.len(), 0);
+        while let Some(line) = next(text.get(used..).unwrap_or_default()) {
+            self.enter(start + used, line);
+            used += line.length;
+        }
+        self.text.extend_from_slice(text.get(..used).unwrap_or_default());
+        used
+    }
+
+    /// Notes a field whose line begins there in the text.
+    fn enter(&mut self, start: usize, line: FieldLine) {
+        let FieldLine { known, name, length } = line;
         self.note(known, true);
+        let (start, value) = (start as u32, length.saturating_sub(name + 4) as u32);
         self.entries.push(Entry { start, name: name as u32, value, known, suspect: true });
     }
 

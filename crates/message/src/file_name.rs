@@ -101,8 +101,11 @@ pub fn canonical_path(path: &Path) -> PathBuf {
 
 /// Whether nothing is to be done: the usual name.
 fn is_canonical(name: &[u8]) -> bool {
-    // A dot behind a slash may begin a name; that is decided by the segments.
-    name.starts_with(b"/") && !name.windows(2).any(|pair| matches!(pair, b"//" | b"/."))
+    let Some((b'/', rest)) = name.split_first() else { return false };
+    // A dot behind a slash may begin a name; that is decided by the segments. There is no branch
+    // between the pairs, so that they are compared many at once.
+    let is_odd = |(one, next): (&u8, &u8)| (*one == b'/') & ((*next == b'/') | (*next == b'.'));
+    !name.iter().zip(rest).fold(false, |odd, pair| odd | is_odd(pair))
 }
 
 fn canonical(name: &[u8]) -> OsString {

@@ -26,7 +26,7 @@ pub use allowance::Allowance;
 pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
 pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};
-pub use fields::{Fields, Malformed, eq_ignore_case, trim};
+pub use fields::{FieldLine, Fields, Malformed, eq_ignore_case, trim};
 pub use file_name::{FileName, canonical_path};
 pub use method::{Method, MethodSet};
 pub use name::{FieldName, Name, Named};
@@ -37,7 +37,7 @@ pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{
     Content, Departure, Late, Negotiated, Previous, Request, RequestHead, Siblings, Version,
 };
-pub use response::Response;
+pub use response::{Response, ResponseParts};
 pub use status::Status;
 pub use url_path::{
     AllowEncodedSlashes, BadPath, MergedPath, UriOptions, UrlPath, without_doubled_slash,

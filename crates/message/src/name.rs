@@ -134,18 +134,18 @@ const KNOWN: [(Name, &str); 58] = [
     (Name::XForwardedFor, "X-Forwarded-For"),
 ];
 
-/// Names by the hash of their texts; no two known names share one.
-const BY_HASH: [Name; 256] = by_hash();
+/// Names with their texts by the hash of these; no two known names share one.
+static BY_HASH: [(Name, &str); 256] = by_hash();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
-const fn by_hash() -> [Name; 256] {
-    let mut table = [Name::Other; 256];
+const fn by_hash() -> [(Name, &'static str); 256] {
+    let mut table = [(Name::Other, ""); 256];
     let mut at = 0;
     while at < KNOWN.len() {
         let (name, text) = KNOWN[at];
         let place = hash(text.as_bytes()) as usize;
-        assert!(matches!(table[place], Name::Other), "two names have one hash");
-        table[place] = name;
+        assert!(matches!(table[place].0, Name::Other), "two names have one hash");
+        table[place] = (name, text);
         at += 1;
     }
     table
@@ -169,8 +169,9 @@ impl Name {
     #[must_use]
     #[inline]
     pub fn of(text: &[u8]) -> Self {
-        let name = BY_HASH.get(usize::from(hash(text))).copied().unwrap_or(Self::Other);
-        let known = name.text().as_bytes();
+        let known = BY_HASH.get(usize::from(hash(text))).copied();
+        let (name, known) =
+            known.map_or((Self::Other, &b""[..]), |(name, text)| (name, text.as_bytes()));
         // Most clients write names as they are registered.
         let is_same = known == text || eq_ignore_case(known, text);
         if is_same { name } else { Self::Other }

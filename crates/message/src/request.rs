@@ -1,8 +1,8 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
 use crate::{
-    Allowance, BodyLength, Fields, FileName, HostNames, Method, Notice, Peer, Probe, Source,
-    Status, Told, UrlPath, Variables,
+    Allowance, BodyLength, Fields, FileName, HostNames, Method, Notice, Peer, Probe, Response,
+    Source, Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -229,8 +229,8 @@ pub struct Request {
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
-    /// Memory of an earlier response's fields, for who makes the next.
-    pub spare: Fields,
+    /// An earlier response, for who makes the next of its memory.
+    pub spare: Option<Response>,
     /// What the phases want to have logged, in order; written before the request waits and
     /// before it is answered.
     pub notices: Vec<Notice>,
@@ -423,7 +423,7 @@ impl Request {
             admitted: None,
             probe: None,
             previous: None,
-            spare: Fields::new(),
+            spare: None,
             notices: Vec::new(),
             told: Told::default(),
             used_name: None,
@@ -454,7 +454,9 @@ impl Request {
         (self.depth, self.probe) = (0, None);
         (self.walked, self.admitted) = (None, None);
         (self.is_of_file, self.unconditioned) = (false, None);
-        self.spare.clear();
+        if let Some(spare) = &mut self.spare {
+            spare.renew(Status::OK);
+        }
         (self.looks, self.variant_looks, self.asker) = (0, 0, None);
         (self.undecided, self.shed) = (false, false);
         self.work = 0;
@@ -473,12 +475,13 @@ impl Request {
     /// of a renewed request, that is nearly all.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let fields = [&self.fields, &self.always, &self.spare];
+        let fields = [&self.fields, &self.always];
         let paths = [self.host.capacity(), self.path.capacity(), self.path_info.capacity()];
         self.head.memory()
             + fields.map(Fields::memory).iter().sum::<usize>()
             + paths.iter().sum::<usize>()
             + self.file.capacity()
+            + self.spare.as_ref().map_or(0, Response::memory)
     }
 
     /// The name of the method that it has now: a look at another path and the page of an error are

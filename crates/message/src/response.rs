@@ -1,10 +1,16 @@
 //! A response on its way through the filters to the connection.
 
 use crate::{Body, Fields, Status};
+use std::ops::{Deref, DerefMut};
 
-/// What will be sent. `conn` adds Date, Server, framing and Connection when it writes the head.
+/// What will be sent. `conn` adds Date, Server, framing and Connection when it writes the head. It
+/// goes from phase to phase by value, so that its parts stand in one place and do not move.
 #[derive(Debug)]
-pub struct Response {
+pub struct Response(Box<ResponseParts>);
+
+/// The parts of a response.
+#[derive(Debug)]
+pub struct ResponseParts {
     /// The status.
     pub status: Status,
     /// A status line of an application's own, in place of the standard phrase.
@@ -27,8 +33,8 @@ pub struct Response {
 impl Response {
     /// A response without fields and body.
     #[must_use]
-    pub const fn new(status: Status) -> Self {
-        Self {
+    pub fn new(status: Status) -> Self {
+        Self(Box::new(ResponseParts {
             status,
             status_line: None,
             fields: Fields::new(),
@@ -37,6 +43,36 @@ impl Response {
             is_own_body: false,
             trailers: Fields::new(),
             close: false,
-        }
+        }))
+    }
+
+    /// Makes it new, its memory kept.
+    pub fn renew(&mut self, status: Status) {
+        let ResponseParts { fields, always, trailers, .. } = &mut **self;
+        fields.clear();
+        always.clear();
+        trailers.clear();
+        (self.status, self.status_line, self.body) = (status, None, Body::Empty);
+        (self.is_own_body, self.close) = (false, false);
+    }
+
+    /// How much memory its fields have, used or not, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.fields.memory() + self.always.memory() + self.trailers.memory()
+    }
+}
+
+impl Deref for Response {
+    type Target = ResponseParts;
+
+    fn deref(&self) -> &ResponseParts {
+        &self.0
+    }
+}
+
+impl DerefMut for Response {
+    fn deref_mut(&mut self) -> &mut ResponseParts {
+        &mut self.0
     }
 }

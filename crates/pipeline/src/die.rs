@@ -18,7 +18,6 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// How an error goes on.
-#[expect(clippy::large_enum_variant, reason = "in a box every request would allocate")]
 pub(crate) enum Fate {
     /// With this response.
     Respond(Box<Request>, Response),

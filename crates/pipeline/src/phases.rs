@@ -33,7 +33,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// What a handler gives: its answer, or the promise of one.
-#[expect(clippy::large_enum_variant, reason = "in a box every request would allocate")]
 pub(crate) enum Generated {
     Now(Concluded),
     Later(Pin<Box<dyn Future<Output = Concluded>>>),
@@ -516,9 +515,11 @@ fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Aro
 
 /// Puts the fields that were set before there was a response before those that it has.
 fn add_earlier(request: &mut Request, response: &mut Response) {
-    let mut always = std::mem::take(&mut request.always);
-    always.overlay(&response.always);
-    response.always = always;
+    if !request.always.is_empty() {
+        let mut always = std::mem::take(&mut request.always);
+        always.overlay(&response.always);
+        response.always = always;
+    }
     if request.fields.is_empty() {
         return;
     }

@@ -35,7 +35,6 @@ pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
 pub type Teller = Box<dyn Fn(&mut Request)>;
 
 /// What serving a request gives.
-#[expect(clippy::large_enum_variant, reason = "in a box every request would allocate")]
 pub enum Served {
     /// The response, made without waiting.
     Now(Box<Request>, Response),

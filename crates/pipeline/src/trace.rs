@@ -114,8 +114,8 @@ mod tests {
         Request::new(head, Peer { client: end, local: end }, 0)
     }
 
-    fn shown(response: Response) -> Vec<u8> {
-        let Body::Stream(mut source, None) = response.body else { panic!("no stream") };
+    fn shown(mut response: Response) -> Vec<u8> {
+        let Body::Stream(source, None) = &mut response.body else { panic!("no stream") };
         let mut context = Context::from_waker(Waker::noop());
         let mut all = Vec::new();
         while let Poll::Ready(Some(chunk)) = source.as_mut().poll_chunk(&mut context) {

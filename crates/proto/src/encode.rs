@@ -110,17 +110,19 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
         _ => None,
     };
     let (mut content, mut connection) = ([None; 3], false);
-    for (name, line) in response.always.lines().chain(response.fields.lines()) {
-        match rank(name) {
-            Rank::Middle => out.extend_from_slice(line),
-            Rank::Length => write_length(out, length.take()),
-            Rank::Connection => connection = true,
-            Rank::Content(rank) if has_content => {
-                if let Some(slot) = content.get_mut(rank) {
-                    *slot = Some(line);
+    for fields in [&response.always, &response.fields] {
+        for (name, line) in fields.lines() {
+            match rank(name) {
+                Rank::Middle => out.extend_from_slice(line),
+                Rank::Length => write_length(out, length.take()),
+                Rank::Connection => connection = true,
+                Rank::Content(rank) if has_content => {
+                    if let Some(slot) = content.get_mut(rank) {
+                        *slot = Some(line);
+                    }
                 }
+                Rank::Origin | Rank::Ours | Rank::Content(_) => {}
             }
-            Rank::Origin | Rank::Ours | Rank::Content(_) => {}
         }
     }
     write_length(out, length);

@@ -6,7 +6,7 @@ use crate::line::is_token;
 use crate::refusal::{Refusal, excerpt};
 use crate::scan::{first_colon, first_control};
 use crate::{HttpProtocolOptions, Limits};
-use evenkeel_message::{Fields, Level, Name, Status, trim};
+use evenkeel_message::{FieldLine, Fields, Level, Name, Status, trim};
 use memchr::memchr;
 
 const TOO_LONG: &str = "Size of a request header field exceeds server limit.";
@@ -28,30 +28,33 @@ pub(crate) enum Line {
 /// or too many. Tells how many bytes they are, and whether one says something about the body's
 /// length. What follows is [`take`]'s.
 pub(crate) fn take_usual(fields: &mut Fields, bytes: &[u8], limits: &Limits) -> (usize, bool) {
-    let (mut used, mut framed) = (0, false);
     let most = if limits.fields == 0 { usize::MAX } else { limits.fields };
-    while fields.len() < most {
-        let rest = bytes.get(used..).unwrap_or_default();
-        // The end of such a line is its first control byte.
-        let Some(line) = first_control(rest).and_then(|at| rest.get(..at + 2)) else { break };
-        let Some(name) = take_known(fields, line, limits) else { break };
-        framed |= is_framing(name);
-        used += line.len();
-    }
+    let (mut room, mut framed) = (most.saturating_sub(fields.len()), false);
+    let used = fields.add_lines(bytes, |rest| {
+        room = room.checked_sub(1)?;
+        let line = usual_line(rest).filter(|line| line.length <= limits.field_size)?;
+        framed |= is_framing(line.known);
+        Some(line)
+    });
     (used, framed)
 }
 
-/// Takes a line that holds no control byte before its last two; none where it is not as above.
-fn take_known(fields: &mut Fields, line: &[u8], limits: &Limits) -> Option<Name> {
-    let content = line.strip_suffix(b"\r\n")?;
-    let end = first_colon(content)?;
-    let name = Name::of(content.get(..end)?);
-    let fits = line.len() <= limits.field_size;
-    if name == Name::Other || !fits || !is_canonical(content.get(end + 1..)?) {
-        return None;
-    }
-    fields.add_line(name, line, end);
-    Some(name)
+/// The line at the front of `bytes`; none where it is not as above.
+fn usual_line(bytes: &[u8]) -> Option<FieldLine> {
+    let (name, rest) = bytes.split_at_checked(first_colon(bytes)?)?;
+    let known = Name::of(name);
+    // The end of such a line is the first control byte behind its name, which holds none.
+    let (value, behind) = rest.split_at_checked(first_control(rest)?)?;
+    let is_usual = match value {
+        [b':', b' ', inner @ ..] => inner.first() != Some(&b' ') && inner.last() != Some(&b' '),
+        _ => false,
+    };
+    let length = name.len() + value.len() + 2;
+    (is_usual && known != Name::Other && behind.starts_with(b"\r\n")).then_some(FieldLine {
+        known,
+        name: name.len(),
+        length,
+    })
 }
 
 /// Whether fields of that name say something about the body's length.

@@ -179,32 +179,25 @@ impl LineWriter {
         if lines.len() > self.capacity - self.length {
             return false;
         }
-        let mut at = self.start + 1 + self.length / 8;
-        let mut rest = lines;
+        let first = self.start + 1 + self.length / 8;
         let filled = self.length % 8;
-        if filled > 0 {
-            let (head, tail) = rest.split_at(rest.len().min(8 - filled));
-            for (offset, byte) in head.iter().enumerate() {
-                self.partial |= u64::from(*byte) << ((filled + offset) * 8);
-            }
-            self.store(at, self.partial);
-            if filled + head.len() == 8 {
-                self.partial = 0;
-                at += 1;
-            }
-            rest = tail;
+        let words = self.region.words().get(first..).unwrap_or_default();
+        let (whole, last) = lines.as_chunks::<8>();
+        for (word, bytes) in words.iter().zip(whole) {
+            let bytes = u64::from_le_bytes(*bytes);
+            word.store(self.partial | bytes << (filled * 8), Relaxed);
+            // What had no room begins the next word; of none, 64 bits are shifted out in two steps.
+            self.partial = bytes >> 1 >> (63 - filled * 8);
         }
-        let (whole, last) = rest.as_chunks::<8>();
-        for chunk in whole {
-            self.store(at, u64::from_le_bytes(*chunk));
-            at += 1;
+        let mut rest = [0_u8; 16];
+        rest.iter_mut().skip(filled).zip(last).for_each(|(to, from)| *to = *from);
+        let rest = u128::from_le_bytes(rest) | u128::from(self.partial);
+        let behind = words.iter().skip(whole.len());
+        for (at, word) in behind.take((filled + last.len()).div_ceil(8)).enumerate() {
+            word.store((rest >> (at * 64)) as u64, Relaxed);
         }
-        if !last.is_empty() {
-            let mut bytes = [0_u8; 8];
-            bytes.iter_mut().zip(last).for_each(|(to, from)| *to = *from);
-            self.partial = u64::from_le_bytes(bytes);
-            self.store(at, self.partial);
-        }
+        let is_full = filled + last.len() >= 8;
+        self.partial = if is_full { (rest >> 64) as u64 } else { rest as u64 };
         self.publish(self.length + lines.len());
         true
     }
@@ -250,12 +243,6 @@ impl LineWriter {
             word.store(length as u64, Release);
         }
     }
-
-    fn store(&self, at: usize, value: u64) {
-        if let Some(word) = self.region.words().get(at) {
-            word.store(value, Relaxed);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -282,6 +269,19 @@ mod tests {
         assert!(writer.append(b"again\n"));
         assert_eq!(buffers.leftover(1), b"again\n");
         assert!(buffers.leftover(0).is_empty() && buffers.leftover(2).is_empty());
+    }
+
+    #[test]
+    fn a_line_of_any_length_follows_one_of_any_other() {
+        let buffers = LineBuffers::new(1, 64).unwrap();
+        let text: Vec<u8> = (1..=26).collect();
+        for (first, second) in (0..26).flat_map(|one| (0..26).map(move |other| (one, other))) {
+            let mut writer = buffers.writer(0).unwrap();
+            assert!(writer.append(&text[..first]) && writer.append(&text[..second]));
+            assert!(writer.append(b"end"));
+            let expected = [&text[..first], &text[..second], b"end"].concat();
+            assert_eq!(buffers.leftover(0), expected, "{first} {second}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! nothing here waits or knows what the bytes mean.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{self, RecvFlags, Shutdown, SocketFlags};
+use rustix::net::{self, RecvFlags, SendFlags, Shutdown, SocketFlags};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -74,6 +74,10 @@ impl Socket {
     /// Sends the parts one behind another; says how many bytes the kernel took, which may be
     /// fewer. `more` promises that more follows at once. `WouldBlock` where it took none.
     pub fn send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        // A list of parts is more work for the kernel, which a single one does not need.
+        if let [part] = parts {
+            return self.send_one(part, more);
+        }
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         // SAFETY: an all-zero msghdr is valid: null pointers with zero lengths.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -90,6 +94,16 @@ impl Socket {
                     error if error.kind() == io::ErrorKind::Interrupted => {}
                     error => return Err(error),
                 },
+            }
+        }
+    }
+
+    fn send_one(&self, part: &[u8], more: bool) -> io::Result<usize> {
+        let flags = if more { SendFlags::MORE } else { SendFlags::empty() };
+        loop {
+            match net::send(&self.descriptor, part, flags | SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return result.map_err(io::Error::from),
             }
         }
     }

@@ -133,6 +133,20 @@ impl Rule {
         matches!(self, Rule::Group { rules, .. } if rules.is_empty())
     }
 
+    /// Whether it lets every request pass: `Require all granted` alone.
+    #[must_use]
+    pub fn grants_all(&self) -> bool {
+        match self {
+            Rule::Ask { negate, provider: Provider::All(granted), limit, .. } => {
+                *granted && !negate && limit.is_none()
+            }
+            Rule::Group { negate: false, rules, .. } => {
+                matches!(&**rules, [rule] if rule.grants_all())
+            }
+            _ => false,
+        }
+    }
+
     /// Whether nothing in the group can ever grant a request.
     #[must_use]
     pub fn only_refuses(&self) -> bool {

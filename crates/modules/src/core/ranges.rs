@@ -147,10 +147,10 @@ mod tests {
         response.fields.add("Content-Type", "text/plain");
         response.body = body;
         match cut_to_ranges(&request, response, &Directory::default()) {
-            Ok(response) => {
+            Ok(mut response) => {
                 let mut text = Vec::new();
                 response.fields.write(&mut text);
-                let pieces = match response.body {
+                let pieces = match std::mem::take(&mut response.body) {
                     Body::Bytes(bytes) => vec![Piece::Bytes(bytes)],
                     Body::Pieces(pieces) => pieces,
                     other => panic!("{other:?}"),

@@ -70,8 +70,8 @@ pub fn serve_file(
     }
     request.content.is_by_type = true;
     // The document of an error is sent with the error's status.
-    let mut response = Response::new(request.status);
-    response.fields = std::mem::take(&mut request.spare);
+    let mut response = request.spare.take().unwrap_or_else(|| Response::new(Status::OK));
+    response.status = request.status;
     response.fields.clone_from(&fields);
     match meets_conditions(request, &contents, &fields, now_ns) {
         Verdict::Proceed => response.body = body(&contents.piece),

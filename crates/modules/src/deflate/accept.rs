@@ -39,7 +39,8 @@ pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
 /// Takes gzip off the encodings where it is the last that was applied; says whether it was
 /// (mod_deflate.c: check_gzip).
 pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bool {
-    for fields in [&mut response.fields, &mut response.always] {
+    let parts = &mut **response;
+    for fields in [&mut parts.fields, &mut parts.always] {
         let Some(list) = fields.joined(Name::ContentEncoding) else { continue };
         let Some(left) = left_of(&list) else { return false };
         request.content.encoding = None;

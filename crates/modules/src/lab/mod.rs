@@ -305,7 +305,7 @@ mod tests {
         let (crew, stays) = (Crew::new(1), Departure::default());
         let text = |work: Work| {
             let performed = perform(work, Status::OK, &crew, &stays);
-            match runtime.block_on(performed).unwrap().body {
+            match &runtime.block_on(performed).unwrap().body {
                 Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
                 other => panic!("{other:?}"),
             }
