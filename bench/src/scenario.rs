@@ -3,7 +3,7 @@
 
 use crate::Result;
 use crate::contender::Kind;
-use crate::idle::{self, Held};
+use crate::idle;
 use crate::load::{Asked, Turn};
 use crate::memory;
 use crate::plan::Plan;
@@ -90,118 +90,97 @@ const MODELS: &[Kind] = &[
 ];
 
 const SCENARIOS: [Scenario; 15] = [
-    Scenario {
-        name: "P1",
-        bare: "",
-        title: "keep-alive GET of 1 KiB, 64 connections",
-        measure: Measure::Load(PLAIN),
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P2",
-        bare: "",
-        title: "304 for a file of 1 KiB, 64 connections",
-        measure: Measure::Load(Asked { conditional: true, ..PLAIN }),
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P3",
-        bare: "",
-        title: "GET of 1 KiB, a connection per request, 64 at a time",
-        measure: Measure::Load(Asked { close: true, ..PLAIN }),
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P4",
-        bare: "",
-        title: "keep-alive GET of 100 KiB, 16 connections",
-        measure: Measure::Load(Asked { path: "/100k.bin", connections: 16, ..PLAIN }),
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P4-1m",
-        bare: "",
-        title: "keep-alive GET of 1 MiB, 8 connections",
-        measure: Measure::Load(Asked { path: "/1m.bin", connections: 8, ..PLAIN }),
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P4-10m",
-        bare: "",
-        title: "keep-alive GET of 10 MiB, 4 connections",
-        measure: Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P7-1000",
-        bare: "",
-        title: "answers that wait 200 ms, 1,000 connections, MaxRequestWorkers auto",
-        measure: Measure::Load(Asked { connections: 1_000, ..WAIT }),
-        beside: &[Kind::Ceiling],
-    },
-    Scenario {
-        name: "P7",
-        bare: "",
-        title: "answers that wait 200 ms, 10,000 connections, MaxRequestWorkers auto",
-        measure: Measure::Load(Asked { connections: 10_000, ..WAIT }),
-        beside: &[Kind::Ceiling],
-    },
-    Scenario {
-        name: "P11",
-        bare: "",
-        title: "idle keep-alive connections",
-        measure: Measure::Idle,
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P12",
-        bare: "",
-        title: "system calls a request",
-        measure: Measure::Calls,
-        beside: PEERS,
-    },
-    Scenario {
-        name: "P13",
-        bare: "",
-        title: "the process models: keep-alive GET of 1 KiB, 64 connections",
-        measure: Measure::Load(PLAIN),
-        beside: MODELS,
-    },
-    Scenario {
-        name: "P13-short",
-        bare: "",
-        title: "the process models: GET of 1 KiB, a connection per request, 64 at a time",
-        measure: Measure::Load(Asked { close: true, ..PLAIN }),
-        beside: MODELS,
-    },
-    Scenario {
-        name: "P15-files",
-        bare: "",
-        title: "keep-alive GET of 1 KiB, 64 connections: 100,000 files in turn, and 10",
-        measure: Measure::Growth {
+    scenario("P1", "keep-alive GET of 1 KiB, 64 connections", Measure::Load(PLAIN), PEERS),
+    scenario(
+        "P2",
+        "304 for a file of 1 KiB, 64 connections",
+        Measure::Load(Asked { conditional: true, ..PLAIN }),
+        PEERS,
+    ),
+    scenario(
+        "P3",
+        "GET of 1 KiB, a connection per request, 64 at a time",
+        Measure::Load(Asked { close: true, ..PLAIN }),
+        PEERS,
+    ),
+    scenario(
+        "P4",
+        "keep-alive GET of 100 KiB, 16 connections",
+        Measure::Load(Asked { path: "/100k.bin", connections: 16, ..PLAIN }),
+        PEERS,
+    ),
+    scenario(
+        "P4-1m",
+        "keep-alive GET of 1 MiB, 8 connections",
+        Measure::Load(Asked { path: "/1m.bin", connections: 8, ..PLAIN }),
+        PEERS,
+    ),
+    scenario(
+        "P4-10m",
+        "keep-alive GET of 10 MiB, 4 connections",
+        Measure::Load(Asked { path: "/10m.bin", connections: 4, ..PLAIN }),
+        PEERS,
+    ),
+    scenario(
+        "P7-1000",
+        "answers that wait 200 ms, 1,000 connections, MaxRequestWorkers auto",
+        Measure::Load(Asked { connections: 1_000, ..WAIT }),
+        &[Kind::Ceiling],
+    ),
+    scenario(
+        "P7",
+        "answers that wait 200 ms, 10,000 connections, MaxRequestWorkers auto",
+        Measure::Load(Asked { connections: 10_000, ..WAIT }),
+        &[Kind::Ceiling],
+    ),
+    scenario("P11", "idle keep-alive connections", Measure::Idle, PEERS),
+    scenario("P12", "system calls a request", Measure::Calls, PEERS),
+    scenario(
+        "P13",
+        "the process models: keep-alive GET of 1 KiB, 64 connections",
+        Measure::Load(PLAIN),
+        MODELS,
+    ),
+    scenario(
+        "P13-short",
+        "the process models: GET of 1 KiB, a connection per request, 64 at a time",
+        Measure::Load(Asked { close: true, ..PLAIN }),
+        MODELS,
+    ),
+    scenario(
+        "P15-files",
+        "keep-alive GET of 1 KiB, 64 connections: 100,000 files in turn, and 10",
+        Measure::Growth {
             few: PLAIN.spread(Spread::Files(10)),
             many: PLAIN.spread(Spread::Files(100_000)),
         },
-        beside: FILED,
-    },
-    Scenario {
-        name: "P15-hosts",
-        bare: "",
-        title: "keep-alive GET of 1 KiB, 64 connections: 10,000 name-based hosts in turn, and 1",
-        measure: Measure::Growth {
+        FILED,
+    ),
+    scenario(
+        "P15-hosts",
+        "keep-alive GET of 1 KiB, 64 connections: 10,000 name-based hosts in turn, and 1",
+        Measure::Growth {
             few: PLAIN.spread(Spread::Hosts(1)),
             many: PLAIN.spread(Spread::Hosts(10_000)),
         },
-        beside: HOSTED,
-    },
-    Scenario {
-        name: "P15-memory",
-        bare: "",
-        title: "memory of 10,000 name-based hosts, and what reloads add to it",
-        measure: Measure::Hosts(10_000),
-        beside: &[Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)],
-    },
+        HOSTED,
+    ),
+    scenario(
+        "P15-memory",
+        "memory of 10,000 name-based hosts, and what reloads add to it",
+        Measure::Hosts(10_000),
+        &[Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)],
+    ),
 ];
+
+const fn scenario(
+    name: &'static str,
+    title: &'static str,
+    measure: Measure,
+    beside: &'static [Kind],
+) -> Scenario {
+    Scenario { name, bare: "", title, measure, beside }
+}
 
 impl Scenario {
     /// The scenario by its number.
@@ -298,35 +277,39 @@ fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Vec<Turn>>
     Ok(turns)
 }
 
+/// Looks at one contender after the other.
+fn one_by_one<T>(
+    scenario: &Scenario,
+    plan: &Plan,
+    look: impl Fn(Kind) -> Result<T>,
+) -> Result<Vec<(Kind, T)>> {
+    let contenders = plan.contenders(scenario.beside).into_iter();
+    contenders.map(|kind| Ok((kind, look(kind)?))).collect()
+}
+
 /// One server at a time is looked at, with one host and with all of them.
 fn hosts(scenario: &Scenario, count: usize, plan: &Plan, site: &Site) -> Result<String> {
     site.add_hosts(count)?;
-    let mut rows = Vec::new();
-    for kind in plan.contenders(scenario.beside) {
-        rows.push((kind, memory::of_hosts(kind, site, count)?));
-    }
+    let rows = one_by_one(scenario, plan, |kind| memory::of_hosts(kind, site, count))?;
     Ok(table::of_hosts(&scenario.heading(), &rows))
 }
 
 /// One server at a time holds the connections, so that the kernel's share is its alone.
 fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
-    let mut rows: Vec<(Kind, Held)> = Vec::new();
-    for kind in plan.contenders(scenario.beside) {
-        let server = kind.start(site, &PLAIN)?;
-        rows.push((kind, idle::hold(&server, PLAIN.path, plan.idle)?));
-    }
+    let rows = one_by_one(scenario, plan, |kind| {
+        idle::hold(&kind.start(site, &PLAIN)?, PLAIN.path, plan.idle)
+    })?;
     Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
 }
 
+/// The system calls of requests on kept connections, and of connections of one request.
 fn count(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
-    let mut rows: Vec<(Kind, Calls, Calls)> = Vec::new();
-    for kind in plan.contenders(scenario.beside) {
+    let rows = one_by_one(scenario, plan, |kind| {
         let server = kind.start(site, &PLAIN)?;
         PLAIN.ask(&server, 1)?;
         let kept = traced(&server, &PLAIN, site)?;
-        let short = traced(&server, &Asked { close: true, ..PLAIN }, site)?;
-        rows.push((kind, kept, short));
-    }
+        Ok((kept, traced(&server, &Asked { close: true, ..PLAIN }, site)?))
+    })?;
     Ok(table::of_calls(&scenario.heading(), &rows))
 }
 

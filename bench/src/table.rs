@@ -142,14 +142,14 @@ pub fn of_idle(heading: &str, asked: usize, rows: &[(Kind, Held)]) -> String {
 }
 
 /// The table of system calls: on kept connections, and on those of one request.
-pub fn of_calls(heading: &str, rows: &[(Kind, Calls, Calls)]) -> String {
+pub fn of_calls(heading: &str, rows: &[(Kind, (Calls, Calls))]) -> String {
     let mut text = format!(
         "## {heading}\n\n\
          Counted by `strace -c -f` over about a second of 64 connections; strace slows the server, \
          so fewer requests share a wait.\n\n\
          | server | requests | calls each | failed | opens | by name |\n|---|---|---|---|---|---|\n"
     );
-    for (kind, kept, short) in rows {
+    for (kind, (kept, short)) in rows {
         for (calls, how) in [(kept, "kept"), (short, "one request a connection")] {
             let _ = writeln!(
                 text,

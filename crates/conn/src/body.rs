@@ -276,35 +276,23 @@ impl Source for Handle {
 mod tests {
     use super::*;
     use crate::link::Inbox;
-    use crate::link::tests::thread;
-    use evenkeel_sys::socket::Socket;
+    use crate::link::tests::{pair, runtime, thread, use_up_turn};
     use std::future::poll_fn;
     use std::io::Read;
-    use std::os::unix::net::UnixStream;
-    use std::pin::pin;
-    use tokio::runtime::{Builder, LocalOptions};
-    use tokio::task::coop::consume_budget;
 
     #[test]
     fn a_body_that_is_read_by_a_task_whose_turn_is_over_is_asked_for_and_keeps_its_credit() {
-        let (mut client, server) = UnixStream::pair().unwrap();
-        for end in [&client, &server] {
-            end.set_nonblocking(true).unwrap();
-        }
+        let (mut client, socket) = pair();
         let thread = thread();
         let gate = &thread.place.gate;
-        let socket = Socket::new(server.into());
         let link = Link::new(&thread, socket, Inbox::default(), true, gate.take());
         let settings = Settings::default();
         let body = Incoming::new(&link, BodyLength::Exact(5), true, &settings).unwrap();
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-            .unwrap();
+        let runtime = runtime();
         runtime.block_on(poll_fn(|context| {
             // The runtime watches the socket from here on.
             assert!(link.poll_fill(context).is_pending(), "nothing has come");
-            while pin!(consume_budget()).poll(context).is_ready() {}
+            use_up_turn(context);
             assert!(body.poll_chunk(context, true).is_pending());
             let mut asked = [0; 64];
             assert_eq!(client.read(&mut asked).unwrap(), CONTINUE.len());

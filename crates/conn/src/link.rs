@@ -350,8 +350,27 @@ pub(crate) mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::pin::pin;
-    use tokio::runtime::{Builder, LocalOptions};
+    use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
     use tokio::task::coop::consume_budget;
+
+    /// A client and its socket, neither of which blocks.
+    pub(crate) fn pair() -> (UnixStream, Socket) {
+        let (client, server) = UnixStream::pair().unwrap();
+        for end in [&client, &server] {
+            end.set_nonblocking(true).unwrap();
+        }
+        (client, Socket::new(server.into()))
+    }
+
+    pub(crate) fn runtime() -> LocalRuntime {
+        let options = LocalOptions::default();
+        Builder::new_current_thread().enable_all().build_local(options).unwrap()
+    }
+
+    /// Uses up the turn of the task that calls.
+    pub(crate) fn use_up_turn(context: &mut Context<'_>) {
+        while pin!(consume_budget()).poll(context).is_ready() {}
+    }
 
     pub(crate) fn thread() -> Rc<Thread> {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
@@ -370,18 +389,12 @@ pub(crate) mod tests {
 
     #[test]
     fn what_has_come_is_found_by_a_task_that_has_used_up_its_turn() {
-        let (mut client, server) = UnixStream::pair().unwrap();
-        server.set_nonblocking(true).unwrap();
-        let socket = Socket::new(server.into());
+        let (mut client, socket) = pair();
         let link = Link::new(&thread(), socket, Inbox::default(), true, None);
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-            .unwrap();
-        runtime.block_on(poll_fn(|context| {
+        runtime().block_on(poll_fn(|context| {
             assert!(link.poll_fill(context).is_pending(), "nothing has come");
             client.write_all(b"hello").unwrap();
-            while pin!(consume_budget()).poll(context).is_ready() {}
+            use_up_turn(context);
             assert_eq!(link.fill_now().unwrap(), 5);
             assert_eq!(link.inbox.borrow().rest(), b"hello");
             assert_eq!(link.fill_now().unwrap_err().kind(), io::ErrorKind::WouldBlock);
