@@ -43,7 +43,7 @@ pub enum Malformed<'a> {
 pub struct Fields {
     text: Vec<u8>,
     entries: Vec<Entry>,
-    /// The bits of all names that have been added, whether or not they were taken out since.
+    /// The bits of the names that are there. That of unknown names stays when they are taken out.
     seen: u64,
     /// The bits of those that were added more than once.
     repeated: u64,
@@ -294,6 +294,10 @@ impl Fields {
         }
         let (text, before) = (&self.text, self.entries.len());
         self.entries.retain(|entry| !is_named(text, entry, wanted));
+        if wanted.0 != Name::Other {
+            self.seen &= !wanted.0.bit();
+            self.repeated &= !wanted.0.bit();
+        }
         self.entries.len() != before
     }
 
@@ -307,7 +311,10 @@ impl Fields {
     /// Whether a field of that name is there.
     #[must_use]
     pub fn contains(&self, name: impl Named) -> bool {
-        self.place(Spelled(name.name(), name.text())).is_some()
+        match name.name() {
+            Name::Other => self.place(Spelled(Name::Other, name.text())).is_some(),
+            known => self.may_have(known),
+        }
     }
 
     /// The values of all fields of that name, in order.
@@ -428,7 +435,8 @@ impl Fields {
         slice(&self.text, entry.start + entry.name + 2, entry.value)
     }
 
-    /// Whether a field of that name may be there; nearly all that are asked for are not.
+    /// Whether a field of that name is there or, of an unknown name, may be; nearly all that are
+    /// asked for are not.
     fn may_have(&self, name: Name) -> bool {
         self.seen & name.bit() != 0
     }

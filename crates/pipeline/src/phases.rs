@@ -181,6 +181,9 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
 /// What must be looked up before access can be decided; none as a rule.
 pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
     let Mapped { request, plan, also, .. } = mapped;
+    if request.names.is_some() {
+        return None;
+    }
     let lookups = plan.core.hostname_lookups.unwrap_or_default();
     let mut wanted = Wanted {
         client: lookups == Tristate::On,
@@ -189,11 +192,13 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
         names: Vec::new(),
     };
     let server = &pipeline.site.server(request.server).settings;
-    for plan in also.iter().chain([plan]) {
+    let mut ask = |plan: &Plan| {
         wanted.verify |= plan.access_compat.wants_name();
         plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
-    }
-    (!wanted.is_nothing() && request.names.is_none()).then_some(wanted)
+    };
+    also.iter().for_each(|also| ask(also));
+    ask(plan);
+    (!wanted.is_nothing()).then_some(wanted)
 }
 
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).

@@ -115,6 +115,15 @@ impl LineStore {
     }
 }
 
+/// At most eight bytes as a word, zeros behind them.
+fn first_word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    if let Some(place) = word.get_mut(..bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+    u64::from_le_bytes(word)
+}
+
 /// Where a buffer begins; none where there is no such buffer.
 fn start(buffer: usize, count: usize, words: usize) -> Option<usize> {
     (buffer < count).then_some(buffer * words)
@@ -189,9 +198,8 @@ impl LineWriter {
             // What had no room begins the next word; of none, 64 bits are shifted out in two steps.
             self.partial = bytes >> 1 >> (63 - filled * 8);
         }
-        let mut rest = [0_u8; 16];
-        rest.iter_mut().skip(filled).zip(last).for_each(|(to, from)| *to = *from);
-        let rest = u128::from_le_bytes(rest) | u128::from(self.partial);
+        // What is left may reach into a second word.
+        let rest = u128::from(first_word(last)) << (filled * 8) | u128::from(self.partial);
         let behind = words.iter().skip(whole.len());
         for (at, word) in behind.take((filled + last.len()).div_ceil(8)).enumerate() {
             word.store((rest >> (at * 64)) as u64, Relaxed);

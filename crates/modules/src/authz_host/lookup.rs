@@ -33,7 +33,8 @@ impl Wanted {
     /// Whether there is nothing to look up.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
+        let Self { client, verify, only_verified, names } = self;
+        !(client | verify | only_verified) && names.is_empty()
     }
 }
 
