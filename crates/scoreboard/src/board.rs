@@ -10,7 +10,7 @@ use evenkeel_sys::memory::Shared;
 
 use crate::child::{ChildLine, OWN_WORDS};
 use crate::history::HISTORY_WORDS;
-use crate::slots::{COLD_WORDS, HOT_WORDS, SlotLine};
+use crate::slots::{COLD_WORDS, HOT_WORDS, SlotLine, SlotLines};
 use crate::state::Phase;
 
 /// The most worker slots that a scoreboard can have.
@@ -113,13 +113,16 @@ impl Scoreboard {
 
     /// The line of one worker slot of a child.
     pub(crate) fn slot_line(&self, child: usize, slot: usize) -> Option<SlotLine> {
-        if slot >= self.layout.slots_per_child {
-            return None;
-        }
-        let number = self.valid(child)? * self.layout.slots_per_child + slot;
-        let hot = self.hot_lines() + number * HOT_WORDS;
-        let cold = self.cold_lines() + number * COLD_WORDS;
-        Some(SlotLine { hot: self.span(hot, HOT_WORDS)?, cold: self.span(cold, COLD_WORDS)? })
+        self.slot_lines(child)?.of(slot)
+    }
+
+    /// The lines of all worker slots of a child.
+    pub(crate) fn slot_lines(&self, child: usize) -> Option<SlotLines> {
+        let slots = self.layout.slots_per_child;
+        let first = self.valid(child)? * slots;
+        let hot = self.span(self.hot_lines() + first * HOT_WORDS, slots * HOT_WORDS)?;
+        let cold = self.span(self.cold_lines() + first * COLD_WORDS, slots * COLD_WORDS)?;
+        Some(SlotLines { hot, cold })
     }
 
     /// Gives the line of this index to a child about to be forked. Parent only.

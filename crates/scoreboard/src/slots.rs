@@ -32,8 +32,7 @@ pub struct Request<'a> {
 /// The worker slots of one child. A plain copy can be kept by every serving thread.
 #[derive(Clone, Copy)]
 pub struct Slots {
-    board: Scoreboard,
-    child: usize,
+    lines: SlotLines,
     // A bit is set where the slot is free. The lowest free one is taken, so that the same few
     // lines stay in the caches and the status page reads from the left.
     free: &'static [AtomicU64],
@@ -48,6 +47,21 @@ pub struct SlotGuard {
     bit: u64,
     /// What the slot shows afterwards.
     after: SlotState,
+}
+
+/// The lines of a child's slots: each has so many words of either kind.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotLines {
+    pub(crate) hot: &'static [AtomicU64],
+    pub(crate) cold: &'static [AtomicU64],
+}
+
+impl SlotLines {
+    pub(crate) fn of(&self, slot: usize) -> Option<SlotLine> {
+        let hot = self.hot.get(slot.checked_mul(HOT_WORDS)?..)?.get(..HOT_WORDS)?;
+        let cold = self.cold.get(slot.checked_mul(COLD_WORDS)?..)?.get(..COLD_WORDS)?;
+        Some(SlotLine { hot, cold })
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -89,12 +103,12 @@ impl Slots {
                 AtomicU64::new(if bits == 64 { u64::MAX } else { (1 << bits) - 1 })
             })
             .collect();
-        for slot in 0..count {
-            if let Some(line) = board.slot_line(child, slot) {
-                line.set_state(SlotState::Ready);
-            }
+        // A child that there is no line for has no slots.
+        let lines = board.slot_lines(child).unwrap_or(SlotLines { hot: &[], cold: &[] });
+        for line in (0..count).filter_map(|slot| lines.of(slot)) {
+            line.set_state(SlotState::Ready);
         }
-        Self { board, child, free: Box::leak(words.into_boxed_slice()), own: None }
+        Self { lines, free: Box::leak(words.into_boxed_slice()), own: None }
     }
 
     /// The same child's, for a worker that has one slot for its life: its requests take that one
@@ -115,7 +129,7 @@ impl Slots {
 
     /// Shows what a worker does that has its own slot, between requests.
     pub fn show(&self, state: SlotState) {
-        let line = self.own.and_then(|slot| self.board.slot_line(self.child, slot));
+        let line = self.own.and_then(|slot| self.lines.of(slot));
         if let Some(line) = line {
             line.set_state(state);
         }
@@ -132,7 +146,7 @@ impl Slots {
                 match word.compare_exchange_weak(bits, bits & !bit, AcqRel, Relaxed) {
                     Ok(_) => {
                         let slot = at * 64 + bit.trailing_zeros() as usize;
-                        let line = self.board.slot_line(self.child, slot)?;
+                        let line = self.lines.of(slot)?;
                         line.begin(state, request, now_us);
                         // A worker goes on reading after a request; a slot that is anybody's is
                         // ready for the next.
@@ -338,7 +352,7 @@ mod tests {
     fn a_worker_has_its_own_slot_and_says_what_it_shows() {
         let slots = Slots::new(board(), 0, 130);
         let own = slots.of_worker(70);
-        let state = || slots.board.slot_line(0, 70).unwrap().state();
+        let state = || slots.lines.of(70).unwrap().state();
         let held = own.take(SlotState::Writing, &Request::default(), 1).unwrap();
         assert!(own.take(SlotState::Writing, &Request::default(), 1).is_none());
         assert_eq!(state(), SlotState::Writing);
@@ -380,7 +394,7 @@ mod tests {
     #[test]
     fn readers_never_see_a_mixture() {
         let slots = Slots::new(board(), 0, 1);
-        let line = slots.board.slot_line(0, 0).unwrap();
+        let line = slots.lines.of(0).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 0..20_000_u32 {
