@@ -523,6 +523,35 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_out_is_not_there() {
+        let mut fields = Fields::new();
+        for value in ["a", "b"] {
+            fields.add(Name::Host, value);
+        }
+        assert!(fields.contains(Name::Host) && fields.remove("host"));
+        assert!(!fields.contains(Name::Host) && !fields.remove("Host"));
+        assert!(!fields.clone().contains("Host") && fields.first("Host").is_none());
+        fields.add("HOST", "c");
+        assert_eq!(fields.all(Name::Host).collect::<Vec<_>>(), [b"c"]);
+        assert!(fields.contains("host") && fields.clone().contains(Name::Host));
+    }
+
+    #[test]
+    fn lines_of_a_text_are_fields_of_their_own() {
+        let text = b"Host: a\r\nAge: 77\r\nrest";
+        let mut lines = vec![(Name::Age, 3, 9), (Name::Host, 4, 9)];
+        let mut fields = Fields::new();
+        fields.add("Date", "d");
+        let used = fields.add_lines(text, |rest| {
+            let (known, name, length) = lines.pop()?;
+            assert!(rest.starts_with(known.text().as_bytes()));
+            Some(FieldLine { known, name, length })
+        });
+        let values = ["date", "host", "age"].map(|name| fields.first(name).unwrap());
+        assert_eq!((used, values), (18, [&b"d"[..], b"a", b"77"]));
+    }
+
+    #[test]
     fn set_replaces_all_at_the_first_place() {
         let mut fields = Fields::new();
         fields.add("A", "1");

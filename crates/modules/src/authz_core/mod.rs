@@ -319,6 +319,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_asked_where_a_line_grants_all_alone() {
+        for (text, all) in [
+            ("Require all granted", true),
+            ("<RequireAll>\nRequire all granted\n</RequireAll>", true),
+            ("Require all denied", false),
+            ("Require all granted\nRequire ip 10.1", false),
+            ("<RequireAll>\nRequire all granted\nRequire not ip 10.1\n</RequireAll>", false),
+            ("<RequireAll>\nRequire all granted\nRequire all denied\n</RequireAll>", false),
+        ] {
+            let rules = apply(text).unwrap().directory.authz_core.rules.unwrap();
+            assert_eq!(rules.grants_all(), all, "{text}");
+        }
+    }
+
+    #[test]
     fn rules_grant_and_refuse() {
         let table = [
             ("", true),
