@@ -328,7 +328,8 @@ mod tests {
             ("<RequireAll>\nRequire all granted\nRequire not ip 10.1\n</RequireAll>", false),
             ("<RequireAll>\nRequire all granted\nRequire all denied\n</RequireAll>", false),
         ] {
-            let rules = apply(text).unwrap().directory.authz_core.rules.unwrap();
+            let scope = apply(text).unwrap();
+            let rules = scope.directory.authz_core.rules.as_ref().unwrap();
             assert_eq!(rules.grants_all(), all, "{text}");
         }
     }
