@@ -38,12 +38,12 @@ impl Context for Request<'_> {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    fn file_allowed(&self, _path: &[u8]) -> bool {
-        true
+    fn file_allowed(&self, _path: &[u8]) -> Option<bool> {
+        Some(true)
     }
 
-    fn url_allowed(&self, _url: &[u8]) -> bool {
-        false
+    fn url_allowed(&self, _url: &[u8]) -> Option<bool> {
+        Some(false)
     }
 
     fn metadata(&self, _path: &[u8], _follow: bool) -> Option<Metadata> {

@@ -277,7 +277,10 @@ impl ConnectionSite for ThreadSite {
         self.check_host(*server, peer.local, host)?;
         expectation(head, true)?;
         let options = self.site().server(*server).uri_options();
-        path.read(raw, options).map_err(|reason| bad_path(reason, head.target()))
+        path.read(raw, options).map_err(|reason| {
+            self.pipeline.begin_badly(request);
+            bad_path(reason, request.head.target())
+        })
     }
 
     fn serve(&self, request: Box<Request>) -> Served {

@@ -34,11 +34,13 @@ pub trait Context {
     /// The client's address, as mod_remoteip leaves it.
     fn client_address(&self) -> Option<IpAddr>;
 
-    /// Whether a request for this file would be allowed and find a file (`-F`).
-    fn file_allowed(&self, path: &[u8]) -> bool;
+    /// Whether a request for this file would be allowed and find a file (`-F`); none where that
+    /// is not known.
+    fn file_allowed(&self, path: &[u8]) -> Option<bool>;
 
-    /// Whether a request for this URL would be allowed and succeed (`-U`, `-A`).
-    fn url_allowed(&self, url: &[u8]) -> bool;
+    /// Whether a request for this URL would be allowed and succeed (`-U`, `-A`); none where
+    /// that is not known.
+    fn url_allowed(&self, url: &[u8]) -> Option<bool>;
 
     /// What the expression may take of the request's steps; none where it is asked apart.
     fn allowance(&self) -> Option<&Allowance> {

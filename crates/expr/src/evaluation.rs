@@ -127,12 +127,12 @@ impl<'c> Evaluation<'c> {
             Test::FileAllowed(word) => {
                 let path = self.word(word)?;
                 self.pay(LOOK_STEPS)?;
-                Ok(self.context.file_allowed(&path))
+                self.context.file_allowed(&path).ok_or(EvaluationError::Unknown)
             }
             Test::UrlAllowed(word) => {
                 let url = self.word(word)?;
                 self.pay(LOOK_STEPS)?;
-                Ok(self.context.url_allowed(&url))
+                self.context.url_allowed(&url).ok_or(EvaluationError::Unknown)
             }
             Test::Empty(word) => self.word(word).map(|value| value.is_empty()),
             Test::Filled(word) => self.word(word).map(|value| !value.is_empty()),
@@ -348,6 +348,8 @@ pub enum EvaluationError {
     Spent,
     /// A file cannot be read.
     File(String),
+    /// Whether another path would be allowed is not known.
+    Unknown,
 }
 
 impl From<MatchError> for EvaluationError {
@@ -363,6 +365,10 @@ impl fmt::Display for EvaluationError {
             Self::TooLong => write!(f, "a value is longer than {LONGEST} bytes"),
             Self::Spent => f.write_str("the request takes too many steps in all"),
             Self::File(cause) => f.write_str(cause),
+            Self::Unknown => f.write_str(
+                "whether another path is allowed depends on what is not known yet, such as the \
+                 name of the client",
+            ),
         }
     }
 }
@@ -403,17 +409,27 @@ mod tests {
             None
         }
 
-        fn file_allowed(&self, path: &[u8]) -> bool {
-            path == b"/file"
+        fn file_allowed(&self, path: &[u8]) -> Option<bool> {
+            (path != b"/unknown").then_some(path == b"/file")
         }
 
-        fn url_allowed(&self, url: &[u8]) -> bool {
-            url == b"/url"
+        fn url_allowed(&self, url: &[u8]) -> Option<bool> {
+            (url != b"/unknown").then_some(url == b"/url")
         }
     }
 
     fn condition(text: &str) -> Condition {
         Condition::compile(text, Author::Server).unwrap()
+    }
+
+    #[test]
+    fn a_question_without_an_answer_is_no_answer() {
+        let mut evaluation = Evaluation::new(&Request);
+        for text in ["-U '/unknown'", "! (-U '/unknown')", "-F '/unknown' || true"] {
+            let answer = evaluation.holds(&condition(text));
+            assert!(matches!(answer, Err(EvaluationError::Unknown)), "{text}: {answer:?}");
+        }
+        assert_eq!(evaluation.holds(&condition("true || -U '/unknown'")), Ok(true));
     }
 
     #[test]

@@ -105,12 +105,12 @@ impl Context for Exchange {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    fn file_allowed(&self, _path: &[u8]) -> bool {
-        false
+    fn file_allowed(&self, _path: &[u8]) -> Option<bool> {
+        Some(false)
     }
 
-    fn url_allowed(&self, _url: &[u8]) -> bool {
-        true
+    fn url_allowed(&self, _url: &[u8]) -> Option<bool> {
+        Some(true)
     }
 }
 

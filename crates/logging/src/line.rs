@@ -539,6 +539,7 @@ mod tests {
             content: Default::default(),
             status: Status::FORBIDDEN,
             env: evenkeel_message::Variables::new(),
+            notes: evenkeel_message::Variables::new(),
             method: b"POST".to_vec(),
             plan: None,
             told: false,

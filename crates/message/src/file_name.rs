@@ -67,6 +67,13 @@ impl FileName {
         behind
     }
 
+    /// Makes it the name of a folder, with a slash at its end.
+    pub fn end_with_slash(&mut self) {
+        if !self.as_bytes().ends_with(b"/") {
+            self.0.push("/");
+        }
+    }
+
     /// Bytes that it has room for.
     #[must_use]
     pub fn capacity(&self) -> usize {

@@ -208,6 +208,9 @@ pub struct Request {
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
     /// request through, nor a response out.
     pub undecided: bool,
+    /// Whether a look of it was refused for want of what decides it, such as the client's name: a
+    /// question that such a look answers has no answer.
+    pub doubtful: bool,
     /// Whether it is to be turned away with 503, since more work waits than can be done in time;
     /// a status page is served all the same.
     pub shed: bool,
@@ -222,6 +225,14 @@ pub struct Request {
     /// The settings of the sections around the file that it was last mapped to, where these have
     /// conditions, before those of the conditions.
     pub unconditioned: Option<Arc<dyn Any>>,
+    /// What its walks of sections have come to.
+    pub walks: SectionWalks,
+    /// What those of the request came to that it is a look of, or that was redirected to it.
+    pub known_walks: SectionWalks,
+    /// Whether the `<Location>` sections that hold for it did in the same walk of that request.
+    pub is_located_again: bool,
+    /// Whether its conditions came out as in the same walk of that request.
+    pub is_conditioned_again: bool,
     /// The settings under which it was admitted, or is to be, and the depth of the look that was: a
     /// look from there under the same ones needs no decision of its own.
     pub admitted: Option<(u8, Arc<dyn Any>)>,
@@ -359,6 +370,8 @@ pub struct Previous {
     pub status: Status,
     /// Its environment, which reappears with `REDIRECT_` in front.
     pub env: Variables,
+    /// Its notes, such as the prefix of its alias.
+    pub notes: Variables,
     /// The method as it came: an ErrorDocument is fetched with GET.
     pub method: Vec<u8>,
     /// The settings that held for it, to be known again: where they hold for the new request
@@ -378,6 +391,24 @@ impl Previous {
         std::mem::swap(&mut self.file, &mut request.file);
         std::mem::swap(&mut self.content, &mut request.content);
         std::mem::swap(&mut self.env, &mut request.env);
+        std::mem::swap(&mut self.notes, &mut request.notes);
+    }
+}
+
+/// The outcomes of a request's walks of sections, in their order, as Apache keeps them to tell
+/// whether another request comes to the very same settings (request.c: prep_walk_cache).
+#[derive(Clone, Debug, Default)]
+pub struct SectionWalks {
+    /// Of the `<Location>` sections.
+    pub locations: Vec<Rc<dyn Any>>,
+    /// Of the `<If>` sections.
+    pub conditions: Vec<Rc<dyn Any>>,
+}
+
+impl SectionWalks {
+    fn clear(&mut self) {
+        self.locations.clear();
+        self.conditions.clear();
     }
 }
 
@@ -415,11 +446,16 @@ impl Request {
             siblings: None,
             negotiated: None,
             undecided: false,
+            doubtful: false,
             shed: false,
             work: 0,
             allowance: Allowance::default(),
             walked: None,
             unconditioned: None,
+            walks: SectionWalks::default(),
+            known_walks: SectionWalks::default(),
+            is_located_again: false,
+            is_conditioned_again: false,
             admitted: None,
             probe: None,
             previous: None,
@@ -457,8 +493,11 @@ impl Request {
         if let Some(spare) = &mut self.spare {
             spare.renew(Status::OK);
         }
+        self.walks.clear();
+        self.known_walks.clear();
+        (self.is_located_again, self.is_conditioned_again) = (false, false);
         (self.looks, self.variant_looks, self.asker) = (0, 0, None);
-        (self.undecided, self.shed) = (false, false);
+        (self.undecided, self.doubtful, self.shed) = (false, false, false);
         self.work = 0;
         (self.siblings, self.negotiated, self.late) = (None, None, None);
         self.allowance.renew();

@@ -72,7 +72,7 @@ impl UrlPath {
     /// The order is Apache's (request.c, ap_process_request_internal): escapes of unreserved
     /// characters are decoded, segments resolved, the other escapes decoded, and where that made
     /// slashes, the segments are resolved again. Unlike Apache the second round refuses to climb
-    /// above the root.
+    /// above the root (docs/differences.md).
     ///
     /// # Errors
     /// What is wrong with the text; the path is empty then.

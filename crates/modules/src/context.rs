@@ -195,11 +195,11 @@ impl Context for RequestContext<'_> {
         Some(self.request.peer.client_ip())
     }
 
-    fn file_allowed(&self, path: &[u8]) -> bool {
-        self.request.probe.as_ref().is_some_and(|probe| probe.allows_file(self.request, path))
+    fn file_allowed(&self, path: &[u8]) -> Option<bool> {
+        self.request.probe.as_ref().map_or(Some(false), |it| it.allows_file(self.request, path))
     }
 
-    fn url_allowed(&self, url: &[u8]) -> bool {
-        self.request.probe.as_ref().is_some_and(|probe| probe.allows_url(self.request, url))
+    fn url_allowed(&self, url: &[u8]) -> Option<bool> {
+        self.request.probe.as_ref().map_or(Some(false), |it| it.allows_url(self.request, url))
     }
 }

@@ -269,16 +269,17 @@ pub(crate) fn redirected(
         content: std::mem::take(&mut request.content),
         status: request.status,
         env,
+        notes: std::mem::take(&mut request.notes),
         method: request.head.method_text().to_vec(),
         plan: Some(Arc::clone(plan) as Arc<dyn Any>),
         told: std::mem::take(&mut request.told.request),
         previous: request.previous.take(),
     };
     request.previous = Some(Box::new(previous));
-    request.notes = Variables::new();
     request.fields.clear();
     request.path_info.clear();
     (request.is_of_file, request.admitted) = (false, None);
+    request.known_walks = std::mem::take(&mut request.walks);
     Ok(request)
 }
 

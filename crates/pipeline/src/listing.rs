@@ -47,6 +47,8 @@ pub(crate) fn generate(
         let result = Err(autoindex::refuse(&mut request, &plan, indexed));
         return Generated::Now(Concluded { request, plan, result });
     }
+    // mod_autoindex.c: handle_autoindex.
+    request.file.end_with_slash();
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.query.as_deref());
     let response = autoindex::head(&mut request, &plan, &said, folder.found.stat());

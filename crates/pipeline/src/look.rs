@@ -8,7 +8,8 @@ use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
-    Prepared, Probe, Request, Status, Stopped, Translated, UrlPath, Variables, quoted,
+    Prepared, Probe, Request, SectionWalks, Status, Stopped, Translated, UrlPath, Variables,
+    quoted,
 };
 use evenkeel_modules::core::AcceptPathInfo;
 use evenkeel_modules::dir::{self, Slash};
@@ -83,6 +84,10 @@ pub(crate) struct Aside {
     walked: Option<Rc<dyn Any>>,
     admitted: Option<(u8, Arc<dyn Any>)>,
     unconditioned: Option<Arc<dyn Any>>,
+    walks: SectionWalks,
+    known_walks: SectionWalks,
+    is_located_again: bool,
+    is_conditioned_again: bool,
     asker: Option<Box<[u8]>>,
     is_of_file: bool,
 }
@@ -94,7 +99,13 @@ impl Aside {
         let _enough = request.allowance.spend(request.env.iter().count() as u64 * STEPS_A_VARIABLE);
         let env = request.env.clone();
         request.depth += 1;
+        let walks = std::mem::take(&mut request.walks);
+        let known_walks = std::mem::replace(&mut request.known_walks, walks.clone());
         Self {
+            walks,
+            known_walks,
+            is_located_again: request.is_located_again,
+            is_conditioned_again: request.is_conditioned_again,
             path: std::mem::replace(&mut request.path, path),
             query: std::mem::replace(&mut request.query, query),
             file: std::mem::take(&mut request.file),
@@ -131,6 +142,9 @@ impl Aside {
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         request.admitted = self.admitted;
         request.unconditioned = self.unconditioned;
+        (request.walks, request.known_walks) = (self.walks, self.known_walks);
+        request.is_located_again = self.is_located_again;
+        request.is_conditioned_again = self.is_conditioned_again;
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
         request.depth -= 1;
         if let Some(list) = list {
@@ -161,6 +175,7 @@ impl Aside {
         (request.head.method, request.status) = (self.method, self.status);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
+        (request.walks, request.known_walks) = (self.walks, self.known_walks);
         request.depth -= 1;
         request.admitted = request.admitted.take().map(|(_, plan)| (request.depth, plan));
     }
@@ -195,6 +210,23 @@ fn see_from(
     go_on_from(pipeline, request, begin)
 }
 
+/// Whether the request is the last of as many internal redirects as there may be: such a one may
+/// not look at other paths either (http_request.c: ap_is_recursion_limit_exceeded counts both).
+fn may_not_look(pipeline: &Pipeline, request: &Request) -> bool {
+    let limit = pipeline.site.server(request.server).redirect_limit();
+    request.previous.is_some() && request.redirects() >= limit
+}
+
+/// What the log says of a request that was redirected too often.
+pub(crate) fn too_many_redirects(limit: usize) -> Notice {
+    let text = format!(
+        "Request exceeded the limit of {limit} internal redirects due to probable configuration \
+         error. Use 'LimitInternalRecursion' to increase the limit if necessary. Use 'LogLevel \
+         debug' to get a backtrace."
+    );
+    Notice::new("core", Level::Error, 124, text)
+}
+
 /// Runs the phases for a look that was counted, unless there were too many.
 fn go_on_from(
     pipeline: &Pipeline,
@@ -204,8 +236,12 @@ fn go_on_from(
     let limit = pipeline.site.server(request.server).look_limit();
     let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
     let too_deep = usize::from(request.depth) > limit;
-    if too_deep || too_many {
-        request.notify(if too_deep {
+    let is_last = may_not_look(pipeline, &request);
+    request.doubtful |= too_many;
+    if too_deep || too_many || is_last {
+        request.notify(if is_last {
+            too_many_redirects(pipeline.site.server(request.server).redirect_limit())
+        } else if too_deep {
             let text = format!(
                 "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
                  configuration error. Use 'LimitInternalRecursion' to increase the limit if \
@@ -337,9 +373,8 @@ fn refuse_unknown_names(
     pipeline: &Pipeline,
     mut mapped: phases::Walked,
 ) -> Result<phases::Walked, Stopped<Plan>> {
-    let server = pipeline.site.server(mapped.request.server);
     if phases::wants_names(pipeline, &mapped).is_none()
-        || phases::is_look_within(server, &mapped.request, &mapped.plan)
+        || phases::is_look_within(&mapped.request, &mapped.plan)
     {
         return Ok(mapped);
     }
@@ -348,6 +383,7 @@ fn refuse_unknown_names(
         "{path} is refused: the name of its client is not known yet, and a look cannot wait for it"
     );
     mapped.request.notify(Notice::own("dir", Level::Error, text));
+    mapped.request.doubtful = true;
     let Mapped { request, plan, .. } = mapped;
     Err(Stopped { request, plan, answer: Status::FORBIDDEN.into() })
 }
@@ -451,23 +487,24 @@ fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Ph
 
 impl Probe for Pipeline {
     /// A path where nothing is counts as allowed, as in Apache (util_expr_eval.c: op_url_subr).
-    fn allows_url(&self, request: &Request, url: &[u8]) -> bool {
+    fn allows_url(&self, request: &Request, url: &[u8]) -> Option<bool> {
         // A question that has come back to itself (util_expr_eval.c: op_url_subr).
         if request.asker.as_deref() == Some(&request.path[..]) {
-            return false;
+            return Some(false);
         }
-        let Some(mut copy) = copied(request) else { return false };
-        let Some((path, query)) = beside(self, request, url) else { return false };
+        let Some(mut copy) = self.copied(request) else { return Some(false) };
+        let Some((path, query)) = beside(self, request, url) else { return Some(false) };
         (copy.path, copy.query) = (path, query);
-        let (_, seen) = see(self, copy);
-        seen.status().code() < 400
+        let (copy, seen) = see(self, copy);
+        let is_allowed = seen.status().code() < 400;
+        (is_allowed || !copy.doubtful).then_some(is_allowed)
     }
 
-    fn allows_file(&self, request: &Request, path: &[u8]) -> bool {
-        let Some(mut copy) = copied(request) else { return false };
+    fn allows_file(&self, request: &Request, path: &[u8]) -> Option<bool> {
+        let Some(mut copy) = self.copied(request) else { return Some(false) };
         // A relative name leads no higher than its folder (request.c: ap_sub_req_lookup_file).
         if !path.starts_with(b"/") && climbs(path) {
-            return false;
+            return Some(false);
         }
         let own = request.file.as_bytes();
         let folder = match own.ends_with(b"/") {
@@ -486,7 +523,10 @@ impl Probe for Pipeline {
             .and_then(|mapped| refuse_unknown_names(self, mapped))
             .and_then(|mapped| phases::admit(self, mapped));
         let is_file = |looked: &Looked| looked.found.kind() == Kind::File;
-        seen.is_ok_and(|admitted| admitted.found.as_ref().is_some_and(is_file))
+        match seen {
+            Ok(admitted) => Some(admitted.found.as_ref().is_some_and(is_file)),
+            Err(stopped) => (!stopped.request.doubtful).then_some(false),
+        }
     }
 }
 
@@ -506,12 +546,17 @@ fn climbs(path: &[u8]) -> bool {
     false
 }
 
-/// A request for another path of the same client; none where questions have led to questions
-/// too often.
-fn copied(request: &Request) -> Option<Box<Request>> {
-    if request.depth >= QUESTIONS {
-        return None;
+impl Pipeline {
+    /// A request that asks about another path; none where questions have led to questions, or
+    /// redirects to redirects, too often.
+    fn copied(&self, request: &Request) -> Option<Box<Request>> {
+        let is_too_much = request.depth >= QUESTIONS || may_not_look(self, request);
+        (!is_too_much).then(|| copied(request))
     }
+}
+
+/// A request for another path of the same client.
+fn copied(request: &Request) -> Box<Request> {
     let mut copy = Box::new(Request::new(request.head.clone(), request.peer, request.time_us));
     copy.head.method = Method::Get;
     (copy.server, copy.port) = (request.server, request.port);
@@ -524,10 +569,11 @@ fn copied(request: &Request) -> Option<Box<Request>> {
     copy.walked.clone_from(&request.walked);
     copy.admitted.clone_from(&request.admitted);
     copy.unconditioned.clone_from(&request.unconditioned);
+    copy.known_walks.clone_from(&request.walks);
     copy.allowance = request.allowance.clone();
     copy.depth = request.depth + 1;
     copy.asker = Some(request.path[..].into());
-    Some(copy)
+    copy
 }
 
 /// The target with the query of the request behind its own (mod_dir.c: fixup_dir, fixup_dflt).

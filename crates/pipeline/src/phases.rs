@@ -9,7 +9,7 @@ use crate::negotiate;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace;
-use crate::walk::{Arrival, Conditioned, conditions};
+use crate::walk::{self, Arrival, Conditioned, conditions};
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
@@ -52,10 +52,16 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 
 /// Early changes to the request, before anything is asked of its path.
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
-    let server = pipeline.site.server(request.server);
-    headers::act_early(&mut request, around(pipeline, server, &server.defaults));
-    setenvif::set_by_server(&mut request, &server.settings, &server.defaults);
+    begin(pipeline, &mut request);
     locate(pipeline, request)
+}
+
+/// What is done for every request whose head is sound, also for those that are refused for their
+/// path (Apache's hook post_read_request).
+pub(crate) fn begin(pipeline: &Pipeline, request: &mut Request) {
+    let server = pipeline.site.server(request.server);
+    headers::act_early(request, around(pipeline, server, &server.defaults));
+    setenvif::set_by_server(request, &server.settings, &server.defaults);
 }
 
 /// The settings that hold before translation. Conditions are evaluated here too, and once more when
@@ -64,6 +70,7 @@ pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Re
     let (site, walker) = (&pipeline.site, &pipeline.walker);
     let server = site.server(request.server);
     let (plan, sections) = walker.borrow_mut().before_translation(server, &mut request);
+    walk::note_locations(server, &mut request, &sections);
     let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &sections);
     Ok(Received { request, plan })
 }
@@ -124,8 +131,12 @@ pub(crate) fn show(
     if translated.request.head.method != Method::Trace || &*translated.request.path == b"*" {
         return Ok(Err(translated));
     }
-    let Translated { mut request, plan } = translated;
-    let enabled = pipeline.site.server(request.server).settings.core.conduct.trace_enable;
+    let mut request = translated.request;
+    let server = pipeline.site.server(request.server);
+    // What sections said before the path was translated holds no longer, and they are not asked
+    // again (request.c: ap_process_request_internal).
+    let plan = Arc::clone(&server.defaults);
+    let enabled = server.settings.core.conduct.trace_enable;
     if let Err(answer) = trace::check(&mut request, enabled) {
         return stop(request, plan, answer);
     }
@@ -159,15 +170,16 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let unconditioned = has_conditions.then(|| Arc::clone(&plan) as Arc<dyn Any>);
     let before = std::mem::replace(&mut request.unconditioned, unconditioned);
     let is_again = before.is_some_and(|before| is_plan(&before, &plan));
-    let Conditioned { plan, first } =
-        conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
-    // Both settings must admit the request. The handler gets those with the nested sections where
-    // the server has conditions, since Apache evaluates these before translation too.
     let server = pipeline.site.server(request.server);
-    let is_nested_again = !server.defaults.core.conditions.is_empty();
-    let (plan, also) = match first.filter(|plan| is_again && !plan.core.is_of_location) {
-        Some(first) if is_nested_again => (plan, Some(first)),
-        Some(first) => (first, Some(plan)),
+    walk::note_locations(server, &mut request, &sections);
+    let Conditioned { plan, first, is_known } =
+        conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
+    request.is_conditioned_again = is_known;
+    // Both settings must admit a request that comes to the same sections again.
+    let is_again = is_again && (!plan.core.is_of_location || request.is_located_again);
+    let (plan, also) = match first.filter(|_| is_again) {
+        Some(first) if is_known => (first, Some(plan)),
+        Some(first) => (plan, Some(first)),
         None => (plan, None),
     };
     // Apache's header_parser runs for requests of clients alone.
@@ -205,11 +217,12 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
 pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
     let Mapped { mut request, plan, also, found } = mapped;
     if std::mem::take(&mut request.undecided) {
+        request.doubtful = true;
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
     let server = pipeline.site.server(request.server);
-    let is_page = is_page_of_refusal(server, &request, &plan);
-    let is_decided = is_page || is_look_within(server, &request, &plan) || found.is_none();
+    let is_page = is_page_of_refusal(&request, &plan);
+    let is_decided = is_page || is_look_within(&request, &plan) || found.is_none();
     request.admitted = Some((request.depth, Arc::clone(&plan) as Arc<dyn Any>));
     if !is_decided {
         let first = also.map_or(Ok(()), |also| decide(server, &mut request, &also));
@@ -232,15 +245,14 @@ fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Sta
 /// Whether this is a look in the very sections in which the request that it is taken for was
 /// admitted, or is just now to be: access has been decided (request.c:
 /// ap_process_request_internal compares the per_dir_config of `r->main`).
-pub(crate) fn is_look_within(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
+pub(crate) fn is_look_within(request: &Request, plan: &Arc<Plan>) -> bool {
     let is_asked_by = |(depth, admitted): &(u8, Arc<dyn Any>)| {
         depth + 1 == request.depth && is_plan(admitted, plan)
     };
     if !request.admitted.as_ref().is_some_and(is_asked_by) {
         return false;
     }
-    let is_direct = request.depth == 1 && request.previous.is_none() && !request.is_of_file;
-    !is_walked_anew(server, plan, is_direct)
+    !is_walked_anew(request, plan)
 }
 
 fn is_plan(known: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
@@ -248,35 +260,29 @@ fn is_plan(known: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
 }
 
 /// Whether Apache would not know these sections again. It keeps what the conditions of one level
-/// made of them, and of those that are nested none; what `<Location>` says, and conditions of the
-/// server where they are asked twice, it knows in a request that follows directly alone.
-fn is_walked_anew(server: &Server, plan: &Plan, is_direct: bool) -> bool {
-    if plan.core.is_nested {
-        return true;
-    }
-    let walks_twice = !server.defaults.core.conditions.is_empty();
-    !is_direct && (plan.core.is_of_location || walks_twice && plan.core.is_conditional)
+/// made of them, and of those that are nested none.
+fn is_walked_anew(request: &Request, plan: &Plan) -> bool {
+    plan.core.is_nested
+        || plan.core.is_conditional && !request.is_conditioned_again
+        || plan.core.is_of_location && !request.is_located_again
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to
-/// a client that may not see what it is about. What such a page leads to in turn, by a type map or
-/// by the files that its name goes on with, is shown where no `<Location>` has a say, and no
-/// condition where the server has some beside its sections: of those walks Apache keeps one
-/// generation (request.c: `prep_walk_cache`; `ap_process_request_internal` compares
+/// a client that may not see what it is about. So may what such a page leads to in turn, where
+/// Apache knows that it is in the same sections (request.c: ap_process_request_internal compares
 /// per_dir_config). Every other redirect leads to what must be granted for itself, since rules may
 /// ask for the path.
 ///
 /// A look from such a page is compared with the page ([`is_look_within`]) and not with what was
 /// refused: one that comes back to the refused sections is refused again.
-fn is_page_of_refusal(server: &Server, request: &Request, plan: &Arc<Plan>) -> bool {
+fn is_page_of_refusal(request: &Request, plan: &Arc<Plan>) -> bool {
     let Some(previous) = &request.previous else { return false };
     let is_same = |before: &Arc<dyn Any>| is_plan(before, plan);
     let is_look = request.depth > 0;
     if is_look || previous.status.code() < 400 || !previous.plan.as_ref().is_some_and(is_same) {
         return false;
     }
-    let is_direct = previous.previous.is_none() && !request.is_of_file;
-    !is_walked_anew(server, plan, is_direct)
+    !is_walked_anew(request, plan)
 }
 
 /// What the content is and who handles it.

@@ -3,6 +3,7 @@
 //! Nothing here touches a socket.
 
 use crate::die;
+use crate::look;
 use crate::negotiate::{self, Wanted};
 use crate::phases::{self, Access, Generated, Walked};
 use crate::site::{Plan, Site};
@@ -106,6 +107,12 @@ impl Pipeline {
                 self.conclude(Concluded { request, plan, result: Err(answer) })
             }
         }
+    }
+
+    /// Begins a request that is going to be refused for its path: the answer and the log may show
+    /// what the configuration makes of it by its fields.
+    pub fn begin_badly(&self, request: &mut Request) {
+        phases::begin(self, request);
     }
 
     /// The answer to a request that cannot be served: it was malformed, too long, too slow, or
@@ -294,16 +301,7 @@ impl Pipeline {
     ) -> Served {
         let limit = self.site.server(request.server).redirect_limit();
         if request.redirects() >= limit {
-            request.notify(Notice::new(
-                "core",
-                Level::Error,
-                124,
-                format!(
-                    "Request exceeded the limit of {limit} internal redirects due to probable \
-                     configuration error. Use 'LimitInternalRecursion' to increase the limit if \
-                     necessary. Use 'LogLevel debug' to get a backtrace."
-                ),
-            ));
+            request.notify(look::too_many_redirects(limit));
             let status = Status::INTERNAL_SERVER_ERROR;
             let (request, response) = die::canned(self, request, plan, status, Fields::new());
             return Served::Now(request, response);

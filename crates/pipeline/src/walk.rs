@@ -11,8 +11,9 @@ use crate::way::{FolderWalk, Way, denied, forbidden_link, locations};
 use evenkeel_files::{Files, Kind, Limits, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
-use evenkeel_modules::core::{Match, Section};
+use evenkeel_modules::core::{Kind as SectionKind, Match, Section};
 use evenkeel_modules::{Merge, RequestContext};
+use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -86,7 +87,7 @@ impl Walker {
         }
         let mut constant = true;
         locations(server, request, &mut sections, &mut constant);
-        (self.plan(server, &sections), sections)
+        (self.plan(server, &sections, &[]), sections)
     }
 
     /// Walks the sections of a request whose file is known. The `<If>` sections are left to
@@ -124,12 +125,17 @@ impl Walker {
         if begun.is_none() {
             way.patterns(request);
         }
-        let folder = Rc::new(way.folder_walk(request, &looked));
+        // What began with another's walk passes that on (request.c: ap_directory_walk leaves the
+        // copied cache as it is).
+        let folder = match &begun {
+            Some(begun) => Rc::clone(begun),
+            None => Rc::new(way.folder_walk(request, &looked)),
+        };
         request.walked = Some(Rc::<FolderWalk>::clone(&folder));
         way.files(request);
         let (sections, constant) = (&mut way.sections, &mut way.constant);
         locations(server, request, sections, constant);
-        let plan = self.plan(server, &way.sections);
+        let plan = self.plan(server, &way.sections, &[]);
         let sections: Rc<[Arc<Section>]> = way.sections.into();
         if way.constant
             && self.keeps(&sections)
@@ -178,8 +184,9 @@ impl Walker {
     }
 
     /// The merged settings of a list of sections over the server's. Servers that share what holds
-    /// outside of sections share these too.
-    fn plan(&mut self, server: &Server, sections: &[Arc<Section>]) -> Arc<Plan> {
+    /// outside of sections share these too. At the `levels`, which are places in the list, begin
+    /// the conditions that are nested in those before.
+    fn plan(&mut self, server: &Server, sections: &[Arc<Section>], levels: &[usize]) -> Arc<Plan> {
         if sections.is_empty() {
             return Arc::clone(&server.defaults);
         }
@@ -190,9 +197,14 @@ impl Walker {
             return Arc::clone(plan);
         }
         // AuthMerging tells whether a walk's sections were merged among themselves first.
-        let walks = sections.chunk_by(|one, next| one.kind == next.kind);
         let mut merged_walks = (*server.defaults).clone();
-        walks.filter_map(merged).for_each(|walk| merged_walks.add(&walk));
+        let (mut rest, mut begin) = (sections, 0);
+        for end in levels.iter().copied().chain([sections.len()]) {
+            let (level, behind) = rest.split_at_checked(end - begin).unwrap_or((rest, &[]));
+            let walks = level.chunk_by(|one, next| one.kind == next.kind);
+            walks.filter_map(merged).for_each(|walk| merged_walks.add(&walk));
+            (rest, begin) = (behind, end);
+        }
         let plan = Arc::new(merged_walks);
         if !self.keeps(sections) {
             return plan;
@@ -260,6 +272,48 @@ pub(crate) struct Conditioned {
     /// the conditions of the first level made of a request, and a look or a redirect that comes to
     /// the same sections gets that, and nothing of the nested ones (request.c: ap_if_walk).
     pub first: Option<Arc<Plan>>,
+    /// Whether the conditions came out as in a walk that Apache would know from the request before.
+    pub is_known: bool,
+}
+
+/// What a walk of sections of one kind has come to: the sections that held before it, and those of
+/// its own that did, by their numbers. None while it is under way.
+#[derive(Debug, Default)]
+struct SectionWalk(Option<(Vec<u64>, Vec<u64>)>);
+
+impl SectionWalk {
+    fn of<'a>(
+        before: impl Iterator<Item = &'a Arc<Section>>,
+        held: impl Iterator<Item = &'a Arc<Section>>,
+    ) -> Self {
+        Self(Some((before.map(|it| it.id).collect(), held.map(|it| it.id).collect())))
+    }
+
+    /// Whether the other came to the same.
+    fn is(&self, other: &Rc<dyn Any>) -> bool {
+        let other = other.downcast_ref::<Self>();
+        self.0.is_some() && other.is_some_and(|other| other.0 == self.0)
+    }
+}
+
+/// What Apache compares a request's next walk with: the walk of the same number of the request
+/// before, else its own last (request.c: prep_walk_cache).
+fn walk_before<'a>(own: &'a [Rc<dyn Any>], known: &'a [Rc<dyn Any>]) -> Option<&'a Rc<dyn Any>> {
+    known.get(own.len()).or(own.last())
+}
+
+/// Notes which `<Location>` sections hold for a request, and whether they did so in the walk before
+/// (request.c: ap_location_walk).
+pub(crate) fn note_locations(server: &Server, request: &mut Request, sections: &[Arc<Section>]) {
+    if server.locations.is_empty() {
+        return;
+    }
+    let is_located = |it: &&Arc<Section>| it.kind == SectionKind::Location;
+    let others = sections.iter().filter(|it| !is_located(it));
+    let walk = SectionWalk::of(others, sections.iter().filter(is_located));
+    let (own, known) = (&mut request.walks.locations, &request.known_walks.locations);
+    request.is_located_again = walk_before(own, known).is_some_and(|before| walk.is(before));
+    own.push(Rc::new(walk));
 }
 
 /// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
@@ -272,11 +326,14 @@ pub(crate) fn conditions(
     sections: &[Arc<Section>],
 ) -> Conditioned {
     let mut first = None;
+    let mut is_known = false;
     if plan.core.conditions.is_empty() {
-        return Conditioned { plan, first };
+        return Conditioned { plan, first, is_known };
     }
     let server = site.server(request.server);
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
+    let mut levels = Vec::new();
+    let admitted = request.admitted.take();
     let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
     while !open.is_empty() {
         // What is merged grows with every section within another.
@@ -284,15 +341,36 @@ pub(crate) fn conditions(
             request.undecided = true;
             break;
         }
+        // A question that comes to the settings so far is in those of the request (request.c:
+        // ap_process_request_internal compares the per_dir_config of `r->main`).
+        request.admitted = Some((request.depth, Arc::clone(&plan) as Arc<dyn Any>));
+        let walks = &mut request.walks.conditions;
+        let before = walk_before(walks, &request.known_walks.conditions).cloned();
+        let number = walks.len();
+        if !is_known {
+            walks.push(Rc::new(SectionWalk::default()));
+        }
         let matched = matching_conditions(server, request, &plan, &open);
+        let walk = SectionWalk::of(applied.iter(), matched.iter());
+        // Apache asks those within no more where it knows what the outer ones came to.
+        let is_base_known = !plan.core.is_of_location || request.is_located_again;
+        let knows = first.is_none() && is_base_known && before.is_some_and(|it| walk.is(&it));
+        if let Some(place) = request.walks.conditions.get_mut(number) {
+            *place = Rc::new(walk);
+        }
+        is_known |= knows;
         open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
+        if applied.len() > sections.len() {
+            levels.push(applied.len());
+        }
         applied.extend(matched);
-        plan = walker.borrow_mut().plan(server, &applied);
+        plan = walker.borrow_mut().plan(server, &applied, &levels);
         if first.is_none() && !open.is_empty() {
             first = Some(Arc::clone(&plan));
         }
     }
-    Conditioned { plan, first }
+    request.admitted = admitted;
+    Conditioned { plan, first, is_known }
 }
 
 /// Whether a walk may be wanted again: clients name what is long without end.

@@ -83,18 +83,17 @@ impl EtagParts {
 }
 
 impl Merge for EtagParts {
+    /// Signs over signs make a set, which takes the place of what an outer walk says (core.c:
+    /// merge_core_dir_configs). None stays; any other set of which nothing is left is as none.
     fn merge(base: &Self, over: &Self) -> Self {
-        match (over.set, base.set) {
-            (Some(_), _) => *over,
-            (None, Some(set)) => {
-                Self { set: Some((set & !over.remove) | over.add), ..Self::default() }
-            }
-            (None, None) => Self {
-                set: None,
-                add: (base.add & !over.remove) | over.add,
-                remove: (base.remove & !over.add) | over.remove,
-            },
+        if over.set.is_some() {
+            return *over;
         }
+        let add = (base.add & !over.remove) | over.add;
+        let remove = (base.remove & !over.add) | over.remove;
+        let parts = (base.set.unwrap_or(0) & !remove) | add;
+        let is_said = parts != 0 || base.set == Some(0);
+        Self { set: is_said.then_some(parts), add, remove }
     }
 }
 

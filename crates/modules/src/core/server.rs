@@ -62,7 +62,7 @@ pub struct Server {
     pub aliases: Option<Arc<Aliases>>,
     /// ServerAdmin.
     pub admin: Option<Arc<str>>,
-    /// DocumentRoot, absolute and without a trailing slash.
+    /// DocumentRoot, absolute, with the slash at its end that it was given.
     pub document_root: Option<Box<Path>>,
     /// ErrorLog as written, and where.
     pub error_log: Option<Arc<(Box<str>, Position)>>,

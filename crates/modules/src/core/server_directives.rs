@@ -132,8 +132,8 @@ fn server_admin(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let path = scope.server_path(argument(call, 0).trim_end_matches('/'));
-    let path = if path.as_os_str().is_empty() { "/".into() } else { path };
+    // A slash at its end stays, as conditions see it.
+    let path = scope.server_path(argument(call, 0));
     if !path.is_dir() && !scope.roots_unchecked {
         if !scope.in_virtual_host {
             let path = quoted_path(&path);

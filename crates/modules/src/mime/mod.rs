@@ -136,7 +136,9 @@ pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_
             charset = extension.charset.as_deref().filter(|c| !c.is_empty()).or(charset);
         }
     }
-    if let (Some(charset), Some(media_type)) = (charset, &content.media_type) {
+    // What is no type has no parameters (mod_mime.c: analyze_ct).
+    let media_type = content.media_type.as_ref().filter(|it| it.contains(&b'/'));
+    if let (Some(charset), Some(media_type)) = (charset, media_type) {
         let with_charset = [media_type, &b"; charset="[..], charset.as_bytes()].concat();
         content.media_type = Some(with_charset.into());
         content.charset_fixed = true;
