@@ -102,7 +102,7 @@ pub fn accepts<'a>(
     let mut of_kind = entries.iter().filter(|entry| fits(&entry.difference, &said)).peekable();
     of_kind.peek()?;
     let mut config = text(&site.main) + &text(&site.hosts);
-    for entry in &site.entries {
+    for entry in site.all_entries() {
         if let Kind::Htaccess(nodes) = &entry.kind {
             config.push_str(&text(nodes));
         }
@@ -163,7 +163,7 @@ mod tests {
             target: "/".into(),
             version: "HTTP/1.1".into(),
             headers: vec![header.to_owned()],
-            body: String::new(),
+            ..Ask::default()
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_apache_denies_is_never_accepted() {
-        for class in ["given 403 -> 200", "shown 200"] {
+        for class in ["given 403 -> 200", "shown 200", "other-file 200"] {
             let text = GOOD.replace("header Vary 200", class);
             assert!(parse(&text).unwrap_err().contains("never accepted"));
         }

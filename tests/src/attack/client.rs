@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How long a server may be silent before its answer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(8);
 
+/// What is said of a server that did not answer in time.
+pub const SILENCE: &str = "silence";
+
 /// The connections to the two servers.
 #[derive(Debug)]
 pub struct Client {
@@ -96,7 +99,7 @@ impl Line {
                 Ok(length) => self.bytes.extend(buffer.get(..length).unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => self.ended = true,
-                Err(_) => return Err("silence".to_owned()),
+                Err(_) => return Err(SILENCE.to_owned()),
             }
         }
     }

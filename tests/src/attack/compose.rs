@@ -1,9 +1,10 @@
 //! Composes random sites: a seed and a number come in; virtual hosts, files and requests come out.
-//! Each site draws on some of the rows of the grammar alone, so that those meet more often.
+//! Each site draws on some of the rows of the grammar alone, so that those meet more often. Its
+//! requests are asked twice, and files change before and among those of the second time.
 
 use super::dice::Dice;
 use super::grammar::{NOUNS, ROWS, Row, place};
-use super::site::{Ask, Entry, Kind, Node, Site, section_name};
+use super::site::{Ask, Change, Entry, Kind, Node, Site, section_name};
 
 /// How many sites share the lines of a main server.
 pub const BATCH: u64 = 40;
@@ -13,6 +14,23 @@ const MAIN_STREAMS: u64 = 1 << 48;
 const DEPTH: usize = 3;
 /// Of a hundred rows, how many a site draws on.
 const SHARE: usize = 35;
+/// Of a hundred sites, how many have directives that lead to each other: they draw on all of
+/// `LEADS`, which find one another in a few paths (`$hub`).
+const WEBS: usize = 40;
+/// What such rows begin with.
+const LEADS: [&str; 9] = [
+    "ErrorDocument ",
+    "DirectoryIndex ",
+    "FallbackResource ",
+    "HeaderName ",
+    "ReadmeName ",
+    "Alias ",
+    "Options ",
+    "AllowOverride ",
+    "<Location ",
+];
+/// Paths that the directives of a site lead to.
+const HUBS: usize = 3;
 
 /// The site with this number under this seed, with the main server that it shares.
 pub fn compose(seed: u64, number: u64) -> Site {
@@ -22,8 +40,17 @@ pub fn compose(seed: u64, number: u64) -> Site {
     let mut writer = Writer::new(&mut dice, &names);
     let hosts = writer.hosts();
     let htaccess: Vec<Entry> = writer.htaccess_files();
-    let count = writer.dice.between(24, 40);
-    let asks = (0..count).map(|_| writer.ask()).collect();
+    let count = writer.dice.between(14, 26);
+    let mut asks: Vec<Ask> = (0..count).map(|_| writer.ask()).collect();
+    let mut again = asks.clone();
+    for _ in 0..writer.dice.between(2, 6) {
+        let index = writer.dice.below(again.len() / 2);
+        let change = writer.change(&htaccess);
+        if let Some(ask) = again.get_mut(index) {
+            ask.changes.push(change);
+        }
+    }
+    asks.append(&mut again);
     let entries = names.entries.iter().cloned().chain(htaccess).collect();
     Site { main, hosts, entries, asks }
 }
@@ -66,9 +93,11 @@ pub struct Names {
     folders: Vec<String>,
     /// The files below `htdocs`, and the links.
     files: Vec<String>,
+    /// Paths that many directives name.
+    hubs: Vec<String>,
 }
 
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "/dir",
     "/dir/secret",
     "/dir/sub",
@@ -79,8 +108,9 @@ const FOLDERS: [&str; 10] = [
     "/open/sub",
     "/Dir",
     "/mixed[",
+    "/été",
 ];
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "a.txt",
     "a.txt",
     "x.txt",
@@ -101,6 +131,7 @@ const FILES: [&str; 20] = [
     "README.html",
     "index.html.en",
     "x",
+    "é.txt",
 ];
 const MAP: &str = "URI: a.txt\nContent-Type: text/plain\nContent-Language: en\n\n\
     URI: secret.txt\nContent-Type: text/html; qs=0.8\nContent-Language: fr\n\n\
@@ -108,8 +139,12 @@ const MAP: &str = "URI: a.txt\nContent-Type: text/plain\nContent-Language: en\n\
 
 impl Names {
     fn grow(dice: &mut Dice) -> Names {
-        let mut names =
-            Names { entries: Vec::new(), folders: vec![String::new()], files: Vec::new() };
+        let mut names = Names {
+            entries: Vec::new(),
+            folders: vec![String::new()],
+            files: Vec::new(),
+            hubs: Vec::new(),
+        };
         for folder in FOLDERS {
             if dice.chance(45) {
                 names.folders.push(folder.to_owned());
@@ -135,6 +170,16 @@ impl Names {
         }
         for _ in 0..dice.below(4) {
             names.add_link(dice);
+        }
+        for _ in 0..HUBS {
+            let folder = dice.pick(&names.folders).cloned().unwrap_or_default();
+            let file = dice.pick(&names.files).map(|file| plain(file)).unwrap_or_default();
+            names.hubs.push(match dice.below(8) {
+                0..=2 => format!("{folder}/"),
+                3 => format!("{folder}/none"),
+                4 => format!("{folder}/x"),
+                _ => file,
+            });
         }
         names
     }
@@ -185,9 +230,14 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(dice: &'a mut Dice, names: &'a Names) -> Writer<'a> {
+        let is_web = dice.chance(WEBS);
+        let leads = |row: &Row| LEADS.iter().any(|lead| row.text.starts_with(lead));
         // Access is what the attack is about: its rows are always there.
-        let is_drawn =
-            |row: &&Row| row.module == "authz_core" && row.weight > 3 || dice.chance(SHARE);
+        let is_drawn = |row: &&Row| {
+            row.module == "authz_core" && row.weight > 3
+                || is_web && leads(row)
+                || dice.chance(SHARE)
+        };
         let rows = ROWS.iter().filter(is_drawn).collect();
         Writer { dice, names, rows }
     }
@@ -232,15 +282,52 @@ impl<'a> Writer<'a> {
             let folder = self.dice.pick(&self.names.folders).cloned().unwrap_or_default();
             let name = if self.dice.chance(5) { ".other" } else { ".htaccess" };
             let path = format!("htdocs{folder}/{name}");
-            let mut nodes = Vec::new();
-            for _ in 0..self.dice.between(1, 4) {
-                self.write(place::HTACCESS, true, 0, &mut nodes);
-            }
+            let nodes = self.rules();
             if entries.iter().all(|entry| entry.path != path) {
                 entries.push(Entry { path, kind: Kind::Htaccess(nodes), mode: None });
             }
         }
         entries
+    }
+
+    /// A change of the files.
+    fn change(&mut self, htaccess: &[Entry]) -> Change {
+        let names = self.names;
+        let file = self.dice.pick(&names.files).cloned().unwrap_or_default();
+        let folder = self.dice.pick(&names.folders).cloned().unwrap_or_default();
+        let other = self.dice.pick(&names.folders).cloned().unwrap_or_default();
+        let path = format!("htdocs{folder}/{}", self.dice.word(&FILES));
+        let put = |path, kind| Change::Put(Entry { path, kind, mode: None });
+        match self.dice.below(16) {
+            0..=4 => put(format!("htdocs{folder}/.htaccess"), Kind::Htaccess(self.rules())),
+            5 => match self.dice.pick(htaccess) {
+                Some(entry) => Change::Remove(entry.path.clone()),
+                None => Change::Remove(path),
+            },
+            6 | 7 => Change::Remove(format!("htdocs{file}")),
+            8 | 9 => put(path, Kind::File),
+            10 => put(format!("htdocs{file}"), Kind::Link("@SITE@/out/a.txt".to_owned(), true)),
+            11 => put(
+                format!("htdocs{folder}/link"),
+                Kind::Link(format!("@SITE@/htdocs{file}"), false),
+            ),
+            12 => put(format!("htdocs{file}"), Kind::Folder),
+            13 => Change::Move(format!("htdocs{file}"), path),
+            14 if !folder.is_empty() => {
+                Change::Move(format!("htdocs{folder}"), format!("htdocs{other}/sub"))
+            }
+            _ if !folder.is_empty() => Change::Remove(format!("htdocs{folder}")),
+            _ => Change::Move(path, format!("htdocs{file}")),
+        }
+    }
+
+    /// The lines of a .htaccess file.
+    fn rules(&mut self) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        for _ in 0..self.dice.between(1, 4) {
+            self.write(place::HTACCESS, true, 0, &mut nodes);
+        }
+        nodes
     }
 
     /// Adds a random directive or section that may stand in `place`, and what must follow it.
@@ -318,6 +405,7 @@ impl<'a> Writer<'a> {
             "folder_uri" => self.dice.pick(folders)?.clone(),
             "in_file" => plain(self.dice.pick(files)?),
             "some_file" => plain(self.dice.pick(files)?).rsplit('/').next()?.to_owned(),
+            "hub" => self.dice.pick(&self.names.hubs)?.clone(),
             "uri" if self.dice.chance(30) => match self.dice.pick(folders)?.as_str() {
                 "" => "/dir".to_owned(),
                 folder => folder.to_owned(),
@@ -334,7 +422,7 @@ impl<'a> Writer<'a> {
     fn ask(&mut self) -> Ask {
         let method = self.expand("$method");
         let version = self.expand("$version");
-        let mut target = match self.dice.below(24) {
+        let mut target = match self.dice.below(27) {
             0..=13 => self.dice.pick(&self.names.files).cloned().unwrap_or_default(),
             14..=17 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default() + "/",
             18 => self.dice.pick(&self.names.folders).cloned().unwrap_or_default(),
@@ -344,9 +432,13 @@ impl<'a> Writer<'a> {
                 let text = self.dice.word(&["/am$uri", "/am/$some_file", "/go/x"]);
                 self.expand(text)
             }
-            _ => self.expand("/$name/$name"),
+            23 => self.expand("/$name/$name"),
+            _ => self.expand("$hub"),
         };
         target = target.replace(' ', "%20");
+        if self.dice.chance(70) {
+            target = target.replace('é', self.dice.word(&["%c3%a9", "%C3%A9", "%c3%a9", "%e9"]));
+        }
         if self.dice.chance(50) {
             for _ in 0..self.dice.between(1, 3) {
                 target = self.bend(&target);
@@ -364,7 +456,7 @@ impl<'a> Writer<'a> {
         }
         let has_body = matches!(method.as_str(), "POST" | "PUT" | "PATCH") && self.dice.chance(60);
         let body = if has_body { "field=value" } else { "" };
-        Ask { method, target, version, headers, body: body.to_owned() }
+        Ask { method, target, version, headers, body: body.to_owned(), changes: Vec::new() }
     }
 
     /// The target with one thing changed that may lead around a rule.

@@ -10,7 +10,8 @@ use std::fmt;
 /// What kind of difference it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Apache denies, the other gives: what the attack looks for. It is never accepted.
+    /// Apache denies, or answers without the file, and the other gives: what the attack looks for.
+    /// It is never accepted.
     Given,
     /// A listing shows a name that Apache's does not. It is never accepted.
     Shown,
@@ -20,7 +21,8 @@ pub enum Class {
     Withheld,
     /// The other refuses a configuration that Apache takes.
     Refused,
-    /// Both give, but not the same file.
+    /// The other answers with a file that is not in Apache's answer: it may be one that Apache
+    /// denies. It is never accepted.
     OtherFile,
     /// Another status.
     Status,
@@ -56,7 +58,7 @@ impl Class {
 
     /// Whether no reason can make it acceptable.
     pub fn is_never_accepted(self) -> bool {
-        matches!(self, Class::Given | Class::Shown)
+        matches!(self, Class::Given | Class::Shown | Class::OtherFile)
     }
 }
 
@@ -86,7 +88,14 @@ impl fmt::Display for Difference {
 pub type Answered = Result<Response, String>;
 
 /// The differences between two answers about the site with this number, the gravest first.
-pub fn judge(oracle: &Answered, other: &Answered, number: u64) -> Vec<Difference> {
+/// `had` are files that the oracle gives the client all the same: to the request without its
+/// preconditions, or where they are asked for themselves.
+pub fn judge(
+    oracle: &Answered,
+    other: &Answered,
+    had: &BTreeSet<String>,
+    number: u64,
+) -> Vec<Difference> {
     let (a, b) = match (oracle, other) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(a), Err(b)) if a == b => return Vec::new(),
@@ -103,7 +112,9 @@ pub fn judge(oracle: &Answered, other: &Answered, number: u64) -> Vec<Difference
     let statuses = if from == to { from.to_string() } else { format!("{from} -> {to}") };
     let one = |class| vec![Difference { class, detail: statuses.clone() }];
     let (files_a, files_b) = (marks(a, number), marks(b, number));
-    if denies(from) && (gives(to) || !files_b.is_subset(&files_a)) {
+    let is_more = !files_b.is_subset(&files_a);
+    let is_denied = files_b.difference(&files_a).any(|file| !had.contains(file));
+    if denies(from) && (gives(to) || is_denied) || !gives(from) && gives(to) && is_denied {
         return one(Class::Given);
     }
     if !names(b).is_subset(&names(a)) && from == to {
@@ -115,7 +126,7 @@ pub fn judge(oracle: &Answered, other: &Answered, number: u64) -> Vec<Difference
     if from != to {
         return one(Class::Status);
     }
-    if files_a != files_b {
+    if is_more && (gives(to) || is_denied) {
         return one(Class::OtherFile);
     }
     let mut differences = Vec::new();
@@ -124,7 +135,7 @@ pub fn judge(oracle: &Answered, other: &Answered, number: u64) -> Vec<Difference
     for name in names {
         let of = |response: &Response| -> Vec<String> {
             let same = response.headers.iter().filter(|(other, _)| other == name);
-            same.map(|(_, value)| value.clone()).collect()
+            same.map(|(_, value)| ordered(name, value)).collect()
         };
         let class = if name == "Location" { Class::Location } else { Class::Header };
         let detail = format!("{name} {statuses}");
@@ -137,6 +148,37 @@ pub fn judge(oracle: &Answered, other: &Answered, number: u64) -> Vec<Difference
     }
     differences.sort();
     differences
+}
+
+/// The value of a field, without the order of what has none.
+fn ordered(name: &str, value: &str) -> String {
+    if name != "Vary" {
+        return value.to_owned();
+    }
+    let names: BTreeSet<&str> = value.split(',').map(str::trim).collect();
+    names.into_iter().collect::<Vec<_>>().join(",")
+}
+
+/// The files in an error's page of the other that the oracle's answer does not have.
+pub fn only_in_page(oracle: &Answered, other: &Answered, number: u64) -> BTreeSet<String> {
+    match (oracle, other) {
+        (Ok(oracle), Ok(other)) if denies(other.status()) => {
+            &marks(other, number) - &marks(oracle, number)
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+/// The files that an answer gives.
+pub fn given(answer: &Answered, number: u64) -> BTreeSet<String> {
+    let given = answer.as_ref().ok().filter(|answer| gives(answer.status()));
+    given.map(|answer| marks(answer, number)).unwrap_or_default()
+}
+
+/// Whether a precondition or a range failed, so that the request without it tells what the client
+/// may have.
+pub fn is_conditional(status: u16) -> bool {
+    matches!(status, 412 | 416)
 }
 
 /// Whether this status keeps from the client what it asked for. What says that a precondition, a
@@ -187,7 +229,8 @@ mod tests {
     }
 
     fn judged(a: &Answered, b: &Answered) -> String {
-        let found = judge(a, b, 7).iter().map(Difference::to_string).collect::<Vec<_>>();
+        let found =
+            judge(a, b, &BTreeSet::new(), 7).iter().map(Difference::to_string).collect::<Vec<_>>();
         found.join(", ")
     }
 
@@ -203,11 +246,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_apache_does_not_answer_with_is_given() {
+        let file = answer(200, &[], "[file htdocs/a.txt of 7]");
+        for status in [300, 302, 406, 412, 416] {
+            let expected = format!("given {status} -> 200");
+            assert_eq!(judged(&answer(status, &[], ""), &file), expected);
+        }
+        // What a precondition alone keeps from the client is not denied.
+        let failed = answer(412, &[], "");
+        let judged = |freed: &Answered| judge(&failed, &file, &given(freed, 7), 7)[0].to_string();
+        assert_eq!(judged(&file), "status 412 -> 200");
+        assert_eq!(judged(&answer(403, &[], "")), "given 412 -> 200");
+    }
+
+    #[test]
     fn a_file_in_an_error_page_is_given_too() {
         let denied = answer(403, &[], "denied");
         let page = answer(403, &[], "[file htdocs/a.txt of 7]");
         assert_eq!(judged(&denied, &page), "given 403");
-        assert_eq!(judged(&page, &denied), "other-file 403");
+        assert_eq!(judged(&page, &denied), "body 403");
+        assert_eq!(only_in_page(&denied, &page, 7), BTreeSet::from(["htdocs/a.txt".to_owned()]));
+        // One that the client may have is no secret.
+        let had = given(&answer(200, &[], "[file htdocs/a.txt of 7]"), 7);
+        let fault = answer(500, &[], "");
+        assert_eq!(judge(&fault, &page, &had, 7)[0].to_string(), "status 500 -> 403");
         let other = answer(200, &[], "[file htdocs/b.txt of 7]");
         assert_eq!(judged(&answer(200, &[], "[file htdocs/a.txt of 7]"), &other), "other-file 200");
     }
@@ -229,6 +291,13 @@ mod tests {
         assert_eq!(judged(&a, &b), "location Location 301, header Vary 301, body 301");
         assert_eq!(judged(&a, &Err("the end".into())), "broken 301 -> the end");
         assert_eq!(judged(&Err("the end".into()), &Err("the end".into())), "");
+    }
+
+    #[test]
+    fn names_in_vary_have_no_order() {
+        let vary = |names| answer(200, &[("Vary", names)], "");
+        assert_eq!(judged(&vary("A,B"), &vary("B, A")), "");
+        assert_eq!(judged(&vary("A,B"), &vary("A")), "header Vary 200");
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! state file says.
 
 use super::accepted::{Entry, accepts};
-use super::client::Client;
+use super::client::{Client, SILENCE};
 use super::compose::{BATCH, compose};
-use super::judge::{Answered, Class, Difference, judge};
+use super::judge::{Answered, Class, Difference, given, is_conditional, judge, only_in_page};
 use super::pair::{Pair, Refusal};
 use super::shrink::{Bench, Seen, shrink};
-use super::site::{Kind, Node, Site, section_name, text};
+use super::site::{Ask, Change, Entry as Standing, Kind, Node, Site, section_name, text};
 use super::state;
 use crate::answer::Response;
 use crate::compare::{normalise, shown};
@@ -50,13 +50,17 @@ pub struct Totals {
     pub accepted: BTreeMap<String, u64>,
     /// How many were not, by their kind.
     pub found: BTreeMap<Difference, u64>,
-    /// The reports of those that were shrunk since the run was begun or resumed.
+    /// What is told of them since the run was begun or resumed: the first request of each in a
+    /// site, and the reports of those that were shrunk.
     pub reports: Vec<String>,
     /// The shapes of the cases that were reported.
     pub shapes: BTreeSet<String>,
     /// How many cases of each kind were shrunk.
     pub shrunk: BTreeMap<Difference, usize>,
 }
+
+/// The sites of a batch that apache2 may leave without an answer before the rest is left out.
+const MOST_SILENCES: usize = 3;
 
 /// A difference at one request of a site.
 struct Case {
@@ -77,7 +81,9 @@ pub fn run(pair: &mut Pair, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<T
     while next < end {
         let until = end.min((next / BATCH + 1) * BATCH);
         let sites = (next..until).map(|number| (number, compose(plan.seed, number))).collect();
+        let told = totals.reports.len();
         let cases = attack(pair, plan, sites, &mut totals)?;
+        totals.reports.iter().skip(told).for_each(|line| tell(line));
         for case in cases {
             if let Some(report) = examine(pair, plan, &case, &mut totals)? {
                 tell(&report);
@@ -99,7 +105,7 @@ fn attack(
     mut sites: BTreeMap<u64, Site>,
     totals: &mut Totals,
 ) -> Result<Vec<Case>, String> {
-    let mut cases = Vec::new();
+    let mut cases = Cases::default();
     for refusal in pair.load(&sites)? {
         let number = refusal.number.or(sites.keys().next().copied()).unwrap_or(0);
         let Some(site) = sites.get(&number).cloned() else { continue };
@@ -111,19 +117,25 @@ fn attack(
         }
     }
     let mut client = Client::new(pair.addresses());
+    let mut silences = 0;
     for (number, site) in &sites {
+        if silences == MOST_SILENCES {
+            break;
+        }
         totals.sites += 1;
         let mut tag = String::new();
         for (index, ask) in site.asks.iter().enumerate() {
-            let request = pair.with_place(*number, |place| ask.encode(place, &tag));
-            let answers = client.ask(&request, ask.method == "HEAD")?;
-            let [oracle, other] = &answers;
+            let (answers, differences) = compare(pair, &mut client, (*number, site), ask, &tag)?;
             totals.requests += 1;
-            if let Ok(response) = oracle {
+            if answers.first().is_some_and(is_silent) {
+                silences += 1;
+                break;
+            }
+            if let [Ok(response), _] = &answers {
                 *totals.statuses.entry(response.status() / 100).or_default() += 1;
                 tag = response.header("ETag").map_or(tag, str::to_owned);
             }
-            for difference in judge(oracle, other, *number) {
+            for difference in differences {
                 let asks = site.asks.get(..=index).unwrap_or_default().to_vec();
                 let site = Site { asks, ..site.clone() };
                 let answers = Some(answers.clone());
@@ -132,11 +144,77 @@ fn attack(
             }
         }
     }
-    Ok(cases)
+    Ok(cases.shrinkable)
+}
+
+/// Whether a server did not answer in time. apache2 does not where questions lead to questions
+/// (`-U`): their number grows with a power of what LimitInternalRecursion allows.
+fn is_silent(answer: &Answered) -> bool {
+    answer.as_ref().is_err_and(|reason| reason == SILENCE)
+}
+
+/// Changes what is changed before a request, asks it of both servers and compares their answers.
+fn compare(
+    pair: &Pair,
+    client: &mut Client,
+    (number, site): (u64, &Site),
+    ask: &Ask,
+    tag: &str,
+) -> Result<([Answered; 2], Vec<Difference>), String> {
+    let is_head = ask.method == "HEAD";
+    let encode = |ask: &Ask| pair.with_place(number, |place| ask.encode(place, tag));
+    pair.with_place(number, |place| ask.changes.iter().for_each(|it| site.change(it, place)));
+    let answers = client.ask(&encode(ask), is_head)?;
+    let [oracle, other] = &answers;
+    let mut had = BTreeSet::new();
+    let has_failed =
+        |answer: &Answered| answer.as_ref().is_ok_and(|it| is_conditional(it.status()));
+    if has_failed(oracle) && !has_failed(other) {
+        let freed = client.ask(&encode(&without_conditions(ask)), is_head)?;
+        had.extend(freed.first().map(|freed| given(freed, number)).unwrap_or_default());
+    }
+    for file in only_in_page(oracle, other, number) {
+        let alone = client.ask(&encode(&asked_alone(ask, &file)), false)?;
+        had.extend(alone.first().map(|alone| given(alone, number)).unwrap_or_default());
+    }
+    let differences = judge(oracle, other, &had, number);
+    Ok((answers, differences))
+}
+
+/// The request without what makes it depend on what the client has.
+fn without_conditions(ask: &Ask) -> Ask {
+    let mut ask = ask.clone();
+    ask.headers.retain(|header| !header.starts_with("If-") && !header.starts_with("Range:"));
+    ask
+}
+
+/// A request of the same host for nothing but a file of the site.
+fn asked_alone(ask: &Ask, file: &str) -> Ask {
+    let mut target = String::new();
+    for byte in file.strip_prefix("htdocs").unwrap_or(file).bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                target.push(byte.into())
+            }
+            _ => target.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    let headers = ask.headers.iter().filter(|header| header.starts_with("Host:")).cloned();
+    let (method, version) = ("GET".to_owned(), ask.version.clone());
+    Ask { method, target, version, headers: headers.collect(), ..Ask::default() }
+}
+
+/// The differences of one batch.
+#[derive(Default)]
+struct Cases {
+    /// Those that were told of, by the numbers of their sites.
+    told: BTreeSet<(u64, Difference)>,
+    /// Those that are to be shrunk.
+    shrinkable: Vec<Case>,
 }
 
 /// Counts a difference, and keeps its case where it is to be shrunk.
-fn note(plan: &Plan, totals: &mut Totals, cases: &mut Vec<Case>, case: Case) {
+fn note(plan: &Plan, totals: &mut Totals, cases: &mut Cases, case: Case) {
     let ask = case.site.asks.last();
     let answers = case.answers.as_ref();
     if let Some(entry) = accepts(&plan.accepted, &case.difference, &case.site, ask, answers) {
@@ -144,15 +222,27 @@ fn note(plan: &Plan, totals: &mut Totals, cases: &mut Vec<Case>, case: Case) {
         return;
     }
     *totals.found.entry(case.difference.clone()).or_default() += 1;
+    // One site tends to show one difference at many requests.
+    if !cases.told.insert((case.number, case.difference.clone())) {
+        return;
+    }
+    totals.reports.push(sighting(plan, &case));
     let is_wanted = plan.classes.is_empty() || plan.classes.contains(&case.difference.class);
     let shrunk = totals.shrunk.entry(case.difference.clone()).or_default();
-    // One site tends to show one difference at many requests.
-    let is_new =
-        cases.iter().all(|it| it.number != case.number || it.difference != case.difference);
-    if is_wanted && is_new && *shrunk < plan.cases {
+    if is_wanted && *shrunk < plan.cases {
         *shrunk += 1;
-        cases.push(case);
+        cases.shrinkable.push(case);
     }
+}
+
+/// Where a difference was seen, in one line.
+fn sighting(plan: &Plan, case: &Case) -> String {
+    let asked = case.site.asks.last().filter(|_| case.answers.is_some());
+    let asked = asked.map_or(String::new(), |ask| {
+        let number = case.site.asks.len() - 1;
+        format!(", request {number}: {} {}", ask.method, ask.target)
+    });
+    format!("-- {} (seed {}, site {}{asked})", case.difference, plan.seed, case.number)
 }
 
 /// The difference that a refusal is.
@@ -189,7 +279,7 @@ fn shape(site: &Site, difference: &Difference) -> String {
     let mut words = BTreeSet::new();
     collect(&site.main, &mut words);
     collect(&site.hosts, &mut words);
-    for entry in &site.entries {
+    for entry in site.all_entries() {
         match &entry.kind {
             Kind::Htaccess(nodes) => {
                 words.insert(".htaccess".to_owned());
@@ -225,21 +315,18 @@ fn write_case(site: &Site, answers: Option<&[Answered; 2]>) -> String {
         let _ = writeln!(report, "--- main server\n{}", text(&site.main).trim_end());
     }
     let _ = writeln!(report, "--- host\n{}", text(&site.hosts).trim_end());
-    for entry in &site.entries {
-        let _ = write!(report, "--- {}", entry.path);
-        let _ = match &entry.kind {
-            Kind::File => writeln!(report),
-            Kind::Folder => writeln!(report, "/"),
-            Kind::Text(text) => writeln!(report, "\n{}", text.trim_end()),
-            Kind::Link(target, false) => writeln!(report, " -> {target}"),
-            Kind::Link(target, true) => writeln!(report, " -> {target} (nobody's)"),
-            Kind::Htaccess(nodes) => writeln!(report, "\n{}", text(nodes).trim_end()),
-        };
-        if let Some(mode) = entry.mode {
-            let _ = writeln!(report, "(mode {mode:o})");
-        }
-    }
+    site.entries.iter().for_each(|entry| write_entry(&mut report, "---", entry));
     for ask in &site.asks {
+        for change in &ask.changes {
+            let _ = match change {
+                Change::Remove(path) => writeln!(report, "--- then remove {path}"),
+                Change::Move(from, to) => writeln!(report, "--- then move {from} to {to}"),
+                Change::Put(entry) => {
+                    write_entry(&mut report, "--- then put", entry);
+                    continue;
+                }
+            };
+        }
         let _ = writeln!(report, "--- {} {} {}", ask.method, ask.target, ask.version);
         for header in &ask.headers {
             let _ = writeln!(report, "{header}");
@@ -253,6 +340,21 @@ fn write_case(site: &Site, answers: Option<&[Answered; 2]>) -> String {
         let _ = writeln!(report, "--- ours:    {}", write_answer(other, oracle));
     }
     report
+}
+
+fn write_entry(report: &mut String, head: &str, entry: &Standing) {
+    let _ = write!(report, "{head} {}", entry.path);
+    let _ = match &entry.kind {
+        Kind::File => writeln!(report),
+        Kind::Folder => writeln!(report, "/"),
+        Kind::Text(text) => writeln!(report, "\n{}", text.trim_end()),
+        Kind::Link(target, false) => writeln!(report, " -> {target}"),
+        Kind::Link(target, true) => writeln!(report, " -> {target} (nobody's)"),
+        Kind::Htaccess(nodes) => writeln!(report, "\n{}", text(nodes).trim_end()),
+    };
+    if let Some(mode) = entry.mode {
+        let _ = writeln!(report, "(mode {mode:o})");
+    }
 }
 
 /// The status and what the other answer does not have.
@@ -306,15 +408,14 @@ impl Bench for Sites<'_> {
             }
             let mut tag = String::new();
             for (index, ask) in site.asks.iter().enumerate() {
-                let request = self.pair.with_place(*number, |place| ask.encode(place, &tag));
-                let answers = client.ask(&request, ask.method == "HEAD")?;
+                let (answers, differences) =
+                    compare(self.pair, &mut client, (*number, site), ask, &tag)?;
                 let found = answers.first().and_then(|it| it.as_ref().ok()?.header("ETag"));
                 tag = found.map_or(tag, str::to_owned);
                 if let Some(seen) =
                     seen.get_mut(place(*number)).filter(|_| index + 1 == site.asks.len())
                 {
-                    let [oracle, other] = &answers;
-                    seen.differences = judge(oracle, other, *number);
+                    seen.differences = differences;
                     seen.answers = Some(answers);
                 }
             }

@@ -3,7 +3,7 @@
 //! candidates are judged at once, since servers take longer to load than to answer.
 
 use super::judge::{Answered, Difference};
-use super::site::{Ask, Kind, Node, Site};
+use super::site::{Ask, Change, Entry, Kind, Node, Site};
 use std::collections::BTreeSet;
 
 /// What became of the last request of one site.
@@ -27,7 +27,7 @@ pub fn shrink(
     site: &Site,
     wanted: &Difference,
 ) -> Result<Option<Site>, String> {
-    let alone = Site { asks: site.asks.last().cloned().into_iter().collect(), ..site.clone() };
+    let alone = site.with_last_alone();
     let mut site = match holders(bench, &[alone.clone(), site.clone()], wanted)?.as_slice() {
         [true, ..] => alone,
         [false, true] => site.clone(),
@@ -123,17 +123,25 @@ fn simpler(site: &Site) -> Vec<Site> {
         sites.push(Site { hosts, ..site.clone() });
     }
     for (index, entry) in site.entries.iter().enumerate() {
-        let kinds = match &entry.kind {
-            Kind::Htaccess(nodes) => simpler_nodes(nodes).into_iter().map(Kind::Htaccess).collect(),
-            Kind::Link(target, true) => vec![Kind::Link(target.clone(), false)],
-            _ => Vec::new(),
-        };
-        for kind in kinds {
+        for kind in simpler_kinds(&entry.kind) {
             let mut site = site.clone();
             if let Some(entry) = site.entries.get_mut(index) {
                 entry.kind = kind;
             }
             sites.push(site);
+        }
+    }
+    for (index, ask) in site.asks.iter().enumerate() {
+        for (number, change) in ask.changes.iter().enumerate() {
+            let Change::Put(entry) = change else { continue };
+            for kind in simpler_kinds(&entry.kind) {
+                let mut site = site.clone();
+                let changes = site.asks.get_mut(index).map(|ask| &mut ask.changes);
+                if let Some(change) = changes.and_then(|changes| changes.get_mut(number)) {
+                    *change = Change::Put(Entry { kind, ..entry.clone() });
+                }
+                sites.push(site);
+            }
         }
     }
     if let Some((last, before)) = site.asks.split_last() {
@@ -143,6 +151,14 @@ fn simpler(site: &Site) -> Vec<Site> {
         }
     }
     sites
+}
+
+fn simpler_kinds(kind: &Kind) -> Vec<Kind> {
+    match kind {
+        Kind::Htaccess(nodes) => simpler_nodes(nodes).into_iter().map(Kind::Htaccess).collect(),
+        Kind::Link(target, true) => vec![Kind::Link(target.clone(), false)],
+        _ => Vec::new(),
+    }
 }
 
 fn simpler_nodes(nodes: &[Node]) -> Vec<Vec<Node>> {
@@ -217,7 +233,7 @@ fn simpler_asks(ask: &Ask) -> Vec<Ask> {
 mod tests {
     use super::super::compose::compose;
     use super::super::judge::Class;
-    use super::super::site::{Entry, text};
+    use super::super::site::text;
     use super::*;
 
     fn wanted() -> Difference {
@@ -247,6 +263,7 @@ mod tests {
     #[test]
     fn what_is_not_needed_is_left_out() {
         let mut site = compose(1, 5);
+        site.asks.iter_mut().for_each(|ask| ask.changes.clear());
         let section = Node::Section("<Files a>".into(), vec![line("Needed b c"), line("Other")]);
         let host = Node::Section("<VirtualHost *>".into(), vec![line("A"), section, line("B")]);
         site.hosts.push(host);

@@ -49,9 +49,22 @@ pub struct Entry {
     pub mode: Option<u32>,
 }
 
-/// A request.
+/// A change of what stands below the site's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// This stands there from now on, whatever stood there before.
+    Put(Entry),
+    /// Nothing stands at this path any more.
+    Remove(String),
+    /// What stood at the first path stands at the second.
+    Move(String, String),
+}
+
+/// A request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ask {
+    /// What is changed before it is sent.
+    pub changes: Vec<Change>,
     /// The method, as it is sent.
     pub method: String,
     /// The target, as it is sent.
@@ -153,6 +166,41 @@ impl Site {
         Ok(())
     }
 
+    /// The site with its last request alone, and all that is changed before it.
+    pub fn with_last_alone(&self) -> Site {
+        let changes = self.asks.iter().flat_map(|ask| &ask.changes).cloned().collect();
+        let last = self.asks.last().map(|last| Ask { changes, ..last.clone() });
+        Site { asks: last.into_iter().collect(), ..self.clone() }
+    }
+
+    /// What stands below the folder, or comes there by a change.
+    pub fn all_entries(&self) -> impl Iterator<Item = &Entry> {
+        let changes = self.asks.iter().flat_map(|ask| &ask.changes);
+        let put = changes.filter_map(|change| match change {
+            Change::Put(entry) => Some(entry),
+            _ => None,
+        });
+        self.entries.iter().chain(put)
+    }
+
+    /// Changes the site's folder. What cannot be done is left as it is: both servers see the same.
+    pub fn change(&self, change: &Change, place: &Place<'_>) {
+        let root = place.sites.join(place.number.to_string());
+        let _ = match change {
+            Change::Put(entry) => {
+                let path = root.join(&entry.path);
+                let is_written = |it: fs::Metadata| it.is_file() && entry.kind.is_contents();
+                if !fs::symlink_metadata(&path).is_ok_and(is_written) {
+                    let _ = remove(&path);
+                }
+                let _ = make_folder(path.parent().unwrap_or(&root));
+                put(entry, &path, self.entries.len(), place)
+            }
+            Change::Remove(path) => remove(&root.join(path)),
+            Change::Move(from, to) => fs::rename(root.join(from), root.join(to)),
+        };
+    }
+
     /// How many parts can be left out.
     pub fn parts(&self) -> usize {
         let mut next = 0;
@@ -164,8 +212,8 @@ impl Site {
     }
 
     /// The site with the parts alone whose numbers `keep` is true for. Parts are numbered in their
-    /// order: lines and sections with their contents, entries, requests but the last, and the
-    /// header fields of that.
+    /// order: lines and sections with their contents, entries, changes, requests but the last, and
+    /// the header fields of that. What is changed before a request stays where that is left out.
     pub fn prune(&self, keep: &mut dyn FnMut(usize) -> bool) -> Site {
         let mut count = 0;
         let mut wanted = || {
@@ -188,11 +236,17 @@ impl Site {
             entries.extend(is_kept.then_some(entry));
         }
         let mut asks = Vec::new();
-        if let Some((last, before)) = self.asks.split_last() {
-            asks.extend(before.iter().filter(|_| wanted()).cloned());
-            let mut last = last.clone();
-            last.headers.retain(|_| wanted());
-            asks.push(last);
+        let mut changes = Vec::new();
+        for (index, ask) in self.asks.iter().enumerate() {
+            let is_last = index + 1 == self.asks.len();
+            changes.extend(ask.changes.iter().filter(|_| wanted()).cloned());
+            let mut ask = ask.clone();
+            if is_last {
+                ask.headers.retain(|_| wanted());
+            }
+            if is_last || wanted() {
+                asks.push(Ask { changes: std::mem::take(&mut changes), ..ask });
+            }
         }
         Site { main, hosts, entries, asks }
     }
@@ -209,6 +263,20 @@ fn prune_nodes(nodes: &[Node], wanted: &mut dyn FnMut() -> bool) -> Vec<Node> {
         kept.extend(is_kept.then_some(node));
     }
     kept
+}
+
+impl Kind {
+    /// Whether it is the contents of a file.
+    fn is_contents(&self) -> bool {
+        matches!(self, Kind::File | Kind::Text(_) | Kind::Htaccess(_))
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::symlink_metadata(path)?.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    }
 }
 
 fn put(entry: &Entry, path: &Path, index: usize, place: &Place<'_>) -> std::io::Result<()> {
@@ -271,7 +339,7 @@ mod tests {
             target: target.into(),
             version: "HTTP/1.1".into(),
             headers: vec!["Host: @HOST@".into(), "A: b".into()],
-            body: String::new(),
+            ..Ask::default()
         };
         let htaccess = Kind::Htaccess(vec![line("Options None")]);
         Site {
@@ -294,6 +362,38 @@ mod tests {
         // Parts 2 and 3 stand within the section, which is part 1.
         assert_eq!(text(&site.prune(&mut |part| part != 2).hosts), "<Files a>\n  C\n</Files>\n");
         assert_eq!(site.prune(&mut |part| part != 1).hosts, []);
+    }
+
+    #[test]
+    fn what_is_changed_before_a_request_stays_without_it() {
+        let mut site = site();
+        site.asks[0].changes.push(Change::Remove("htdocs/a.txt".to_owned()));
+        assert_eq!(site.parts(), 10);
+        // The request is part 7, its change part 6.
+        let without = site.prune(&mut |part| part != 7);
+        assert_eq!((without.asks.len(), without.asks[0].changes.len()), (1, 1));
+        assert_eq!(site.prune(&mut |_| false).asks[0].changes, []);
+    }
+
+    #[test]
+    fn the_folder_is_changed() {
+        let sites = tempfile::tempdir().unwrap();
+        let place = Place { number: 7, sites: sites.path(), port: 80 };
+        let site = site();
+        site.lay_out(&place).unwrap();
+        let entry = |path: &str, kind| Entry { path: path.to_owned(), kind, mode: None };
+        let rules = || Kind::Htaccess(vec![line("Options All")]);
+        site.change(&Change::Put(entry("htdocs/.htaccess", rules())), &place);
+        site.change(&Change::Put(entry("htdocs/new/a.txt", Kind::File)), &place);
+        site.change(&Change::Move("htdocs/new".into(), "htdocs/moved".into()), &place);
+        site.change(&Change::Remove("nothing".into()), &place);
+        let read = |path: &str| fs::read_to_string(sites.path().join("7/htdocs").join(path));
+        assert_eq!(read(".htaccess").unwrap(), "Options All\n");
+        assert!(read("moved/a.txt").unwrap().starts_with("[file htdocs/new/a.txt of 7]"));
+        site.change(&Change::Put(entry("htdocs/moved", Kind::File)), &place);
+        assert!(read("moved").unwrap().starts_with("[file htdocs/moved of 7]"));
+        site.change(&Change::Remove("htdocs/moved".into()), &place);
+        assert!(read("moved").is_err());
     }
 
     #[test]
