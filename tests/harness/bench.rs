@@ -46,10 +46,12 @@ fn an_interrupted_run_still_reports() {
     let url = format!("http://{address}/");
     let mut bench = command(&binary, &["bench", "-z", "1h", "-c", "2", &url]);
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    answered.recv().unwrap();
+    // The first is a trial, and others come before the load sees that it has begun.
+    (0..100).for_each(|_| answered.recv().unwrap());
     send(bench.id(), Signal::INT);
     let (out, err, status) = said(&bench.wait_with_output().unwrap());
-    assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
+    // A run of ten seconds says on standard error how it goes.
+    assert_eq!(status, Some(0), "{out}{err}");
     assert!(out.contains("Interrupted: these are the figures until then."), "{out}");
     assert!(out.contains("Status 200"), "{out}");
 }

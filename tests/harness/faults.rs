@@ -2,7 +2,7 @@
 //! Requests are counted, sent and answered; nothing is timed but that an answer comes at all.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, client_ports, cpu_ticks, send, wait_for};
+use evenkeel_tests::house::{House, client_ports, cpu_ticks, halt, send, wait_for};
 use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::collections::HashSet;
@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Few workers, which a thousand slow clients would fill many times over.
 const FEW: &str = "\
@@ -52,7 +53,7 @@ fn children_that_all_stand_still_are_replaced_while_clients_wait() {
         wait_for("two children", serves).unwrap();
         probe(house.address).unwrap();
         let stopped = house.children();
-        stopped.iter().for_each(|child| send(*child, Signal::STOP));
+        halt(&stopped).unwrap();
         probe(house.address).unwrap();
         let told = "does not come round while connections wait";
         assert!(house.error_log().contains(told), "{}", house.error_log());
@@ -64,14 +65,17 @@ fn children_that_all_stand_still_are_replaced_while_clients_wait() {
 fn a_killed_child_costs_its_own_requests_only() {
     let house = House::open(FEW, &[]).unwrap();
     let load = Load::start(house.address, 16, true);
-    let mut its_own = HashSet::new();
+    let (mut its_own, mut count) = (HashSet::new(), 0);
     for _ in 0..5 {
         wait_for_answers(&load, 500);
         wait_for("two children", || house.children().len() == 2).unwrap();
         let child = house.children()[0];
         // Stopped, it takes no connection that is not seen here.
-        send(child, Signal::STOP);
-        its_own.extend(client_ports(child, house.address.port()));
+        halt(&[child]).unwrap();
+        let ports = client_ports(child, house.address.port());
+        count += ports.len();
+        // The kernel may give a port to a second client.
+        its_own.extend(ports);
         send(child, Signal::KILL);
         wait_for("its end", || !house.children().contains(&child)).unwrap();
     }
@@ -81,7 +85,7 @@ fn a_killed_child_costs_its_own_requests_only() {
     let others: Vec<_> = tally.lost.iter().filter(|(port, _)| !its_own.contains(port)).collect();
     assert!(others.is_empty(), "lost by others: {others:?}");
     assert_eq!(tally.refused, 0);
-    assert!(tally.lost.len() <= its_own.len(), "{} lost", tally.lost.len());
+    assert!(tally.lost.len() <= count, "{} lost", tally.lost.len());
 }
 
 #[test]
@@ -155,10 +159,12 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
     let open = || fs::read_dir(format!("/proc/{child}/fd")).map_or(0, Iterator::count);
     wait_for("the limit", || open() >= 70).unwrap();
     let (lines, busy) = (house.error_log().lines().count(), cpu_ticks(child));
-    let seconds = 3;
-    std::thread::sleep(std::time::Duration::from_secs(seconds));
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs(3));
     let busy = cpu_ticks(child) - busy;
     let lines = house.error_log().lines().count() - lines;
+    // A machine that is busy gives this thread a core late.
+    let seconds = begun.elapsed().as_secs() + 1;
     let ticks = rustix::param::clock_ticks_per_second() * seconds;
     assert!(busy * 4 < ticks, "{busy} of {ticks} ticks of processor time while exhausted");
     assert!(lines as u64 <= 2 * seconds, "{lines} lines in {seconds} s");
@@ -278,7 +284,7 @@ fn where_memory_runs_out_a_child_is_ended_before_the_parent() {
         text.trim().parse().unwrap()
     };
     let house = House::open("StartServers 3\n", &[]).unwrap();
-    wait_for("three children", || house.children().len() == 3).unwrap();
+    wait_for("three children", || house.children().len() >= 3).unwrap();
     let parent = adjustment(house.parent());
     let own = adjustment(std::process::id());
     assert_eq!(parent, own, "the parent is what whoever starts it has made it");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const SITE: &str = "\
 LoadModule status_module modules/mod_status.so
 LoadModule lab_module modules/mod_lab.so
-LabMaxWait 60000
+LabMaxWait 600000
 LabMaxBurn 50
 LabChildStartDelay 10
 SeeRequestTail On
@@ -38,14 +38,17 @@ fn number(page: &str, key: &str) -> u64 {
 fn work_in_progress_is_shown() {
     let house = House::open(SITE, &[]).unwrap();
     let long = "a".repeat(200);
-    let wait = |n| ask(house.address, &format!("/wait?{long}&ms=60000&n={n}")).unwrap();
+    let wait = |n| ask(house.address, &format!("/wait?{long}&ms=600000&n={n}")).unwrap();
     let waits: Vec<_> = (0..5).map(wait).collect();
     let busy = || number(&text(house.address, "/server-status?auto").unwrap(), "BusyWorkers");
     // The fifth and the request for the page itself.
     wait_for("five requests that wait", || busy() == 6).unwrap();
     let page = text(house.address, "/server-status").unwrap();
     for n in 0..5 {
-        assert!(page.contains(&format!("aaa&amp;ms=60000&amp;n={n} HTTP/1.1</td></tr>")), "{page}");
+        assert!(
+            page.contains(&format!("aaa&amp;ms=600000&amp;n={n} HTTP/1.1</td></tr>")),
+            "{page}"
+        );
     }
     assert!(page.contains("<td nowrap>localhost:"), "{page}");
     drop(waits);
@@ -105,7 +108,7 @@ MaxSpareThreads 8
 MaxRequestWorkers 64
 ";
     let house = House::open(&format!("{SITE}{sized}"), &[]).unwrap();
-    let wait = |n| ask(house.address, &format!("/wait?ms=60000&n={n}")).unwrap();
+    let wait = |n| ask(house.address, &format!("/wait?ms=600000&n={n}")).unwrap();
     let waits: Vec<_> = (0..26).map(wait).collect();
     // 26 requests and that for the page, and four workers that stand ready: eight children of four.
     let busy = || number(&text(house.address, "/server-status?auto").unwrap(), "BusyWorkers");
@@ -125,7 +128,7 @@ MaxRequestWorkers 4
 MaxConnectionsPerChild 3
 ";
     let house = House::open(&format!("{SITE}{one}"), &[]).unwrap();
-    let long = ask(house.address, "/wait?ms=60000").unwrap();
+    let long = ask(house.address, "/wait?ms=600000").unwrap();
     let is_beside = || {
         text(house.address, "/wait?ms=0").unwrap();
         house.children().len() >= 2
@@ -168,7 +171,7 @@ OverloadShedding 1
         stream
     };
     let (mut long, mut first, mut second, mut third) = (open(), open(), open(), open());
-    long.write_all(b"GET /wait?ms=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    long.write_all(b"GET /wait?ms=600000 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut shed = talk(&mut first, "GET /wait?ms=0", "");
     while shed.status() == 200 {
         // The long request was not begun yet.

@@ -141,7 +141,7 @@ fn greedy_clients_share_the_workers_with_all_others() {
 
 #[test]
 fn a_long_request_is_not_followed_by_another_while_others_wait() {
-    let lab = "LoadModule lab_module modules/mod_lab.so\nLabMaxWait 60000\n\
+    let lab = "LoadModule lab_module modules/mod_lab.so\nLabMaxWait 600000\n\
                <Location /wait>\nSetHandler lab-wait\n</Location>\n";
     for (model, four) in FOUR {
         let house = open(model, &format!("{four}{lab}"));
@@ -174,7 +174,7 @@ fn idle_connections_make_room_for_others() {
             exchange(&mut stream, REQUEST).unwrap();
             kept.push(stream);
         }
-        // KeepAliveTimeout is 60 s here, and patience 20.
+        // KeepAliveTimeout is 600 s here, and patience 120.
         for _ in 0..4 {
             probe(house.address).unwrap();
         }

@@ -2,6 +2,7 @@
 //! which is stopped when it is let go. Servers run in the foreground, without the caller's
 //! environment.
 
+use crate::house::PATIENCE;
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,8 +15,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer its first connection, and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait between two looks at a server that starts or ends.
 const GLANCE: Duration = Duration::from_millis(4);
 

@@ -2,14 +2,11 @@
 //! are changed when a step says so. Every wait has an end.
 
 use crate::answer::{Answer, Parsed, Response, parse};
+use crate::house::PATIENCE;
 use crate::script::{Exchange, Request, Step, unescape};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::path::Path;
-use std::time::Duration;
-
-/// How long a server may be silent before the exchange counts as hung.
-const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Plays the exchange to the server on `port` of the loopback address.
 pub fn talk(exchange: &Exchange, port: u16, root: &Path) -> Result<Answer, String> {

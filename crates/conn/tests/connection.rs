@@ -4,41 +4,21 @@
 #![allow(clippy::print_stderr, reason = "a test")]
 
 mod stub;
+#[path = "../../mpm/tests/support/mod.rs"]
+mod support;
 
 use evenkeel_conn::{ReadTime, Settings, SlowBytes, Worker, Workplace};
-use evenkeel_mpm::Command;
 use evenkeel_mpm::event::serve_with;
-use evenkeel_mpm::setup::{Control, Setup};
-use evenkeel_scoreboard::{ChildLine, Counter, Layout, Scoreboard, Slots};
-use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_scoreboard::{ChildLine, Counter, Scoreboard, Slots};
+use evenkeel_sys::channel::Channel;
 use evenkeel_sys::connect::{self, Local, Remote};
 use evenkeel_sys::listen;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-struct Wire(Channel);
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Control for Wire {
-    fn next(&mut self) -> Option<Command> {
-        match self.0.receive() {
-            Received::Byte(b'x') => Some(Command::Exit),
-            Received::Byte(_) => Some(Command::Drain),
-            Received::Empty | Received::Closed => None,
-        }
-    }
-
-    fn ready(&self) {}
-}
+use support::Parent;
 
 struct Running {
     address: SocketAddr,
@@ -63,29 +43,9 @@ impl Running {
     }
 
     fn with_options(settings: Settings, credits: usize, options: listen::Options) -> Self {
-        let any = "127.0.0.1:0".parse().unwrap();
-        let socket = listen::bind(any, options).unwrap();
-        listen::listen(&socket, 128).unwrap();
-        let address = listen::local_address(&socket).unwrap();
-        let (wire, control) = Channel::pair().unwrap();
-        let board = Scoreboard::new(Layout { children: 1, slots_per_child: credits }).unwrap();
-        let line = board.child_line(0).unwrap();
-        let slots = Slots::new(board, 0, credits);
-        let setup = Setup {
-            ports: vec![Arc::new(socket)],
-            control: Box::new(Wire(control)),
-            credits: credits as u32,
-            threads: 1,
-            most_connections: 0,
-            descriptors: 20_000,
-            blocking_threads: 1,
-            most_children: 1,
-            async_factor: None,
-            slots: None,
-            line,
-            shedding: None,
-            parting: Duration::ZERO,
-        };
+        let (setup, parent) = support::child_at(options, 1, credits);
+        let Parent { address, wire, board, .. } = parent;
+        let (line, slots) = (setup.line, Slots::new(board, 0, credits));
         let log = Arc::<Mutex<Vec<String>>>::default();
         let shared = Arc::clone(&log);
         let mut file = tempfile::tempfile().unwrap();

@@ -5,42 +5,22 @@
 #![allow(clippy::print_stderr, reason = "a test")]
 
 mod stub;
+#[path = "../../mpm/tests/support/mod.rs"]
+mod support;
 
 use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
 use evenkeel_mpm::service::Seat;
-use evenkeel_mpm::setup::{Control, Setup};
-use evenkeel_mpm::{Command, prefork, worker};
-use evenkeel_scoreboard::{Layout, Phase, Scoreboard, Slots};
-use evenkeel_sys::channel::{Channel, Received};
+use evenkeel_mpm::setup::Setup;
+use evenkeel_mpm::{prefork, worker};
+use evenkeel_scoreboard::{Phase, Slots};
+use evenkeel_sys::channel::Channel;
 use evenkeel_sys::connect::{self, Local, Remote};
-use evenkeel_sys::listen;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-struct Wire(Channel);
-
-impl AsFd for Wire {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Control for Wire {
-    fn next(&mut self) -> Option<Command> {
-        match self.0.receive() {
-            Received::Byte(b'h') => Some(Command::Hurry),
-            Received::Byte(b'c') => Some(Command::Crowd),
-            Received::Byte(_) => Some(Command::Exit),
-            Received::Empty | Received::Closed => None,
-        }
-    }
-
-    fn ready(&self) {}
-}
+use support::Parent;
 
 /// A child with one worker.
 struct Running {
@@ -51,31 +31,11 @@ struct Running {
 
 impl Running {
     fn start(is_prefork: bool) -> Self {
-        let any = "127.0.0.1:0".parse().unwrap();
-        let socket = listen::bind(any, listen::Options::default()).unwrap();
-        listen::listen(&socket, 128).unwrap();
-        let address = listen::local_address(&socket).unwrap();
-        let (wire, control) = Channel::pair().unwrap();
-        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let (setup, Parent { address, wire, board, .. }) = support::child(1, 1);
         board.assign(0, 0, 0, 1, 0);
         board.parent_line(0).unwrap().set_phase(Phase::Running);
-        let line = board.child_line(0).unwrap();
-        let slots = Slots::new(board, 0, 1);
-        let setup = Setup {
-            ports: vec![Arc::new(socket)],
-            control: Box::new(Wire(control)),
-            credits: 0,
-            threads: 1,
-            most_connections: 0,
-            descriptors: 20_000,
-            blocking_threads: 1,
-            most_children: 1,
-            async_factor: None,
-            slots: Some(slots),
-            line,
-            shedding: None,
-            parting: Duration::ZERO,
-        };
+        let (line, slots) = (setup.line, Slots::new(board, 0, 1));
+        let setup = Setup { credits: 0, slots: Some(slots), ..setup };
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'f'; 16 << 20]).unwrap();
         let file = Arc::new(file.into());

@@ -1,5 +1,5 @@
 //! Starts the echo server as a process of its own and waits for what it says. Every wait ends
-//! with the event or, as a failure, after ten seconds.
+//! with the event or, as a failure, after two minutes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use evenkeel_sys::process::{Pid, kill};
 use evenkeel_sys::signal::Signal;
 
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A folder of its own for one server, removed at the end.
 pub struct Folder {

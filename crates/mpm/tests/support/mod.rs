@@ -1,4 +1,4 @@
-//! A child's parent as the tests play it: the listening socket, the scoreboard and the channel,
+//! A child's parent as the tests play it, here and in the room `conn`: the listening socket, the scoreboard and the channel,
 //! over which a letter is a command.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it")]
 
@@ -28,6 +28,7 @@ impl Control for Wire {
             Received::Byte(b'r') => Some(Command::Run),
             Received::Byte(b'p') => Some(Command::Park),
             Received::Byte(b'h') => Some(Command::Hurry),
+            Received::Byte(b'c') => Some(Command::Crowd),
             Received::Byte(b'x') => Some(Command::Exit),
             Received::Byte(_) => Some(Command::Drain),
             Received::Empty => None,
@@ -54,8 +55,13 @@ pub struct Parent {
 
 /// The only child of a parent, with so many threads and slots and as many credits; and its parent.
 pub fn child(threads: usize, slots: usize) -> (Setup, Parent) {
+    child_at(listen::Options::default(), threads, slots)
+}
+
+/// The same with other options of its listening socket.
+pub fn child_at(options: listen::Options, threads: usize, slots: usize) -> (Setup, Parent) {
     let any = "127.0.0.1:0".parse().unwrap();
-    let port = Arc::new(listen::bind(any, listen::Options::default()).unwrap());
+    let port = Arc::new(listen::bind(any, options).unwrap());
     listen::listen(&port, 128).unwrap();
     let address = listen::local_address(&port).unwrap();
     let (wire, control) = Channel::pair().unwrap();
