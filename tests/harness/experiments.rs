@@ -79,13 +79,18 @@ fn greedy_clients_beside_paused_ones() {
 
 #[test]
 fn system_calls_are_counted() {
-    let folder = lab("syscalls --against nginx --rounds 1 --seconds 100ms").unwrap();
-    let markdown = read(folder.path(), "README.md");
-    assert_eq!(measured(&markdown), ["evenkeel", "nginx"]);
-    assert!(markdown.contains("A request on a connection of one request"));
-    let row = markdown.lines().find(|line| line.starts_with("| evenkeel | ")).unwrap();
-    let cells: Vec<&str> = row.split(" | ").collect();
-    assert!(cells[1] != "0" && cells[2].parse::<f64>().unwrap() >= 1.0, "{row}");
+    let are_counted = |seconds: &&str| {
+        let folder =
+            lab(&format!("syscalls --against nginx --rounds 1 --seconds {seconds}")).unwrap();
+        let markdown = read(folder.path(), "README.md");
+        assert_eq!(measured(&markdown), ["evenkeel", "nginx"]);
+        assert!(markdown.contains("A request on a connection of one request"));
+        let row = markdown.lines().find(|line| line.starts_with("| evenkeel | ")).unwrap();
+        let cells: Vec<&str> = row.split(" | ").collect();
+        cells[1] != "0" && cells[2].parse::<f64>().unwrap() >= 1.0
+    };
+    // A traced server on a busy machine may answer nothing in a moment.
+    assert!(["100ms", "1s", "10s"].iter().any(are_counted));
 }
 
 #[test]

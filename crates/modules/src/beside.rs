@@ -1,14 +1,15 @@
 //! Work that a request has done beside its serving thread: it goes to the crew of the process in
 //! its turn, and its result comes back, unless nobody would see the answer any more.
 
-use evenkeel_message::Departure;
+use bytes::Bytes;
+use evenkeel_message::{Body, Departure, Piece};
 use evenkeel_sys::crew::{Crew, Labour, Pulse};
 use evenkeel_sys::memory;
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
 /// Entries of a folder up to which work is done even where the client has ended its side: it may
@@ -18,27 +19,75 @@ pub const SMALL: usize = 1000;
 /// Has memory given back that large requests took: the allocator would keep what is freed when they
 /// have been answered.
 #[derive(Debug, Default)]
-pub struct Thrift(Cell<u8>);
+pub struct Thrift {
+    /// Whether a large request has ended since the last tick. Those that have not share it.
+    has_ended: Arc<AtomicBool>,
+}
+
+/// A request that takes much memory, until the last of its page is dropped.
+#[derive(Debug)]
+pub struct Large {
+    has_ended: Arc<AtomicBool>,
+}
+
+/// A page, and the request that it is dropped before.
+struct Page {
+    bytes: Bytes,
+    _large: Large,
+}
 
 impl Thrift {
-    /// Notes that a request takes much memory. Its page may still be on its way at the next tick,
-    /// hence the second.
-    pub fn note(&self) {
-        self.0.set(2);
+    /// Notes a request that takes much memory.
+    #[must_use]
+    pub fn note(&self) -> Large {
+        Large { has_ended: Arc::clone(&self.has_ended) }
     }
 
     /// Whether a tick is wanted, though nothing is served until then.
     #[must_use]
     pub fn awaits_tick(&self) -> bool {
-        self.0.get() > 0
+        self.has_ended.load(Relaxed) || Arc::strong_count(&self.has_ended) > 1
     }
 
     /// Comes about once a second; what is to be done is not waited for.
     pub fn tick(&self, crew: &Crew) {
-        if let Some(left) = self.0.get().checked_sub(1) {
-            self.0.set(left);
+        if self.has_ended.swap(false, Relaxed) {
             crew.begin(memory::give_back_freed).detach();
         }
+    }
+}
+
+impl Large {
+    /// Has the request last as long as its page, however slowly a client reads that.
+    #[must_use]
+    pub fn until_gone(self, page: Body) -> Body {
+        match page {
+            Body::Bytes(bytes) => Body::Bytes(self.with(bytes)),
+            Body::Pieces(mut pieces) => {
+                // Pieces are dropped together.
+                if let Some(Piece::Bytes(bytes)) = pieces.first_mut() {
+                    *bytes = self.with(std::mem::take(bytes));
+                }
+                Body::Pieces(pieces)
+            }
+            other => other,
+        }
+    }
+
+    fn with(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Page { bytes, _large: self })
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        self.has_ended.store(true, Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -86,7 +135,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn memory_of_large_requests_is_given_back_in_two_ticks_which_it_waits_for() {
+    fn memory_of_large_requests_is_given_back_when_their_pages_have_gone_however_late_that_is() {
         let (thrift, crew) = (Thrift::default(), Crew::new(1));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let tick = || {
@@ -96,22 +145,27 @@ mod tests {
             evenkeel_sys::bounds::own_resident_bytes().unwrap()
         };
         assert!(!thrift.awaits_tick());
-        for _ in 0..2 {
-            thrift.note();
-            for _ in 0..2 {
-                let mut pieces: Vec<_> = (0..4_096).map(|_| vec![1_u8; 16 << 10]).collect();
-                // Behind what is freed something stays, as in a server.
-                let last = pieces.pop();
-                drop(pieces);
-                let before = evenkeel_sys::bounds::own_resident_bytes().unwrap();
-                assert!(thrift.awaits_tick());
-                let now = tick();
-                if cfg!(target_env = "gnu") {
-                    assert!(now + (16 << 20) < before, "{now} of {before}");
-                }
-                drop(last);
+        let piece = || Piece::Bytes(Bytes::from_static(b"page"));
+        let bodies =
+            || [Body::Bytes(b"page".as_slice().into()), Body::Pieces(vec![piece(), piece()])];
+        for body in bodies() {
+            let page = thrift.note().until_gone(body);
+            let mut pieces: Vec<_> = (0..4_096).map(|_| vec![1_u8; 16 << 10]).collect();
+            for _ in 0..5 {
+                tick();
+                assert!(thrift.awaits_tick(), "the client still reads");
+            }
+            // Behind what is freed something stays, as in a server.
+            let last = pieces.pop();
+            drop((pieces, page));
+            let before = evenkeel_sys::bounds::own_resident_bytes().unwrap();
+            assert!(thrift.awaits_tick());
+            let now = tick();
+            if cfg!(target_env = "gnu") {
+                assert!(now + (16 << 20) < before, "{now} of {before}");
             }
             assert!(!thrift.awaits_tick());
+            drop(last);
         }
     }
 

@@ -92,6 +92,8 @@ impl Desk {
             Some(Err(error)) => return (request, Some(Err(error))),
             None => return (request, None),
         };
+        let is_large = folder.candidates.len() >= SMALL;
+        let large = is_large.then(|| self.pipeline.be_thrifty());
         let (request, entries) = self.look_at_entries(request, folder, &asked).await;
         let Some(entries) = entries else { return (request, None) };
         let request = self.read_siblings(request, plan, &said).await;
@@ -111,6 +113,10 @@ impl Desk {
         };
         let body = autoindex::render(&self.beside, listing).await;
         let Some(body) = body else { return (request, None) };
+        let body = match large {
+            Some(large) => large.until_gone(body),
+            None => body,
+        };
         (response.body, response.is_own_body) = (body, true);
         (request, Some(Ok(response)))
     }
@@ -124,9 +130,6 @@ impl Desk {
         asked: &Asked,
     ) -> (Box<Request>, Option<Vec<Entry>>) {
         let Folder { candidates, mut is_cut } = folder;
-        if candidates.len() >= SMALL {
-            self.pipeline.be_thrifty();
-        }
         let mut entries = Vec::with_capacity(candidates.len());
         let mut looks = 0;
         let most_notices = request.notices.len() + NOTICES;

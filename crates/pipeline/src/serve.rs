@@ -13,7 +13,7 @@ use evenkeel_message::{
     quoted_path,
 };
 use evenkeel_modules::authz_host::{Wanted as Names, look_up};
-use evenkeel_modules::beside::{Beside, Thrift};
+use evenkeel_modules::beside::{Beside, Large, Thrift};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::Crew;
@@ -193,8 +193,8 @@ impl Pipeline {
     }
 
     /// Notes that a request takes much memory.
-    pub(crate) fn be_thrifty(&self) {
-        self.thrift.note();
+    pub(crate) fn be_thrifty(&self) -> Large {
+        self.thrift.note()
     }
 
     /// Begins a round of looks that follow each other without a wait: see `Files::set_round`.
