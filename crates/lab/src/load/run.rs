@@ -260,8 +260,10 @@ mod tests {
     fn as_many_requests_are_made_as_were_asked_for() {
         let remote = serve(|_| Some(OK.to_owned()));
         let figures = run(plan(remote, 7, 1000), "/");
-        assert_eq!((figures.answered(), figures.failed()), (1000, 0));
-        assert_eq!((figures.body_bytes, figures.connections, figures.reused), (5000, 7, 993));
+        assert_eq!((figures.answered(), figures.failed(), figures.body_bytes), (1000, 0, 5000));
+        // Where a thread gets a core late, the clients of the other have made all requests.
+        assert!((1..=7).contains(&figures.connections), "{}", figures.connections);
+        assert_eq!(figures.connections + figures.reused, 1000);
         assert_eq!(figures.by_client.iter().sum::<u64>(), 1000);
         assert_eq!(figures.exchanges.len(), 1000);
         assert_eq!(figures.sample.unwrap().head, OK.as_bytes()[..38]);
