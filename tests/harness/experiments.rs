@@ -167,16 +167,21 @@ fn queues_are_compared() {
 #[test]
 fn pages_burn_and_wait() {
     // With php-fpm, where that is installed, or without.
-    let words = "cpu-wait --seconds 200ms --clients 2,5 --workers 4 --burn 2ms --wait 10ms";
-    let folder = lab(words).unwrap();
-    let markdown = read(folder.path(), "README.md");
-    for peer in ["evenkeel", "apache2-prefork", "nginx"] {
-        for row in ["burn | 2", "burn | 5", "wait | 5"] {
-            assert!(markdown.contains(&format!("| {peer} | {row} | ")), "{markdown}");
-        }
-        let figures = read(folder.path(), &format!("runs/{peer}-wait/5/figures.json"));
-        assert!(figures.contains("\"200\":"), "{figures}");
-    }
+    let words = "cpu-wait --clients 2,5 --workers 4 --burn 2ms --wait 10ms --seconds";
+    let all_answer = |seconds: &&str| {
+        let folder = lab(&format!("{words} {seconds}")).unwrap();
+        let markdown = read(folder.path(), "README.md");
+        let answers = |peer: &&str| {
+            for row in ["burn | 2", "burn | 5", "wait | 5"] {
+                assert!(markdown.contains(&format!("| {peer} | {row} | ")), "{markdown}");
+            }
+            let figures = read(folder.path(), &format!("runs/{peer}-wait/5/figures.json"));
+            figures.contains("\"200\":")
+        };
+        ["evenkeel", "apache2-prefork", "nginx"].iter().all(answers)
+    };
+    // On a busy machine a server may answer nothing in a moment.
+    assert!(["200ms", "2s", "10s"].iter().any(all_answer));
 }
 
 #[test]
