@@ -133,16 +133,18 @@ impl Files {
         state.is_round = is_round;
     }
 
-    /// Whether an earlier answer still holds, so that what was derived from it does. It costs two
+    /// Whether an earlier answer still holds, so that what was derived from it does. It costs a few
     /// loads of memory and a clock reading where the kernel tells of changes. Call it as
     /// [`Files::look_up`].
     #[must_use]
     pub fn holds(&self, found: &Found) -> bool {
         let now_ms = (self.clock)();
+        let mut state = self.state.borrow_mut();
         if Inotify::raised() {
-            self.state.borrow_mut().heed_changes();
+            state.heed_changes();
         }
-        found.is_fresh(now_ms) || self.state.borrow_mut().is_current(found, now_ms)
+        found.used.set(true);
+        state.is_current(found, now_ms)
     }
 
     /// The bytes of a file. Errors: those of open(2) and read(2); PermissionDenied also where

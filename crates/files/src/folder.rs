@@ -8,30 +8,32 @@ use evenkeel_sys::open::Stat;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-/// A folder, by the path under which it was asked for.
+/// A folder, by the path under which it was asked for. What each look at a file in it reads stands
+/// first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Folder {
+    pub(crate) parent: Option<Rc<Folder>>,
+    pub(crate) trusted: bool,
+    pub(crate) valid: Cell<bool>,
+    /// Whether it was passed since the hand of its ring came by.
+    pub(crate) used: Cell<bool>,
+    pub(crate) link: Option<Link>,
+    pub(crate) checked_ms: Cell<u64>,
+    /// The number of the round in which it was last found to be what it was.
+    pub(crate) checked_in: Cell<u64>,
+    pub(crate) access: RefCell<Vec<Access>>,
     pub(crate) path: Box<[u8]>,
     /// Its path without symbolic links.
     pub(crate) real: Box<[u8]>,
-    pub(crate) parent: Option<Rc<Folder>>,
     pub(crate) children: RefCell<Vec<Weak<Folder>>>,
     /// What lstat said of the component itself, folder or link.
     pub(crate) own: Stat,
     /// The folder's.
     pub(crate) stat: Stat,
-    pub(crate) link: Option<Link>,
     pub(crate) passed: Box<[Passed]>,
     pub(crate) watch: Cell<Option<i32>>,
-    pub(crate) trusted: bool,
-    pub(crate) valid: Cell<bool>,
-    /// Whether it was passed since the hand of its ring came by.
-    pub(crate) used: Cell<bool>,
-    pub(crate) checked_ms: Cell<u64>,
-    /// The number of the round in which it was last found to be what it was.
-    pub(crate) checked_in: Cell<u64>,
     pub(crate) slot: Cell<Option<usize>>,
-    pub(crate) access: RefCell<Vec<Access>>,
 }
 
 /// What was found under the name of an access file.

@@ -71,12 +71,21 @@ pub struct Looked {
     pub rest: usize,
 }
 
-/// What stands at a path.
+/// What stands at a path. What every request for it reads stands first and together in memory: a
+/// site of many files waits for each cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Found {
-    pub(crate) path: Box<[u8]>,
     pub(crate) kind: Kind,
+    pub(crate) trusted: bool,
+    pub(crate) valid: Cell<bool>,
+    pub(crate) used: Cell<bool>,
+    pub(crate) checked_ms: Cell<u64>,
+    /// How many folders had become void when its own was last seen to hold.
+    pub(crate) voided: Cell<u64>,
     pub(crate) folder: Rc<Folder>,
+    pub(crate) held: RefCell<Option<Rc<Contents>>>,
+    pub(crate) path: Box<[u8]>,
     /// What lstat said of the last component itself; its errno where it failed.
     pub(crate) own: Result<Stat, i32>,
     /// What it leads to; as `own` where it is no link, zeros where nothing is there.
@@ -86,13 +95,11 @@ pub struct Found {
     /// Where the file really is, where that differs from `path`.
     pub(crate) real: Option<Box<[u8]>>,
     pub(crate) file_watch: Cell<Option<i32>>,
-    pub(crate) trusted: bool,
-    pub(crate) valid: Cell<bool>,
-    pub(crate) used: Cell<bool>,
-    pub(crate) checked_ms: Cell<u64>,
     pub(crate) slot: Cell<Option<usize>>,
-    pub(crate) held: RefCell<Option<Rc<Contents>>>,
 }
+
+/// The value of [`Found::voided`] where the folder was not asked yet.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Found {
     /// The path that was found, without PATH_INFO, doubled slashes and a slash at its end.
@@ -144,12 +151,24 @@ impl Found {
     }
 
     /// Whether it needs no check at this time: nothing was told of a change, and the last check
-    /// is at most [`crate::files::FRESH_MS`] old.
-    pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
+    /// is at most [`crate::files::FRESH_MS`] old. `voided` folders have become void so far.
+    pub(crate) fn is_fresh(&self, now_ms: u64, voided: u64) -> bool {
         self.trusted
             && self.valid.get()
-            && self.folder.valid.get()
             && now_ms.saturating_sub(self.checked_ms.get()) <= crate::files::FRESH_MS
+            && self.has_its_folder(voided)
+    }
+
+    /// Whether its folder holds. The folder is asked only where one has become void since.
+    fn has_its_folder(&self, voided: u64) -> bool {
+        if self.voided.get() == voided {
+            return true;
+        }
+        let holds = self.folder.valid.get();
+        if holds {
+            self.voided.set(voided);
+        }
+        holds
     }
 
     /// Where the file really is: its path without a link in it.
@@ -179,29 +198,37 @@ impl Found {
 
 /// The bytes of a file, with what the kernel said of the descriptor they were read from.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Contents {
-    /// Size and times to make validators from: those of these very bytes.
-    pub stat: Stat,
+    /// The header fields of the last response that sent them, under the caller's mark.
+    pub(crate) head: RefCell<Option<(u64, Fields)>>,
     /// The bytes, in memory or as an open file.
     pub piece: Piece,
-    /// The header fields of the last response that sent them, under the caller's mark.
-    pub(crate) head: RefCell<Option<(u64, Rc<Fields>)>>,
+    /// Size and times to make validators from: those of these very bytes.
+    pub stat: Stat,
 }
 
 impl Contents {
-    /// The fields that were kept under that mark.
+    /// Puts the fields that were kept under that mark in the place of others; says whether there
+    /// are any.
     #[must_use]
-    pub fn head(&self, mark: u64) -> Option<Rc<Fields>> {
+    pub fn copy_head(&self, mark: u64, fields: &mut Fields) -> bool {
         match &*self.head.borrow() {
-            Some((kept, fields)) if *kept == mark => Some(Rc::clone(fields)),
-            _ => None,
+            Some((kept, known)) if *kept == mark => {
+                fields.clone_from(known);
+                true
+            }
+            _ => false,
         }
     }
 
     /// Keeps header fields for the next response. The mark stands for all that they depend on
     /// besides the contents.
-    pub fn keep_head(&self, mark: u64, fields: Rc<Fields>) {
-        *self.head.borrow_mut() = Some((mark, fields));
+    pub fn keep_head(&self, mark: u64, fields: &Fields) {
+        // With no more room than they need.
+        let mut own = Fields::new();
+        own.clone_from(fields);
+        *self.head.borrow_mut() = Some((mark, own));
     }
 }
 

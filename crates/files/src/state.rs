@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) round: u64,
     /// Whether one is under way, in which a folder is looked at once.
     pub(crate) is_round: bool,
+    /// How many folders have become void.
+    pub(crate) voided: u64,
     ring: Ring<Folder>,
     kept: Ring<Found>,
     absent: Ring<Found>,
@@ -58,6 +60,7 @@ impl State {
             serial: 0,
             round: 0,
             is_round: false,
+            voided: 0,
             ring: Ring::new(limits.folders),
             kept: Ring::new(limits.entries),
             absent: Ring::new(limits.absent),
@@ -70,7 +73,7 @@ impl State {
     pub(crate) fn fresh(&self, path: &[u8], now_ms: u64) -> Option<Rc<Found>> {
         let found = self.founds.get(path)?;
         found.used.set(true);
-        found.is_fresh(now_ms).then(|| Rc::clone(found))
+        found.is_fresh(now_ms, self.voided).then(|| Rc::clone(found))
     }
 
     /// Applies every change that the kernel has told of.
@@ -157,6 +160,7 @@ impl State {
         if !folder.valid.replace(false) {
             return;
         }
+        self.voided += 1;
         if self.folders.get(&folder.path).is_some_and(|one| Rc::ptr_eq(one, folder)) {
             self.folders.remove(&folder.path);
         }

@@ -376,11 +376,11 @@ fn everything_is_looked_at_again_after_a_second() {
     site.write("d/page", "text");
     let page = site.files.look_up(bytes(&site.path("d/page"))).found;
     NOW_MS.set(999);
-    assert!(page.is_fresh(NOW_MS.get()));
+    assert!(page.is_fresh(NOW_MS.get(), 0));
     NOW_MS.set(1001);
-    assert!(!page.is_fresh(NOW_MS.get()));
+    assert!(!page.is_fresh(NOW_MS.get(), 0));
     assert!(site.files.holds(&page));
-    assert!(page.is_fresh(NOW_MS.get()));
+    assert!(page.is_fresh(NOW_MS.get(), 0));
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn a_file_is_looked_at_once_a_second_whenever_its_folders_were() {
     NOW_MS.set(1650);
     assert!(site.files.holds(&second));
     NOW_MS.set(2150);
-    assert!(second.is_fresh(NOW_MS.get()) && !first.is_fresh(NOW_MS.get() - 40));
+    assert!(second.is_fresh(NOW_MS.get(), 0) && !first.is_fresh(NOW_MS.get() - 40, 0));
 }
 
 #[test]
@@ -556,6 +556,36 @@ fn an_entry_that_was_pushed_out_no_longer_counts_as_current() {
     assert!(site.files.holds(&first));
     assert_eq!(site.serve("b"), "b");
     assert!(!site.files.holds(&first));
+}
+
+#[test]
+fn an_entry_that_is_asked_whether_it_holds_counts_as_used() {
+    let site = Site::new(Policy::Told, Limits { entries: 4, ..Limits::default() });
+    site.write("often", "text");
+    let often = site.files.look_up(bytes(&site.path("often"))).found;
+    for round in 0..50 {
+        assert!(site.files.holds(&often), "{round}");
+        site.write(&format!("{round}"), "text");
+        assert_eq!(site.serve(&format!("{round}")), "text");
+    }
+}
+
+#[test]
+fn an_entry_whose_folder_becomes_void_does_not_hold_and_those_beside_do() {
+    let site = Site::new(Policy::Told, Limits::default());
+    let [first, second] = ["d/page", "e/page"].map(|name| {
+        site.write(name, "text");
+        site.files.look_up(bytes(&site.path(name))).found
+    });
+    for round in 0..3 {
+        assert!(site.files.holds(&first) && site.files.holds(&second));
+        // Another folder, of which nothing was asked yet.
+        site.write(&format!("f{round}/page"), "text");
+        assert_eq!(site.serve(&format!("f{round}/page")), "text");
+        fs::remove_dir_all(site.path(&format!("f{round}"))).unwrap();
+    }
+    fs::rename(site.path("d"), site.path("old")).unwrap();
+    assert!(!site.files.holds(&first) && site.files.holds(&second));
 }
 
 #[test]

@@ -4,14 +4,13 @@
 
 use crate::files::FRESH_MS;
 use crate::folder::{Folder, join};
-use crate::found::{Found, Kind, Link, Looked};
+use crate::found::{Found, Kind, Link, Looked, NEVER};
 use crate::resolve::{Passed, all_same, errno, is_same, resolve};
 use crate::state::{LONGEST_KEY, State};
 use crate::watches::Dependent;
 use evenkeel_sys::inotify::Breadth;
 use evenkeel_sys::open::{self, Stat};
 use std::cell::{Cell, RefCell};
-use std::iter;
 use std::rc::Rc;
 
 const ENOENT: i32 = 2;
@@ -87,16 +86,23 @@ impl State {
     /// Whether what was found would be found again. Trusted entries are checked once a second,
     /// others each time.
     pub(crate) fn is_current(&mut self, found: &Found, now_ms: u64) -> bool {
-        if found.is_fresh(now_ms) {
+        if found.is_fresh(now_ms, self.voided) {
             return true;
         }
         if !found.valid.get() {
             return false;
         }
-        let Some(oldest_ms) = self.same_way_since(found, now_ms) else { return false };
+        let witness = match found.kind {
+            Kind::Directory => Witness::Nothing,
+            Kind::File | Kind::Other => Witness::Below,
+            Kind::Absent | Kind::Denied(_) => Witness::Absence,
+        };
+        let Some(oldest_ms) = self.same_way_since(&found.folder, witness, now_ms) else {
+            return false;
+        };
         let holds = found.kind == Kind::Directory || {
-            let own = open::lstat(&found.folder.member(found.name())).map_err(errno);
-            is_same(&found.own, &own)
+            // The links on this path were looked at with their folders.
+            is_same(&found.own, &open::lstat(&found.path).map_err(errno))
                 && all_same(&found.passed)
                 && (found.link.is_none() || self.is_same_target(found))
         };
@@ -115,27 +121,24 @@ impl State {
         }
     }
 
-    /// When that was looked at longest ago which tells that the way to an entry is the same; none
-    /// where it is not.
-    fn same_way_since(&mut self, found: &Found, now_ms: u64) -> Option<u64> {
-        let inner = match found.kind {
-            Kind::Directory => Witness::Nothing,
-            Kind::File | Kind::Other => Witness::Below,
-            Kind::Absent | Kind::Denied(_) => Witness::Absence,
+    /// When that was looked at longest ago which tells that the way to a folder, and the folder
+    /// itself, are the same; none where they are not. The outermost folder is looked at first.
+    fn same_way_since(
+        &mut self,
+        folder: &Rc<Folder>,
+        witness: Witness,
+        now_ms: u64,
+    ) -> Option<u64> {
+        let outer = if witness == Witness::Absence { witness } else { Witness::Below };
+        let oldest_ms = match &folder.parent {
+            Some(parent) => self.same_way_since(parent, outer, now_ms)?,
+            None => now_ms,
         };
-        let outer = if inner == Witness::Absence { inner } else { Witness::Below };
-        let mut oldest_ms = now_ms;
-        let way = iter::successors(Some(&found.folder), |folder| folder.parent.as_ref());
-        let mut way: Vec<_> = way.zip(iter::once(inner).chain(iter::repeat(outer))).collect();
-        while let Some((folder, witness)) = way.pop() {
-            if !self.is_same_folder(folder, now_ms, witness) {
-                return None;
-            }
-            if witness != Witness::Below || folder.is_exchangeable() {
-                oldest_ms = oldest_ms.min(folder.checked_ms.get());
-            }
+        if !self.is_same_folder(folder, now_ms, witness) {
+            return None;
         }
-        Some(oldest_ms)
+        let is_telling = witness != Witness::Below || folder.is_exchangeable();
+        Some(if is_telling { oldest_ms.min(folder.checked_ms.get()) } else { oldest_ms })
     }
 
     /// Whether a folder is what it was, where those around it are.
@@ -342,6 +345,7 @@ impl State {
             trusted: folder.trusted && target.watched && local,
             valid: Cell::new(true),
             used: Cell::new(false),
+            voided: Cell::new(NEVER),
             checked_ms: Cell::new(folder.checked_ms.get().min(now_ms)),
             slot: Cell::new(None),
             held: RefCell::default(),
@@ -384,6 +388,7 @@ impl State {
             trusted: folder.trusted,
             valid: Cell::new(true),
             used: Cell::new(false),
+            voided: Cell::new(NEVER),
             checked_ms: Cell::new(folder.checked_ms.get().min(now_ms)),
             slot: Cell::new(None),
             held: RefCell::default(),

@@ -36,7 +36,7 @@ pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{
     Content, Departure, Late, Negotiated, Previous, Request, RequestHead, SectionWalks, Siblings,
-    Version,
+    Version, WalkedFolder,
 };
 pub use response::{Response, ResponseParts};
 pub use status::Status;

@@ -143,6 +143,10 @@ pub struct Content {
     pub is_by_type: bool,
 }
 
+/// What a section walk has found of a folder, and the settings of the sections that it has met: types
+/// of the room that walks.
+pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
+
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
 /// reads it; it lives on one serving thread.
 pub struct Request {
@@ -221,7 +225,7 @@ pub struct Request {
     pub allowance: Allowance,
     /// What the section walk has found of its folder, for looks at other files there; none before
     /// the walk. A request that is redirected internally begins with that of the one before.
-    pub walked: Option<Rc<dyn Any>>,
+    pub walked: Option<WalkedFolder>,
     /// The settings of the sections around the file that it was last mapped to, where these have
     /// conditions, before those of the conditions.
     pub unconditioned: Option<Arc<dyn Any>>,

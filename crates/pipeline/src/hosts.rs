@@ -36,9 +36,18 @@ pub struct AddressHosts {
     pub address: Address,
     /// The hosts.
     pub hosts: Vec<Host>,
-    by_name: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
-    /// The aliases with wildcards, each with the place of its host.
-    wild: Vec<(Arc<str>, usize)>,
+    by_name: HashMap<Arc<str>, Place, foldhash::fast::RandomState>,
+    /// The aliases with wildcards.
+    wild: Vec<(Arc<str>, Place)>,
+}
+
+/// Which host a name means. The first in order wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Its place among the hosts of its address.
+    index: usize,
+    /// Its index among the site's servers: the host itself need not be read for it.
+    server: usize,
 }
 
 /// All virtual hosts of a site by address.
@@ -89,7 +98,7 @@ impl Hosts {
     #[must_use]
     pub fn knows(&self, local: SocketAddr, host: &[u8]) -> bool {
         let Some(entry) = self.at(local) else { return true };
-        std::str::from_utf8(host).is_ok_and(|name| entry.index_of(name).is_some())
+        std::str::from_utf8(host).is_ok_and(|name| entry.place_of(name).is_some())
     }
 
     /// The hosts of the address that a connection came in on.
@@ -120,14 +129,14 @@ pub(crate) fn is_below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
 
 impl AddressHosts {
     fn push(&mut self, host: Host) {
-        let index = self.hosts.len();
+        let place = Place { index: self.hosts.len(), server: host.server };
         let (exact, wild) = host.aliases.as_ref().map_or((&[][..], &[][..]), |aliases| {
             (aliases.exact.as_slice(), aliases.wild.as_slice())
         });
         for name in std::iter::once(&host.name).chain(exact) {
-            self.by_name.entry(Arc::clone(name)).or_insert(index);
+            self.by_name.entry(Arc::clone(name)).or_insert(place);
         }
-        self.wild.extend(wild.iter().map(|pattern| (Arc::clone(pattern), index)));
+        self.wild.extend(wild.iter().map(|pattern| (Arc::clone(pattern), place)));
         self.hosts.push(host);
     }
 
@@ -139,14 +148,16 @@ impl AddressHosts {
             return only.server;
         }
         let found = match host {
-            b"" => self.hosts.iter().position(|host| host.has_path(raw_path)),
-            host => std::str::from_utf8(host).ok().and_then(|name| self.index_of(name)),
+            b"" => self.hosts.iter().find(|host| host.has_path(raw_path)).map(|host| host.server),
+            host => {
+                let place = std::str::from_utf8(host).ok().and_then(|name| self.place_of(name));
+                place.map(|place| place.server)
+            }
         };
-        let found = found.unwrap_or(0);
-        self.hosts.get(found).map_or(0, |host| host.server)
+        found.or_else(|| self.hosts.first().map(|host| host.server)).unwrap_or(0)
     }
 
-    fn index_of(&self, name: &str) -> Option<usize> {
+    fn place_of(&self, name: &str) -> Option<Place> {
         let exact = self.by_name.get(name).copied();
         let matches = |pattern: &str| wildcard_match(pattern.as_bytes(), name.as_bytes());
         let wild = self.wild.iter().find(|(pattern, _)| matches(pattern)).map(|(_, at)| *at);

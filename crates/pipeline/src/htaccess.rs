@@ -2,13 +2,14 @@
 //! as the text is the same and there is room. What the configuration does not allow there is an
 //! error that names the file and the line (Apache: config.c, ap_parse_htaccess).
 
-use crate::kept::{Gone, Kept};
+use crate::clock::{Clock, Entry, Gone};
 use crate::site::Site;
 use bytes::Bytes;
 use evenkeel_files::{AccessFile, Files, Folder};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::core::{AllowOverride, Kind, Match, Section};
 use evenkeel_modules::{Place, Scope};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,30 +17,39 @@ use std::sync::Arc;
 /// Parsed files kept by path.
 const KEPT: usize = 4096;
 
-/// Files that were let go for others are looked for, in what was made of them, once there are so
-/// many, or so large a part of the bytes that are kept: it takes a look at all that was made.
-const MOST_OUTDATED: usize = 256;
-const OUTDATED_PART: u64 = 8;
-
 /// The .htaccess files that one thread has parsed.
 pub(crate) struct AccessFiles {
-    parsed: Kept<Box<[u8]>, Parsed>,
+    parsed: Clock<Parsed>,
     /// The sections that will not be met again, by their numbers: what was made of them is of no
     /// use. Those since this was last asked for.
     outdated: Vec<u64>,
-    outdated_bytes: u64,
-    most_bytes: u64,
-    /// Whether one of them was edited.
-    is_edited: bool,
     /// The last number given to a section of an .htaccess file.
     sections: u64,
 }
 
 struct Parsed {
+    path: Box<[u8]>,
+    used: Cell<bool>,
     serial: u64,
     text: Bytes,
     grant: Grant,
     result: Result<Arc<Section>, Box<str>>,
+}
+
+impl Entry for Parsed {
+    type Key<'a> = &'a [u8];
+
+    fn key(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn is(&self, path: &[u8]) -> bool {
+        *self.path == *path
+    }
+
+    fn used(&self) -> &Cell<bool> {
+        &self.used
+    }
 }
 
 /// What an .htaccess file may say, as the sections around it have it.
@@ -67,22 +77,12 @@ impl Grant {
 impl AccessFiles {
     /// None parsed yet; of those that will be, so many bytes of text are kept.
     pub(crate) fn new(most_bytes: u64) -> Self {
-        let parsed = Kept::new(KEPT, most_bytes);
-        let (outdated, outdated_bytes, is_edited) = Default::default();
-        Self { parsed, outdated, outdated_bytes, most_bytes, is_edited, sections: 0 }
+        Self { parsed: Clock::new(KEPT, most_bytes), outdated: Vec::new(), sections: 0 }
     }
 
-    /// The numbers of the sections, in order, that have been let go; none while they are few and
-    /// were let go for room alone.
-    pub(crate) fn take_outdated(&mut self) -> Option<Vec<u64>> {
-        let is_much = self.outdated.len() >= MOST_OUTDATED
-            || self.outdated_bytes > self.most_bytes / OUTDATED_PART;
-        if !is_much && !self.is_edited {
-            return None;
-        }
-        (self.outdated_bytes, self.is_edited) = (0, false);
-        self.outdated.sort_unstable();
-        Some(std::mem::take(&mut self.outdated))
+    /// The numbers of the sections that have been let go since this was last asked for.
+    pub(crate) fn take_outdated(&mut self) -> impl Iterator<Item = u64> {
+        self.outdated.drain(..)
     }
 
     /// The section of the .htaccess file in a folder, if there is one and it may say anything.
@@ -132,7 +132,7 @@ impl AccessFiles {
         folder: &Folder,
         request: &mut Request,
     ) -> Result<Arc<Section>, Answer> {
-        let known = self.parsed.of(&file.path);
+        let known = self.parsed.get(&file.path);
         // The same text makes the same section, also where the file was written anew: the page of
         // an error is known by the sections of the refusal.
         let is_same = |p: &&Parsed| p.serial == file.serial || p.text == file.text;
@@ -142,14 +142,17 @@ impl AccessFiles {
             None => {
                 let result = self.compile(site, &grant, file, folder);
                 let parsed = Parsed {
+                    path: file.path.clone(),
+                    used: Cell::new(false),
                     serial: file.serial,
                     text: file.text.clone(),
                     grant,
                     result: result.clone(),
                 };
                 let bytes = file.text.len() as u64;
-                let gone = self.parsed.keep(file.path.clone(), parsed, bytes);
-                self.note(gone, file.serial);
+                let Gone { old, evicted } = self.parsed.insert(parsed, bytes);
+                let sections = old.into_iter().chain(evicted).filter_map(|it| it.result.ok());
+                self.outdated.extend(sections.map(|section| section.id));
                 result
             }
         };
@@ -157,17 +160,6 @@ impl AccessFiles {
             request.notify(Notice::own("core", Level::Alert, text.into_string()));
             Answer::Status(Status::INTERNAL_SERVER_ERROR, Fields::new())
         })
-    }
-
-    /// Notes what had to go for the file with that serial number.
-    fn note(&mut self, gone: Gone<Parsed>, serial: u64) {
-        // The same text may say other things to several servers, which ask in turn.
-        let edited = gone.old.filter(|old| old.serial != serial);
-        self.is_edited |= edited.is_some();
-        for section in edited.into_iter().chain(gone.evicted).filter_map(|it| it.result.ok()) {
-            self.outdated.push(section.id);
-            self.outdated_bytes += section.bytes;
-        }
     }
 
     fn compile(
@@ -235,7 +227,8 @@ impl AccessFiles {
             matches,
             settings: scope.directory.into_settings(),
             position,
-            bytes: file.text.len() as u64,
+            // Also an empty one is known by what it weighs.
+            bytes: file.text.len().max(1) as u64,
         }))
     }
 }

@@ -2,11 +2,11 @@
 //! order, each a list of the modules that act in it. It knows no socket and no process.
 
 mod body;
+mod clock;
 mod die;
 mod error_page;
 mod hosts;
 mod htaccess;
-mod kept;
 mod listing;
 mod look;
 mod negotiate;

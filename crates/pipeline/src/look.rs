@@ -9,7 +9,7 @@ use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
     Prepared, Probe, Request, SectionWalks, Status, Stopped, Translated, UrlPath, Variables,
-    quoted,
+    WalkedFolder, quoted,
 };
 use evenkeel_modules::core::AcceptPathInfo;
 use evenkeel_modules::dir::{self, Slash};
@@ -81,7 +81,7 @@ pub(crate) struct Aside {
     user: Option<Box<[u8]>>,
     auth_type: Option<Box<[u8]>>,
     negotiated: Option<Box<Negotiated>>,
-    walked: Option<Rc<dyn Any>>,
+    walked: Option<WalkedFolder>,
     admitted: Option<(u8, Arc<dyn Any>)>,
     unconditioned: Option<Arc<dyn Any>>,
     walks: SectionWalks,
@@ -193,9 +193,9 @@ fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
 pub(crate) fn see_file(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
     request.variant_looks = request.variant_looks.saturating_add(1);
     request.is_of_file = true;
-    go_on_from(pipeline, request, |mut request| {
-        let server = pipeline.site.server(request.server);
-        let (plan, _) = pipeline.walker.borrow_mut().before_translation(server, &mut request);
+    go_on_from(pipeline, request, |request| {
+        // What sections of the path say comes with the walk.
+        let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
         Ok(Translated { request, plan })
     })
 }

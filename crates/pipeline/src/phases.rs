@@ -158,7 +158,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         return Ok(Mapped { request, plan, also: None, found: None });
     }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
-    let Arrival { plan, looked, sections } = match walked {
+    let Arrival { merged, looked } = match walked {
         Ok(walked) => walked,
         // What the sections of the path say is known to a walk that has come to its end alone.
         Err(answer) => {
@@ -166,14 +166,15 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
             return stop(request, Arc::clone(&server.defaults), answer);
         }
     };
+    let plan = Arc::clone(&merged.plan);
     let has_conditions = !plan.core.conditions.is_empty();
     let unconditioned = has_conditions.then(|| Arc::clone(&plan) as Arc<dyn Any>);
     let before = std::mem::replace(&mut request.unconditioned, unconditioned);
     let is_again = before.is_some_and(|before| is_plan(&before, &plan));
     let server = pipeline.site.server(request.server);
-    walk::note_locations(server, &mut request, &sections);
+    walk::note_locations(server, &mut request, &merged.sections);
     let Conditioned { plan, first, is_known } =
-        conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &sections);
+        conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
     request.is_conditioned_again = is_known;
     // Both settings must admit a request that comes to the same sections again.
     let is_again = is_again && (!plan.core.is_of_location || request.is_located_again);

@@ -4,10 +4,9 @@
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
 use crate::htaccess::AccessFiles;
-use crate::kept::Kept;
 use crate::site::{Plan, Server, Site};
-use crate::walks::{Walk, Walks};
-use crate::way::{FolderWalk, Way, denied, forbidden_link, locations};
+use crate::walks::{FolderWalk, Merged, Plans, Walk, Walks};
+use crate::way::{Way, denied, forbidden_link, locations};
 use evenkeel_files::{Files, Kind, Limits, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
@@ -36,8 +35,7 @@ const MERGE_STEPS: usize = 32;
 pub struct Walker {
     pub(crate) files: Files,
     access: AccessFiles,
-    /// Each weighs what the .htaccess files do that it was merged from.
-    plans: Kept<Box<[u64]>, Arc<Plan>>,
+    plans: Plans,
     /// Walks to what is there.
     walks: Walks,
     /// Walks that began with what the walk of another request had found of their folder.
@@ -49,12 +47,10 @@ pub struct Walker {
 
 /// Where a walk has led.
 pub(crate) struct Arrival {
-    /// The merged settings.
-    pub plan: Arc<Plan>,
+    /// The merged settings, and the sections that they were merged from.
+    pub merged: Rc<Merged>,
     /// What stands at the file.
     pub looked: Looked,
-    /// The sections that the settings were merged from.
-    pub sections: Rc<[Arc<Section>]>,
 }
 
 impl Walker {
@@ -66,7 +62,7 @@ impl Walker {
         Self {
             files,
             access: AccessFiles::new(access_bytes),
-            plans: Kept::new(PLANS, access_bytes),
+            plans: Plans::new(PLANS, access_bytes),
             walks: Walks::new(entries),
             beside: Walks::new(entries / INDEXED),
             absent: Walks::new(absent),
@@ -87,7 +83,7 @@ impl Walker {
         }
         let mut constant = true;
         locations(server, request, &mut sections, &mut constant);
-        (self.plan(server, &sections, &[]), sections)
+        (Arc::clone(&self.plan(server, &sections, &[]).plan), sections)
     }
 
     /// Walks the sections of a request whose file is known. The `<If>` sections are left to
@@ -99,12 +95,11 @@ impl Walker {
     pub(crate) fn map(&mut self, site: &Site, request: &mut Request) -> Result<Arrival, Answer> {
         let server = site.server(request.server);
         let begun = FolderWalk::of(request);
-        if let Some((walk, plan)) = self.kept(request, begun.as_ref()) {
+        if let Some((walk, merged)) = self.kept(request, begun.as_ref()) {
             let looked = walk.looked.clone();
-            let sections = Rc::clone(&walk.sections);
-            request.walked = Some(Rc::<FolderWalk>::clone(&walk.folder));
+            FolderWalk::note(request, walk, &merged);
             place(request, &looked);
-            return Ok(Arrival { plan, looked, sections });
+            return Ok(Arrival { merged, looked });
         }
         let file = request.file.clone();
         let looked = self.files.look_up(request.file.as_bytes());
@@ -117,7 +112,8 @@ impl Walker {
             Some(begun) => way.begin_with(begun, request, &looked)?,
             None => {
                 let walked = self.directories(&mut way, request, &looked);
-                self.let_go_outdated();
+                // What was made of .htaccess files that were edited or let go.
+                self.plans.let_go(self.access.take_outdated());
                 walked?;
             }
         }
@@ -125,38 +121,27 @@ impl Walker {
         if begun.is_none() {
             way.patterns(request);
         }
-        // What began with another's walk passes that on (request.c: ap_directory_walk leaves the
-        // copied cache as it is).
-        let folder = match &begun {
-            Some(begun) => Rc::clone(begun),
-            None => Rc::new(way.folder_walk(request, &looked)),
-        };
-        request.walked = Some(Rc::<FolderWalk>::clone(&folder));
+        let of_folder = way.of_folder();
         way.files(request);
         let (sections, constant) = (&mut way.sections, &mut way.constant);
         locations(server, request, sections, constant);
-        let plan = self.plan(server, &way.sections, &[]);
-        let sections: Rc<[Arc<Section>]> = way.sections.into();
+        let merged = self.plan(server, &way.sections, &[]);
+        let walks = match (&begun, looked.found.kind()) {
+            (Some(_), _) => &mut self.beside,
+            (None, Kind::Absent) => &mut self.absent,
+            (None, _) => &mut self.walks,
+        };
+        let begun = begun.map(|begun| begun.walk);
+        let walk = Walk::new(request, file.as_bytes(), &looked, of_folder, &merged, begun);
+        let walk = Rc::new(walk);
+        FolderWalk::note(request, &walk, &merged);
         if way.constant
-            && self.keeps(&sections)
+            && is_plan_kept(&self.plans, &merged.sections)
             && is_worth_keeping(&request.path, &request.path_info, &looked)
         {
-            let walks = match (&begun, looked.found.kind()) {
-                (Some(_), _) => &mut self.beside,
-                (None, Kind::Absent) => &mut self.absent,
-                (None, _) => &mut self.walks,
-            };
-            let walk = Walk {
-                file,
-                begun,
-                folder,
-                plan: Arc::downgrade(&plan),
-                sections: Rc::clone(&sections),
-                looked: looked.clone(),
-            };
-            walks.keep(request.server, &request.path, walk);
+            walks.keep(walk);
         }
-        Ok(Arrival { plan, looked, sections })
+        Ok(Arrival { merged, looked })
     }
 
     /// A walk that was made before and holds, with its plan: one that began with the same walk of
@@ -164,69 +149,44 @@ impl Walker {
     fn kept<'a>(
         &'a self,
         request: &Request,
-        begun: Option<&Rc<FolderWalk>>,
-    ) -> Option<(&'a Walk, Arc<Plan>)> {
-        let holds =
-            |walk: &&Walk| walk.file == request.file && self.files.holds(&walk.looked.found);
-        let planned = |walk: &'a Walk| Some((walk, walk.plan.upgrade()?));
-        if let Some(begun) = begun {
-            let is_same =
-                |walk: &&Walk| walk.begun.as_ref().is_some_and(|it| Rc::ptr_eq(it, begun));
-            let walk = self.beside.of(request.server, &request.path);
-            if let Some(walk) = walk.filter(is_same).filter(holds) {
-                return planned(walk);
-            }
+        begun: Option<&FolderWalk>,
+    ) -> Option<(&'a Rc<Walk>, Rc<Merged>)> {
+        let file = request.file.as_bytes();
+        let from = |walks: &'a Walks, begun: Option<&Rc<Walk>>| {
+            let walk = walks.get(request.server, &request.path)?;
+            (walk.is_of(file, begun) && self.files.holds(&walk.looked.found)).then_some(walk)
+        };
+        let planned = |walk: &'a Rc<Walk>| Some((walk, walk.plan()?));
+        if let Some(begun) = begun
+            && let Some(walk) = from(&self.beside, Some(&begun.walk))
+        {
+            return planned(walk);
         }
         let from_root =
-            |walk: &&Walk| !begun.is_some_and(|begun| begun.fits(request, &walk.looked));
-        let from = |walks: &'a Walks| walks.of(request.server, &request.path).filter(holds);
-        from(&self.walks).or_else(|| from(&self.absent)).filter(from_root).and_then(planned)
+            |walk: &&Rc<Walk>| !begun.is_some_and(|begun| begun.fits(request, &walk.looked));
+        let walk = from(&self.walks, None).or_else(|| from(&self.absent, None));
+        walk.filter(from_root).and_then(planned)
     }
 
     /// The merged settings of a list of sections over the server's. Servers that share what holds
     /// outside of sections share these too. At the `levels`, which are places in the list, begin
     /// the conditions that are nested in those before.
-    fn plan(&mut self, server: &Server, sections: &[Arc<Section>], levels: &[usize]) -> Arc<Plan> {
-        if sections.is_empty() {
-            return Arc::clone(&server.defaults);
-        }
+    fn plan(&mut self, server: &Server, sections: &[Arc<Section>], levels: &[usize]) -> Rc<Merged> {
         let defaults = Arc::as_ptr(&server.defaults) as u64;
         let key: Vec<u64> =
             std::iter::once(defaults).chain(sections.iter().map(|s| s.id)).collect();
-        if let Some(plan) = self.plans.of(key.as_slice()) {
-            return Arc::clone(plan);
+        if let Some(merged) = self.plans.get(&key) {
+            return Rc::clone(merged);
         }
-        // AuthMerging tells whether a walk's sections were merged among themselves first.
-        let mut merged_walks = (*server.defaults).clone();
-        let (mut rest, mut begin) = (sections, 0);
-        for end in levels.iter().copied().chain([sections.len()]) {
-            let (level, behind) = rest.split_at_checked(end - begin).unwrap_or((rest, &[]));
-            let walks = level.chunk_by(|one, next| one.kind == next.kind);
-            walks.filter_map(merged).for_each(|walk| merged_walks.add(&walk));
-            (rest, begin) = (behind, end);
+        let plan = match sections {
+            [] => Arc::clone(&server.defaults),
+            _ => Arc::new(merge(&server.defaults, sections, levels)),
+        };
+        let merged = Merged::new(key, plan, sections);
+        if is_plan_kept(&self.plans, sections) {
+            self.plans.keep(&merged);
         }
-        let plan = Arc::new(merged_walks);
-        if !self.keeps(sections) {
-            return plan;
-        }
-        self.plans.keep(key.into(), Arc::clone(&plan), weight(sections));
-        plan
-    }
-
-    /// Whether a plan and a walk of these sections are kept.
-    fn keeps(&self, sections: &[Arc<Section>]) -> bool {
-        sections.len() <= KEPT_SECTIONS && self.plans.has_room_for(weight(sections))
-    }
-
-    /// Lets plans and walks go whose .htaccess files were edited or let go: nobody would ask for
-    /// them again.
-    fn let_go_outdated(&mut self) {
-        let Some(ids) = self.access.take_outdated() else { return };
-        let is_outdated = |id: &u64| ids.binary_search(id).is_ok();
-        self.plans.let_go(|key, _| key.iter().skip(1).any(is_outdated));
-        for walks in [&mut self.walks, &mut self.beside, &mut self.absent] {
-            walks.let_go(&ids);
-        }
+        merged
     }
 
     /// Walks from the root to the file: sections by path, .htaccess files, symbolic links.
@@ -364,7 +324,7 @@ pub(crate) fn conditions(
             levels.push(applied.len());
         }
         applied.extend(matched);
-        plan = walker.borrow_mut().plan(server, &applied, &levels);
+        plan = Arc::clone(&walker.borrow_mut().plan(server, &applied, &levels).plan);
         if first.is_none() && !open.is_empty() {
             first = Some(Arc::clone(&plan));
         }
@@ -384,14 +344,27 @@ fn is_worth_keeping(path: &[u8], path_info: &[u8], looked: &Looked) -> bool {
     may_be_wanted && path.len() <= LONGEST_PATH
 }
 
-/// Bytes of the .htaccess files among the sections. What a plan or a section takes in memory is
-/// many times that: a line becomes settings of its own.
-fn weight(sections: &[Arc<Section>]) -> u64 {
-    sections.iter().map(|section| section.bytes).sum()
+/// Whether a plan of these sections is kept, and walks that lead to it.
+fn is_plan_kept(plans: &Plans, sections: &[Arc<Section>]) -> bool {
+    sections.len() <= KEPT_SECTIONS && plans.has_room_for(sections)
+}
+
+/// The settings of a server with those of sections over them. AuthMerging tells whether a walk's
+/// sections were merged among themselves first.
+fn merge(defaults: &Plan, sections: &[Arc<Section>], levels: &[usize]) -> Plan {
+    let mut plan = defaults.clone();
+    let (mut rest, mut begin) = (sections, 0);
+    for end in levels.iter().copied().chain([sections.len()]) {
+        let (level, behind) = rest.split_at_checked(end - begin).unwrap_or((rest, &[]));
+        let walks = level.chunk_by(|one, next| one.kind == next.kind);
+        walks.filter_map(together).for_each(|walk| plan.add(&walk));
+        (rest, begin) = (behind, end);
+    }
+    plan
 }
 
 /// What the sections that one walk has found say together.
-fn merged(sections: &[Arc<Section>]) -> Option<Plan> {
+fn together(sections: &[Arc<Section>]) -> Option<Plan> {
     let (first, others) = sections.split_first()?;
     let mut together = first.settings.clone();
     others.iter().for_each(|section| together.add(&section.settings));

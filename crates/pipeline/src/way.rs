@@ -5,16 +5,16 @@
 use crate::hosts::is_below;
 use crate::htaccess::Grant;
 use crate::site::{Server, Site};
+use crate::walks::{FolderWalk, OfFolder};
 use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
-use evenkeel_files::{Found, Kind, Looked, SymlinkRule};
+use evenkeel_files::{Found, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::Merge;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Wildcards of paths: a slash is matched by a slash alone.
@@ -30,48 +30,6 @@ pub(crate) struct Way<'a> {
     list: Option<Arc<std::collections::HashSet<Box<str>>>>,
     /// Whether the same path always leads to the same sections.
     pub(crate) constant: bool,
-}
-
-/// What a request's walk has found of the folder that its file stands in: the sections of
-/// `<Directory>`, .htaccess and `<DirectoryMatch>`. A look or an internal redirect to a file of the
-/// same folder begins with it, and does not walk again, so that an index file gets what its folder
-/// got (Apache: the walk cache of request.c, prep_walk_cache).
-pub(crate) struct FolderWalk {
-    server: usize,
-    /// The folder with its slash; that of a folder which was asked for without its slash has
-    /// none, and fits nothing.
-    folder: Box<[u8]>,
-    sections: Rc<[Arc<Section>]>,
-    options: OptionChange,
-    constant: bool,
-}
-
-impl FolderWalk {
-    /// The walk of the request that led to this one.
-    pub(crate) fn of(request: &Request) -> Option<Rc<Self>> {
-        let walked = request.walked.clone()?.downcast::<Self>().ok()?;
-        (walked.server == request.server).then_some(walked)
-    }
-
-    /// Whether a walk to what was found begins with it: to a file in the folder, or to the folder
-    /// itself.
-    pub(crate) fn fits(&self, request: &Request, looked: &Looked) -> bool {
-        let file = request.file.as_bytes();
-        match looked.found.kind() {
-            Kind::File if looked.rest == file.len() => parent(request) == &*self.folder,
-            Kind::Directory => match self.folder.strip_suffix(b"/") {
-                Some(folder) => file.strip_suffix(b"/").unwrap_or(file) == folder,
-                None => false,
-            },
-            _ => false,
-        }
-    }
-}
-
-/// The folder of a request's file, with its slash.
-fn parent(request: &Request) -> &[u8] {
-    let file = request.file.as_bytes();
-    file.get(..file.len() - request.file.last().len()).unwrap_or_default()
 }
 
 impl<'a> Way<'a> {
@@ -95,8 +53,9 @@ impl<'a> Way<'a> {
         request: &mut Request,
         looked: &Looked,
     ) -> Result<(), Answer> {
-        self.sections.extend_from_slice(&begun.sections);
-        (self.options, self.constant) = (begun.options, begun.constant);
+        self.sections.extend_from_slice(begun.sections());
+        let OfFolder { options, constant, .. } = begun.walk.of_folder;
+        (self.options, self.constant) = (options, constant);
         match self.symlinks().admits(looked.found.link()) {
             true => self.stay_within(request, &looked.found),
             false => Err(forbidden_link(request, looked.found.path())),
@@ -114,18 +73,9 @@ impl<'a> Way<'a> {
     }
 
     /// What was found of the folder so far, for looks beside the request's file.
-    pub(crate) fn folder_walk(&self, request: &Request, looked: &Looked) -> FolderWalk {
-        let folder = match looked.found.kind() {
-            Kind::Directory => request.file.as_bytes(),
-            _ => parent(request),
-        };
-        FolderWalk {
-            server: request.server,
-            folder: folder.into(),
-            sections: self.sections.as_slice().into(),
-            options: self.options,
-            constant: self.constant,
-        }
+    pub(crate) fn of_folder(&self) -> OfFolder {
+        let (options, constant) = (self.options, self.constant);
+        OfFolder { sections: self.sections.len(), options, constant }
     }
 
     /// Adds a section, and what it says of the walk itself.

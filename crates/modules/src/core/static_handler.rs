@@ -18,7 +18,6 @@ use sha1::{Digest, Sha1};
 use std::fmt::Write as _;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::rc::Rc;
 
 /// The note of a request whose file has no entity tag (util_etag.c: ap_set_etag).
 const NO_ETAG: &str = "no-etag";
@@ -63,17 +62,16 @@ pub fn serve_file(
     }
     let contents = files.contents(found).map_err(|error| unreadable(request, &error))?;
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
-    let mut fields =
-        describe(&contents, settings, now_ns).map_err(|error| unreadable(request, &error))?;
+    let mut response = request.spare.take().unwrap_or_else(|| Response::new(Status::OK));
+    let fields = &mut response.fields;
+    describe(&contents, settings, now_ns, fields).map_err(|error| unreadable(request, &error))?;
     if let Some(list) = request.negotiated.as_ref().and_then(|choice| choice.validator.as_deref()) {
-        name_list(Rc::make_mut(&mut fields), list);
+        name_list(fields, list);
     }
     request.content.is_by_type = true;
     // The document of an error is sent with the error's status.
-    let mut response = request.spare.take().unwrap_or_else(|| Response::new(Status::OK));
     response.status = request.status;
-    response.fields.clone_from(&fields);
-    match meets_conditions(request, &contents, &fields, now_ns) {
+    match meets_conditions(request, &contents, &response.fields, now_ns) {
         Verdict::Proceed => response.body = body(&contents.piece),
         // The fields of the file go with both, as in Apache.
         Verdict::NotModified => response.status = Status::NOT_MODIFIED,
@@ -99,19 +97,24 @@ fn body(piece: &Piece) -> Body {
     }
 }
 
-/// The header fields of a file: those of the last response where nothing they depend on has
-/// changed, so that a request for a known file copies one buffer.
-fn describe(contents: &Contents, settings: &Directory, now_ns: i64) -> io::Result<Rc<Fields>> {
+/// Makes `fields` the header fields of a file: those of the last response where nothing they depend
+/// on has changed, so that a request for a known file copies one buffer.
+fn describe(
+    contents: &Contents,
+    settings: &Directory,
+    now_ns: i64,
+    fields: &mut Fields,
+) -> io::Result<()> {
     let parts = settings.etag.effective();
     let ranges = settings.max_ranges != Some(Some(0));
     let digest = settings.content_digest == Some(true);
     let mark = u64::from(parts) | u64::from(ranges) << 8 | u64::from(digest) << 9;
     // Within the first second the tag is weak, and a time to come is told as now.
     let settled = now_ns.saturating_sub(contents.stat.modified_ns) > SETTLED_NS;
-    if settled && let Some(fields) = contents.head(mark) {
-        return Ok(fields);
+    if settled && contents.copy_head(mark, fields) {
+        return Ok(());
     }
-    let mut fields = Fields::with_capacity(5, 160);
+    fields.clear();
     fields.add("Last-Modified", http_date(last_modified(contents, now_ns)));
     if let Some(etag) = entity_tag(contents, parts, !settled)? {
         fields.add("ETag", etag);
@@ -120,11 +123,10 @@ fn describe(contents: &Contents, settings: &Directory, now_ns: i64) -> io::Resul
     if digest {
         fields.add("Content-MD5", BASE64.encode(digested::<Md5>(&contents.piece)?));
     }
-    let fields = Rc::new(fields);
     if settled {
-        contents.keep_head(mark, Rc::clone(&fields));
+        contents.keep_head(mark, fields);
     }
-    Ok(fields)
+    Ok(())
 }
 
 /// The entity tag of a list of variants, which is that of the file it is made from.
