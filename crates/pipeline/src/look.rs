@@ -18,7 +18,6 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Looks that a request may take in all: a list of index files may name folders, whose lists name

@@ -22,8 +22,6 @@ const PLANS: usize = 16_384;
 /// Of so many files one is thought to be a folder's index, to which a walk leads from that of the
 /// folder.
 const INDEXED: usize = 8;
-/// Walks of longer paths are not kept, in bytes.
-const LONGEST_PATH: usize = 512;
 
 /// Plans and walks of more sections are made anew for each request: their number and their size
 /// are the author's of an .htaccess file.
@@ -137,7 +135,7 @@ impl Walker {
         FolderWalk::note(request, &walk, &merged);
         if way.constant
             && is_plan_kept(&self.plans, &merged.sections)
-            && is_worth_keeping(&request.path, &request.path_info, &looked)
+            && is_worth_keeping(&request.path_info, looked.found.kind())
         {
             walks.keep(walk);
         }
@@ -333,15 +331,14 @@ pub(crate) fn conditions(
     Conditioned { plan, first, is_known }
 }
 
-/// Whether a walk may be wanted again: clients name what is long without end.
-fn is_worth_keeping(path: &[u8], path_info: &[u8], looked: &Looked) -> bool {
-    let may_be_wanted = match looked.found.kind() {
+/// Whether a walk may be wanted again.
+fn is_worth_keeping(path_info: &[u8], kind: Kind) -> bool {
+    match kind {
         Kind::Directory | Kind::Absent => true,
         // What stands behind a file is the client's to choose.
         Kind::File => path_info.is_empty(),
-        _ => false,
-    };
-    may_be_wanted && path.len() <= LONGEST_PATH
+        Kind::Other | Kind::Denied(_) => false,
+    }
 }
 
 /// Whether a plan of these sections is kept, and walks that lead to it.
@@ -420,5 +417,32 @@ fn evaluate(
 fn place(request: &mut Request, looked: &Looked) {
     if looked.found.kind() != Kind::Directory && looked.rest < request.file.as_bytes().len() {
         request.path_info = request.file.split_off(looked.rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_config::Position;
+
+    #[test]
+    fn what_clients_and_authors_can_make_without_end_is_not_kept() {
+        let plans = Plans::new(4, 1000);
+        let section = |bytes| {
+            Arc::new(Section {
+                id: 1,
+                kind: evenkeel_modules::core::Kind::Directory,
+                matches: Match::Else,
+                settings: Plan::default(),
+                position: Position { file: "test".into(), line: 1 },
+                bytes,
+            })
+        };
+        assert!(is_plan_kept(&plans, &vec![section(0); KEPT_SECTIONS]));
+        assert!(!is_plan_kept(&plans, &vec![section(0); KEPT_SECTIONS + 1]));
+        assert!(is_plan_kept(&plans, &[section(500), section(500)]));
+        assert!(!is_plan_kept(&plans, &[section(500), section(501)]));
+        assert!(is_worth_keeping(b"", Kind::File) && !is_worth_keeping(b"/a", Kind::File));
+        assert!(is_worth_keeping(b"/a", Kind::Absent) && !is_worth_keeping(b"", Kind::Other));
     }
 }
