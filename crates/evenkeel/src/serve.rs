@@ -17,7 +17,8 @@ Usage: evenkeel serve [DIR] [OPTION]...
   --mpm MODEL            the process model: event, worker or prefork; event if none is given
   --dot-files            serve names that begin with a dot too, not .well-known alone
   --links-out            follow symbolic links that lead out of the folder
-  --status-any-host      show the status page whatever the Host field of a request says
+  --status-any-host      show the status page whatever the Host field of a request says, and not
+                         under a name of this machine alone; files are given under any name
 ";
 
 /// What the words ask for.

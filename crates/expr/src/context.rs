@@ -68,7 +68,11 @@ pub trait Context {
     /// Why the file cannot be read, in words for the error log.
     fn file_contents(&self, path: &[u8]) -> Result<Vec<u8>, String> {
         let shown = quoted(path);
-        let regular = self.metadata(path, true).is_some_and(|facts| facts.is_file());
+        let facts = self.metadata(path, true);
+        if facts.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+            return Err(format!("Cannot read from file {shown}"));
+        }
+        let regular = facts.is_some_and(|facts| facts.is_file());
         let file = File::open(Path::new(OsStr::from_bytes(path)));
         let (true, Ok(file)) = (regular, file) else {
             return Err(format!("Cannot open file {shown}"));

@@ -352,6 +352,15 @@ pub enum EvaluationError {
     Unknown,
 }
 
+impl EvaluationError {
+    /// Whether a file is to blame that cannot be read, as in Apache. Else a bound was passed that
+    /// is of this server's own making.
+    #[must_use]
+    pub fn is_of_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
 impl From<MatchError> for EvaluationError {
     fn from(error: MatchError) -> Self {
         Self::Match(error)

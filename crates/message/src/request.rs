@@ -215,6 +215,9 @@ pub struct Request {
     /// Whether a look of it was refused for want of what decides it, such as the client's name: a
     /// question that such a look answers has no answer.
     pub doubtful: bool,
+    /// Whether it is refused for its path alone, so that what acts before the path is looked at has
+    /// yet to act (Apache's hook post_read_request).
+    pub has_bad_path: bool,
     /// Whether it is to be turned away with 503, since more work waits than can be done in time;
     /// a status page is served all the same.
     pub shed: bool,
@@ -451,6 +454,7 @@ impl Request {
             negotiated: None,
             undecided: false,
             doubtful: false,
+            has_bad_path: false,
             shed: false,
             work: 0,
             allowance: Allowance::default(),
@@ -501,7 +505,8 @@ impl Request {
         self.known_walks.clear();
         (self.is_located_again, self.is_conditioned_again) = (false, false);
         (self.looks, self.variant_looks, self.asker) = (0, 0, None);
-        (self.undecided, self.doubtful, self.shed) = (false, false, false);
+        (self.undecided, self.doubtful) = (false, false);
+        (self.has_bad_path, self.shed) = (false, false);
         self.work = 0;
         (self.siblings, self.negotiated, self.late) = (None, None, None);
         self.allowance.renew();

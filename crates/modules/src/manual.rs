@@ -18,7 +18,7 @@ pub struct Page {
 /// What each page is about.
 #[rustfmt::skip]
 const SUBJECTS: &[(&str, &str)] = &[
-    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages. Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date. A redirect or a refusal goes before LimitRequestBody. A change of a file acts on the next request, that of a .htaccess file too. One that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read. Bytes of a configuration that are no UTF-8 are compared and sent as they are, as in Apache, by sections, patterns, expressions and the directives of mod_alias, mod_env, mod_headers, mod_setenvif, ErrorDocument, DocumentRoot and the texts and names of mod_autoindex; a line of any other directive with such bytes is refused. LAST_MODIFIED is the time of the file in conditions too, where Apache has 1970 still, and -U and -F of conditions lead to one another four times."),
+    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages."),
     ("mod_access_compat", "Access by host and address in the manner of Apache 2.2."),
     ("mod_alias", "Other places than DocumentRoot for parts of a site, and redirects."),
     ("mod_authz_core", "Who may see what: Require and its containers. With `LogLevel authz_core:info` the error log has a second line for each refusal. It names the Require lines that denied the client, each with its file and line number."),
@@ -42,8 +42,28 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mod_unixd", "Who the children of the server are. Root's server does not start without User; with `-X` it serves as nobody then."),
     ("mod_version", "Configuration that depends on the version spoken: `<IfVersion>`."),
     ("mod_watchdog", "Present for configurations that ask for it: its directive is checked, and nothing is done."),
+    ("syntax", "The configuration language: lines, quotes, variables, sections."),
     ("mpm", "The process models event, worker and prefork: addresses, processes, threads. One of them is active, event where none is named."),
 ];
+
+/// What administrators who know Apache should know of a page besides.
+#[rustfmt::skip]
+const REMARKS: &[(&str, &[&str])] = &[
+    ("core", &[
+        "Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date.",
+        "A redirect or a refusal goes before LimitRequestBody.",
+        "A change of a file acts on the next request, and so does that of a .htaccess file. A change that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read.",
+        "LAST_MODIFIED in conditions is the time of the file. Apache still has 1970 there.",
+        "-U and -F of conditions lead to one another four times at most.",
+        "What cannot be decided lets nobody through: a pattern or an expression that takes too many steps is answered with 500. Apache takes it for one that does not hold.",
+    ]),
+    ("mod_headers", &[
+        "A RequestHeader line whose condition or value asks for a file that cannot be read refuses the request with 500. Apache carries the line out, so that whoever can name such a file would choose what is said of him.",
+    ]),
+];
+
+/// The page of the language, which has no directives.
+const SYNTAX: &str = include_str!("manual/syntax.md");
 
 /// One directive as the manual shows it.
 struct Entry {
@@ -75,7 +95,7 @@ pub fn manual() -> Vec<Page> {
     for entries in pages.values_mut() {
         entries.sort_by_key(|entry| bare(entry.name).to_ascii_lowercase());
     }
-    let mut all = vec![list(&pages)];
+    let mut all = vec![list(&pages), syntax_page()];
     all.extend(pages.iter().map(|(name, entries)| page(name, entries)));
     all
 }
@@ -118,6 +138,19 @@ fn subject(page: &str) -> &'static str {
     SUBJECTS.iter().find(|(name, _)| *name == page).map_or("", |(_, subject)| subject)
 }
 
+fn syntax_page() -> Page {
+    let from = "<!-- Made by `cargo xtask manual` from crates/modules/src/manual. -->\n";
+    Page { file: "syntax.md".into(), text: [from, SYNTAX].concat() }
+}
+
+/// The remarks on a page, as a list.
+fn remarks(page: &str) -> String {
+    let of_page = REMARKS.iter().filter(|(name, _)| *name == page);
+    let lines = of_page.flat_map(|(_, remarks)| *remarks);
+    let text: String = lines.map(|remark| format!("- {}\n", escape(remark))).collect();
+    if text.is_empty() { text } else { format!("To know besides:\n\n{text}\n") }
+}
+
 /// A directive's name without the bracket of a section.
 fn bare(name: &str) -> &str {
     name.trim_start_matches('<')
@@ -126,9 +159,11 @@ fn bare(name: &str) -> &str {
 fn list(pages: &BTreeMap<&'static str, Vec<Entry>>) -> Page {
     let mut text = String::from(
         "# Manual\n\nEvery module and directive, made by `cargo xtask manual` from their \
-         declarations.\n\n## Modules\n\n",
+         declarations.\n\n## The language\n\n",
     );
     // Writing to a string cannot fail, here and below.
+    let _ = writeln!(text, "- [syntax](syntax.md): {}", escape(subject("syntax")));
+    text.push_str("\n## Modules\n\n");
     for name in pages.keys() {
         let _ = writeln!(text, "- [{name}]({name}.md): {}", escape(subject(name)));
     }
@@ -147,8 +182,9 @@ fn list(pages: &BTreeMap<&'static str, Vec<Entry>>) -> Page {
 
 fn page(name: &'static str, entries: &[Entry]) -> Page {
     let mut text = format!(
-        "<!-- Made by `cargo xtask manual` from the declarations. -->\n# {name}\n\n{}\n\n",
-        escape(subject(name))
+        "<!-- Made by `cargo xtask manual` from the declarations. -->\n# {name}\n\n{}\n\n{}",
+        escape(subject(name)),
+        remarks(name)
     );
     let offers = OFFERS.iter().filter(|offer| page_of(offer.file) == name);
     for offer in offers {
@@ -302,6 +338,15 @@ mod tests {
         assert_eq!(page.matches("\n## Listen\n").count(), 1);
         assert!(page.contains("- Models: event, worker, prefork\n"), "{page}");
         assert!(page.contains("- Models: prefork\n"), "{page}");
+    }
+
+    #[test]
+    fn remarks_stand_on_a_page_that_is_there() {
+        for (name, remarks) in REMARKS {
+            let page = page_named(&format!("{name}.md"));
+            let stands = |remark: &&str| page.contains(&format!("- {}\n", escape(remark)));
+            assert!(remarks.iter().all(stands), "{page}");
+        }
     }
 
     #[test]

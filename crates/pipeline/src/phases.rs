@@ -44,6 +44,10 @@ pub(crate) type Walked = Mapped<Plan, Option<Looked>>;
 /// A request that may be answered.
 pub(crate) type Access = Admitted<Plan, Option<Looked>>;
 
+/// The longest name of a file that Apache walks to: APR_PATH_MAX, less the end of the text and what
+/// apr_filepath_merge keeps free behind it.
+const LONGEST_FILE: usize = 4092;
+
 type Phase<T> = Result<T, Stopped<Plan>>;
 
 fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) -> Phase<T> {
@@ -52,13 +56,12 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 
 /// Early changes to the request, before anything is asked of its path.
 pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
-    begin(pipeline, &mut request);
+    act_early(pipeline, &mut request);
     locate(pipeline, request)
 }
 
-/// What is done for every request whose head is sound, also for those that are refused for their
-/// path (Apache's hook post_read_request).
-pub(crate) fn begin(pipeline: &Pipeline, request: &mut Request) {
+/// What acts on requests that are refused for their path too.
+pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
     let server = pipeline.site.server(request.server);
     headers::act_early(request, around(pipeline, server, &server.defaults));
     setenvif::set_by_server(request, &server.settings, &server.defaults);
@@ -94,7 +97,7 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         Ok(None) => {}
         Ok(Some(file)) => {
             request.file = FileName::new(file);
-            return Ok(Translated { request, plan });
+            return bounded(request, plan);
         }
         Err(answer) => return stop(request, plan, answer),
     }
@@ -105,7 +108,19 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         return stop(request, plan, Status::BAD_REQUEST);
     }
     below_document_root(&mut request, server);
-    Ok(Translated { request, plan })
+    bounded(request, plan)
+}
+
+/// Refuses a name that is too long for the kernel, whatever part of it a file may have (core.c:
+/// ap_core_translate).
+fn bounded(mut request: Box<Request>, plan: Arc<Plan>) -> Phase<Translated<Plan>> {
+    if request.file.as_bytes().len() <= LONGEST_FILE {
+        return Ok(Translated { request, plan });
+    }
+    request.file.clear();
+    let text = format!("Cannot map {} to file", quoted(&request.head.line));
+    request.notify(Notice::new("core", Level::Error, 127, text));
+    stop(request, plan, Status::FORBIDDEN)
 }
 
 /// The file is the path below DocumentRoot, without the ServerPath that it may begin with (core.c:

@@ -109,16 +109,14 @@ impl Pipeline {
         }
     }
 
-    /// Begins a request that is going to be refused for its path: the answer and the log may show
-    /// what the configuration makes of it by its fields.
-    pub fn begin_badly(&self, request: &mut Request) {
-        phases::begin(self, request);
-    }
-
     /// The answer to a request that cannot be served: it was malformed, too long, too slow, or
     /// made a handler panic. ErrorDocument and the log see it as any other.
     #[must_use]
-    pub fn refuse(self: &Rc<Self>, request: Box<Request>, status: Status) -> Served {
+    pub fn refuse(self: &Rc<Self>, mut request: Box<Request>, status: Status) -> Served {
+        if std::mem::take(&mut request.has_bad_path) {
+            request.probe = Some(Rc::<Self>::clone(self));
+            phases::act_early(self, &mut request);
+        }
         let plan = Arc::clone(&self.site.server(request.server).defaults);
         let result = Err(Answer::Status(status, Fields::new()));
         self.conclude(Concluded { request, plan, result })

@@ -391,7 +391,8 @@ fn matching_conditions(
     matched
 }
 
-/// A condition that cannot be evaluated leaves the request undecided, and the log tells why.
+/// The log tells of a condition that cannot be evaluated. One that asks for a file which cannot be
+/// read does not hold, as in Apache; any other leaves the request undecided.
 fn evaluate(
     server: &Server,
     request: &mut Request,
@@ -407,7 +408,7 @@ fn evaluate(
         Err(error) => {
             let text = format!("Failed to evaluate <If > condition: {error}");
             request.notify(Notice::new("core", Level::Error, 39, text));
-            request.undecided = true;
+            request.undecided |= !error.is_of_file();
             false
         }
     }

@@ -33,11 +33,43 @@ fn is_space(byte: u8) -> bool {
 
 /// Takes the request line apart (RFC 9112, section 3; Apache: protocol.c, `read_request_line`
 /// and its checks, whose notices these are).
+///
+/// # Errors
+/// The line is refused; what can be told of it is in the head all the same.
 pub(crate) fn parse(
     head: &mut RequestHead,
     line: &[u8],
     options: &HttpProtocolOptions,
 ) -> Result<(), Refusal> {
+    let read = read(head, line, options);
+    if read.is_err() || !options.strict {
+        spell(head, line);
+    }
+    read
+}
+
+/// Writes the first three words of a line into the head, with single spaces between them, as logs
+/// and conditions show a line that has more or other white space (Apache rebuilds `the_request`
+/// likewise).
+fn spell(head: &mut RequestHead, line: &[u8]) {
+    let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
+    let method = words.next().unwrap_or_default();
+    head.method = Method::parse(method);
+    head.method_end = method.len();
+    head.line.clear();
+    head.line.extend_from_slice(method);
+    let target = words.next().unwrap_or_default();
+    for word in [target, words.next().unwrap_or_default()] {
+        if !word.is_empty() {
+            head.line.push(b' ');
+            head.line.extend_from_slice(word);
+        }
+    }
+    let start = method.len() + 1;
+    head.target = if target.is_empty() { (0, 0) } else { (start, start + target.len()) };
+}
+
+fn read(head: &mut RequestHead, line: &[u8], options: &HttpProtocolOptions) -> Result<(), Refusal> {
     head.line.clear();
     head.line.extend_from_slice(line);
     let (method, rest) = method(line, options)?;
@@ -234,6 +266,32 @@ mod tests {
         assert_eq!(outcome(b"GET / HTTP/1.0", strict).unwrap().version, Version::Http10);
         for old in [&b"GET /"[..], b"GET / "] {
             assert_eq!(outcome(old, strict).unwrap().version, Version::Http09);
+        }
+    }
+
+    /// What Apache's `%m`, `%U` and `%r` show of lines that it refuses, and of lines that it takes
+    /// with `HttpProtocolOptions Unsafe` alone.
+    #[test]
+    fn what_is_odd_is_told_with_single_spaces() {
+        let cases: &[(&[u8], &[u8], &[u8], &[u8])] = &[
+            (b"\tHEAD / HTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"),
+            (b" GET  /a HTTP/1.1 ", b"GET", b"/a", b"GET /a HTTP/1.1"),
+            (b"HEAD\t/ HTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"),
+            (b"GET / HTTP/1.1 x", b"GET", b"/", b"GET / HTTP/1.1"),
+            (b"HEAD /\tHTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"),
+            (b"HEAD ", b"HEAD", b"", b"HEAD"),
+            (b"\t", b"", b"", b""),
+        ];
+        for (line, method, target, shown) in cases {
+            for strict in [true, false] {
+                let mut head = RequestHead::default();
+                let options = HttpProtocolOptions { strict, ..HttpProtocolOptions::default() };
+                let refused = parse(&mut head, line, &options).is_err();
+                assert!(refused || !strict);
+                assert_eq!((head.method_text(), head.target()), (*method, *target));
+                assert_eq!(head.line, *shown);
+                assert_eq!(head.is_head(), *method == b"HEAD");
+            }
         }
     }
 

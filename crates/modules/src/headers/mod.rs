@@ -169,7 +169,7 @@ fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
         }
         let mut told = Told::default();
         let context = around.context(request);
-        if told.counts(&entry.when, &context) {
+        if told.counts(&entry.when, &context) && !told.undecided {
             let mut change = told.resolve(&entry.action, &context);
             // Nobody looks at the fields of a request again before they are used.
             value::unwrap(&mut change);
@@ -264,7 +264,9 @@ impl Told {
     }
 
     /// Whether the line counts. One whose condition cannot be evaluated does not, and neither does
-    /// the request go on: who could make a pattern give up would choose what is said of him.
+    /// a request go on whose fields it would change: who could make a pattern give up would choose
+    /// what is said of him. Where a file cannot be read the line counts for a response, as in
+    /// Apache.
     fn counts(&mut self, when: &When, context: &RequestContext<'_>) -> bool {
         match when {
             When::Always | When::Early => true,
@@ -272,9 +274,9 @@ impl Told {
             When::Expr(condition) => match context.holds(condition, &mut self.vary) {
                 Ok(holds) => holds,
                 Err(error) => {
-                    self.tell(1501, format!("Failed to evaluate expression ({error})"));
+                    self.tell(1501, format!("Failed to evaluate expression ({error}) - ignoring"));
                     self.undecided = true;
-                    false
+                    error.is_of_file()
                 }
             },
         }

@@ -231,7 +231,8 @@ impl Wanted {
     }
 }
 
-/// The groups of a condition that holds (SetEnvIfExpr).
+/// The groups of a condition that holds (SetEnvIfExpr). One that asks for a file which cannot be
+/// read does not, as in Apache.
 fn evaluate(
     condition: &Condition,
     request: &mut Request,
@@ -245,8 +246,14 @@ fn evaluate(
     for name in vary {
         request.fields.merge("Vary", name);
     }
-    let holds = holds.map_err(|error| error.to_string())?;
-    Ok(holds.then_some(captures))
+    match holds {
+        Ok(holds) => Ok(holds.then_some(captures)),
+        Err(error) if error.is_of_file() => {
+            request.notify(Notice::own("setenvif", Level::Error, error.to_string()));
+            Ok(None)
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 impl Rule {
