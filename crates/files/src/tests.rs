@@ -597,3 +597,15 @@ fn pipes_are_found_and_never_opened() {
     let found = site.files.look_up(bytes(&path)).found;
     assert!(site.files.contents(&found).is_err());
 }
+
+#[test]
+fn a_share_has_room_for_one_access_file_however_many_share() {
+    let all = Limits::default();
+    assert_eq!(all.shared_by(2).access_bytes, all.access_bytes / 2);
+    let largest = crate::contents::LARGEST_ACCESS_FILE;
+    assert!(largest > all.access_bytes / 64);
+    let share = all.shared_by(64);
+    assert_eq!((share.access_bytes, share.entries), (largest, all.entries / 64));
+    let least = all.shared_by(usize::MAX);
+    assert_eq!((least.entries, least.absent, least.folders, least.descriptors), (1, 1, 1, 1));
+}

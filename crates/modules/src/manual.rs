@@ -57,6 +57,9 @@ const REMARKS: &[(&str, &[&str])] = &[
         "-U and -F of conditions lead to one another four times at most.",
         "What cannot be decided lets nobody through: a pattern or an expression that takes too many steps is answered with 500. Apache takes it for one that does not hold.",
     ]),
+    ("mod_alias", &[
+        "An Alias in a section whose expression cannot be evaluated is answered with 500. Apache goes on with an empty path.",
+    ]),
     ("mod_headers", &[
         "A RequestHeader line whose condition or value asks for a file that cannot be read refuses the request with 500. Apache carries the line out, so that whoever can name such a file would choose what is said of him.",
     ]),

@@ -314,7 +314,9 @@ pub(crate) fn prepare(
     if !is_variant {
         mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     }
-    core::override_type(&mut request, &server.settings, &plan);
+    if let Err(status) = core::override_type(&mut request, &server.settings, &plan) {
+        return stop(request, plan, status);
+    }
     if let Err(answer) = alias::redirect_last(&mut request, &server.settings, &plan) {
         return stop(request, plan, answer);
     }

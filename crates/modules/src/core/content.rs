@@ -3,25 +3,37 @@
 
 use super::Directory;
 use crate::{DirectorySettings, RequestContext, ServerSettings};
-use evenkeel_message::{Level, Name, Notice, Request, Response};
+use evenkeel_message::{Level, Name, Notice, Request, Response, Status};
 
 /// Lets SetHandler and ForceType have the last word.
-pub fn override_type(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
+///
+/// # Errors
+/// 500 where the handler's expression cannot be evaluated: without it a program would be sent as a
+/// file.
+pub fn override_type(
+    request: &mut Request,
+    server: &ServerSettings,
+    plan: &DirectorySettings,
+) -> Result<(), Status> {
     if let Some(Some(media_type)) = &plan.core.force_type {
         request.content.media_type = Some(media_type.as_bytes().into());
     }
-    let Some(Some(handler)) = &plan.core.handler else { return };
+    let Some(Some(handler)) = &plan.core.handler else { return Ok(()) };
     let value = match handler.constant() {
-        Some(name) if name.eq_ignore_ascii_case(b"none") => return,
+        Some(name) if name.eq_ignore_ascii_case(b"none") => return Ok(()),
         Some(name) => Ok(name.to_vec()),
         None => handler.value(&RequestContext::new(request, server, plan)),
     };
     match value {
         // What an expression gives is a handler's name, also an empty text and "none".
-        Ok(name) => request.content.handler = Some(name.into()),
+        Ok(name) => {
+            request.content.handler = Some(name.into());
+            Ok(())
+        }
         Err(error) => {
             let text = format!("Can't evaluate handler expression: {error}");
             request.notify(Notice::new("core", Level::Error, 3154, text));
+            Err(Status::INTERNAL_SERVER_ERROR)
         }
     }
 }

@@ -14,6 +14,10 @@ use std::sync::Arc;
 /// The handler of folders, which is their media type too (DIR_MAGIC_TYPE).
 pub const FOLDER: &[u8] = b"httpd/unix-directory";
 
+/// The handler of redirects (mod_dir.c: REWRITE_REDIRECT_HANDLER_NAME). A folder that has it has no
+/// index, whoever gave it that handler.
+const REDIRECT: &[u8] = b"redirect-handler";
+
 /// What a folder's index is called where nothing is said (AP_DEFAULT_INDEX).
 const DEFAULT_INDEX: &str = "index.html";
 
@@ -57,7 +61,8 @@ impl Directory {
     /// Whether another handler than that of folders keeps this module out.
     #[must_use]
     pub fn leaves_to(&self, handler: Option<&[u8]>) -> bool {
-        self.check_handler == Some(true) && handler.is_some_and(|name| name != FOLDER)
+        let checks = self.check_handler == Some(true);
+        handler.is_some_and(|name| name == REDIRECT || checks && name != FOLDER)
     }
 
     /// The path to serve in place of one where nothing is.
