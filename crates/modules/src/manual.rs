@@ -66,7 +66,7 @@ const REMARKS: &[(&str, &[&str])] = &[
 ];
 
 /// The page of the language, which has no directives.
-const SYNTAX: &str = include_str!("manual/syntax.md");
+const SYNTAX: &str = include_str!("syntax.md");
 
 /// One directive as the manual shows it.
 struct Entry {
@@ -142,7 +142,7 @@ fn subject(page: &str) -> &'static str {
 }
 
 fn syntax_page() -> Page {
-    let from = "<!-- Made by `cargo xtask manual` from crates/modules/src/manual. -->\n";
+    let from = "<!-- Made by `cargo xtask manual` from crates/modules/src/syntax.md. -->\n";
     Page { file: "syntax.md".into(), text: [from, SYNTAX].concat() }
 }
 
