@@ -39,6 +39,8 @@ pub(crate) enum Event<'a> {
         most: usize,
         each: u64,
     },
+    /// As many requests as MaxRequestWorkers says want a worker.
+    WorkersReached,
     /// Children are killed by someone else as fast as they are started.
     KilledAgain,
     StalePidFile(&'a str),
@@ -163,6 +165,13 @@ impl Event<'_> {
                     each / 1024
                 ),
             ),
+            Self::WorkersReached => of_model(
+                Level::Error,
+                at(484, 286, 161),
+                "server reached MaxRequestWorkers setting, consider raising the MaxRequestWorkers \
+                 setting"
+                    .into(),
+            ),
             Self::KilledAgain => own(
                 Level::Error,
                 "children are killed from outside (SIGKILL) as fast as others take their place, \
@@ -262,6 +271,12 @@ mod tests {
         assert_eq!(line(&event, Model::Event), format!("[mpm_event] AH00489: {text}"));
         assert_eq!(line(&event, Model::Worker), format!("[mpm_worker] AH00292: {text}"));
         assert_eq!(line(&event, Model::Prefork), format!("[mpm_prefork] AH00163: {text}"));
+        let event = Event::WorkersReached;
+        let text = "server reached MaxRequestWorkers setting, consider raising the \
+                    MaxRequestWorkers setting";
+        assert_eq!(line(&event, Model::Event), format!("[mpm_event] AH00484: {text}"));
+        assert_eq!(line(&event, Model::Worker), format!("[mpm_worker] AH00286: {text}"));
+        assert_eq!(line(&event, Model::Prefork), format!("[mpm_prefork] AH00161: {text}"));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct Budget {
     borne: Option<usize>,
     /// Whether the administrator was told of that.
     told: bool,
+    /// The last generation whose MaxRequestWorkers the administrator was told to be reached.
+    reached_in: Option<u32>,
     /// What it has come up against.
     bar: Option<Bar>,
 }
@@ -79,7 +81,7 @@ impl Budget {
         child_bytes: Option<u64>,
     ) -> Option<Event<'static>> {
         let borne = borne(limits, account, child_bytes);
-        *self = Self { law: None, bar: None, borne, told: self.told };
+        *self = Self { law: None, bar: None, borne, ..*self };
         let (most, bytes) = borne.zip(child_bytes)?;
         let threads = limits.threads_per_child.max(1);
         let active = usize::try_from(account.of(Figure::Active).unwrap_or(0)).unwrap_or(0);
@@ -90,6 +92,23 @@ impl Budget {
         let (configured, each) = (limits.max_request_workers, bytes / threads as u64);
         let was_told = std::mem::replace(&mut self.told, true);
         (!was_told).then_some(Event::MemoryBinds { configured, most, each })
+    }
+
+    /// What the administrator is told, once a generation, when requests want as many workers as
+    /// MaxRequestWorkers says. Nothing where the number moves by itself or memory bears fewer.
+    fn note_reached(
+        &mut self,
+        limits: &Limits,
+        account: &Account,
+        generation: u32,
+    ) -> Option<Event<'static>> {
+        let wanted = account.of(Figure::Demand).unwrap_or(0);
+        let is_free = wanted < limits.max_request_workers as u64;
+        if limits.auto || is_free || self.borne.is_some() {
+            return None;
+        }
+        let last = self.reached_in.replace(generation);
+        (last != Some(generation)).then_some(Event::WorkersReached)
     }
 
     /// Whether more were tried in vain.
@@ -163,7 +182,8 @@ impl<S: Server> Parent<'_, S> {
     pub(crate) fn move_budget(&mut self, account: &Account) {
         let limits = self.current.limits;
         let event = self.budget.follow(&limits, account, self.books.child_bytes());
-        event.iter().for_each(|event| self.tell(event));
+        let reached = self.budget.note_reached(&limits, account, self.current.number);
+        event.iter().chain(&reached).for_each(|event| self.tell(event));
         // Where the number is the administrator's, children that are there stay.
         let Some(most) = self.budget.most().filter(|_| limits.auto) else { return };
         match limits.model {
@@ -287,6 +307,24 @@ mod tests {
         let more = full.with(Figure::MemoryFree, 1 << 30);
         assert!(budget.follow(&limits, &more, Some(each)).is_none());
         assert_eq!((children(&budget), budget.bar()), (150, Bar::None));
+    }
+
+    #[test]
+    fn a_number_that_is_reached_is_told_once_a_generation() {
+        let number =
+            |most, auto| Limits { max_request_workers: most, auto, ..limits(Model::Event) };
+        let wanted = |workers: u64| Account::default().with(Figure::Demand, workers);
+        let mut budget = Budget::default();
+        let mut is_told = |limits: &Limits, workers, generation| {
+            budget.note_reached(limits, &wanted(workers), generation).is_some()
+        };
+        assert!(!is_told(&number(150, true), 1_000, 0), "it moves by itself");
+        assert!(!is_told(&number(150, false), 149, 0));
+        assert!(is_told(&number(150, false), 150, 0));
+        assert!(!is_told(&number(150, false), 1_000, 0), "it was told");
+        assert!(is_told(&number(150, false), 150, 1));
+        budget.borne = Some(100);
+        assert!(budget.note_reached(&number(150, false), &wanted(200), 2).is_none());
     }
 
     #[test]

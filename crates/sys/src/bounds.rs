@@ -2,6 +2,7 @@
 //! time in which it was held back. The texts of /proc and /sys/fs/cgroup come in, numbers go out,
 //! and none where the kernel does not tell. It sets nothing.
 
+use crate::kernel_text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,7 @@ impl Groups {
     /// Finds the groups of the calling process; none where nothing is mounted.
     #[must_use]
     pub fn find() -> Self {
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let text = |path| kernel_text::read(path).unwrap_or_default();
         Self::parse(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"))
     }
 
@@ -86,7 +87,7 @@ impl Groups {
     /// kernel tells neither.
     #[must_use]
     pub fn memory(&self) -> Option<Memory> {
-        let machine = machine_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default())?;
+        let machine = machine_memory(&kernel_text::read("/proc/meminfo").unwrap_or_default())?;
         let groups = self.memory.iter().filter_map(|folder| {
             group_memory(
                 &read(folder, "memory.max"),
@@ -111,14 +112,14 @@ impl Groups {
 /// per cent (/proc/pressure/memory); none where the kernel does not tell.
 #[must_use]
 pub fn memory_pressure() -> Option<u64> {
-    pressure(&fs::read_to_string("/proc/pressure/memory").ok()?)
+    pressure(&kernel_text::read("/proc/pressure/memory").ok()?)
 }
 
 /// How long the given cores were at work since the system's start, whoever had them, in
 /// microseconds; none where the kernel does not tell.
 #[must_use]
 pub fn cores_busy_us(cores: &[usize]) -> Option<u64> {
-    busy_us(&fs::read_to_string("/proc/stat").ok()?, cores)
+    busy_us(&kernel_text::read("/proc/stat").ok()?, cores)
 }
 
 /// A network interface.
@@ -196,7 +197,7 @@ fn is_runnable(stat: &str) -> bool {
 /// network namespace (`ListenOverflows` of /proc/net/netstat); none where the kernel does not tell.
 #[must_use]
 pub fn listen_overflows() -> Option<u64> {
-    overflows(&fs::read_to_string("/proc/net/netstat").ok()?)
+    overflows(&kernel_text::read("/proc/net/netstat").ok()?)
 }
 
 /// Names stand in one line and their values in the next, each behind `TcpExt:`.
@@ -221,7 +222,7 @@ pub fn private_bytes(pid: i32) -> Option<u64> {
 /// where the kernel does not tell.
 #[must_use]
 pub fn own_resident_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = kernel_text::read("/proc/self/status").ok()?;
     Some(kib(&status, "VmRSS")?.saturating_mul(1024))
 }
 
@@ -237,7 +238,7 @@ fn kib(text: &str, name: &str) -> Option<u64> {
 }
 
 fn read(folder: &Path, name: &str) -> String {
-    fs::read_to_string(folder.join(name)).unwrap_or_default()
+    kernel_text::read(folder.join(name)).unwrap_or_default()
 }
 
 /// The folders of the group that a controller's hierarchy has for the process, its own first.

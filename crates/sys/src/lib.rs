@@ -18,6 +18,7 @@ pub mod epoll;
 pub mod host;
 pub mod identity;
 pub mod inotify;
+pub mod kernel_text;
 pub mod listen;
 pub mod memory;
 pub mod open;
