@@ -6,9 +6,10 @@ use evenkeel_message::{Allowance, quoted};
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 /// The largest file that `file()` reads, in bytes; Apache's limit.
@@ -61,27 +62,97 @@ pub trait Context {
         }
     }
 
-    /// The contents of a regular file of at most [`FILE_MOST`] bytes.
+    /// The contents of a file of at most [`FILE_MOST`] bytes; none where its size is said to be 0,
+    /// as of a device and below /proc.
     ///
     /// # Errors
     ///
     /// Why the file cannot be read, in words for the error log.
-    fn file_contents(&self, path: &[u8]) -> Result<Vec<u8>, String> {
+    fn file_contents(&self, path: &[u8]) -> Result<Vec<u8>, FileError> {
         let shown = quoted(path);
-        let facts = self.metadata(path, true);
-        if facts.as_ref().is_some_and(std::fs::Metadata::is_dir) {
-            return Err(format!("Cannot read from file {shown}"));
+        let path = Path::new(OsStr::from_bytes(path));
+        let cannot = |what, error| FileError::new(format!("Cannot {what} file {shown}"), &error);
+        let facts = std::fs::metadata(path).map_err(|error| cannot("open", error))?;
+        if facts.is_dir() {
+            return Err(cannot("read from", io::ErrorKind::IsADirectory.into()));
         }
-        let regular = facts.is_some_and(|facts| facts.is_file());
-        let file = File::open(Path::new(OsStr::from_bytes(path)));
-        let (true, Ok(file)) = (regular, file) else {
-            return Err(format!("Cannot open file {shown}"));
-        };
+        // Opening a FIFO would wait.
+        if !facts.is_file() && !facts.file_type().is_char_device() {
+            return Err(cannot("open", io::ErrorKind::Unsupported.into()));
+        }
+        let file = File::open(path).map_err(|error| cannot("open", error))?;
+        if facts.len() == 0 {
+            return Ok(Vec::new());
+        }
         let mut contents = Vec::new();
         match file.take(FILE_MOST + 1).read_to_end(&mut contents) {
-            Err(_) => Err(format!("Cannot read from file {shown}")),
-            Ok(length) if length as u64 > FILE_MOST => Err(format!("File {shown} too large")),
+            Err(error) => Err(cannot("read from", error)),
+            Ok(length) if length as u64 > FILE_MOST => {
+                let text = format!("File {shown} too large");
+                Err(FileError::new(text, &io::ErrorKind::FileTooLarge.into()))
+            }
             Ok(_) => Ok(contents),
         }
+    }
+}
+
+/// Why a file cannot be read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FileError {
+    /// The reason, in words for the error log.
+    pub text: String,
+    /// Whether the file itself is to blame: it is not there, may not be read, is a folder or too
+    /// large. Else something ran out for the moment, or the file is of a kind that is not read.
+    pub is_of_file: bool,
+}
+
+impl FileError {
+    fn new(text: String, error: &io::Error) -> Self {
+        use io::ErrorKind::{
+            FileTooLarge, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+        };
+        let is_of_file = matches!(
+            error.kind(),
+            FileTooLarge
+                | InvalidFilename
+                | IsADirectory
+                | NotADirectory
+                | NotFound
+                | PermissionDenied
+        );
+        Self { text, is_of_file }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Context for Nobody {
+        fn variable(&self, _variable: Variable) -> Cow<'_, [u8]> {
+            Cow::Borrowed(b"")
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_is_itself_to_blame_leaves_a_condition_decided() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = |name: &str| {
+            let path = folder.path().join(name);
+            Nobody.file_contents(path.as_os_str().as_bytes()).map_err(|error| error.is_of_file)
+        };
+        assert_eq!((asked("none"), asked("")), (Err(true), Err(true)));
+        assert_eq!(asked(&"x".repeat(300)), Err(true));
+        std::fs::write(folder.path().join("file"), "text").unwrap();
+        assert_eq!((asked("file"), asked("file/x")), (Ok(b"text".to_vec()), Err(true)));
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("it")).unwrap();
+        assert_eq!(asked("it"), Err(false), "a socket cannot be opened");
+        for empty in ["/dev/null", "/dev/zero", "/proc/version"] {
+            assert_eq!(Nobody.file_contents(empty.as_bytes()), Ok(Vec::new()), "{empty}");
+        }
+        let exhausted = io::Error::from_raw_os_error(24);
+        assert!(!FileError::new(String::new(), &exhausted).is_of_file);
     }
 }

@@ -3,7 +3,7 @@
 //! the last match, and the request headers on which the answer depended.
 
 use crate::captures::Captures;
-use crate::context::Context;
+use crate::context::{Context, FileError};
 use crate::function::{self, Function};
 use crate::glob::glob;
 use crate::lexer::Relation;
@@ -347,17 +347,17 @@ pub enum EvaluationError {
     /// The request has no steps left.
     Spent,
     /// A file cannot be read.
-    File(String),
+    File(FileError),
     /// Whether another path would be allowed is not known.
     Unknown,
 }
 
 impl EvaluationError {
-    /// Whether a file is to blame that cannot be read, as in Apache. Else a bound was passed that
-    /// is of this server's own making.
+    /// Whether a file is to blame that cannot be read, as in Apache. Else something ran out, or a
+    /// bound was passed that is of this server's own making.
     #[must_use]
     pub fn is_of_file(&self) -> bool {
-        matches!(self, Self::File(_))
+        matches!(self, Self::File(error) if error.is_of_file)
     }
 }
 
@@ -373,7 +373,7 @@ impl fmt::Display for EvaluationError {
             Self::Match(error) => error.fmt(f),
             Self::TooLong => write!(f, "a value is longer than {LONGEST} bytes"),
             Self::Spent => f.write_str("the request takes too many steps in all"),
-            Self::File(cause) => f.write_str(cause),
+            Self::File(error) => f.write_str(&error.text),
             Self::Unknown => f.write_str(
                 "whether another path is allowed depends on what is not known yet, such as the \
                  name of the client",
@@ -490,9 +490,12 @@ mod tests {
     fn the_server_is_asked_what_it_alone_knows() {
         assert_eq!(condition("-F '/file' && -U '/url' && -A '/url'").holds(&Request), Ok(true));
         assert_eq!(condition("-F '/url' || -U '/file' || -R '1'").holds(&Request), Ok(false));
-        let text = Text::compile("%{file:/dev/null}", Author::Server).unwrap();
-        let error = EvaluationError::File("Cannot open file /dev/null".to_owned());
-        assert_eq!(text.value(&Request), Err(error));
+        let text = Text::compile("%{file:/dev/none}", Author::Server).unwrap();
+        let error = text.value(&Request).unwrap_err();
+        assert_eq!(
+            (error.to_string().as_str(), error.is_of_file()),
+            ("Cannot open file /dev/none", true)
+        );
         assert_eq!(Text::compile("a", Author::Server).unwrap().constant(), Some(&b"a"[..]));
         assert_eq!(text.constant(), None);
     }

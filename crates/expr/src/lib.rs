@@ -27,7 +27,7 @@ mod tree;
 mod variable;
 
 pub use captures::{Captures, GROUPS};
-pub use context::{Context, FILE_MOST};
+pub use context::{Context, FILE_MOST, FileError};
 pub use evaluation::{Evaluation, EvaluationError};
 pub use glob::{GlobStyle, glob, is_glob};
 pub use literal::{Part, Spent, Subject};

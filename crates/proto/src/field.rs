@@ -4,7 +4,7 @@
 
 use crate::line::is_token;
 use crate::refusal::{Refusal, excerpt};
-use crate::scan::{first_colon, first_control};
+use crate::scan::{first_colon_or_control, first_control};
 use crate::{HttpProtocolOptions, Limits};
 use evenkeel_message::{FieldLine, Fields, Level, Name, Status, trim};
 use memchr::memchr;
@@ -41,7 +41,8 @@ pub(crate) fn take_usual(fields: &mut Fields, bytes: &[u8], limits: &Limits) -> 
 
 /// The line at the front of `bytes`; none where it is not as above.
 fn usual_line(bytes: &[u8]) -> Option<FieldLine> {
-    let (name, rest) = bytes.split_at_checked(first_colon(bytes)?)?;
+    // No further than the line's end: what follows may be many lines without a colon.
+    let (name, rest) = bytes.split_at_checked(first_colon_or_control(bytes)?)?;
     let known = Name::of(name);
     // The end of such a line is the first control byte behind its name, which holds none.
     let (value, behind) = rest.split_at_checked(first_control(rest)?)?;

@@ -33,9 +33,10 @@ fn first(
     Some(bytes.len() - rest.len() + found)
 }
 
-/// Where the first colon stands.
-pub(crate) fn first_colon(bytes: &[u8]) -> Option<usize> {
-    first(bytes, |word| equal(word, b':'), |byte| byte == b':')
+/// Where the first colon, control byte or DEL stands.
+pub(crate) fn first_colon_or_control(bytes: &[u8]) -> Option<usize> {
+    let marks = |word| below(word, b' ') | equal(word, 0x7f) | equal(word, b':');
+    first(bytes, marks, |byte| (byte < b' ') | (byte == 0x7f) | (byte == b':'))
 }
 
 /// Where the first control byte or DEL stands.
@@ -71,7 +72,8 @@ mod tests {
             prop_assert_eq!(first_space_or_control(&bytes), space);
             let control = bytes.iter().position(|byte| *byte < b' ' || *byte == 0x7f);
             prop_assert_eq!(first_control(&bytes), control);
-            prop_assert_eq!(first_colon(&bytes), bytes.iter().position(|byte| *byte == b':'));
+            let is_wanted = |byte: &u8| *byte < b' ' || matches!(byte, 0x7f | b':');
+            prop_assert_eq!(first_colon_or_control(&bytes), bytes.iter().position(is_wanted));
         }
     }
 }
