@@ -3,8 +3,8 @@
 //! and asked of that request. Nothing may panic, hang or grow; no file is read.
 
 use evenkeel_expr::{
-    Author, Captures, Condition, Context, Evaluation, GlobStyle, Pattern, PatternOptions, Subnet,
-    Text, Variable, glob,
+    Author, Captures, Condition, Context, Evaluation, FileError, GlobStyle, Pattern,
+    PatternOptions, Subnet, Text, Variable, glob,
 };
 use std::borrow::Cow;
 use std::fs::Metadata;
@@ -50,7 +50,7 @@ impl Context for Request<'_> {
         None
     }
 
-    fn file_contents(&self, _path: &[u8]) -> Result<Vec<u8>, String> {
+    fn file_contents(&self, _path: &[u8]) -> Result<Vec<u8>, FileError> {
         Ok(self.0.to_vec())
     }
 }

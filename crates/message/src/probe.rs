@@ -1,6 +1,5 @@
 //! How an expression may ask about other paths of the site while a request is on its way (`-U`
-//! and `-F` of ap_expr). A request and a path go in, yes, no or
-//! neither comes out.
+//! and `-F` of ap_expr). A request and a path go in, yes, no or neither comes out.
 
 use crate::Request;
 

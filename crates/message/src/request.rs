@@ -143,8 +143,8 @@ pub struct Content {
     pub is_by_type: bool,
 }
 
-/// What a section walk has found of a folder, and the settings of the sections that it has met: types
-/// of the room that walks.
+/// What a section walk has found of a folder, and the settings of the sections that it has met:
+/// types of the room that walks.
 pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
 
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`

@@ -1,5 +1,5 @@
-//! What is kept of walks: where one has led, by server and path, as long as what it found holds, and
-//! the plans that the sections on the way make together. A plan owns its sections; a walk holds
+//! What is kept of walks: where one has led, by server and path, as long as what it found holds,
+//! and the plans that the sections on the way make together. A plan owns its sections; a walk holds
 //! neither, so that an edited .htaccess file costs no look at the walks below it.
 
 use crate::clock::{Clock, Entry};
