@@ -69,30 +69,7 @@ pub trait Context {
     ///
     /// Why the file cannot be read, in words for the error log.
     fn file_contents(&self, path: &[u8]) -> Result<Vec<u8>, FileError> {
-        let shown = quoted(path);
-        let path = Path::new(OsStr::from_bytes(path));
-        let cannot = |what, error| FileError::new(format!("Cannot {what} file {shown}"), &error);
-        let facts = std::fs::metadata(path).map_err(|error| cannot("open", error))?;
-        if facts.is_dir() {
-            return Err(cannot("read from", io::ErrorKind::IsADirectory.into()));
-        }
-        // Opening a FIFO would wait.
-        if !facts.is_file() && !facts.file_type().is_char_device() {
-            return Err(cannot("open", io::ErrorKind::Unsupported.into()));
-        }
-        let file = File::open(path).map_err(|error| cannot("open", error))?;
-        if facts.len() == 0 {
-            return Ok(Vec::new());
-        }
-        let mut contents = Vec::new();
-        match file.take(FILE_MOST + 1).read_to_end(&mut contents) {
-            Err(error) => Err(cannot("read from", error)),
-            Ok(length) if length as u64 > FILE_MOST => {
-                let text = format!("File {shown} too large");
-                Err(FileError::new(text, &io::ErrorKind::FileTooLarge.into()))
-            }
-            Ok(_) => Ok(contents),
-        }
+        read(path)
     }
 }
 
@@ -124,24 +101,43 @@ impl FileError {
     }
 }
 
+fn read(path: &[u8]) -> Result<Vec<u8>, FileError> {
+    let shown = quoted(path);
+    let path = Path::new(OsStr::from_bytes(path));
+    let cannot = |what, error| FileError::new(format!("Cannot {what} file {shown}"), &error);
+    let facts = std::fs::metadata(path).map_err(|error| cannot("open", error))?;
+    if facts.is_dir() {
+        return Err(cannot("read from", io::ErrorKind::IsADirectory.into()));
+    }
+    // Opening a FIFO would wait.
+    if !facts.is_file() && !facts.file_type().is_char_device() {
+        return Err(cannot("open", io::ErrorKind::Unsupported.into()));
+    }
+    let file = File::open(path).map_err(|error| cannot("open", error))?;
+    if facts.len() == 0 {
+        return Ok(Vec::new());
+    }
+    let mut contents = Vec::new();
+    match file.take(FILE_MOST + 1).read_to_end(&mut contents) {
+        Err(error) => Err(cannot("read from", error)),
+        Ok(length) if length as u64 > FILE_MOST => {
+            let text = format!("File {shown} too large");
+            Err(FileError::new(text, &io::ErrorKind::FileTooLarge.into()))
+        }
+        Ok(_) => Ok(contents),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Nobody;
-
-    impl Context for Nobody {
-        fn variable(&self, _variable: Variable) -> Cow<'_, [u8]> {
-            Cow::Borrowed(b"")
-        }
-    }
 
     #[test]
     fn only_a_file_that_is_itself_to_blame_leaves_a_condition_decided() {
         let folder = tempfile::tempdir().unwrap();
         let asked = |name: &str| {
             let path = folder.path().join(name);
-            Nobody.file_contents(path.as_os_str().as_bytes()).map_err(|error| error.is_of_file)
+            read(path.as_os_str().as_bytes()).map_err(|error| error.is_of_file)
         };
         assert_eq!((asked("none"), asked("")), (Err(true), Err(true)));
         assert_eq!(asked(&"x".repeat(300)), Err(true));
@@ -150,7 +146,7 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("it")).unwrap();
         assert_eq!(asked("it"), Err(false), "a socket cannot be opened");
         for empty in ["/dev/null", "/dev/zero", "/proc/version"] {
-            assert_eq!(Nobody.file_contents(empty.as_bytes()), Ok(Vec::new()), "{empty}");
+            assert_eq!(read(empty.as_bytes()), Ok(Vec::new()), "{empty}");
         }
         let exhausted = io::Error::from_raw_os_error(24);
         assert!(!FileError::new(String::new(), &exhausted).is_of_file);

@@ -1,6 +1,5 @@
 //! A child's parent as the tests play it, here and in the room `conn`: the listening socket, the
-//! scoreboard and the channel,
-//! over which a letter is a command.
+//! scoreboard and the channel, over which a letter is a command.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part of it")]
 
 use evenkeel_mpm::Command;
