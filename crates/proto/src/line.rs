@@ -273,24 +273,24 @@ mod tests {
     /// with `HttpProtocolOptions Unsafe` alone.
     #[test]
     fn what_is_odd_is_told_with_single_spaces() {
-        let cases: &[(&[u8], &[u8], &[u8], &[u8])] = &[
-            (b"\tHEAD / HTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"),
-            (b" GET  /a HTTP/1.1 ", b"GET", b"/a", b"GET /a HTTP/1.1"),
-            (b"HEAD\t/ HTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"),
-            (b"GET / HTTP/1.1 x", b"GET", b"/", b"GET / HTTP/1.1"),
-            (b"HEAD /\tHTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"),
-            (b"HEAD ", b"HEAD", b"", b"HEAD"),
-            (b"\t", b"", b"", b""),
+        let cases: [[&[u8]; 4]; 7] = [
+            [b"\tHEAD / HTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"],
+            [b" GET  /a HTTP/1.1 ", b"GET", b"/a", b"GET /a HTTP/1.1"],
+            [b"HEAD\t/ HTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"],
+            [b"GET / HTTP/1.1 x", b"GET", b"/", b"GET / HTTP/1.1"],
+            [b"HEAD /\tHTTP/1.1", b"HEAD", b"/", b"HEAD / HTTP/1.1"],
+            [b"HEAD ", b"HEAD", b"", b"HEAD"],
+            [b"\t", b"", b"", b""],
         ];
-        for (line, method, target, shown) in cases {
+        for [line, method, target, shown] in cases {
             for strict in [true, false] {
                 let mut head = RequestHead::default();
                 let options = HttpProtocolOptions { strict, ..HttpProtocolOptions::default() };
                 let refused = parse(&mut head, line, &options).is_err();
                 assert!(refused || !strict);
-                assert_eq!((head.method_text(), head.target()), (*method, *target));
-                assert_eq!(head.line, *shown);
-                assert_eq!(head.is_head(), *method == b"HEAD");
+                assert_eq!((head.method_text(), head.target()), (method, target));
+                assert_eq!(head.line, shown);
+                assert_eq!(head.is_head(), method == b"HEAD");
             }
         }
     }
