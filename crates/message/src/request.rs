@@ -247,7 +247,7 @@ pub struct Request {
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
-    /// An earlier response, for who makes the next of its memory.
+    /// An earlier response, whose memory the next one is made in.
     pub spare: Option<Response>,
     /// What the phases want to have logged, in order; written before the request waits and
     /// before it is answered.

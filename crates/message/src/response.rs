@@ -48,12 +48,22 @@ impl Response {
 
     /// Makes it new, its memory kept.
     pub fn renew(&mut self, status: Status) {
-        let ResponseParts { fields, always, trailers, .. } = &mut **self;
-        fields.clear();
-        always.clear();
-        trailers.clear();
-        (self.status, self.status_line, self.body) = (status, None, Body::Empty);
-        (self.is_own_body, self.close) = (false, false);
+        // Every part is named, so that none of one client's response is left in another's.
+        let ResponseParts {
+            status: old_status,
+            status_line,
+            fields,
+            always,
+            body,
+            is_own_body,
+            trailers,
+            close,
+        } = &mut **self;
+        for fields in [fields, always, trailers] {
+            fields.clear();
+        }
+        (*old_status, *status_line, *body) = (status, None, Body::Empty);
+        (*is_own_body, *close) = (false, false);
     }
 
     /// How much memory its fields have, used or not, in bytes.

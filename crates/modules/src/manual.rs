@@ -46,7 +46,7 @@ const SUBJECTS: &[(&str, &str)] = &[
     ("mpm", "The process models event, worker and prefork: addresses, processes, threads. One of them is active, event where none is named."),
 ];
 
-/// What administrators who know Apache should know of a page besides.
+/// What an administrator who knows Apache should know of a module, by the page of the manual.
 #[rustfmt::skip]
 const REMARKS: &[(&str, &[&str])] = &[
     ("core", &[
@@ -61,7 +61,7 @@ const REMARKS: &[(&str, &[&str])] = &[
         "An Alias in a section whose expression cannot be evaluated is answered with 500. Apache goes on with an empty path.",
     ]),
     ("mod_headers", &[
-        "A RequestHeader line whose condition or value asks for a file that cannot be read refuses the request with 500. Apache carries the line out, so that whoever can name such a file would choose what is said of him.",
+        "A request is answered with 500 where the condition or value of a RequestHeader line asks for a file that cannot be read. Apache carries the line out.",
     ]),
 ];
 

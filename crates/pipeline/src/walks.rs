@@ -253,6 +253,7 @@ impl Plans {
 
     pub(crate) fn keep(&mut self, merged: &Rc<Merged>) {
         for section in merged.sections.iter().filter(|section| section.bytes > 0) {
+            self.make_room(section.id);
             let made = self.of_section.entry(section.id).or_default();
             if made.len() == made.capacity() {
                 made.retain(|plan| plan.strong_count() > 0);
@@ -260,6 +261,16 @@ impl Plans {
             made.push(Rc::downgrade(merged));
         }
         self.plans.insert(Rc::clone(merged), weight(&merged.sections));
+    }
+
+    /// Forgets the sections of which no plan is left, before another one would make the table grow.
+    fn make_room(&mut self, id: u64) {
+        let table = &mut self.of_section;
+        if table.len() == table.capacity() && !table.contains_key(&id) {
+            table.retain(|_, made| made.iter().any(|plan| plan.strong_count() > 0));
+            // As much room again, so that a full table is not looked through at each section.
+            table.reserve(table.len() + 1);
+        }
     }
 
     /// Lets the plans go, some now and the others with the next walks, that were made of a section
@@ -337,6 +348,15 @@ mod tests {
         assert!(plans.len() == 4 && plans.of_section.get(&1).is_some_and(|made| made.len() <= 16));
         plans.let_go([1].into_iter());
         assert!(plans.len() == 0 && plans.of_section.is_empty());
+    }
+
+    #[test]
+    fn sections_of_which_no_plan_is_left_take_no_more_room() {
+        let mut plans = Plans::new(4, 1000);
+        for id in 1..1000 {
+            plans.keep(&merged(&[section(id, 1)]));
+        }
+        assert!(plans.of_section.len() <= 32, "{}", plans.of_section.len());
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// The handler of folders, which is their media type too (DIR_MAGIC_TYPE).
 pub const FOLDER: &[u8] = b"httpd/unix-directory";
 
-/// The handler of redirects (mod_dir.c: REWRITE_REDIRECT_HANDLER_NAME). A folder that has it has no
-/// index, whoever gave it that handler.
+/// The handler of redirects (mod_dir.c: REWRITE_REDIRECT_HANDLER_NAME). A folder with this handler
+/// has no index, even where the handler comes from SetHandler.
 const REDIRECT: &[u8] = b"redirect-handler";
 
 /// What a folder's index is called where nothing is said (AP_DEFAULT_INDEX).

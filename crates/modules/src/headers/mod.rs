@@ -263,10 +263,10 @@ impl Told {
         self.notices.push(Notice::new("headers", Level::Error, number, text));
     }
 
-    /// Whether the line counts. One whose condition cannot be evaluated does not, and neither does
-    /// a request go on whose fields it would change: who could make a pattern give up would choose
-    /// what is said of him. Where a file cannot be read the line counts for a response, as in
-    /// Apache.
+    /// Whether the line counts. A line whose condition cannot be evaluated does not count, and a
+    /// request whose fields it would change is refused: otherwise a client that makes a pattern
+    /// exceed its limit could choose what the request says of that client. A line for a response
+    /// counts where a file cannot be read, as in Apache.
     fn counts(&mut self, when: &When, context: &RequestContext<'_>) -> bool {
         match when {
             When::Always | When::Early => true,
