@@ -190,7 +190,8 @@ impl LineWriter {
         }
         let first = self.start + 1 + self.length / 8;
         let filled = self.length % 8;
-        let words = self.region.words().get(first..).unwrap_or_default();
+        let end = self.start + 1 + self.capacity / 8;
+        let words = self.region.words().get(first..end).unwrap_or_default();
         let (whole, last) = lines.as_chunks::<8>();
         for (word, bytes) in words.iter().zip(whole) {
             let bytes = u64::from_le_bytes(*bytes);

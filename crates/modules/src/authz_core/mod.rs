@@ -327,10 +327,29 @@ mod tests {
             ("Require all granted\nRequire ip 10.1", false),
             ("<RequireAll>\nRequire all granted\nRequire not ip 10.1\n</RequireAll>", false),
             ("<RequireAll>\nRequire all granted\nRequire all denied\n</RequireAll>", false),
+            ("<RequireAll>\nRequire all granted\nRequire not all denied\n</RequireAll>", false),
+            (
+                "<RequireAll>\nRequire all granted\n<RequireNone>\nRequire all denied\n\
+                 </RequireNone>\n</RequireAll>",
+                false,
+            ),
+            ("<RequireAll>\n<RequireAny>\nRequire all granted\n</RequireAny>\n</RequireAll>", true),
+            ("<Limit GET>\nRequire all granted\n</Limit>", false),
         ] {
             let scope = apply(text).unwrap();
             let rules = scope.directory.authz_core.rules.as_ref().unwrap();
             assert_eq!(rules.grants_all(), all, "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_that_were_merged_are_asked_both() {
+        for (merging, all) in [("Off", true), ("And", false), ("Or", false)] {
+            let outer = apply("Require all denied").unwrap();
+            let inner = format!("AuthMerging {merging}\nRequire all granted");
+            let mut rules = outer.directory.authz_core.clone();
+            rules.add(&apply(&inner).unwrap().directory.authz_core);
+            assert_eq!(rules.rules.as_ref().unwrap().grants_all(), all, "{merging}");
         }
     }
 
