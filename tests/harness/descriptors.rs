@@ -3,7 +3,7 @@
 //! again.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
-use evenkeel_tests::house::{House, cpu_ticks, wait_for};
+use evenkeel_tests::house::{House, await_rest, cpu_ticks, wait_for};
 use evenkeel_tests::load::{REQUEST, answer, ask, connect, exchange};
 use evenkeel_tests::server::{Kind, command, program};
 use rustix::process::Signal;
@@ -41,6 +41,8 @@ fn one_child(more: &str) -> (House, u32) {
     let started = || house.error_log().contains("resuming normal operations");
     assert!(wait_for("a start", started).is_ok(), "no start:\n{}", house.error_log());
     let child = *house.children().first().unwrap();
+    // The parent says so when it has forked; what the child opens for a moment would count.
+    await_rest(child).unwrap();
     (house, child)
 }
 

@@ -169,9 +169,18 @@ pub fn halt(processes: &[u32]) -> Result<(), String> {
 }
 
 fn is_halted(process: u32) -> bool {
+    is_every_thread(process, ") T ")
+}
+
+/// Waits until every thread of a process waits for something: it has done what it had to do.
+pub fn await_rest(process: u32) -> Result<(), String> {
+    wait_for("a rest", || is_every_thread(process, ") S "))
+}
+
+fn is_every_thread(process: u32, state: &str) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
     let stat = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("stat"));
-    threads.flatten().all(|thread| stat(thread).is_ok_and(|text| text.contains(") T ")))
+    threads.flatten().all(|thread| stat(thread).is_ok_and(|text| text.contains(state)))
 }
 
 /// Waits until it is so; an error when that does not come.

@@ -238,6 +238,20 @@ fn an_exchanged_ancestor_is_seen() {
 }
 
 #[test]
+fn what_is_missing_without_its_folder_has_the_name_of_the_folder() {
+    both(|site| {
+        site.write("d/e/f", "text");
+        let path = site.path("d/e/none");
+        let rest = || site.files.look_up(bytes(&path)).rest;
+        assert_eq!(rest(), bytes(&path).len());
+        fs::rename(site.path("d/e"), site.path("e")).unwrap();
+        assert_eq!(rest(), bytes(&site.path("d/e")).len());
+        fs::remove_dir_all(site.path("d")).unwrap();
+        assert_eq!(rest(), bytes(&site.path("d")).len());
+    });
+}
+
+#[test]
 fn changed_permissions_are_seen() {
     both(|site| {
         site.write("d/f", "text");

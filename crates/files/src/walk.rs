@@ -42,9 +42,8 @@ enum Witness {
     /// Something in it, which is looked at whenever it is asked for: its inode would be another in
     /// another folder, as where a file system was mounted over this one.
     Below,
-    /// Something that is not there, which it would not be in another folder either.
-    Absence,
-    /// Nothing.
+    /// Nothing. What is not there tells nothing either: it would be missed as well without the
+    /// folder, and then its name is another.
     Nothing,
 }
 
@@ -93,9 +92,8 @@ impl State {
             return false;
         }
         let witness = match found.kind {
-            Kind::Directory => Witness::Nothing,
             Kind::File | Kind::Other => Witness::Below,
-            Kind::Absent | Kind::Denied(_) => Witness::Absence,
+            Kind::Directory | Kind::Absent | Kind::Denied(_) => Witness::Nothing,
         };
         let Some(oldest_ms) = self.same_way_since(&found.folder, witness, now_ms) else {
             return false;
@@ -129,9 +127,8 @@ impl State {
         witness: Witness,
         now_ms: u64,
     ) -> Option<u64> {
-        let outer = if witness == Witness::Absence { witness } else { Witness::Below };
         let oldest_ms = match &folder.parent {
-            Some(parent) => self.same_way_since(parent, outer, now_ms)?,
+            Some(parent) => self.same_way_since(parent, Witness::Below, now_ms)?,
             None => now_ms,
         };
         if !self.is_same_folder(folder, now_ms, witness) {
@@ -153,7 +150,6 @@ impl State {
         let due = now_ms.saturating_sub(folder.checked_ms.get()) > FRESH_MS;
         let is_looked_at = match witness {
             Witness::Nothing => due || !folder.trusted,
-            Witness::Absence => due || !folder.trusted && folder.is_exchangeable(),
             Witness::Below => (due || !folder.trusted) && folder.is_exchangeable(),
         };
         if !is_looked_at {

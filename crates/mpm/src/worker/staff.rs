@@ -93,7 +93,14 @@ impl Staff {
 
     /// One is idle.
     pub(super) fn stand(&self, number: usize) {
-        lock(&self.idle).push(number);
+        self.stand_and(number, || ());
+    }
+
+    /// One is idle. What is done then comes before anything that it is called for.
+    fn stand_and(&self, number: usize, then: impl FnOnce()) {
+        let mut idle = lock(&self.idle);
+        idle.push(number);
+        then();
     }
 
     /// Gives a connection to one who was called.
@@ -203,18 +210,22 @@ pub(super) fn attend<S: Service>(
     post: &Post,
     mut holder: Holder<S, Orderly<'_>>,
 ) {
+    let mut is_busy = false;
     loop {
-        // Who may not begin is not idle.
+        // Who may not begin is not idle, nor busy.
         while shared.stance.mode() < Mode::Drain && holder.is_held() {
+            if std::mem::take(&mut is_busy) {
+                shared.line.subtract(Counter::Busy, 1);
+            }
             holder.pause();
         }
-        stand_idle(shared, number);
+        stand_idle(shared, number, std::mem::take(&mut is_busy));
         let connection = loop {
             match post.await_task(holder.tick_left()) {
                 Task::Serve(connection) => break connection,
                 Task::Tell(notice) => {
                     holder.service.notify(notice);
-                    stand_idle(shared, number);
+                    stand_idle(shared, number, false);
                 }
                 Task::None => holder.tick(),
                 Task::End => return holder.tick(),
@@ -226,13 +237,18 @@ pub(super) fn attend<S: Service>(
             holder.tick_if_due();
             next = if holder.is_held() { None } else { shared.take_next() };
         }
-        shared.line.subtract(Counter::Busy, 1);
+        is_busy = true;
     }
 }
 
-/// Stands idle, and tells the listener if that waits for somebody.
-fn stand_idle(shared: &Shared, number: usize) {
-    shared.staff.stand(number);
+/// Stands idle, also after having been busy, and tells the listener if that waits for somebody.
+fn stand_idle(shared: &Shared, number: usize, was_busy: bool) {
+    // Who sees that it is busy no more finds it idle.
+    shared.staff.stand_and(number, || {
+        if was_busy {
+            shared.line.subtract(Counter::Busy, 1);
+        }
+    });
     let is_over = shared.stance.mode() >= Mode::Drain && shared.staff.is_at_rest();
     if is_over || shared.staff.is_awaited.load(SeqCst) {
         shared.bell.ring();
