@@ -124,11 +124,13 @@ impl UrlPath {
         }
     }
 
-    /// The path of another file in the same folder, with what stands behind the file (PATH_INFO).
-    /// The name is one segment and no `.` or `..`.
+    /// The path of another file in the same folder, with what stands behind the file (PATH_INFO),
+    /// parsed as a target is (request.c: ap_sub_req_lookup_dirent). The name is one segment and no
+    /// `.` or `..`; a folder's ends with a slash.
     #[must_use]
     pub fn beside(&self, name: &[u8], path_info: &[u8]) -> Self {
-        Self::joined(&[self.file_folder(path_info), name, path_info])
+        let path = [self.file_folder(path_info), name, path_info].concat();
+        Self(without_doubled_slash(&path).to_vec())
     }
 
     /// Where PATH_INFO begins. Its slashes are single, and each stands for several of the path
@@ -144,19 +146,6 @@ impl UrlPath {
         }
         let behind = self.get(own.len()..).unwrap_or_default();
         own.len() + memchr(b'/', behind).unwrap_or(behind.len())
-    }
-
-    /// The path of what stands in the folder that this path names. The segment is no `.` or `..`;
-    /// a folder's ends with a slash.
-    #[must_use]
-    pub fn below(&self, segment: &[u8]) -> Self {
-        let slash: &[u8] = if self.ends_with(b"/") { b"" } else { b"/" };
-        Self::joined(&[&self.0, slash, segment])
-    }
-
-    /// Parts of a path as one, parsed as a target is (request.c: ap_sub_req_lookup_dirent).
-    fn joined(parts: &[&[u8]]) -> Self {
-        Self(without_doubled_slash(&parts.concat()).to_vec())
     }
 
     fn folder_end(&self, length: usize) -> usize {
@@ -427,7 +416,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&made), beside, "{raw}");
         }
         let path = UrlPath::parse(b"//i/x", apart).unwrap();
-        assert_eq!((&*path.beside(b"n", b""), &*path.below(b"n")), (&b"/i/n"[..], &b"/i/x/n"[..]));
+        assert_eq!(&*path.beside(b"n", b""), b"/i/n");
     }
 
     #[test]
@@ -442,9 +431,9 @@ mod tests {
         let path = UrlPath::parse(b"/a/b/c/d", UriOptions::default()).unwrap();
         assert_eq!(&*path.beside(b"x", b""), b"/a/b/c/x");
         assert_eq!(&*path.beside(b"x", b"/c/d"), b"/a/x/c/d");
-        assert_eq!(&*path.below(b"x/"), b"/a/b/c/d/x/");
+        assert_eq!(&*path.beside(b"x/", b""), b"/a/b/c/x/");
         assert_eq!(path.folder(), b"/a/b/c/");
-        assert_eq!(&*UrlPath::default().below(b"x"), b"/x");
+        assert_eq!(&*UrlPath::default().beside(b"x", b""), b"/x");
     }
 
     proptest! {

@@ -190,7 +190,9 @@ fn look_at_entry(
     request: Box<Request>,
     candidate: &Candidate,
 ) -> (Box<Request>, Glance) {
-    let path = request.path.below(&candidate.segment());
+    // A folder that was asked for without its slash leads to what stands beside it, as the links of
+    // its page do.
+    let path = request.path.beside(&candidate.segment(), b"");
     let file = FileName::new(candidate.below(&request.file));
     look::at_file(pipeline, request, path, file)
 }
