@@ -4,19 +4,20 @@
 
 pub(crate) mod crowd;
 pub(crate) mod doors;
+pub(crate) mod habit;
 pub(crate) mod hold;
 pub(crate) mod lookout;
 
 use std::time::Duration;
 
-/// How old a connection must be before it is closed with its next response to make room, and how
-/// long one has to be idle before it is closed.
-pub(crate) const TURN_US: u64 = 100_000;
-
 /// How often a child looks at the queue while it has no idle worker. What two looks see waits.
 pub(crate) const LOOK_US: u64 = 50_000;
 
-/// How long a client may keep its worker waiting while others wait for a worker.
+/// How old a connection may be and be kept while others wait.
+pub(crate) const TURN_US: u64 = 100_000;
+
+/// How long a client may keep its worker waiting while others wait for a worker. A request
+/// on a kept connection that was lost on its way comes again within this time.
 pub(crate) const STALL_US: u64 = 1_000_000;
 
 /// After how long a service that let nothing begin is asked again, and accepting goes on where the

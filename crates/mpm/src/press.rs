@@ -160,9 +160,9 @@ mod tests {
     fn room_is_made_by_the_longest_waits_and_idle_connections_first() {
         let all = [
             seen(1, Some((Wait::Slow, 5_000_000))),
-            seen(2, Some((Wait::Idle, 200_000))),
-            seen(3, Some((Wait::Idle, 300_000))),
-            seen(4, Some((Wait::Idle, 50_000))),
+            seen(2, Some((Wait::Idle, 1_200_000))),
+            seen(3, Some((Wait::Idle, 1_300_000))),
+            seen(4, Some((Wait::Idle, 800_000))),
             seen(5, Some((Wait::Slow, 900_000))),
             seen(6, None),
         ];
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn an_idle_child_that_takes_nothing_does_not_keep_others_from_making_room() {
         let idle = |number| Seen { is_idle: true, ..seen(number, None) };
-        let all = [idle(1), seen(2, Some((Wait::Idle, 200_000))), seen(3, None), idle(4)];
+        let all = [idle(1), seen(2, Some((Wait::Idle, 1_200_000))), seen(3, None), idle(4)];
         let told = |numbers: &[u64]| numbers.iter().copied().collect::<BTreeSet<u64>>();
         let chosen = |told| choose(1, &all, &told, NOW_US);
         assert_eq!(chosen(told(&[])), Chosen { now: vec![1], ..Chosen::default() });

@@ -352,6 +352,30 @@ fn a_worker_sees_by_itself_that_others_wait_and_a_turn_ends_after_a_few_requests
 }
 
 #[test]
+fn a_client_that_pauses_is_not_left_resting_while_others_wait() {
+    for model in [Model::Prefork, Model::Worker(1)] {
+        let running = Running::start(model, 0);
+        let mut first = running.connect();
+        assert_eq!(ask(&mut first, "hi\n"), "0 hi\n");
+        let mut others = [(); 3].map(|()| running.connect());
+        others.iter_mut().for_each(|client| client.write_all(b"hi\n").unwrap());
+        let mut ask_after_a_pause = || {
+            let answered = Instant::now();
+            await_it(|| answered.elapsed() > Duration::from_millis(40));
+            ask(&mut first, "hi\n")
+        };
+        while !ask_after_a_pause().contains(" last ") {}
+        // The last of them has nobody behind it.
+        for client in others.iter_mut().take(2) {
+            assert!(hear(client).contains(" last hi\n"), "{model:?}");
+        }
+        drop((first, others));
+        running.command(b'd');
+        running.end();
+    }
+}
+
+#[test]
 fn a_parked_child_leaves_what_comes_in_the_queue_until_it_is_called_back() {
     for model in MODELS {
         let running = Running::start(model, 0);

@@ -4,6 +4,7 @@
 
 use super::crowd::Press;
 use super::doors::Connection;
+use super::habit::Habit;
 use super::{PAUSE, TURN_US};
 use crate::service::{Held, Service};
 use crate::setup::Mode;
@@ -85,6 +86,7 @@ pub(crate) struct Holder<S, O> {
     spare: Vec<OwnedFd>,
     /// What the service was told last.
     retiring: bool,
+    habit: Habit,
     /// Since when there is a connection, in microseconds of the monotonic clock.
     since_us: u64,
     /// How often something has come on it.
@@ -141,6 +143,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
             gate: Gate::open(),
             engine: None,
             retiring: false,
+            habit: Habit::default(),
             since_us: 0,
             turns: 0,
             pressed: false,
@@ -242,8 +245,13 @@ impl<S: Service, O: Orders> Holder<S, O> {
     /// Tells the service whether the next response closes the connection: to make room, also the
     /// first, for a request that takes longer than a turn must not be followed by another.
     fn follow(&mut self) {
-        let crowded = (self.orders.is_crowded() || self.pressed)
-            && (self.turns >= TURNS || has_passed(self.since_us, TURN_US));
+        let had_its_turn = || {
+            let now_us = clock::monotonic_us();
+            self.turns >= TURNS
+                || now_us.saturating_sub(self.since_us) >= TURN_US
+                || !self.habit.is_quick(now_us)
+        };
+        let crowded = (self.orders.is_crowded() || self.pressed) && had_its_turn();
         let retiring = crowded || self.orders.mode() != Mode::Run;
         if retiring != self.retiring {
             self.retiring = retiring;
@@ -270,9 +278,14 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.show(state);
         self.line.add(counter, 1);
         self.vigil.end();
-        self.vigil.begin(wait, clock::monotonic_us());
+        let since_us = clock::monotonic_us();
+        self.vigil.begin(wait, since_us);
         let after = self.await_turn(socket, pause);
         self.line.subtract(counter, 1);
+        if class == Class::KeepAlive {
+            let now_us = clock::monotonic_us();
+            self.habit.note(now_us.saturating_sub(since_us), now_us);
+        }
         after.unwrap_or_else(|error| {
             let text = format!("cannot wait for a client: {error}");
             self.service.notify(Notice::own("core", Level::Error, text));
@@ -310,11 +323,13 @@ impl<S: Service, O: Orders> Holder<S, O> {
                 let (class, memo) = (pause.class, pause.memo);
                 return Ok(After::Turn(Turn::Readable { class, memo, hangup: woken.hangup }));
             }
-            if !woken.readable && clock::monotonic_us() >= end_us {
-                return Ok(After::Close { late: !ends });
-            }
-            if !woken.readable && self.outlasts(press).is_some() {
-                return Ok(After::Close { late: false });
+            let is_over = clock::monotonic_us() >= end_us;
+            if !woken.readable && (is_over || self.outlasts(press).is_some()) {
+                // The next request may have come since: closed now, it would be lost.
+                if socket.wait(None, Some(Duration::ZERO))?.readable {
+                    continue;
+                }
+                return Ok(After::Close { late: is_over && !ends });
             }
             match held {
                 true => self.pause(),
@@ -444,6 +459,8 @@ mod tests {
     use super::*;
     use evenkeel_scoreboard::{Layout, Scoreboard};
     use evenkeel_sys::shelf::Memo;
+    use std::io::Write as _;
+    use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
 
     /// A worker that may have been asked to make room.
@@ -507,6 +524,62 @@ mod tests {
 
         fn notify(&mut self, notice: Notice) {
             panic!("{notice:?}")
+        }
+    }
+
+    /// What a worker hears while its client's next request comes.
+    struct Meanwhile {
+        bell: UnixStream,
+        client: UnixStream,
+        press: Option<Press>,
+    }
+
+    impl Orders for Meanwhile {
+        fn bell(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.bell.as_fd())
+        }
+
+        fn watch(&self) -> io::Result<Option<Watch>> {
+            Ok(None)
+        }
+
+        fn runtime(&self) -> Option<Handle> {
+            None
+        }
+
+        fn hear(&mut self) {
+            (&self.client).write_all(b"GET").unwrap();
+        }
+
+        fn mode(&self) -> Mode {
+            Mode::Run
+        }
+
+        fn press(&mut self) -> Option<Press> {
+            self.press.take()
+        }
+
+        fn is_crowded(&mut self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_request_that_comes_in_the_last_moment_of_a_rest_is_answered() {
+        let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
+        let line = board.child_line(0).unwrap();
+        // Its time is over, or it is to make room.
+        for (timeout_ms, press) in [(0, None), (60_000, Some(Press::Hurry))] {
+            let held = Held { vigil: Arc::new(Vigil::new(None)), slot: None };
+            held.vigil.begin(Wait::Idle, 1);
+            let (client, server) = UnixStream::pair().unwrap();
+            let (mut ringer, bell) = UnixStream::pair().unwrap();
+            ringer.write_all(b"1").unwrap();
+            let orders = Meanwhile { bell, client, press };
+            let mut holder = Holder::new(Closing, orders, line, held, Duration::ZERO);
+            let pause = Pause { class: Class::KeepAlive, timeout_ms, memo: [0; 4] };
+            let after = holder.await_turn(&Socket::new(server.into()), &pause).unwrap();
+            assert!(matches!(after, After::Turn(Turn::Readable { hangup: false, .. })));
         }
     }
 
