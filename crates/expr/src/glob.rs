@@ -31,6 +31,53 @@ pub fn is_glob(text: &[u8]) -> bool {
     false
 }
 
+/// A pattern that many subjects are compared with. Most end with a text without wildcards, such as
+/// `*.html`, and most subjects end otherwise: one look at their ends decides.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Glob {
+    pattern: Box<[u8]>,
+    style: GlobStyle,
+    /// Where the text begins that ends the pattern and has no wildcards.
+    tail: usize,
+    /// Whether all before it is one `*`, which matches whatever comes before.
+    is_suffix: bool,
+}
+
+impl Glob {
+    /// A pattern as [`glob`] has it.
+    #[must_use]
+    pub fn new(pattern: impl Into<Box<[u8]>>, style: GlobStyle) -> Self {
+        let pattern = pattern.into();
+        let special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
+        let tail = match pattern.iter().rposition(special) {
+            // What a backslash stands before is part of it.
+            Some(at) if pattern.get(at) == Some(&b'\\') => pattern.len().min(at + 2),
+            Some(at) => at + 1,
+            None => 0,
+        };
+        let is_suffix = tail == 1 && pattern.first() == Some(&b'*') && !style.path;
+        Self { pattern, style, tail, is_suffix }
+    }
+
+    /// The pattern.
+    #[must_use]
+    pub fn pattern(&self) -> &[u8] {
+        &self.pattern
+    }
+
+    /// Matches the whole subject, as [`glob`] does.
+    #[must_use]
+    pub fn matches(&self, subject: &[u8]) -> bool {
+        let tail = self.pattern.get(self.tail..).unwrap_or_default();
+        let end = subject.len().checked_sub(tail.len()).and_then(|start| subject.get(start..));
+        let is_end = |end: &[u8]| match self.style.ignore_case {
+            true => end.eq_ignore_ascii_case(tail),
+            false => end == tail,
+        };
+        end.is_some_and(is_end) && (self.is_suffix || glob(&self.pattern, subject, self.style))
+    }
+}
+
 /// Matches the whole subject against the pattern.
 #[must_use]
 pub fn glob(pattern: &[u8], subject: &[u8], style: GlobStyle) -> bool {
@@ -134,6 +181,21 @@ fn between(low: u8, byte: u8, high: u8, style: GlobStyle) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_compiled_pattern_matches_what_the_pattern_matches(
+            pattern in r"[ab/*?\[\]\\!-]{0,8}",
+            subject in r"[abA/*\[\]\\-]{0,8}",
+            (path, ignore_case) in (any::<bool>(), any::<bool>()),
+        ) {
+            let style = GlobStyle { path, ignore_case };
+            let compiled = Glob::new(pattern.as_bytes(), style);
+            let wanted = glob(pattern.as_bytes(), subject.as_bytes(), style);
+            prop_assert_eq!(compiled.matches(subject.as_bytes()), wanted);
+        }
+    }
 
     const PLAIN: GlobStyle = GlobStyle { path: false, ignore_case: false };
     const PATH: GlobStyle = GlobStyle { path: true, ignore_case: false };

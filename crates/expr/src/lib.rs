@@ -29,7 +29,7 @@ mod variable;
 pub use captures::{Captures, GROUPS};
 pub use context::{Context, FILE_MOST, FileError};
 pub use evaluation::{Evaluation, EvaluationError};
-pub use glob::{GlobStyle, glob, is_glob};
+pub use glob::{Glob, GlobStyle, glob, is_glob};
 pub use literal::{Part, Spent, Subject};
 pub use pattern::{MatchError, Pattern, PatternError, PatternOptions};
 pub use subnet::Subnet;

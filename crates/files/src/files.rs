@@ -125,12 +125,20 @@ impl Files {
         state.walk(path, now_ms)
     }
 
-    /// Begins a round of look-ups that follow each other without a wait, or ends it: each folder on
-    /// the way is looked at once in it, not for each of many files in the same folder.
-    pub fn set_round(&self, is_round: bool) {
+    /// Begins a round of look-ups that follow each other without a wait: each folder on the way is
+    /// looked at once in it, not for each of many files in the same folder. The files of a large
+    /// round are remembered only where the kernel tells of changes: elsewhere lstat is called for
+    /// each of them the next time too, and they would push out those that clients ask for.
+    pub fn begin_round(&self, is_large: bool) {
         let mut state = self.state.borrow_mut();
-        state.round += u64::from(is_round);
-        state.is_round = is_round;
+        state.round += 1;
+        (state.is_round, state.is_large) = (true, is_large);
+    }
+
+    /// Ends a round.
+    pub fn end_round(&self) {
+        let mut state = self.state.borrow_mut();
+        (state.is_round, state.is_large) = (false, false);
     }
 
     /// Whether an earlier answer still holds, so that what was derived from it does. It costs a few

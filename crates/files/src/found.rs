@@ -124,6 +124,12 @@ impl Found {
         }
     }
 
+    /// Whether it is remembered: what was derived from one that is not holds for this request.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.slot.get().is_some()
+    }
+
     /// The link that its last component is. That of a folder is found in [`Folder::link`].
     #[must_use]
     pub fn link(&self) -> Option<Link> {

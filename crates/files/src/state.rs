@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) round: u64,
     /// Whether one is under way, in which a folder is looked at once.
     pub(crate) is_round: bool,
+    /// Whether the round is of so many files that those which must be asked for again are not kept.
+    pub(crate) is_large: bool,
     /// How many folders have become void.
     pub(crate) voided: u64,
     ring: Ring<Folder>,
@@ -60,6 +62,7 @@ impl State {
             serial: 0,
             round: 0,
             is_round: false,
+            is_large: false,
             voided: 0,
             ring: Ring::new(limits.folders),
             kept: Ring::new(limits.entries),

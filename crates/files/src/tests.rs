@@ -359,12 +359,33 @@ fn in_a_round_each_folder_is_looked_at_once() {
     assert_eq!(rules(), "old");
     for _ in 0..2 {
         site.write("d/.htaccess", "of before");
-        site.files.set_round(true);
+        site.files.begin_round(false);
         assert_eq!(rules(), "of before");
         site.write("d/.htaccess", "new");
         assert_eq!(rules(), "of before");
-        site.files.set_round(false);
+        site.files.end_round();
         assert_eq!(rules(), "new");
+    }
+}
+
+#[test]
+fn the_files_of_a_large_round_are_remembered_where_the_kernel_tells_of_changes() {
+    for policy in [Policy::PerRequest, Policy::Told] {
+        let site = Site::new(policy, Limits::default());
+        let names: Vec<String> = (0..50).map(|number| format!("d/{number}")).collect();
+        names.iter().for_each(|name| site.write(name, name));
+        let kept = |is_large| {
+            site.files.begin_round(is_large);
+            let look = |name: &String| site.files.look_up(bytes(&site.path(name))).found.is_kept();
+            let kept = names.iter().filter(|name| look(name)).count();
+            site.files.end_round();
+            kept
+        };
+        let large = if policy == Policy::Told { 50 } else { 0 };
+        assert_eq!(kept(true), large, "{policy:?}");
+        assert_eq!(site.files.counts().0, large);
+        assert_eq!(kept(false), 50);
+        assert_eq!(names.iter().map(|name| site.serve(name)).collect::<Vec<_>>(), names);
     }
 }
 

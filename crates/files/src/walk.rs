@@ -391,11 +391,13 @@ impl State {
         })
     }
 
-    /// Keeps an entry, unless its folder is void already or its path too long.
+    /// Keeps an entry, unless its folder is void already, its path too long, or it is one of so
+    /// many that they would push out the others to no use.
     fn register(&mut self, found: Found) -> Rc<Found> {
         let found = Rc::new(found);
         self.watches.attach_found(&found);
-        if found.folder.valid.get() && found.path.len() <= LONGEST_KEY {
+        let is_useful = found.trusted || !self.is_large;
+        if is_useful && found.folder.valid.get() && found.path.len() <= LONGEST_KEY {
             self.keep(&found);
         } else {
             self.forget(&found);

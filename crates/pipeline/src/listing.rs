@@ -134,7 +134,8 @@ impl Desk {
         let mut looks = 0;
         let most_notices = request.notices.len() + NOTICES;
         let mut turn_ends = request.work.saturating_add(TURN);
-        let mut round = self.pipeline.begin_round();
+        let is_large = candidates.len() >= SMALL;
+        let mut round = self.pipeline.begin_round(is_large);
         for (number, candidate) in candidates.into_iter().enumerate() {
             if looks >= LOOKS {
                 is_cut = true;
@@ -145,7 +146,7 @@ impl Desk {
                 turn_ends = request.work.saturating_add(TURN);
                 drop(round);
                 autoindex::pause().await;
-                round = self.pipeline.begin_round();
+                round = self.pipeline.begin_round(is_large);
                 if self.beside.departure.is_told() && number >= SMALL {
                     return (request, None);
                 }

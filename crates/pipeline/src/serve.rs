@@ -67,7 +67,7 @@ pub(crate) struct Round(Rc<Pipeline>);
 
 impl Drop for Round {
     fn drop(&mut self) {
-        self.0.walker.borrow().files.set_round(false);
+        self.0.walker.borrow().files.end_round();
     }
 }
 
@@ -195,9 +195,9 @@ impl Pipeline {
         self.thrift.note()
     }
 
-    /// Begins a round of looks that follow each other without a wait: see `Files::set_round`.
-    pub(crate) fn begin_round(self: &Rc<Self>) -> Round {
-        self.walker.borrow().files.set_round(true);
+    /// Begins a round of looks that follow each other without a wait: see `Files::begin_round`.
+    pub(crate) fn begin_round(self: &Rc<Self>, is_large: bool) -> Round {
+        self.walker.borrow().files.begin_round(is_large);
         Round(Rc::clone(self))
     }
 

@@ -135,6 +135,7 @@ impl Walker {
         FolderWalk::note(request, &walk, &merged);
         if way.constant
             && is_plan_kept(&self.plans, &merged.sections)
+            && looked.found.is_kept()
             && is_worth_keeping(&request.path_info, looked.found.kind())
         {
             walks.keep(walk);

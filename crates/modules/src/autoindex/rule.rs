@@ -4,7 +4,7 @@
 
 use super::settings::Lines;
 use crate::Place;
-use evenkeel_expr::{GlobStyle, glob};
+use evenkeel_expr::{Glob, GlobStyle, glob};
 use evenkeel_message::unquoted;
 
 /// A slash is as any other byte.
@@ -30,7 +30,7 @@ pub enum By {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Within {
     Everywhere,
-    Below(Box<[u8]>),
+    Below(Glob),
     /// Apache compares a section's pattern as if it were a path, which no file fits.
     Nowhere,
 }
@@ -42,7 +42,7 @@ impl Within {
             Place::Directory(path) | Place::Location(path) => {
                 let mut pattern = wildcards_alone(path);
                 pattern.push(b'*');
-                Within::Below(pattern.into())
+                Within::Below(Glob::new(pattern, ANY))
             }
             Place::Pattern => Within::Nowhere,
         }
@@ -51,14 +51,14 @@ impl Within {
     fn admits(&self, path: &[u8]) -> bool {
         match self {
             Within::Everywhere => true,
-            Within::Below(pattern) => glob(pattern, path, ANY),
+            Within::Below(pattern) => pattern.matches(path),
             Within::Nowhere => false,
         }
     }
 }
 
 /// A pattern in which `*` and `?` alone mean something (Apache: ap_strcmp_match), as one for
-/// [`glob`].
+/// [`Glob`].
 fn wildcards_alone(text: &str) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(text.len() + 1);
     for &byte in &*unquoted(text) {
@@ -75,7 +75,7 @@ fn wildcards_alone(text: &str) -> Vec<u8> {
 pub struct Item {
     by: By,
     within: Within,
-    pattern: Box<[u8]>,
+    pattern: Glob,
     /// What a file gets; empty for IndexIgnore.
     pub value: Box<[u8]>,
 }
@@ -109,10 +109,11 @@ impl Item {
         if by == By::Path && !to.contains(['*', '?']) {
             pattern.insert(0, b'*');
         }
+        let style = if by == By::Path { ANY } else { ANY_CASE };
         Self {
             by,
             within: Within::of(place),
-            pattern: pattern.into(),
+            pattern: Glob::new(pattern, style),
             value: unquoted(value).into(),
         }
     }
@@ -123,7 +124,7 @@ impl Item {
         Self {
             by: By::Path,
             within: Within::of(place),
-            pattern: wildcards_alone(name).into(),
+            pattern: Glob::new(wildcards_alone(name), ANY),
             value: Box::default(),
         }
     }
@@ -134,15 +135,15 @@ impl Item {
         if !special && !self.within.admits(subject.path) {
             return false;
         }
-        if self.pattern.is_empty() {
+        if self.pattern.pattern().is_empty() {
             return true;
         }
         let matches = |text: Option<&[u8]>| {
-            text.is_some_and(|text| glob(&self.pattern, text, ANY_CASE)) && !subject.path_only
+            text.is_some_and(|text| self.pattern.matches(text)) && !subject.path_only
         };
         match self.by {
-            _ if special => glob(&self.pattern, subject.path, ANY),
-            By::Path => glob(&self.pattern, subject.path, ANY),
+            _ if special => glob(self.pattern.pattern(), subject.path, ANY),
+            By::Path => self.pattern.matches(subject.path),
             By::Type => subject.encoding.is_none() && matches(subject.media_type),
             By::Encoding => matches(subject.encoding),
         }
@@ -151,7 +152,7 @@ impl Item {
     /// Whether it leaves a file out (mod_autoindex.c: ignore_entry).
     fn ignores(&self, path: &[u8]) -> bool {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        self.within.admits(path) && glob(&self.pattern, name, ANY)
+        self.pattern.matches(name) && self.within.admits(path)
     }
 }
 
