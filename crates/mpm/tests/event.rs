@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Answers a line with the number of lines before it on the connection and the line itself.
 /// `bye` closes, `rest N` rests N milliseconds at most, `block` waits in a task until the test
@@ -333,6 +333,22 @@ fn greedy_clients_of_a_full_child_keep_nobody_out() {
         running.command(b'd');
         running.end();
     }
+}
+
+#[test]
+fn an_idle_connection_of_a_full_child_has_a_second_before_it_makes_room() {
+    let (mut setup, address, wire) = parts(1, 1, 0);
+    setup.async_factor = Some(0.5);
+    let running = Running::of((setup, address, wire), 60_000);
+    let mut kept = [(); 2].map(|()| running.connect());
+    kept.iter_mut().for_each(|client| assert_eq!(ask(client, "hi\n"), "0 hi\n"));
+    let mut late = running.connect();
+    let begun = Instant::now();
+    assert_eq!(ask(&mut late, "late\n"), "0 late\n");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    drop((kept, late));
+    running.command(b'd');
+    running.end();
 }
 
 #[test]

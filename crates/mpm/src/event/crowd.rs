@@ -4,20 +4,25 @@
 //! tokens of what is to be closed go out.
 
 use super::park::{ahead_ms, now_ms};
-use crate::held::TURN_US;
+use crate::held::STALL_US;
 use evenkeel_sys::shelf::Shelf;
 use evenkeel_sys::turn::Class;
+use std::collections::HashMap;
 
-/// How long a connection must have been idle at least, and how often is looked.
-const TURN_MS: u32 = (TURN_US / 1000) as u32;
+/// How often is looked while others wait, in milliseconds.
+const LOOK_MS: u32 = 100;
+
+/// How long a connection must have been seen idle before it is closed, in milliseconds: as in
+/// prefork and worker, for a request that is on its way then is lost.
+const IDLE_MS: u32 = (STALL_US / 1000) as u32;
 
 #[derive(Default)]
 pub(super) struct Crowd {
     /// When is looked next, while others wait.
     look_ms: Option<u32>,
-    /// The kept connections that lay idle at the last look, by token, with when their time ends:
-    /// one that was asked since ends later.
-    idle: Vec<(u64, u32)>,
+    /// The kept connections that lay idle at the last look, by token and when their time ends,
+    /// with since when they have been seen so: one that was asked since ends later.
+    idle: HashMap<(u64, u32), u32>,
     /// Whether others have waited since the look before.
     pub(super) stands: bool,
 }
@@ -26,8 +31,7 @@ impl Crowd {
     /// Notes that so many wait for whom there is no room.
     pub(super) fn note(&mut self, shelf: &Shelf, queue: usize) {
         if self.look_ms.is_none() {
-            self.look_ms = Some(now_ms().wrapping_add(TURN_MS));
-            self.idle = idle(shelf, queue);
+            self.see(shelf, queue);
         }
     }
 
@@ -40,13 +44,22 @@ impl Crowd {
         self.look_ms.is_some_and(|look| ahead_ms(now_ms(), look) <= 0)
     }
 
-    /// Looks for so many who wait still: what has been idle for a turn is to be closed.
+    /// Looks for so many who wait still: what has been idle for too long is to be closed.
     pub(super) fn look(&mut self, shelf: &Shelf, queue: usize) -> Vec<u64> {
-        self.look_ms = Some(now_ms().wrapping_add(TURN_MS));
         self.stands = true;
-        let before = std::mem::replace(&mut self.idle, idle(shelf, queue));
-        let lies = |one: &&(u64, u32)| before.contains(one);
-        self.idle.iter().filter(lies).map(|(token, _)| *token).collect()
+        let now = self.see(shelf, queue);
+        let lies = |since: &u32| now.wrapping_sub(*since) >= IDLE_MS;
+        self.idle.iter().filter(|(_, since)| lies(since)).map(|((token, _), _)| *token).collect()
+    }
+
+    /// Notes what lies idle at this time, which is given back.
+    fn see(&mut self, shelf: &Shelf, queue: usize) -> u32 {
+        let now = now_ms();
+        self.look_ms = Some(now.wrapping_add(LOOK_MS));
+        let before = std::mem::take(&mut self.idle);
+        let since = |one| (one, before.get(&one).copied().unwrap_or(now));
+        self.idle = idle(shelf, queue).into_iter().map(since).collect();
+        now
     }
 }
 
