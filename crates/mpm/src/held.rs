@@ -16,9 +16,12 @@ pub(crate) const LOOK_US: u64 = 50_000;
 /// How old a connection may be and be kept while others wait.
 pub(crate) const TURN_US: u64 = 100_000;
 
-/// How long a client may keep its worker waiting while others wait for a worker. A request
-/// on a kept connection that was lost on its way comes again within this time.
+/// How long a client may keep its worker waiting while others wait for a worker.
 pub(crate) const STALL_US: u64 = 1_000_000;
+
+/// The same of one that has a kept connection and asks for nothing. A request that was lost on its
+/// way comes again within this time, and who waits instead has an answer within a second.
+pub(crate) const IDLE_US: u64 = 750_000;
 
 /// After how long a service that let nothing begin is asked again, and accepting goes on where the
 /// system has denied it.

@@ -162,7 +162,7 @@ mod tests {
             seen(1, Some((Wait::Slow, 5_000_000))),
             seen(2, Some((Wait::Idle, 1_200_000))),
             seen(3, Some((Wait::Idle, 1_300_000))),
-            seen(4, Some((Wait::Idle, 800_000))),
+            seen(4, Some((Wait::Idle, 700_000))),
             seen(5, Some((Wait::Slow, 900_000))),
             seen(6, None),
         ];

@@ -4,7 +4,7 @@
 //! tokens of what is to be closed go out.
 
 use super::park::{ahead_ms, now_ms};
-use crate::held::STALL_US;
+use crate::held::IDLE_US;
 use evenkeel_sys::shelf::Shelf;
 use evenkeel_sys::turn::Class;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const LOOK_MS: u32 = 100;
 
 /// How long a connection must have been seen idle before it is closed, in milliseconds: as in
 /// prefork and worker, for a request that is on its way then is lost.
-const IDLE_MS: u32 = (STALL_US / 1000) as u32;
+const IDLE_MS: u32 = (IDLE_US / 1000) as u32;
 
 #[derive(Default)]
 pub(super) struct Crowd {

@@ -3,7 +3,7 @@
 //! are a crowd that holds most of the workers, so that a thousand of them do not cost a newcomer
 //! more than a second. What workers wait for comes in, times go out.
 
-use super::STALL_US;
+use super::{IDLE_US, STALL_US};
 use evenkeel_scoreboard::Wait;
 
 /// How long a client is waited for that has only had its system filled: one that reads 30 kB/s over
@@ -42,7 +42,8 @@ impl Press {
 
 const fn patience_us(wait: Wait) -> u64 {
     match wait {
-        Wait::Idle | Wait::Slow | Wait::Shut | Wait::Behind => STALL_US,
+        Wait::Idle => IDLE_US,
+        Wait::Slow | Wait::Shut | Wait::Behind => STALL_US,
         Wait::Full => FULL_US,
     }
 }
@@ -142,7 +143,7 @@ mod tests {
             assert_eq!(crowd.press(wait, S, S + 900_000), None);
             assert_eq!(crowd.press(wait, S, S + FULL_US), Some(Press::Hurry));
         }
-        assert_eq!(crowd.press(Wait::Idle, S, S + STALL_US), Some(Press::Hurry));
+        assert_eq!(crowd.press(Wait::Idle, S, S + IDLE_US), Some(Press::Hurry));
         assert_eq!(Press::Crowd.patience_us(Wait::Behind), STALL_US);
         assert_eq!(Press::Crowd.patience_us(Wait::Full), CROWD_US);
     }

@@ -3,7 +3,7 @@
 //! rest. It closes the connection of any other client with the response, because a connection that
 //! is left to rest would have to be closed later, and a request that is on its way then is lost.
 
-use super::STALL_US;
+use super::IDLE_US;
 
 /// A client that comes back within this time, in microseconds, keeps its worker busy: hundreds of
 /// clients without pauses that share a few cores take some milliseconds for a round.
@@ -26,7 +26,7 @@ impl Habit {
     pub(crate) fn note(&mut self, rest_us: u64, now_us: u64) {
         self.slow_until_us = match rest_us {
             ..QUICK_US => 0,
-            _ => now_us.saturating_add(rest_us.min(STALL_US) * TIMES),
+            _ => now_us.saturating_add(rest_us.min(IDLE_US) * TIMES),
         };
     }
 
@@ -50,6 +50,6 @@ mod tests {
         assert!(habit.is_quick(5_100_000));
         // An hour's rest says no more than one that would have ended beside others.
         habit.note(3_600_000_000, 9_000_000);
-        assert!(!habit.is_quick(24_999_999) && habit.is_quick(25_000_000));
+        assert!(!habit.is_quick(20_999_999) && habit.is_quick(21_000_000));
     }
 }
