@@ -375,8 +375,9 @@ impl fmt::Display for EvaluationError {
             Self::Spent => f.write_str("the request takes too many steps in all"),
             Self::File(error) => f.write_str(&error.text),
             Self::Unknown => f.write_str(
-                "whether another path is allowed depends on what is not known yet, such as the \
-                 name of the client",
+                "whether another path is allowed cannot be told: it depends on the name of the \
+                 client, which is not known yet, or on more such questions than may be asked \
+                 within one another",
             ),
         }
     }

@@ -35,8 +35,8 @@ pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translate
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{
-    Content, Departure, Late, Negotiated, Previous, Request, RequestHead, SectionWalks, Siblings,
-    Version, WalkedFolder,
+    Beyond, Content, Departure, Late, Negotiated, Previous, Request, RequestHead, SectionWalks,
+    Siblings, Version, WalkedFolder,
 };
 pub use response::{Response, ResponseParts};
 pub use status::Status;

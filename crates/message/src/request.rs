@@ -199,6 +199,8 @@ pub struct Request {
     pub depth: u8,
     /// The path of the request whose expression asks for this one; none where none does.
     pub asker: Option<Box<[u8]>>,
+    /// Where it answers a question: what those are told that are asked too deep within it.
+    pub beyond: Option<Rc<Beyond>>,
     /// Whether it is a look, or within one, at a file whose name was known before its path was.
     pub is_of_file: bool,
     /// How many looks at other paths this request has taken in all.
@@ -399,6 +401,19 @@ impl Previous {
     }
 }
 
+/// Questions that are asked too deep within another one.
+#[derive(Debug)]
+pub struct Beyond {
+    /// The outermost question.
+    pub asked: Box<[u8]>,
+    /// What they are answered.
+    pub answer: Cell<bool>,
+    /// Whether there was one.
+    pub is_reached: Cell<bool>,
+    /// Whether something else than the outermost question led there.
+    pub is_mixed: Cell<bool>,
+}
+
 /// The outcomes of a request's walks of sections, in their order, as Apache keeps them to tell
 /// whether another request comes to the very same settings (request.c: prep_walk_cache).
 #[derive(Clone, Debug, Default)]
@@ -444,6 +459,7 @@ impl Request {
             always: Fields::new(),
             depth: 0,
             asker: None,
+            beyond: None,
             is_of_file: false,
             looks: 0,
             variant_looks: 0,
@@ -500,7 +516,7 @@ impl Request {
         self.walks.clear();
         self.known_walks.clear();
         (self.is_located_again, self.is_conditioned_again) = (false, false);
-        (self.looks, self.variant_looks, self.asker) = (0, 0, None);
+        (self.looks, self.variant_looks, self.asker, self.beyond) = (0, 0, None, None);
         (self.undecided, self.doubtful) = (false, false);
         (self.has_bad_path, self.shed) = (false, false);
         self.work = 0;

@@ -55,7 +55,9 @@ const REMARKS: &[(&str, &[&str])] = &[
         "A change of a file acts on the next request, and so does that of a .htaccess file. A change that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read.",
         "LAST_MODIFIED in conditions is the time of the file. Apache still has 1970 there.",
         "Under prefork and worker, a response has `Connection: close` while other connections wait for a worker, whatever KeepAlive says: at once where clients pause between requests, else after eight requests or a tenth of a second. A connection that is idle for three quarters of a second meanwhile is closed. Apache keeps connections for KeepAliveTimeout, and others wait as long.",
-        "-U and -F of conditions lead to one another four times at most.",
+        "-U and -F of conditions lead to one another four times at most. Where an answer depends on \
+         questions beyond that, there is none, and the request is answered with 500: Apache asks on \
+         up to ten times, and each time may turn the answer round.",
         "What cannot be decided lets nobody through: a pattern or an expression that takes too many steps is answered with 500. Apache takes it for one that does not hold.",
     ]),
     ("mod_alias", &[

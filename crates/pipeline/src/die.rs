@@ -201,7 +201,11 @@ fn standard(
     let plan = own.as_deref().and_then(|own| own.downcast_ref()).unwrap_or(plan);
     failed.exchange(request);
     let response = phases::filter_error(pipeline, request, plan, response);
+    let is_last = request.env.contains("nokeepalive");
     failed.exchange(request);
+    if is_last {
+        request.env.set("nokeepalive", "1");
+    }
     response
 }
 

@@ -7,7 +7,7 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
+    Admitted, Answer, Beyond, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
     Prepared, Probe, Request, SectionWalks, Status, Stopped, Translated, UrlPath, Variables,
     WalkedFolder, quoted,
 };
@@ -15,9 +15,11 @@ use evenkeel_modules::core::AcceptPathInfo;
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
 use std::any::Any;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Looks that a request may take in all: a list of index files may name folders, whose lists name
@@ -31,8 +33,9 @@ pub(crate) const VARIANT_LOOKS: u16 = 250;
 const STEPS_A_VARIABLE: u64 = 64;
 
 /// Questions of expressions within one another. Each may ask several, so that their number grows
-/// with a power of this. It is even, as Apache's limit is unless configured, so that a condition
-/// which leads back to itself, and is denied the last time, comes out alike.
+/// with a power of this. Apache asks on as far as LimitInternalRecursion lets it. This is even, as
+/// that limit is unless configured, so that a question which leads to nothing but itself, and is
+/// denied the last time, comes out alike.
 const QUESTIONS: u8 = 4;
 
 /// The state of the phases: what a request has become, or why it ended early.
@@ -488,16 +491,16 @@ impl Probe for Pipeline {
         if request.asker.as_deref() == Some(&request.path[..]) {
             return Some(false);
         }
-        let Some(mut copy) = self.copied(request) else { return Some(false) };
         let Some((path, query)) = beside(self, request, url) else { return Some(false) };
-        (copy.path, copy.query) = (path, query);
-        let (copy, seen) = see(self, copy);
-        let is_allowed = seen.status().code() < 400;
-        (is_allowed || !copy.doubtful).then_some(is_allowed)
+        self.ask(request, [b"U", url].concat(), |mut copy| {
+            (copy.path, copy.query) = (path.clone(), query.clone());
+            let (copy, seen) = see(self, copy);
+            let is_allowed = seen.status().code() < 400;
+            (is_allowed || !copy.doubtful).then_some(is_allowed)
+        })
     }
 
     fn allows_file(&self, request: &Request, path: &[u8]) -> Option<bool> {
-        let Some(mut copy) = self.copied(request) else { return Some(false) };
         // A relative name leads no higher than its folder (request.c: ap_sub_req_lookup_file).
         if !path.starts_with(b"/") && climbs(path) {
             return Some(false);
@@ -507,22 +510,25 @@ impl Probe for Pipeline {
             true => &*request.file,
             false => request.file.parent().unwrap_or(Path::new("/")),
         };
-        copy.file = FileName::new(folder.join(OsStr::from_bytes(path)));
-        // A file of the request's own folder has a path of its own, any other none (request.c:
-        // ap_sub_req_lookup_file).
-        let is_in_folder = copy.file.parent() == Some(folder);
-        if let Some(name) = copy.file.file_name().filter(|_| is_in_folder) {
-            copy.path = request.path.beside(name.as_bytes(), b"");
-        }
-        let plan = Arc::clone(&self.site.server(copy.server).defaults);
-        let seen = phases::map(self, Translated { request: copy, plan })
-            .and_then(|mapped| refuse_unknown_names(self, mapped))
-            .and_then(|mapped| phases::admit(self, mapped));
-        let is_file = |looked: &Looked| looked.found.kind() == Kind::File;
-        match seen {
-            Ok(admitted) => Some(admitted.found.as_ref().is_some_and(is_file)),
-            Err(stopped) => (!stopped.request.doubtful).then_some(false),
-        }
+        let file = folder.join(OsStr::from_bytes(path));
+        self.ask(request, [b"F", path].concat(), |mut copy| {
+            copy.file = FileName::new(&file);
+            // A file of the request's own folder has a path of its own, any other none (request.c:
+            // ap_sub_req_lookup_file).
+            let is_in_folder = copy.file.parent() == Some(folder);
+            if let Some(name) = copy.file.file_name().filter(|_| is_in_folder) {
+                copy.path = request.path.beside(name.as_bytes(), b"");
+            }
+            let plan = Arc::clone(&self.site.server(copy.server).defaults);
+            let seen = phases::map(self, Translated { request: copy, plan })
+                .and_then(|mapped| refuse_unknown_names(self, mapped))
+                .and_then(|mapped| phases::admit(self, mapped));
+            let is_file = |looked: &Looked| looked.found.kind() == Kind::File;
+            match seen {
+                Ok(admitted) => Some(admitted.found.as_ref().is_some_and(is_file)),
+                Err(stopped) => (!stopped.request.doubtful).then_some(false),
+            }
+        })
     }
 }
 
@@ -543,11 +549,47 @@ fn climbs(path: &[u8]) -> bool {
 }
 
 impl Pipeline {
-    /// A request that asks about another path; none where questions have led to questions, or
-    /// redirects to redirects, too often.
-    fn copied(&self, request: &Request) -> Option<Box<Request>> {
-        let is_too_much = request.depth >= QUESTIONS || may_not_look(self, request);
-        (!is_too_much).then(|| copied(request))
+    /// What a request is told that asks about another path. Where that leads to questions beyond
+    /// [`QUESTIONS`], it is asked with either answer to those: none where they decide it.
+    fn ask(
+        &self,
+        request: &Request,
+        question: Vec<u8>,
+        answer: impl Fn(Box<Request>) -> Option<bool>,
+    ) -> Option<bool> {
+        if may_not_look(self, request) {
+            return Some(false);
+        }
+        if let Some(beyond) = &request.beyond {
+            if *beyond.asked != *question || request.asker.is_none() {
+                beyond.is_mixed.set(true);
+            }
+            if request.depth < QUESTIONS {
+                return answer(copied(request));
+            }
+            beyond.is_reached.set(true);
+            return Some(beyond.answer.get());
+        }
+        if request.depth >= QUESTIONS {
+            return None;
+        }
+        let beyond = Rc::new(Beyond {
+            asked: question.into(),
+            answer: Cell::new(false),
+            is_reached: Cell::new(false),
+            is_mixed: Cell::new(false),
+        });
+        let asked = || {
+            let mut copy = copied(request);
+            copy.beyond = Some(Rc::clone(&beyond));
+            answer(copy)
+        };
+        let told = asked()?;
+        if !beyond.is_reached.get() || !beyond.is_mixed.get() {
+            return Some(told);
+        }
+        beyond.answer.set(true);
+        asked().filter(|other| *other == told)
     }
 }
 
@@ -566,6 +608,7 @@ fn copied(request: &Request) -> Box<Request> {
     copy.admitted.clone_from(&request.admitted);
     copy.known_walks.clone_from(&request.walks);
     copy.allowance = request.allowance.clone();
+    copy.beyond.clone_from(&request.beyond);
     copy.depth = request.depth + 1;
     copy.asker = Some(request.path[..].into());
     copy
