@@ -134,21 +134,63 @@ const KNOWN: [(Name, &str); 58] = [
     (Name::XForwardedFor, "X-Forwarded-For"),
 ];
 
-/// Names with their texts by the hash of these; no two known names share one.
-static BY_HASH: [(Name, &str); 256] = by_hash();
+/// Names by the hash of their texts; no two known names share one.
+static BY_HASH: [Name; 256] = by_hash();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
-const fn by_hash() -> [(Name, &'static str); 256] {
-    let mut table = [(Name::Other, ""); 256];
+const fn by_hash() -> [Name; 256] {
+    let mut table = [Name::Other; 256];
     let mut at = 0;
     while at < KNOWN.len() {
         let (name, text) = KNOWN[at];
         let place = hash(text.as_bytes()) as usize;
-        assert!(matches!(table[place].0, Name::Other), "two names have one hash");
-        table[place] = (name, text);
+        assert!(matches!(table[place], Name::Other), "two names have one hash");
+        table[place] = name;
         at += 1;
     }
     table
+}
+
+/// A known name as two words of sixteen bytes, with those bytes marked that belong to it.
+struct Wide {
+    text: [u128; 2],
+    mask: [u128; 2],
+    length: usize,
+}
+
+/// The names by their numbers.
+static WIDE: [Wide; KNOWN.len() + 1] = wide();
+
+#[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
+const fn wide() -> [Wide; KNOWN.len() + 1] {
+    let mut table = [const { Wide { text: [0; 2], mask: [0; 2], length: 0 } }; KNOWN.len() + 1];
+    let mut at = 0;
+    while at < KNOWN.len() {
+        let text = KNOWN[at].1.as_bytes();
+        let wide = &mut table[at + 1];
+        while wide.length < text.len() {
+            let (word, shift) = (wide.length / 16, wide.length % 16 * 8);
+            wide.text[word] |= (text[wide.length] as u128) << shift;
+            wide.mask[word] |= 0xff << shift;
+            wide.length += 1;
+        }
+        at += 1;
+    }
+    table
+}
+
+impl Wide {
+    /// Whether the first `length` bytes are the name, as it is registered. None where too few bytes
+    /// stand behind it to tell without a branch for each length.
+    #[inline]
+    fn begins(&self, bytes: &[u8], length: usize) -> Option<bool> {
+        let (words, _) = bytes.first_chunk::<32>()?.as_chunks::<16>();
+        let differs = words.iter().zip(&self.text).zip(&self.mask).fold(0, |found, parts| {
+            let ((bytes, text), mask) = parts;
+            found | (u128::from_le_bytes(*bytes) ^ text) & mask
+        });
+        Some(differs == 0 && self.length == length)
+    }
 }
 
 /// The factors are those that give each known name a hash of its own.
@@ -169,12 +211,28 @@ impl Name {
     #[must_use]
     #[inline]
     pub fn of(text: &[u8]) -> Self {
-        let known = BY_HASH.get(usize::from(hash(text))).copied();
-        let (name, known) =
-            known.map_or((Self::Other, &b""[..]), |(name, text)| (name, text.as_bytes()));
+        let name = Self::by_hash(text);
+        if eq_ignore_case(name.text().as_bytes(), text) { name } else { Self::Other }
+    }
+
+    /// The name whose text is the first `length` bytes: what [`Name::of`] says of these, faster
+    /// where a line goes on behind them.
+    #[must_use]
+    #[inline]
+    pub fn at(bytes: &[u8], length: usize) -> Self {
+        let text = bytes.get(..length).unwrap_or_default();
+        let name = Self::by_hash(text);
         // Most clients write names as they are registered.
-        let is_same = known == text || eq_ignore_case(known, text);
-        if is_same { name } else { Self::Other }
+        match WIDE.get(name as usize).and_then(|wide| wide.begins(bytes, length)) {
+            Some(true) => name,
+            _ => Self::of(text),
+        }
+    }
+
+    /// The only known name that the text can be.
+    #[inline]
+    fn by_hash(text: &[u8]) -> Self {
+        BY_HASH.get(usize::from(hash(text))).copied().unwrap_or(Self::Other)
     }
 
     /// Its text; empty where it is not known.
@@ -264,11 +322,21 @@ mod tests {
             assert!(place < 63, "a set of names is a word");
             for text in [text.to_owned(), text.to_lowercase(), text.to_uppercase()] {
                 assert_eq!(Name::of(text.as_bytes()), name, "{text}");
+                for behind in [": a", ": a value that goes on and on and on", ""] {
+                    let line = format!("{text}{behind}");
+                    assert_eq!(Name::at(line.as_bytes(), text.len()), name, "{line}");
+                    for length in (0..text.len()).chain([line.len()]) {
+                        let part = line.get(..length).unwrap_or_default().as_bytes();
+                        assert_eq!(Name::at(line.as_bytes(), length), Name::of(part), "{line}");
+                    }
+                }
             }
             let (head, tail) =
                 (text.get(..1).unwrap_or_default(), text.get(2..).unwrap_or_default());
             for other in [format!("{text}x"), format!("x{text}"), format!("{head}\0{tail}")] {
                 assert_eq!(Name::of(other.as_bytes()), Name::Other, "{other}");
+                let line = format!("{other}: a value that goes on and on and on");
+                assert_eq!(Name::at(line.as_bytes(), other.len()), Name::Other, "{line}");
             }
         }
         assert_eq!((Name::of(b""), Name::Other.text()), (Name::Other, ""));

@@ -43,7 +43,7 @@ pub(crate) fn take_usual(fields: &mut Fields, bytes: &[u8], limits: &Limits) -> 
 fn usual_line(bytes: &[u8]) -> Option<FieldLine> {
     // No further than the line's end: what follows may be many lines without a colon.
     let (name, rest) = bytes.split_at_checked(first_colon_or_control(bytes)?)?;
-    let known = Name::of(name);
+    let known = Name::at(bytes, name.len());
     // The end of such a line is the first control byte behind its name, which holds none.
     let (value, behind) = rest.split_at_checked(first_control(rest)?)?;
     let is_usual = match value {
