@@ -65,7 +65,8 @@ impl State {
             (Piece::File { file: Arc::new(file), offset: 0, length: stat.size }, true)
         };
         let stat = Stat { size: piece.len(), ..stat };
-        let contents = Rc::new(Contents { stat, piece, head: RefCell::default() });
+        let modified_ns = stat.modified_ns;
+        let contents = Rc::new(Contents { modified_ns, head: RefCell::default(), piece, stat });
         if whole && found.slot.get().is_some() && !is_racy(found, &contents) {
             self.hold(found, &contents);
         }
@@ -213,7 +214,7 @@ fn read_whole(file: &OwnedFd, size: u64) -> io::Result<(Piece, bool)> {
     let size = usize::try_from(size).unwrap_or(0);
     // One byte more shows whether the file has grown.
     let mut buffer = vec![0; size + 1];
-    let length = open::read_at(file, &mut buffer, 0)?;
+    let length = open::read_sized(file, &mut buffer, size)?;
     buffer.truncate(length.min(size));
     Ok((Piece::Bytes(Bytes::from(buffer)), length == size))
 }

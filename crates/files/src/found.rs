@@ -85,13 +85,14 @@ pub struct Found {
     pub(crate) voided: Cell<u64>,
     pub(crate) folder: Rc<Folder>,
     pub(crate) held: RefCell<Option<Rc<Contents>>>,
+    // What a check reads comes next.
     pub(crate) path: Box<[u8]>,
+    pub(crate) passed: Box<[Passed]>,
+    pub(crate) link: Option<Link>,
     /// What lstat said of the last component itself; its errno where it failed.
     pub(crate) own: Result<Stat, i32>,
     /// What it leads to; as `own` where it is no link, zeros where nothing is there.
     pub(crate) stat: Stat,
-    pub(crate) link: Option<Link>,
-    pub(crate) passed: Box<[Passed]>,
     /// Where the file really is, where that differs from `path`.
     pub(crate) real: Option<Box<[u8]>>,
     pub(crate) file_watch: Cell<Option<i32>>,
@@ -202,10 +203,13 @@ impl Found {
     }
 }
 
-/// The bytes of a file, with what the kernel said of the descriptor they were read from.
+/// The bytes of a file, with what the kernel said of the descriptor they were read from. As in
+/// [`Found`], what every request reads stands first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Contents {
+    /// When they were changed last, in nanoseconds since 1970: that of `stat`.
+    pub modified_ns: i64,
     /// The header fields of the last response that sent them, under the caller's mark.
     pub(crate) head: RefCell<Option<(u64, Fields)>>,
     /// The bytes, in memory or as an open file.

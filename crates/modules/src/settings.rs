@@ -59,8 +59,8 @@ macro_rules! inherit {
 
 /// Declares one kind of settings: a field for each module that has settings of that kind.
 macro_rules! settings {
-    ($(#[$doc:meta])* $name:ident { $($module:ident : $type:ty),* $(,)? }) => {
-        $(#[$doc])*
+    ($(#[$attribute:meta])* $name:ident { $($module:ident : $type:ty),* $(,)? }) => {
+        $(#[$attribute])*
         #[derive(Clone, Default)]
         #[allow(missing_docs)]
         pub struct $name { $(pub $module: $type),* }
@@ -78,15 +78,17 @@ macro_rules! settings {
 }
 
 settings! {
-    /// What one virtual host, or the main server, says for itself.
+    /// What one virtual host, or the main server, says for itself. What every request reads stands
+    /// first.
+    #[repr(C)]
     ServerSettings {
         alias: Shared<alias::Server>,
+        log_config: Shared<log_config::Server>,
+        setenvif: Shared<setenvif::Rules>,
         core: core::Server,
         deflate: Shared<deflate::Server>,
-        log_config: Shared<log_config::Server>,
         negotiation: negotiation::Server,
         reqtimeout: Shared<reqtimeout::Server>,
-        setenvif: Shared<setenvif::Rules>,
     }
 }
 

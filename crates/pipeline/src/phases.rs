@@ -72,9 +72,15 @@ pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
 pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let (site, walker) = (&pipeline.site, &pipeline.walker);
     let server = site.server(request.server);
-    let (plan, sections) = walker.borrow_mut().before_translation(server, &mut request);
-    walk::note_locations(server, &mut request, &sections);
-    let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &sections);
+    let located = walker.borrow_mut().before_translation(server, &mut request);
+    let Some(merged) = located else {
+        let plan = Arc::clone(&server.defaults);
+        let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &[]);
+        return Ok(Received { request, plan });
+    };
+    walk::note_locations(server, &mut request, &merged);
+    let plan = Arc::clone(&merged.plan);
+    let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &merged.sections);
     Ok(Received { request, plan })
 }
 
@@ -183,7 +189,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     };
     let plan = Arc::clone(&merged.plan);
     let server = pipeline.site.server(request.server);
-    walk::note_locations(server, &mut request, &merged.sections);
+    walk::note_locations(server, &mut request, &merged);
     let Conditioned { plan, is_known } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
     request.is_conditioned_again = is_known;

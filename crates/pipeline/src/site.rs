@@ -72,18 +72,20 @@ pub struct Identity {
     pub banner: Box<str>,
 }
 
-/// One server: the main one or a virtual host, merged with the main one.
+/// One server: the main one or a virtual host, merged with the main one. What every request reads
+/// stands first, here and in its settings: a site of many hosts waits for each cache line.
+#[repr(C)]
 pub struct Server {
-    /// Its settings.
-    pub settings: ServerSettings,
     /// What holds outside of every section.
     pub defaults: Arc<Plan>,
+    /// `<Location>` and `<LocationMatch>` sections, in order.
+    pub locations: Arc<[Arc<Section>]>,
+    /// Its settings.
+    pub settings: ServerSettings,
     /// `<Directory>` sections, those with fewer slashes first.
     pub directories: Arc<[Arc<Section>]>,
     /// `<DirectoryMatch>` sections, those with fewer slashes first.
     pub directory_patterns: Arc<[Arc<Section>]>,
-    /// `<Location>` and `<LocationMatch>` sections, in order.
-    pub locations: Arc<[Arc<Section>]>,
     /// Where it was configured; none for the main server.
     pub position: Option<evenkeel_config::Position>,
 }

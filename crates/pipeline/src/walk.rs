@@ -10,7 +10,7 @@ use crate::way::{Way, denied, forbidden_link, locations};
 use evenkeel_files::{Files, Kind, Limits, Looked, SymlinkRule};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
-use evenkeel_modules::core::{Kind as SectionKind, Match, Section};
+use evenkeel_modules::core::{Match, Section};
 use evenkeel_modules::{Merge, RequestContext};
 use std::any::Any;
 use std::cell::RefCell;
@@ -34,6 +34,8 @@ pub struct Walker {
     pub(crate) files: Files,
     access: AccessFiles,
     plans: Plans,
+    /// The key of the plan that was asked for last, for its memory.
+    key: Vec<u64>,
     /// Walks to what is there.
     walks: Walks,
     /// Walks that began with what the walk of another request had found of their folder.
@@ -61,27 +63,27 @@ impl Walker {
             files,
             access: AccessFiles::new(access_bytes),
             plans: Plans::new(PLANS, access_bytes),
+            key: Vec::new(),
             walks: Walks::new(entries),
             beside: Walks::new(entries / INDEXED),
             absent: Walks::new(absent),
         }
     }
 
-    /// What holds before the path is translated: the server's settings with those of the
-    /// `<Location>` sections over them, and these sections. The `<If>` sections are left to
+    /// What the `<Location>` sections of a server make of its settings before the path is
+    /// translated; none where it has no such section. The `<If>` sections are left to
     /// [`conditions`].
     pub(crate) fn before_translation(
         &mut self,
         server: &Server,
         request: &mut Request,
-    ) -> (Arc<Plan>, Vec<Arc<Section>>) {
-        let mut sections = Vec::new();
+    ) -> Option<Rc<Merged>> {
         if server.locations.is_empty() {
-            return (Arc::clone(&server.defaults), sections);
+            return None;
         }
-        let mut constant = true;
+        let (mut sections, mut constant) = (Vec::new(), true);
         locations(server, request, &mut sections, &mut constant);
-        (Arc::clone(&self.plan(server, &sections, &[]).plan), sections)
+        Some(self.plan(server, &sections, &[]))
     }
 
     /// Walks the sections of a request whose file is known. The `<If>` sections are left to
@@ -172,16 +174,17 @@ impl Walker {
     /// the conditions that are nested in those before.
     fn plan(&mut self, server: &Server, sections: &[Arc<Section>], levels: &[usize]) -> Rc<Merged> {
         let defaults = Arc::as_ptr(&server.defaults) as u64;
-        let key: Vec<u64> =
-            std::iter::once(defaults).chain(sections.iter().map(|s| s.id)).collect();
-        if let Some(merged) = self.plans.get(&key) {
+        self.key.clear();
+        self.key.push(defaults);
+        self.key.extend(sections.iter().map(|section| section.id));
+        if let Some(merged) = self.plans.get(&self.key) {
             return Rc::clone(merged);
         }
         let plan = match sections {
             [] => Arc::clone(&server.defaults),
             _ => Arc::new(merge(&server.defaults, sections, levels)),
         };
-        let merged = Merged::new(key, plan, sections);
+        let merged = Merged::new(&self.key, plan, sections);
         if is_plan_kept(&self.plans, sections) {
             self.plans.keep(&merged);
         }
@@ -233,17 +236,15 @@ pub(crate) struct Conditioned {
     pub is_known: bool,
 }
 
-/// What a walk of sections of one kind has come to: the sections that held before it, and those of
-/// its own that did, by their numbers. None while it is under way.
+/// What a walk of `<If>` sections has come to: the sections that held before it, and those of its
+/// own that did, by their numbers. None while it is under way.
 #[derive(Debug, Default)]
 struct SectionWalk(Option<(Vec<u64>, Vec<u64>)>);
 
 impl SectionWalk {
-    fn of<'a>(
-        before: impl Iterator<Item = &'a Arc<Section>>,
-        held: impl Iterator<Item = &'a Arc<Section>>,
-    ) -> Self {
-        Self(Some((before.map(|it| it.id).collect(), held.map(|it| it.id).collect())))
+    fn of(before: &[Arc<Section>], held: &[Arc<Section>]) -> Self {
+        let numbers = |sections: &[Arc<Section>]| sections.iter().map(|it| it.id).collect();
+        Self(Some((numbers(before), numbers(held))))
     }
 
     /// Whether the other came to the same.
@@ -259,18 +260,16 @@ fn walk_before<'a>(own: &'a [Rc<dyn Any>], known: &'a [Rc<dyn Any>]) -> Option<&
     known.get(own.len()).or(own.last())
 }
 
-/// Notes which `<Location>` sections hold for a request, and whether they did so in the walk before
-/// (request.c: ap_location_walk).
-pub(crate) fn note_locations(server: &Server, request: &mut Request, sections: &[Arc<Section>]) {
+/// Notes which sections hold for a request, of which those of `<Location>` are the last, and
+/// whether the walk before came to the same (request.c: ap_location_walk).
+pub(crate) fn note_locations(server: &Server, request: &mut Request, merged: &Rc<Merged>) {
     if server.locations.is_empty() {
         return;
     }
-    let is_located = |it: &&Arc<Section>| it.kind == SectionKind::Location;
-    let others = sections.iter().filter(|it| !is_located(it));
-    let walk = SectionWalk::of(others, sections.iter().filter(is_located));
     let (own, known) = (&mut request.walks.locations, &request.known_walks.locations);
-    request.is_located_again = walk_before(own, known).is_some_and(|before| walk.is(before));
-    own.push(Rc::new(walk));
+    let before = walk_before(own, known).and_then(|it| it.downcast_ref::<Merged>());
+    request.is_located_again = before.is_some_and(|before| before.has_sections_of(merged));
+    own.push(Rc::<Merged>::clone(merged));
 }
 
 /// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
@@ -305,7 +304,7 @@ pub(crate) fn conditions(
         let number = walks.len();
         walks.push(Rc::new(SectionWalk::default()));
         let matched = matching_conditions(server, request, &plan, &open);
-        let walk = SectionWalk::of(applied.iter(), matched.iter());
+        let walk = SectionWalk::of(&applied, &matched);
         let is_outer = applied.len() == sections.len();
         let is_base_known = !plan.core.is_of_location || request.is_located_again;
         is_known = is_outer && is_base_known && before.is_some_and(|it| walk.is(&it));

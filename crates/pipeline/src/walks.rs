@@ -18,21 +18,23 @@ const WALK_BYTES: u64 = 512;
 /// As many plans that are of no more use are let go with one walk.
 const LET_GO_AT_ONCE: usize = 64;
 
-/// Where a walk has led: what it found, and what looks beside its file begin with.
+/// Where a walk has led: what it found, and what looks beside its file begin with. What every
+/// request for it reads stands first.
+#[repr(C)]
 pub(crate) struct Walk {
     server: usize,
     /// The path and, behind it, the file that the path was mapped to.
     names: Box<[u8]>,
     /// Where the path ends in `names`.
     path: usize,
-    /// Where the folder of the file ends in `names`.
-    folder: usize,
-    used: Cell<bool>,
-    pub of_folder: OfFolder,
-    plan: Weak<Merged>,
     pub looked: Looked,
     /// The walk of its folder that it began with.
     begun: Option<Rc<Walk>>,
+    plan: Weak<Merged>,
+    used: Cell<bool>,
+    /// Where the folder of the file ends in `names`.
+    folder: usize,
+    pub of_folder: OfFolder,
 }
 
 /// What a walk has found of the folder that its file stands in.
@@ -205,8 +207,13 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    pub(crate) fn new(key: Vec<u64>, plan: Arc<Plan>, sections: &[Arc<Section>]) -> Rc<Self> {
+    pub(crate) fn new(key: &[u64], plan: Arc<Plan>, sections: &[Arc<Section>]) -> Rc<Self> {
         Rc::new(Self { key: key.into(), used: Cell::new(false), plan, sections: sections.into() })
+    }
+
+    /// Whether they are the sections of the other, whatever server's settings lie below.
+    pub(crate) fn has_sections_of(&self, other: &Self) -> bool {
+        self.key.get(1..) == other.key.get(1..)
     }
 }
 
@@ -319,8 +326,22 @@ mod tests {
     }
 
     fn merged(sections: &[Arc<Section>]) -> Rc<Merged> {
-        let key = sections.iter().map(|section| section.id).collect();
-        Merged::new(key, Arc::default(), sections)
+        let key: Vec<u64> = sections.iter().map(|section| section.id).collect();
+        Merged::new(&key, Arc::default(), sections)
+    }
+
+    #[test]
+    fn sections_are_the_same_by_their_numbers_whatever_server_they_are_of() {
+        let of = |server: u64, numbers: &[u64]| {
+            let sections: Vec<_> = numbers.iter().map(|id| section(*id, 0)).collect();
+            let key = [&[server], numbers].concat();
+            Merged::new(&key, Arc::default(), &sections)
+        };
+        assert!(of(1, &[5, 6]).has_sections_of(&of(2, &[5, 6])));
+        assert!(of(1, &[]).has_sections_of(&of(2, &[])));
+        for other in [&[5][..], &[6, 5], &[5, 6, 7], &[]] {
+            assert!(!of(1, &[5, 6]).has_sections_of(&of(1, other)), "{other:?}");
+        }
     }
 
     #[test]

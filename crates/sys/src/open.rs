@@ -227,6 +227,21 @@ pub fn has_no_writer(file: BorrowedFd<'_>) -> Option<bool> {
 /// Fills `buffer` from `offset` on, as far as the file reaches; says how much. Errors are those
 /// of pread(2).
 pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    fill(file, buffer, offset, None)
+}
+
+/// As [`read_at`] from the beginning of a file that had `size` bytes a moment ago: a call that
+/// gives just these, into a longer buffer, has met the end, and no other is made to see that.
+pub fn read_sized(file: &impl AsFd, buffer: &mut [u8], size: usize) -> io::Result<usize> {
+    fill(file, buffer, 0, Some(size))
+}
+
+fn fill(
+    file: &impl AsFd,
+    buffer: &mut [u8],
+    offset: u64,
+    size: Option<usize>,
+) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pread(file, rest, offset.saturating_add(filled as u64)) {
@@ -234,6 +249,9 @@ pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<u
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        if size == Some(filled) {
+            break;
         }
     }
     Ok(filled)
@@ -243,6 +261,21 @@ pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<u
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_file_of_its_stated_size_is_read_whole_and_one_that_has_grown_further() {
+        let path = std::env::temp_dir().join(format!("evenkeel-sized-{}", std::process::id()));
+        std::fs::write(&path, "12345").unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        for size in [4, 5, 6] {
+            let mut buffer = [0; 9];
+            assert_eq!(read_sized(&file, &mut buffer, size).unwrap(), 5, "{size}");
+            assert_eq!(buffer.get(..5), Some(&b"12345"[..]));
+        }
+        let mut short = [0; 3];
+        assert_eq!(read_sized(&file, &mut short, 2).unwrap(), 3);
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn links_are_refused_wherever_they_stand() {

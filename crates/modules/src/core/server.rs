@@ -49,25 +49,26 @@ impl Merge for HttpProtocol {
     }
 }
 
-/// What one virtual host, or the main server, says of itself.
+/// What one virtual host, or the main server, says of itself. What every request reads stands first.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct Server {
-    /// ServerName without scheme and port.
-    pub name: Option<Arc<str>>,
-    /// The scheme of ServerName.
-    pub scheme: Option<Arc<str>>,
-    /// The port of ServerName, or of a virtual host's first address; 0 where it tells none.
-    pub port: Option<u16>,
-    /// The other names of the host; not inherited.
-    pub aliases: Option<Arc<Aliases>>,
-    /// ServerAdmin.
-    pub admin: Option<Arc<str>>,
-    /// DocumentRoot, absolute, with the slash at its end that it was given.
-    pub document_root: Option<Box<Path>>,
-    /// ErrorLog as written, and where.
-    pub error_log: Option<Arc<(Box<str>, Position)>>,
     /// How it treats connections and requests.
     pub conduct: Shared<Conduct>,
+    /// ServerName without scheme and port.
+    pub name: Option<Arc<str>>,
+    /// The other names of the host; not inherited.
+    pub aliases: Option<Arc<Aliases>>,
+    /// DocumentRoot, absolute, with the slash at its end that it was given.
+    pub document_root: Option<Box<Path>>,
+    /// The port of ServerName, or of a virtual host's first address; 0 where it tells none.
+    pub port: Option<u16>,
+    /// The scheme of ServerName.
+    pub scheme: Option<Arc<str>>,
+    /// ServerAdmin.
+    pub admin: Option<Arc<str>>,
+    /// ErrorLog as written, and where.
+    pub error_log: Option<Arc<(Box<str>, Position)>>,
     /// Its sections.
     pub sections: Shared<Sections>,
 }

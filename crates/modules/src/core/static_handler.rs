@@ -110,7 +110,7 @@ fn describe(
     let digest = settings.content_digest == Some(true);
     let mark = u64::from(parts) | u64::from(ranges) << 8 | u64::from(digest) << 9;
     // Within the first second the tag is weak, and a time to come is told as now.
-    let settled = now_ns.saturating_sub(contents.stat.modified_ns) > SETTLED_NS;
+    let settled = now_ns.saturating_sub(contents.modified_ns) > SETTLED_NS;
     if settled && contents.copy_head(mark, fields) {
         return Ok(());
     }
@@ -170,11 +170,11 @@ pub fn forbid_caching(request: &Request, response: &mut Response) {
 /// Last-Modified in seconds since 1970, never later than the request (RFC 9110, section 8.8.2.1)
 /// nor before 1970.
 fn last_modified(contents: &Contents, now_ns: i64) -> i64 {
-    told_modified(&contents.stat, now_ns)
+    told_modified(contents.modified_ns, now_ns)
 }
 
-fn told_modified(stat: &Stat, now_ns: i64) -> i64 {
-    stat.modified_ns.min(now_ns).max(0) / 1_000_000_000
+fn told_modified(modified_ns: i64, now_ns: i64) -> i64 {
+    modified_ns.min(now_ns).max(0) / 1_000_000_000
 }
 
 /// The entity tag that FileETag asks for, with its quotes (util_etag.c: ap_make_etag_ex).
@@ -210,7 +210,7 @@ pub fn track_folder(request: &mut Request, settings: &Directory, stat: &Stat, fi
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
     let parts = settings.etag.effective();
     let settled = now_ns.saturating_sub(stat.modified_ns) > SETTLED_NS;
-    fields.set("Last-Modified", http_date(told_modified(stat, now_ns)));
+    fields.set("Last-Modified", http_date(told_modified(stat.modified_ns, now_ns)));
     match tag(stat, parts, !settled).filter(|_| parts & EtagParts::DIGEST == 0) {
         Some(tag) => fields.set("ETag", tag),
         None if parts == 0 => request.notes.set(NO_ETAG, "omit"),
