@@ -33,7 +33,13 @@ pub struct Asked {
     pub spread: Option<Spread>,
 }
 
-/// What is not asked for within so many seconds stays cold.
+/// How often each thing is asked for before a server is measured. Each request reaches one of the
+/// processes or threads of a server, and each of these may have a cache of its own, or be started
+/// while the others are asked: of two that share the requests, each has met all but one thing in
+/// two hundred by then.
+const WARMING_ROUNDS: u64 = 8;
+
+/// What is not asked for within a turn of so many seconds stays cold.
 const LONGEST_WARMING_S: u64 = 64;
 
 /// What a browser sends beside Host and Connection.
@@ -85,15 +91,21 @@ impl Asked {
         Self { spread: Some(spread), ..self }
     }
 
-    /// Asks the server before it is measured: for a second, and until all was asked for that is
-    /// asked for in turn. A script begins anew each time, so that turns grow longer.
-    pub fn warm(&self, server: &Server) -> Result<()> {
-        let all = self.spread.map_or(0, Spread::count) as u64;
-        let mut seconds = 1;
-        while self.ask(server, seconds)?.requests < all && seconds < LONGEST_WARMING_S {
+    /// Asks the server before it is measured: for a second, and until all that is asked for in turn
+    /// was asked for in so many whole rounds. Gives the first turn, where nothing was asked for
+    /// twice in it.
+    pub fn warm(&self, server: &Server) -> Result<Option<Turn>> {
+        let Some(all) = self.spread.map(|spread| spread.count() as u64) else {
+            return self.ask(server, 1).map(|_| None);
+        };
+        let first = self.ask(server, 1)?;
+        // A script begins anew each time: a part of a round counts for nothing.
+        let (mut rounds, mut seconds) = (first.requests / all, 1);
+        while rounds < WARMING_ROUNDS && seconds < LONGEST_WARMING_S {
             seconds *= 2;
+            rounds += self.ask(server, seconds)?.requests / all;
         }
-        Ok(())
+        Ok(Some(first).filter(|first| first.requests <= all))
     }
 
     /// The fields of its requests beside Host.

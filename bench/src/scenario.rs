@@ -8,7 +8,7 @@ use crate::load::{Asked, Turn};
 use crate::memory;
 use crate::plan::Plan;
 use crate::spread::Spread;
-use crate::table;
+use crate::table::{self, Growth};
 use evenkeel_lab::calls::{self, Calls};
 use evenkeel_lab::peers::{Peer, Server, Site};
 use std::io::Write as _;
@@ -230,7 +230,8 @@ fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<
     let contenders = plan.contenders(scenario.beside);
     let each: Vec<_> = contenders.iter().map(|kind| (*kind, *asked, site)).collect();
     let rows = in_turns(&each, plan)?;
-    let rows: Vec<_> = contenders.into_iter().zip(rows).collect();
+    let turns = rows.into_iter().map(|course| course.turns);
+    let rows: Vec<_> = contenders.into_iter().zip(turns).collect();
     Ok(table::of_load(&scenario.heading(), &rows))
 }
 
@@ -246,35 +247,44 @@ fn growth(scenario: &Scenario, few: &Asked, many: &Asked, plan: &Plan) -> Result
     }
     let each = |kind: &Kind| both.iter().map(|(asked, site)| (*kind, **asked, *site)).collect();
     let each: Vec<_> = contenders.iter().flat_map::<Vec<_>, _>(each).collect();
-    let mut turns = in_turns(&each, plan)?.into_iter();
+    let mut asked = in_turns(&each, plan)?.into_iter();
     let mut rows = Vec::new();
     for kind in contenders {
-        let (few, many) = (turns.next().unwrap_or_default(), turns.next().unwrap_or_default());
-        rows.push((kind, few.into_iter().zip(many).collect()));
+        let (few, many) = (asked.next().unwrap_or_default(), asked.next().unwrap_or_default());
+        let rounds = few.turns.into_iter().zip(many.turns).collect();
+        rows.push(Growth { kind, first: many.first, rounds });
     }
     Ok(table::of_growth(&scenario.heading(), &rows))
 }
 
+/// How one server was asked.
+#[derive(Default)]
+struct Course {
+    /// Its first second, where all was asked for the first time in it.
+    first: Option<Turn>,
+    turns: Vec<Turn>,
+}
+
 /// All servers stand ready; each is asked in its turn, round after round.
-fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Vec<Turn>>> {
+fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Course>> {
     // The client inherits it, and has thousands of connections in some scenarios.
     let _ = evenkeel_sys::process::raise_descriptor_limit();
     let start = |(kind, asked, site): &(Kind, Asked, &Site)| kind.start(site, asked);
     let servers: Vec<Server> = each.iter().map(start).collect::<Result<_>>()?;
+    let mut courses = Vec::with_capacity(servers.len());
     for (server, (_, asked, _)) in servers.iter().zip(each) {
-        asked.warm(server)?;
+        courses.push(Course { first: asked.warm(server)?, turns: Vec::new() });
     }
-    let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); servers.len()];
     for round in 1..=plan.rounds {
-        for ((server, (_, asked, _)), turns) in servers.iter().zip(each).zip(&mut turns) {
+        for ((server, (_, asked, _)), course) in servers.iter().zip(each).zip(&mut courses) {
             let turn = asked.ask(server, plan.seconds)?;
             let name = asked.spread.map_or(server.name.clone(), |it| it.label(&server.name));
             let (cpu, rate) = (turn.cpu_us, turn.rate);
             let _ = writeln!(std::io::stderr(), "round {round} {name}: {cpu:.2} us, {rate:.0}/s");
-            turns.push(turn);
+            course.turns.push(turn);
         }
     }
-    Ok(turns)
+    Ok(courses)
 }
 
 /// Looks at one contender after the other.

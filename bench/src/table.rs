@@ -15,8 +15,9 @@ pub fn heading(plan: &Plan, arguments: &[String]) -> String {
     format!(
         "# Benchmarks beside the peers\n\n\
          Made by `bench/run {}` on {cores} cores, Linux {}. The contenders took turns, {} rounds \
-         of {} s each after a second of warming; the figures are medians. Servers had one core to \
-         themselves and the client the other. `CPU` is user and system time of all the server's \
+         of {} s each after a second of warming (where much is asked for in turn: until all was \
+         asked for eight times); the figures are medians. Servers had one core to themselves and \
+         the client the other. `CPU` is user and system time of all the server's \
          processes, in microseconds a request: a slow client does not distort it. All but the \
          ceiling serve files from disk with the access log on and sections or locations for \
          folders; Evenkeel and apache2 have Debian's stock configuration, all its modules \
@@ -63,33 +64,44 @@ pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
     text
 }
 
-/// The table of what a request costs where little is asked for in turn, and where much is.
-pub fn of_growth(heading: &str, rows: &[(Kind, Vec<(Turn, Turn)>)]) -> String {
+/// What a request cost where little was asked for in turn, and where much was.
+pub struct Growth {
+    pub kind: Kind,
+    /// The first second of much, where nothing was asked for twice in it.
+    pub first: Option<Turn>,
+    pub rounds: Vec<(Turn, Turn)>,
+}
+
+/// The table of that.
+pub fn of_growth(heading: &str, rows: &[Growth]) -> String {
     let of = |rounds: &[(Turn, Turn)], figure: fn(&(Turn, Turn)) -> f64| {
         median(rounds.iter().map(figure))
     };
     let mut text = format!(
         "## {heading}\n\n\
          In each round a server is asked for little and then one for much; `growth` is the ratio \
-         of the two, the median of the rounds. The ceiling answers the same from memory whatever \
-         is asked: its growth is the client's and the machine's.\n\n\
-         | server | CPU, few | CPU, many | growth | least to most | requests/s, few | many \
-         | client busy | errors |\n\
-         |---|---|---|---|---|---|---|---|---|\n"
+         of the two, the median of the rounds, after all was asked for eight times. `first` is the \
+         same of the first second, in which all is asked for the first time; a server that gets \
+         through all within it has none. The ceiling answers the same from memory whatever is \
+         asked: its growth is the client's and the machine's.\n\n\
+         | server | CPU, few | CPU, many | growth | least to most | CPU, first | requests/s, few \
+         | many | client busy | errors |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n"
     );
-    for (kind, rounds) in rows {
+    for Growth { kind, first, rounds } in rows {
         let ratio = |(few, many): &(Turn, Turn)| many.cpu_us / few.cpu_us;
         let least = rounds.iter().map(ratio).fold(f64::INFINITY, f64::min);
         let most = rounds.iter().map(ratio).fold(0.0, f64::max);
         let errors: u64 = rounds.iter().map(|(few, many)| few.errors + many.errors).sum();
         let _ = writeln!(
             text,
-            "| {} | {:.2} | {:.2} | {:.2} | {least:.2} to {most:.2} | {:.0} | {:.0} | {:.0} % \
-             | {errors} |",
+            "| {} | {:.2} | {:.2} | {:.2} | {least:.2} to {most:.2} | {} | {:.0} | {:.0} \
+             | {:.0} % | {errors} |",
             kind.name(),
             of(rounds, |(few, _)| few.cpu_us),
             of(rounds, |(_, many)| many.cpu_us),
             median(rounds.iter().map(ratio)),
+            first.map_or("-".to_owned(), |first| format!("{:.2}", first.cpu_us)),
             of(rounds, |(few, _)| few.rate),
             of(rounds, |(_, many)| many.rate),
             of(rounds, |(_, many)| many.client * 100.0),
@@ -188,6 +200,21 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
         assert_eq!(median(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn first_looks_have_a_column_of_their_own() {
+        let turn = |cpu_us| Turn { requests: 1, rate: 10.0, cpu_us, client: 0.5, errors: 0 };
+        let row = |kind, first: Option<f64>| Growth {
+            kind,
+            first: first.map(turn),
+            rounds: vec![(turn(5.0), turn(6.0))],
+        };
+        let rows = [row(Kind::EVENKEEL, Some(25.0)), row(Kind::Ceiling, None)];
+        let text = of_growth("P15-files: a", &rows);
+        let figures = "| 5.00 | 6.00 | 1.20 | 1.20 to 1.20 |";
+        assert!(text.contains(&format!("| evenkeel {figures} 25.00 | 10 | 10 |")), "{text}");
+        assert!(text.contains(&format!("| ceiling {figures} - | 10 | 10 |")), "{text}");
     }
 
     #[test]
