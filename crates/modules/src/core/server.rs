@@ -49,7 +49,8 @@ impl Merge for HttpProtocol {
     }
 }
 
-/// What one virtual host, or the main server, says of itself. What every request reads stands first.
+/// What one virtual host, or the main server, says of itself. What every request reads stands
+/// first.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct Server {
