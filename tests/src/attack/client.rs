@@ -5,10 +5,17 @@ use super::judge::Answered;
 use crate::answer::{Parsed, parse};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a server may be silent before its answer counts as lost.
+/// How long apache2 may be silent before its answer counts as lost: where questions lead to
+/// questions it takes minutes, and the site is left out.
+const PATIENCE_WITH_ORACLE: Duration = Duration::from_secs(10);
+
+/// How long the other server may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// After so long an answer, the connection that was kept to the other server may have ended.
+const LONG: Duration = Duration::from_secs(1);
 
 /// What is said of a server that did not answer in time.
 pub const SILENCE: &str = "silence";
@@ -44,7 +51,7 @@ impl Client {
             }
         }
         let [a, b] = self.addresses;
-        let lines = [Line::open(a)?, Line::open(b)?];
+        let lines = [Line::open(a, PATIENCE_WITH_ORACLE)?, Line::open(b, PATIENCE)?];
         Ok(self.ask_on(lines, request, is_head))
     }
 
@@ -53,10 +60,13 @@ impl Client {
             // What a server answered before it closed decides, not that the rest was not sent.
             let _ = line.stream.write_all(request);
         }
+        let begun = Instant::now();
         let [a, b] = &mut lines;
         let answers = [a.read(is_head), b.read(is_head)];
         self.lines = None;
-        if answers.iter().zip(&lines).all(|(answer, line)| is_kept(answer) && !line.ended) {
+        let are_kept =
+            answers.iter().zip(&lines).all(|(answer, line)| is_kept(answer) && !line.ended);
+        if are_kept && begun.elapsed() < LONG {
             self.lines = Some(lines);
         }
         answers
@@ -71,11 +81,11 @@ fn is_kept(answer: &Answered) -> bool {
 }
 
 impl Line {
-    fn open(address: SocketAddr) -> Result<Line, String> {
+    fn open(address: SocketAddr, patience: Duration) -> Result<Line, String> {
         let told = |error: std::io::Error| format!("{address}: {error}");
         let stream = TcpStream::connect(address).map_err(told)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(told)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(told)?;
+        stream.set_read_timeout(Some(patience)).map_err(told)?;
+        stream.set_write_timeout(Some(patience)).map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
         Ok(Line { stream, bytes: Vec::new(), ended: false })
     }
