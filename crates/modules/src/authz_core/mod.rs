@@ -56,7 +56,10 @@ impl Merge for Directory {
         let Self { rules, merging, forbid_on_failure, depth } = over;
         self.forbid_on_failure.add(forbid_on_failure);
         if rules.is_none() && merging.is_none() {
-            self.merging = self.merging.filter(|_| self.rules.is_some());
+            // A section with no line of the module leaves AuthMerging as it is.
+            if forbid_on_failure.is_some() {
+                self.merging = self.merging.filter(|_| self.rules.is_some());
+            }
             return;
         }
         let logic = match merging {
