@@ -231,6 +231,9 @@ pub struct Request {
     /// What the section walk has found of its folder, for looks at other files there; none before
     /// the walk. A request that is redirected internally begins with that of the one before.
     pub walked: Option<WalkedFolder>,
+    /// The settings of the sections around the file that it was last mapped to, where these have
+    /// conditions, before those of the conditions.
+    pub unconditioned: Option<Arc<dyn Any>>,
     /// What its walks of sections have come to.
     pub walks: SectionWalks,
     /// What those of the request came to that it is a look of, or that was redirected to it.
@@ -472,6 +475,7 @@ impl Request {
             work: 0,
             allowance: Allowance::default(),
             walked: None,
+            unconditioned: None,
             walks: SectionWalks::default(),
             known_walks: SectionWalks::default(),
             is_located_again: false,
@@ -509,7 +513,7 @@ impl Request {
         self.always.clear();
         (self.depth, self.probe) = (0, None);
         (self.walked, self.admitted) = (None, None);
-        self.is_of_file = false;
+        (self.is_of_file, self.unconditioned) = (false, None);
         if let Some(spare) = &mut self.spare {
             spare.renew(Status::OK);
         }

@@ -85,6 +85,7 @@ pub(crate) struct Aside {
     negotiated: Option<Box<Negotiated>>,
     walked: Option<WalkedFolder>,
     admitted: Option<(u8, Arc<dyn Any>)>,
+    unconditioned: Option<Arc<dyn Any>>,
     walks: SectionWalks,
     known_walks: SectionWalks,
     is_located_again: bool,
@@ -123,6 +124,7 @@ impl Aside {
             negotiated: request.negotiated.take(),
             walked: request.walked.clone(),
             admitted: request.admitted.clone(),
+            unconditioned: request.unconditioned.clone(),
             asker: request.asker.take(),
             is_of_file: request.is_of_file,
         }
@@ -141,6 +143,7 @@ impl Aside {
         (request.user, request.auth_type) = (self.user, self.auth_type);
         (request.negotiated, request.walked) = (self.negotiated, self.walked);
         request.admitted = self.admitted;
+        request.unconditioned = self.unconditioned;
         (request.walks, request.known_walks) = (self.walks, self.known_walks);
         request.is_located_again = self.is_located_again;
         request.is_conditioned_again = self.is_conditioned_again;
@@ -606,6 +609,7 @@ fn copied(request: &Request) -> Box<Request> {
     copy.probe.clone_from(&request.probe);
     copy.walked.clone_from(&request.walked);
     copy.admitted.clone_from(&request.admitted);
+    copy.unconditioned.clone_from(&request.unconditioned);
     copy.known_walks.clone_from(&request.walks);
     copy.allowance = request.allowance.clone();
     copy.beyond.clone_from(&request.beyond);

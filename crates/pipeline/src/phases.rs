@@ -176,7 +176,7 @@ pub(crate) fn show(
 pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
     if &*request.path == b"*" {
-        return Ok(Mapped { request, plan, found: None });
+        return Ok(Mapped { request, plan, also: None, found: None });
     }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let Arrival { merged, looked } = match walked {
@@ -188,22 +188,33 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         }
     };
     let plan = Arc::clone(&merged.plan);
+    let has_conditions = !plan.core.conditions.is_empty();
+    let unconditioned = has_conditions.then(|| Arc::clone(&plan) as Arc<dyn Any>);
+    let before = std::mem::replace(&mut request.unconditioned, unconditioned);
+    let is_again = before.is_some_and(|before| is_plan(&before, &plan));
     let server = pipeline.site.server(request.server);
     walk::note_locations(server, &mut request, &merged);
-    let Conditioned { plan, is_known } =
+    let Conditioned { plan, first, is_known } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
     request.is_conditioned_again = is_known;
+    // Both settings must admit a request that comes to the same sections again.
+    let is_again = is_again && (!plan.core.is_of_location || request.is_located_again);
+    let (plan, also) = match first.filter(|_| is_again) {
+        Some(first) if is_known => (first, Some(plan)),
+        Some(first) => (plan, Some(first)),
+        None => (plan, None),
+    };
     // Apache's header_parser runs for requests of clients alone.
     if request.depth == 0 {
         let server = &pipeline.site.server(request.server).settings;
         setenvif::set_by_sections(&mut request, server, &plan);
     }
-    Ok(Mapped { request, plan, found: Some(looked) })
+    Ok(Mapped { request, plan, also, found: Some(looked) })
 }
 
 /// What must be looked up before access can be decided; none as a rule.
 pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
-    let Mapped { request, plan, .. } = mapped;
+    let Mapped { request, plan, also, .. } = mapped;
     if request.names.is_some() {
         return None;
     }
@@ -215,14 +226,18 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
         names: Vec::new(),
     };
     let server = &pipeline.site.server(request.server).settings;
-    wanted.verify |= plan.access_compat.wants_name();
-    plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
+    let mut ask = |plan: &Plan| {
+        wanted.verify |= plan.access_compat.wants_name();
+        plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
+    };
+    also.iter().for_each(|also| ask(also));
+    ask(plan);
     (!wanted.is_nothing()).then_some(wanted)
 }
 
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
 pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
-    let Mapped { mut request, plan, found } = mapped;
+    let Mapped { mut request, plan, also, found } = mapped;
     if std::mem::take(&mut request.undecided) {
         request.doubtful = true;
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
@@ -231,8 +246,11 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     let is_page = is_page_of_refusal(&request, &plan);
     let is_decided = is_page || is_look_within(&request, &plan) || found.is_none();
     request.admitted = Some((request.depth, Arc::clone(&plan) as Arc<dyn Any>));
-    if !is_decided && let Err(status) = decide(server, &mut request, &plan) {
-        return stop(request, plan, status);
+    if !is_decided {
+        let first = also.map_or(Ok(()), |also| decide(server, &mut request, &also));
+        if let Err(status) = first.and_then(|()| decide(server, &mut request, &plan)) {
+            return stop(request, plan, status);
+        }
     }
     Ok(Admitted { request, plan, found })
 }

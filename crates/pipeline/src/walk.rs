@@ -230,9 +230,11 @@ impl Walker {
 /// The settings with the `<If>` sections whose conditions hold.
 pub(crate) struct Conditioned {
     pub plan: Arc<Plan>,
+    /// Those without the sections that are nested in others; none where none is. Apache keeps what
+    /// the conditions of the first level made of a request, and a look or a redirect that comes to
+    /// the same sections gets that, and nothing of the nested ones (request.c: ap_if_walk).
+    pub first: Option<Arc<Plan>>,
     /// Whether the conditions came out as in a walk that Apache would know from the request before.
-    /// It keeps what the conditions of the first level made of a request, and a look or a redirect
-    /// that comes to the same gets that, and nothing of the nested ones (request.c: ap_if_walk).
     pub is_known: bool,
 }
 
@@ -281,9 +283,10 @@ pub(crate) fn conditions(
     mut plan: Arc<Plan>,
     sections: &[Arc<Section>],
 ) -> Conditioned {
+    let mut first = None;
     let mut is_known = false;
     if plan.core.conditions.is_empty() {
-        return Conditioned { plan, is_known };
+        return Conditioned { plan, first, is_known };
     }
     let server = site.server(request.server);
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
@@ -302,26 +305,30 @@ pub(crate) fn conditions(
         let walks = &mut request.walks.conditions;
         let before = walk_before(walks, &request.known_walks.conditions).cloned();
         let number = walks.len();
-        walks.push(Rc::new(SectionWalk::default()));
+        if !is_known {
+            walks.push(Rc::new(SectionWalk::default()));
+        }
         let matched = matching_conditions(server, request, &plan, &open);
         let walk = SectionWalk::of(&applied, &matched);
-        let is_outer = applied.len() == sections.len();
+        // Apache asks those within no more where it knows what the outer ones came to.
         let is_base_known = !plan.core.is_of_location || request.is_located_again;
-        is_known = is_outer && is_base_known && before.is_some_and(|it| walk.is(&it));
+        let knows = first.is_none() && is_base_known && before.is_some_and(|it| walk.is(&it));
         if let Some(place) = request.walks.conditions.get_mut(number) {
             *place = Rc::new(walk);
         }
-        // Those within are not asked again.
-        let nested = matched.iter().filter(|_| !is_known);
-        open = nested.flat_map(|section| section.settings.core.conditions.clone()).collect();
+        is_known |= knows;
+        open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
         if applied.len() > sections.len() {
             levels.push(applied.len());
         }
         applied.extend(matched);
         plan = Arc::clone(&walker.borrow_mut().plan(server, &applied, &levels).plan);
+        if first.is_none() && !open.is_empty() {
+            first = Some(Arc::clone(&plan));
+        }
     }
     request.admitted = admitted;
-    Conditioned { plan, is_known }
+    Conditioned { plan, first, is_known }
 }
 
 /// Whether a walk may be wanted again.
