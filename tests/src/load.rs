@@ -4,7 +4,7 @@
 
 use crate::answer::{Parsed, Response, parse};
 use crate::house::PATIENCE;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -113,7 +113,11 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<bool, String> 
     let mut bytes = Vec::new();
     let mut part = [0_u8; 4096];
     loop {
-        let count = stream.read(&mut part).map_err(|error| format!("reading: {error}"))?;
+        let count = match stream.read(&mut part) {
+            // A process that was stopped and goes on is told so by a read with a time limit.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.map_err(|error| format!("reading: {error}"))?,
+        };
         bytes.extend_from_slice(part.get(..count).unwrap_or_default());
         match parse(&bytes, false, count == 0) {
             Parsed::Whole(response, _) if response.status() == 200 => {
