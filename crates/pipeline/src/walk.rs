@@ -238,21 +238,36 @@ pub(crate) struct Conditioned {
     pub is_known: bool,
 }
 
-/// What a walk of `<If>` sections has come to: the sections that held before it, and those of its
-/// own that did, by their numbers. None while it is under way.
+/// What a walk of `<If>` sections has come to, by the numbers of the sections.
 #[derive(Debug, Default)]
-struct SectionWalk(Option<(Vec<u64>, Vec<u64>)>);
+struct SectionWalk {
+    /// Those that held before it; none while it is under way.
+    before: Option<Vec<u64>>,
+    /// Those of its own that held.
+    held: Vec<u64>,
+    /// Whether the next walk may know it again: not after one that came to other sections than the
+    /// one which it was compared with, until a walk has come to the same.
+    is_settled: bool,
+}
 
 impl SectionWalk {
-    fn of(before: &[Arc<Section>], held: &[Arc<Section>]) -> Self {
+    /// The walk, compared with the one that Apache compares it with, and whether that is known to
+    /// have come to the same (request.c: ap_if_walk).
+    fn of(
+        before: &[Arc<Section>],
+        held: &[Arc<Section>],
+        other: Option<&Rc<dyn Any>>,
+    ) -> (Self, bool) {
         let numbers = |sections: &[Arc<Section>]| sections.iter().map(|it| it.id).collect();
-        Self(Some((numbers(before), numbers(held))))
-    }
-
-    /// Whether the other came to the same.
-    fn is(&self, other: &Rc<dyn Any>) -> bool {
-        let other = other.downcast_ref::<Self>();
-        self.0.is_some() && other.is_some_and(|other| other.0 == self.0)
+        let (before, held): (Vec<u64>, Vec<u64>) = (numbers(before), numbers(held));
+        let other = other.and_then(|other| other.downcast_ref::<Self>());
+        let is_settled = other.is_none_or(|other| {
+            held == other.held || other.is_settled && held.starts_with(&other.held)
+        });
+        let is_known = other.is_some_and(|other| {
+            other.is_settled && held == other.held && other.before.as_ref() == Some(&before)
+        });
+        (Self { before: Some(before), held, is_settled }, is_known)
     }
 }
 
@@ -309,10 +324,10 @@ pub(crate) fn conditions(
             walks.push(Rc::new(SectionWalk::default()));
         }
         let matched = matching_conditions(server, request, &plan, &open);
-        let walk = SectionWalk::of(&applied, &matched);
+        let (walk, is_same) = SectionWalk::of(&applied, &matched, before.as_ref());
         // Apache asks those within no more where it knows what the outer ones came to.
         let is_base_known = !plan.core.is_of_location || request.is_located_again;
-        let knows = first.is_none() && is_base_known && before.is_some_and(|it| walk.is(&it));
+        let knows = first.is_none() && is_base_known && is_same;
         if let Some(place) = request.walks.conditions.get_mut(number) {
             *place = Rc::new(walk);
         }
