@@ -4,7 +4,7 @@
 use crate::folder::Folder;
 use crate::resolve::Passed;
 use evenkeel_message::{Fields, Piece};
-use evenkeel_sys::open::Stat;
+use evenkeel_sys::open::{self, Stat};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -116,11 +116,13 @@ impl Found {
     }
 
     /// Type, owner, size and times of the file or folder, links followed; `None` where nothing
-    /// is there.
+    /// is there. A folder is asked each time: what changes in it changes its time and size, and
+    /// voids nothing that is known of it.
     #[must_use]
-    pub fn stat(&self) -> Option<&Stat> {
+    pub fn stat(&self) -> Option<Stat> {
         match self.kind {
-            Kind::File | Kind::Directory | Kind::Other => Some(&self.stat),
+            Kind::File | Kind::Other => Some(self.stat),
+            Kind::Directory => Some(open::lstat(&self.folder.real).unwrap_or(self.stat)),
             Kind::Absent | Kind::Denied(_) => None,
         }
     }

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::SystemTime;
 
 thread_local! {
     static NOW_MS: Cell<u64> = const { Cell::new(0) };
@@ -263,6 +264,20 @@ fn changed_permissions_are_seen() {
         assert_eq!(uid(), 0o640);
         fs::set_permissions(site.path("d/f"), fs::Permissions::from_mode(0o604)).unwrap();
         assert_eq!(uid(), 0o604);
+    });
+}
+
+#[test]
+fn a_folder_has_the_time_of_its_last_change() {
+    both(|site| {
+        site.write("d/f", "text");
+        let path = site.path("d");
+        let told = || site.files.look_up(bytes(&path)).found.stat().unwrap().modified_ns;
+        let of_past = fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+        fs::File::open(&path).unwrap().set_times(of_past).unwrap();
+        assert_eq!(told(), 0);
+        site.write("d/g", "text");
+        assert!(told() > 0);
     });
 }
 

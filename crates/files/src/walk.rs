@@ -114,7 +114,7 @@ impl State {
 
     fn is_same_target(&self, found: &Found) -> bool {
         match &found.real {
-            Some(real) => open::lstat(real).map_err(errno).ok() == found.stat().copied(),
+            Some(real) => open::lstat(real).map_err(errno).ok() == found.stat(),
             None => true,
         }
     }

@@ -51,7 +51,7 @@ pub(crate) fn generate(
     request.file.end_with_slash();
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.query.as_deref());
-    let response = autoindex::head(&mut request, &plan, &said, folder.found.stat());
+    let response = autoindex::head(&mut request, &plan, &said, &folder.found);
     pipeline.tell_now(&mut request, &plan);
     let desk = Desk { pipeline: Rc::clone(pipeline), beside: pipeline.beside(&request) };
     Generated::Later(Box::pin(async move {
@@ -216,7 +216,7 @@ fn entry(mut candidate: Candidate, glance: Glance, asked: &Asked) -> Option<Entr
         }
         // A folder's are those of its index, as in Apache.
         (candidate.size, candidate.modified_ns) = (stat.size, stat.modified_ns);
-        seen = autoindex::scans_titles(asked).then(|| (looked.found.real_path(), *stat));
+        seen = autoindex::scans_titles(asked).then(|| (looked.found.real_path(), stat));
     }
     Some(Entry { candidate, file: file.into(), seen, content, passed: is_passed })
 }

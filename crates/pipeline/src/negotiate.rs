@@ -289,7 +289,7 @@ fn variant(request: &Request, seen: &Seen, name: &[u8]) -> Option<Variant> {
     variant.encoding = content.encoding.as_deref().map(<[u8]>::to_vec);
     variant.languages = content.languages.iter().map(|language| language.to_vec()).collect();
     variant.is_handled = content.handler.is_some();
-    let stat = seen.found.as_ref().and_then(|looked| looked.found.stat().copied());
+    let stat = seen.found.as_ref().and_then(|looked| looked.found.stat());
     variant.length = stat.map(|stat| stat.size);
     Some(variant)
 }

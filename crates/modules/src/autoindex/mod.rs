@@ -25,10 +25,10 @@ pub use settings::{Directory, Key, Order, Said, Width};
 use crate::beside::Beside;
 use crate::dir::FOLDER;
 use crate::{DirectorySettings, core};
+use evenkeel_files::Found;
 use evenkeel_message::{
     Answer, Body, Level, Method, Notice, Piece, Request, Response, Status, quoted_path,
 };
-use evenkeel_sys::open::Stat;
 use options::Flags;
 use std::io;
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ pub fn head(
     request: &mut Request,
     plan: &DirectorySettings,
     said: &Said,
-    stat: Option<&Stat>,
+    folder: &Found,
 ) -> Response {
     let mut response = Response::new(request.status);
     let media_type = said.media_type.as_deref().unwrap_or("text/html");
@@ -90,8 +90,10 @@ pub fn head(
         charset => format!("{media_type};charset={charset}"),
     };
     response.fields.set("Content-Type", content_type);
-    if let Some(stat) = stat.filter(|_| said.has(Flags::TRACK_MODIFIED)) {
-        core::track_folder(request, &plan.core, stat, &mut response.fields);
+    if said.has(Flags::TRACK_MODIFIED)
+        && let Some(stat) = folder.stat()
+    {
+        core::track_folder(request, &plan.core, &stat, &mut response.fields);
     }
     response
 }
