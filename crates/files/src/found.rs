@@ -41,7 +41,7 @@ pub enum SymlinkRule {
     Refuse,
     /// SymLinksIfOwnerMatch.
     IfOwnerMatch,
-    /// FollowSymLinks, which wins over the other.
+    /// FollowSymLinks.
     Follow,
 }
 

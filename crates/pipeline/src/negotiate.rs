@@ -5,7 +5,8 @@
 use crate::look::{self, Aside, Seen, VARIANT_LOOKS};
 use crate::serve::Pipeline;
 use crate::site::Plan;
-use evenkeel_files::{Kind, Looked};
+use crate::way::symlink_rule;
+use evenkeel_files::{Kind, Looked, SymlinkRule};
 use evenkeel_message::{
     Admitted, Answer, Body, Level, Method, Negotiated, Notice, Piece, Prepared, Request, Response,
     Siblings, Status, Stopped, Validators, Verdict, evaluate, quoted, quoted_path,
@@ -235,6 +236,9 @@ fn gather(
 ) -> (Box<Request>, Result<Variants, Status>) {
     let mut variants = Variants { list: Vec::new(), validator: folder_tag(&request) };
     for name in names {
+        if !is_followed(pipeline, &request, name) {
+            continue;
+        }
         let asked = request.file.file_name().unwrap_or_default().as_bytes().to_vec();
         let (back, aside, seen) = look_beside(pipeline, request, name);
         request = back;
@@ -256,6 +260,18 @@ fn gather(
         variants.list.extend(found);
     }
     (request, Ok(variants))
+}
+
+/// Whether the host's Options admit a file beside the request's, where that is a link. Those of the
+/// folder have their say when the file is looked at (request.c: ap_sub_req_lookup_dirent, which
+/// asks before any section is known).
+fn is_followed(pipeline: &Pipeline, request: &Request, name: &[u8]) -> bool {
+    let rule = symlink_rule(pipeline.site.server(request.server).defaults.core.options);
+    if rule == SymlinkRule::Follow {
+        return true;
+    }
+    let file = request.file.beside(name, b"");
+    rule.admits(pipeline.walker.borrow().files.look_up(file.as_bytes()).found.link())
 }
 
 /// The tag of a list of variants that are the files of a folder: that of the folder's last change.

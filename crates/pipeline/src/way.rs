@@ -142,15 +142,20 @@ impl<'a> Way<'a> {
     }
 
     pub(crate) fn symlinks(&self) -> SymlinkRule {
-        let options = self.options.effective();
-        // Where both are set, the stricter one holds (request.c: resolve_symlink).
-        if options.has(Options::SYM_LINKS_IF_OWNER_MATCH) {
-            SymlinkRule::IfOwnerMatch
-        } else if options.has(Options::FOLLOW_SYM_LINKS) {
-            SymlinkRule::Follow
-        } else {
-            SymlinkRule::Refuse
-        }
+        symlink_rule(self.options)
+    }
+}
+
+/// Which links may be followed. Where both options are set, the stricter one holds (request.c:
+/// resolve_symlink).
+pub(crate) fn symlink_rule(options: OptionChange) -> SymlinkRule {
+    let options = options.effective();
+    if options.has(Options::SYM_LINKS_IF_OWNER_MATCH) {
+        SymlinkRule::IfOwnerMatch
+    } else if options.has(Options::FOLLOW_SYM_LINKS) {
+        SymlinkRule::Follow
+    } else {
+        SymlinkRule::Refuse
     }
 }
 
