@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
-use evenkeel_tests::server::{command, evenkeel};
+use evenkeel_tests::server::{command, lab};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -123,7 +123,7 @@ fn run(program: &Path, invocation: &str, house: &House) -> Said {
 fn own(house: &House) -> PathBuf {
     let named = house.path("ab");
     if !named.exists() {
-        std::os::unix::fs::symlink(evenkeel(), &named).unwrap();
+        std::os::unix::fs::symlink(lab(), &named).unwrap();
     }
     named
 }

@@ -65,6 +65,11 @@ pub fn evenkeel() -> PathBuf {
     folder.join("evenkeel")
 }
 
+/// The built load lab, `evenkeel-lab`: the program that the server finds beside itself.
+pub fn lab() -> PathBuf {
+    evenkeel().with_file_name("evenkeel-lab")
+}
+
 /// Who serves where root starts a server: the lines of configuration that say so.
 pub fn children() -> &'static str {
     if geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" }

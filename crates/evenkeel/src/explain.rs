@@ -1,16 +1,19 @@
 //! `evenkeel explain`: what limits a server now, in words. The URL of its status page, the number
 //! of its process or its configuration comes in; for the latter two the page is found by what the
-//! configuration says of addresses and `SetHandler server-status`. Nothing is changed, and nothing
+//! configuration says of addresses and `SetHandler server-status`. The load lab, which speaks HTTP
+//! as a client, then asks the page (`evenkeel-lab explain URL`). Nothing is changed, and nothing
 //! but the page is asked: a process without one cannot be explained, and is said so.
 
 use crate::command_line::CommandLine;
 use crate::configuration::Configuration;
 use crate::httpd::choice;
+use crate::lab;
 use crate::server::refusal;
 use crate::settings;
 use crate::terminal::{complain, say};
 use evenkeel_config::Node;
 use evenkeel_mpm::{Listen, Running, running};
+use std::ffi::OsString;
 use std::net::IpAddr;
 
 const PROGRAM: &str = "evenkeel";
@@ -53,10 +56,11 @@ pub fn run(words: &[String]) -> i32 {
         Whom::Process(pid) => of_process(pid),
         Whom::File(file) => of_file(CommandLine { file, ..CommandLine::default() }),
     };
-    match url.and_then(|url| evenkeel_lab::explain::words(&url, verify)) {
-        Ok(lines) => {
-            say(&lines.join("\n"));
-            0
+    match url {
+        Ok(url) => {
+            let insecure = (!verify).then_some("--insecure");
+            let words = ["explain", &url].into_iter().chain(insecure);
+            lab::run(&words.map(OsString::from).collect::<Vec<_>>())
         }
         Err(text) => {
             complain(&format!("evenkeel explain: {text}"));

@@ -10,6 +10,7 @@ use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
 use evenkeel_message::{Level, Notice, Peer, Request, Status, Told, quoted};
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::deflate::Presses;
+use evenkeel_modules::lab;
 use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot, View};
 use evenkeel_mpm::service::{Seat, Service};
@@ -29,13 +30,11 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// Serves a site in a child until the parent has it end. The status is the process's.
 pub fn serve(running: &Running, child: Child) -> i32 {
     let Some((access, errors)) = running.logs() else { return 1 };
-    // The lab's wish for children that are slow to start; no child has it otherwise.
-    std::thread::sleep(Duration::from_millis(running.site.global.lab.child_start_delay_ms));
+    lab::init_child(&running.site.global.lab);
     let settings = Arc::new(OfServers::new(&running.site));
     let ports: Arc<[SocketAddr]> = child.listeners.iter().map(|l| l.address).collect();
     let addresses = Arc::new(Mutex::new(Vec::new()));

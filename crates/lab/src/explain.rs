@@ -1,10 +1,51 @@
 //! What limits a server: the URL of Evenkeel's status page comes in, the sentences that it tells go
 //! out, or the figures that they are made of. They are the server's own; control characters are
-//! taken out before they reach a terminal.
+//! taken out before they reach a terminal. `evenkeel explain` finds the URL of a process or of a
+//! configuration and passes it on to `evenkeel-lab explain`.
 
 use crate::status::Status;
 use serde::Deserialize;
+use std::io::{self, Write as _};
 use std::time::Duration;
+
+const USAGE: &str = "\
+Usage: evenkeel-lab explain URL [--insecure]
+  URL         the server's status page (/server-status where only a host is given)
+  --insecure  take any certificate
+It prints what limits the server now. `evenkeel explain` finds the URL by a process or by a
+configuration. The status is 0 where it was told, 1 where it is not to be had, 2 where the words
+make no sense.
+";
+
+/// Runs `evenkeel-lab explain` and gives its exit status: 0, 1 where the page tells nothing, 2 for
+/// words that make no sense.
+#[must_use]
+pub fn run(given: &[String]) -> i32 {
+    let complain = |text: &str, status| {
+        let _gone = writeln!(io::stderr().lock(), "evenkeel explain: {text}");
+        status
+    };
+    let (mut url, mut verify) = (None, true);
+    for word in given {
+        match word.as_str() {
+            "--insecure" => verify = false,
+            "-h" | "--help" => return say(USAGE),
+            word if !word.starts_with('-') && url.is_none() => url = Some(word),
+            word => return complain(&format!("{word} makes no sense here\n{USAGE}"), 2),
+        }
+    }
+    let Some(url) = url else { return complain(&format!("a URL is missing\n{USAGE}"), 2) };
+    match words(url, verify) {
+        Ok(lines) => say(&(lines.join("\n") + "\n")),
+        Err(text) => complain(&text, 1),
+    }
+}
+
+fn say(text: &str) -> i32 {
+    // A reader that went away has what it wanted.
+    let _gone = io::stdout().lock().write_all(text.as_bytes());
+    0
+}
 
 /// How long a page may take: a server that needs explaining may be slow.
 const PATIENCE: Duration = Duration::from_secs(10);

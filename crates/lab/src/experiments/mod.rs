@@ -94,7 +94,9 @@ fn perform(options: &Options) -> Result<(PathBuf, Option<String>), Fault> {
     }
     let (mut here, mut missing) = peers::installed(&who(options))?;
     if let Some(name) = missing.iter().find(|name| name.starts_with("evenkeel")) {
-        return Err(format!("{name}: the program is not beside this one").into());
+        return Err(
+            format!("{name}: the program evenkeel is neither beside this one nor in PATH").into()
+        );
     }
     here.dedup();
     missing.sort_unstable();

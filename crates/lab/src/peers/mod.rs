@@ -198,22 +198,22 @@ impl Peer {
     }
 
     /// Its program, where it is installed. Our own is the one that the variable EVENKEEL names,
-    /// the one that runs, or the one beside it.
+    /// the one beside this executable, or one that is installed as the others are.
     #[must_use]
     pub fn program(self) -> Option<PathBuf> {
         let (_, _, program) = NAMES.iter().find(|(other, ..)| *other == self)?;
+        let mut beside = None;
         if self.is_own() {
             if let Some(named) = std::env::var_os("EVENKEEL") {
                 return Some(PathBuf::from(named));
             }
             let own = std::env::current_exe().ok()?;
-            let beside = own.with_file_name(program);
-            return beside.is_file().then_some(beside);
+            beside = own.parent().map(Path::to_path_buf);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         // A user's PATH is often without the folders of servers.
-        let folders = std::env::split_paths(&path)
-            .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
+        let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+        let folders = beside.into_iter().chain(std::env::split_paths(&path)).chain(system);
         folders.map(|folder| folder.join(program)).find(|path| path.is_file())
     }
 

@@ -1,6 +1,7 @@
 //! The pool in a simulation: the law itself and Apache's laws under a load, hours in a second. A
 //! setup comes in, what the pool did over time goes out, as text, JSON or a page with plots.
 
+mod configured;
 mod cpu;
 mod load;
 mod many_cores;
@@ -28,9 +29,9 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Runs `evenkeel sim` and gives its exit status: 0, 1 where the configuration cannot be read or
-/// the page not be written, 2 for words that make no sense. `configured` reads the directives of a
-/// configuration file.
-pub fn run(words: &[String], configured: &dyn Fn(&Path) -> Result<Directives, String>) -> i32 {
+/// the page not be written, 2 for words that make no sense.
+#[must_use]
+pub fn run(words: &[String]) -> i32 {
     let complain = |text: &str, status| {
         let _gone = writeln!(io::stderr().lock(), "evenkeel sim: {text}");
         status
@@ -42,7 +43,7 @@ pub fn run(words: &[String], configured: &dyn Fn(&Path) -> Result<Directives, St
         0
     };
     let unread = std::cell::Cell::new(false);
-    let read = |path: &Path| configured(path).inspect_err(|_| unread.set(true));
+    let read = |path: &Path| configured::directives(path).inspect_err(|_| unread.set(true));
     let options = match options::parse(words, &read) {
         Ok(options) => options,
         Err(text) if unread.get() => return complain(&text, 1),

@@ -82,6 +82,11 @@ fn milliseconds(name: &str, call: &Call<'_>) -> Result<u64, String> {
     number.ok_or_else(|| format!("{name} must be a number of milliseconds from 0 to {MOST_MS}"))
 }
 
+/// Delays a child that starts, as LabChildStartDelay says (Apache's hook child_init).
+pub fn init_child(settings: &Global) {
+    std::thread::sleep(Duration::from_millis(settings.child_start_delay_ms));
+}
+
 /// What a request asks of the lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
