@@ -263,6 +263,8 @@ impl<T: 'static> Walker<'_, T> {
             let Directive { name, contexts, overrides, .. } = directive;
             if self.is_permitted(node, name, *contexts, *overrides, scope)? {
                 self.invoke(node, directive, target, scope)?;
+            } else if let Some(act) = directive.left_out {
+                act(target);
             }
         }
         Ok(())
@@ -390,7 +392,17 @@ mod tests {
         shape: Shape,
     ) -> Directive<Log> {
         let (default, doc, act) = ("", "doc", Act::Set(log));
-        Directive { name, contexts, overrides, shape, default, doc, takes_bytes: false, act }
+        Directive {
+            name,
+            contexts,
+            overrides,
+            shape,
+            default,
+            doc,
+            takes_bytes: false,
+            left_out: None,
+            act,
+        }
     }
 
     const SECTION: Directive<Log> = Directive {

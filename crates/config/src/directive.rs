@@ -210,6 +210,9 @@ pub struct Directive<T: 'static> {
     /// Whether its function makes bytes of its arguments with `message::unquoted`. The lines of
     /// other directives must be UTF-8.
     pub takes_bytes: bool,
+    /// What it does where it is left out of an .htaccess file, which may not say it
+    /// (`Nonfatal=Override`). Apache has made the section's settings of its module by then.
+    pub left_out: Option<fn(&mut T)>,
     /// What it does.
     pub act: Act<T>,
 }
@@ -219,6 +222,12 @@ impl<T> Directive<T> {
     #[must_use]
     pub const fn of_bytes(self) -> Self {
         Self { takes_bytes: true, ..self }
+    }
+
+    /// The same, which does that where it is left out.
+    #[must_use]
+    pub const fn or_left_out(self, act: fn(&mut T)) -> Self {
+        Self { left_out: Some(act), ..self }
     }
 }
 

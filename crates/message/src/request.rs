@@ -413,6 +413,9 @@ pub struct Beyond {
     pub answer: Cell<bool>,
     /// Whether there was one.
     pub is_reached: Cell<bool>,
+    /// Whether a request within was let in since it is in the sections of the one that asks, which
+    /// would refuse it.
+    pub is_presumed: Cell<bool>,
     /// Whether something else than the outermost question led there.
     pub is_mixed: Cell<bool>,
 }

@@ -106,6 +106,7 @@ pub const fn directive(
         default,
         doc,
         takes_bytes: false,
+        left_out: None,
         act: Act::Set(set),
     }
 }
@@ -126,6 +127,7 @@ pub const fn section(
         default: "",
         doc,
         takes_bytes: false,
+        left_out: None,
         act: Act::Section(enter),
     }
 }

@@ -60,6 +60,9 @@ const REMARKS: &[(&str, &[&str])] = &[
          up to ten times, and each time may turn the answer round.",
         "What cannot be decided lets nobody through: a pattern or an expression that takes too many steps is answered with 500. Apache takes it for one that does not hold.",
     ]),
+    ("mod_access_compat", &[
+        "A line of this module that an .htaccess file may not say, and that `AllowOverride Nonfatal=Override` leaves out, undoes Satisfy of the sections outside and not their Order, Allow and Deny. Apache forgets all of these, so that such a line lifts a denial.",
+    ]),
     ("mod_alias", &[
         "An Alias in a section whose expression cannot be evaluated is answered with 500. Apache goes on with an empty path.",
     ]),

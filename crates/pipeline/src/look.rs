@@ -580,6 +580,7 @@ impl Pipeline {
             asked: question.into(),
             answer: Cell::new(false),
             is_reached: Cell::new(false),
+            is_presumed: Cell::new(false),
             is_mixed: Cell::new(false),
         });
         let asked = || {
@@ -588,7 +589,13 @@ impl Pipeline {
             answer(copy)
         };
         let told = asked()?;
-        if !beyond.is_reached.get() || !beyond.is_mixed.get() {
+        if !beyond.is_reached.get() {
+            return Some(told);
+        }
+        if beyond.is_presumed.get() {
+            return None;
+        }
+        if !beyond.is_mixed.get() {
             return Some(told);
         }
         beyond.answer.set(true);

@@ -251,8 +251,19 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
         if let Err(status) = first.and_then(|()| decide(server, &mut request, &plan)) {
             return stop(request, plan, status);
         }
+    } else if !is_page && found.is_some() {
+        note_presumed(server, &mut request, &plan);
     }
     Ok(Admitted { request, plan, found })
+}
+
+/// Tells a question that was let in by the sections of its asker where these would refuse it.
+fn note_presumed(server: &Server, request: &mut Request, plan: &Plan) {
+    let Some(beyond) = request.beyond.clone() else { return };
+    let told = request.notices.len();
+    let refused = decide(server, request, plan).is_err();
+    request.notices.truncate(told);
+    beyond.is_presumed.set(beyond.is_presumed.get() || refused);
 }
 
 fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Status> {

@@ -39,7 +39,17 @@ const fn plain(
     doc: &'static str,
 ) -> Directive<Nothing> {
     let (default, act) = ("", Act::Set(set));
-    Directive { name, contexts, overrides, shape, default, doc, takes_bytes: false, act }
+    Directive {
+        name,
+        contexts,
+        overrides,
+        shape,
+        default,
+        doc,
+        takes_bytes: false,
+        left_out: None,
+        act,
+    }
 }
 
 const fn section(
@@ -49,7 +59,17 @@ const fn section(
     enter: Enter,
 ) -> Directive<Nothing> {
     let (shape, default, doc, act) = (Shape::Raw, "", "", Act::Section(enter));
-    Directive { name, contexts, overrides, shape, default, doc, takes_bytes: false, act }
+    Directive {
+        name,
+        contexts,
+        overrides,
+        shape,
+        default,
+        doc,
+        takes_bytes: false,
+        left_out: None,
+        act,
+    }
 }
 
 const SERVER: Contexts = Contexts::SERVER.with(Contexts::NOT_IN_DIR_CONTEXT);

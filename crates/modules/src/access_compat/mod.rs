@@ -64,11 +64,23 @@ pub struct Rules {
 
 /// What holds for a request: the innermost section's rules; none where nothing was said.
 #[derive(Clone, Debug, Default)]
-pub struct Directory(pub Option<Arc<Rules>>);
+pub struct Directory {
+    rules: Option<Arc<Rules>>,
+    /// Whether Satisfy of the outer sections is forgotten.
+    forgets_satisfy: bool,
+}
 
 impl Merge for Directory {
     fn merge(base: &Self, over: &Self) -> Self {
-        Self(Merge::merge(&base.0, &over.0))
+        let forgets_satisfy = base.forgets_satisfy || over.forgets_satisfy;
+        let rules = match (&base.rules, &over.rules) {
+            (_, Some(over)) => Some(Arc::clone(over)),
+            (Some(base), None) if over.forgets_satisfy => {
+                Some(Arc::new(Rules { satisfy: Vec::new(), ..Rules::clone(base) }))
+            }
+            (base, None) => base.clone(),
+        };
+        Self { rules, forgets_satisfy }
     }
 }
 
@@ -76,13 +88,13 @@ impl Directory {
     /// How the rules go with Require for this request.
     #[must_use]
     pub fn satisfy(&self, head: &RequestHead) -> Satisfy {
-        self.0.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, head))
+        self.rules.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, head))
     }
 
     /// Whether a rule names a domain, so that the client's name must be looked up.
     #[must_use]
     pub fn wants_name(&self) -> bool {
-        self.0.as_ref().is_some_and(|rules| {
+        self.rules.as_ref().is_some_and(|rules| {
             let mut lines = rules.allow.iter().chain(&rules.deny);
             lines.any(|(_, whom)| matches!(whom, Whom::Domain(_)))
         })
@@ -91,7 +103,7 @@ impl Directory {
     /// Whether the rules let the request pass (mod_access_compat.c: check_dir_access).
     /// A refusal is told even where Satisfy Any leaves the decision to Require.
     pub fn admits(&self, request: &mut Request) -> bool {
-        let Some(rules) = &self.0 else { return true };
+        let Some(rules) = &self.rules else { return true };
         let passes = match last(&rules.order, &request.head) {
             Order::AllowDeny => means(&rules.allow, request) && !means(&rules.deny, request),
             Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
@@ -128,10 +140,10 @@ fn means(lines: &Limited<Whom>, request: &Request) -> bool {
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("order", Where::LIMIT, Shape::One, "deny,allow", "'allow,deny', 'deny,allow', or 'mutual-failure'", order),
-    directive("allow", Where::LIMIT, Shape::IterateTwo, "", "'from' followed by hostnames or IP-address wildcards", allow),
-    directive("deny", Where::LIMIT, Shape::IterateTwo, "", "'from' followed by hostnames or IP-address wildcards", deny),
-    directive("Satisfy", Where::AUTH_CONFIG, Shape::One, "all", "access policy if both allow and require used ('all' or 'any')", satisfy),
+    directive("order", Where::LIMIT, Shape::One, "deny,allow", "'allow,deny', 'deny,allow', or 'mutual-failure'", order).or_left_out(forget_satisfy),
+    directive("allow", Where::LIMIT, Shape::IterateTwo, "", "'from' followed by hostnames or IP-address wildcards", allow).or_left_out(forget_satisfy),
+    directive("deny", Where::LIMIT, Shape::IterateTwo, "", "'from' followed by hostnames or IP-address wildcards", deny).or_left_out(forget_satisfy),
+    directive("Satisfy", Where::AUTH_CONFIG, Shape::One, "all", "access policy if both allow and require used ('all' or 'any')", satisfy).or_left_out(forget_satisfy),
 ];
 
 /// mod_access_compat's directives.
@@ -143,7 +155,14 @@ pub const TABLE: Table = Table {
 
 /// The rules of the section at hand.
 fn rules(scope: &mut Scope) -> &mut Rules {
-    Arc::make_mut(scope.directory.access_compat.0.get_or_insert_default())
+    Arc::make_mut(scope.directory.access_compat.rules.get_or_insert_default())
+}
+
+/// What an .htaccess file may not say, and says under `Nonfatal=Override`, undoes what was said
+/// outside, since Apache merges nothing here. The rules stay all the same, so that nobody lifts a
+/// denial with a line that is not his to write; Satisfy Any, which opens, goes.
+fn forget_satisfy(scope: &mut Scope) {
+    scope.directory.access_compat.forgets_satisfy = true;
 }
 
 fn order(scope: &mut Scope, call: &Call<'_>) -> Done {
