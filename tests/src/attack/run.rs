@@ -199,9 +199,14 @@ fn asked_alone(ask: &Ask, file: &str) -> Ask {
             _ => target.push_str(&format!("%{byte:02x}")),
         }
     }
-    let headers = ask.headers.iter().filter(|header| header.starts_with("Host:")).cloned();
+    // The host of an absolute target wins over the field.
+    let named = ask.target.strip_prefix("http://").and_then(|rest| rest.split(['/', '?']).next());
+    let headers = match named {
+        Some(host) => vec![format!("Host: {host}")],
+        None => ask.headers.iter().filter(|it| it.starts_with("Host:")).cloned().collect(),
+    };
     let (method, version) = ("GET".to_owned(), ask.version.clone());
-    Ask { method, target, version, headers: headers.collect(), ..Ask::default() }
+    Ask { method, target, version, headers, ..Ask::default() }
 }
 
 /// The differences of one batch.
