@@ -85,6 +85,12 @@ impl AccessFiles {
         self.outdated.drain(..)
     }
 
+    /// How many are parsed.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.parsed.len()
+    }
+
     /// The section of the .htaccess file in a folder, if there is one and it may say anything.
     ///
     /// # Errors

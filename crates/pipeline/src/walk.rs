@@ -437,28 +437,4 @@ fn place(request: &mut Request, looked: &Looked) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use evenkeel_config::Position;
-
-    #[test]
-    fn what_clients_and_authors_can_make_without_end_is_not_kept() {
-        let plans = Plans::new(4, 1000);
-        let section = |bytes| {
-            Arc::new(Section {
-                id: 1,
-                kind: evenkeel_modules::core::Kind::Directory,
-                matches: Match::Else,
-                settings: Plan::default(),
-                position: Position { file: "test".into(), line: 1 },
-                bytes,
-            })
-        };
-        assert!(is_plan_kept(&plans, &vec![section(0); KEPT_SECTIONS]));
-        assert!(!is_plan_kept(&plans, &vec![section(0); KEPT_SECTIONS + 1]));
-        assert!(is_plan_kept(&plans, &[section(500), section(500)]));
-        assert!(!is_plan_kept(&plans, &[section(500), section(501)]));
-        assert!(is_worth_keeping(b"", Kind::File) && !is_worth_keeping(b"/a", Kind::File));
-        assert!(is_worth_keeping(b"/a", Kind::Absent) && !is_worth_keeping(b"", Kind::Other));
-    }
-}
+mod tests;
