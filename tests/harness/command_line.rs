@@ -71,6 +71,10 @@ fn serve_keeps_to_what_is_meant_to_be_served() {
         fs::write(site.join(name).join("page"), name).unwrap();
     }
     fs::write(site.join(".env"), "secret").unwrap();
+    fs::create_dir(site.join("pipes")).unwrap();
+    for name in ["pipe", "pipes/index.html", "pipes/pipe.txt"] {
+        assert!(Command::new("mkfifo").arg(site.join(name)).status().unwrap().success());
+    }
     fs::write(folder.path().join("outside"), "secret").unwrap();
     for (link, target) in
         [("out", "../outside"), ("in", "a/page"), ("up", ".."), ("a/far", "../far")]
@@ -83,6 +87,10 @@ fn serve_keeps_to_what_is_meant_to_be_served() {
         ("/.well-known/page", "localhost", 200, 200),
         ("/in", "localhost", 200, 200),
         ("/a/far/page", "localhost", 200, 200),
+        // A pipe is no file, and nobody who asks for one waits for its writer.
+        ("/pipe", "localhost", 403, 403),
+        ("/pipes/pipe.txt", "localhost", 403, 403),
+        ("/pipes/", "localhost", 403, 403),
         ("/.git/page", "localhost", 404, 200),
         ("/a/../.env", "localhost", 404, 200),
         ("/%2eenv", "localhost", 404, 200),
@@ -109,6 +117,7 @@ fn serve_keeps_to_what_is_meant_to_be_served() {
         BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
         for (path, host, strict, lenient) in cases {
             let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
             let request =
                 format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
             client.write_all(request.as_bytes()).unwrap();

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, client_ports, cpu_ticks, halt, send, wait_for};
-use evenkeel_tests::load::{Load, REQUEST, connect, exchange, probe};
+use evenkeel_tests::load::{Load, REQUEST, answer, ask, connect, exchange, probe};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::collections::HashSet;
 use std::fs;
@@ -117,6 +117,40 @@ fn a_reload_loses_nothing() {
         assert!(tally.lost.is_empty(), "lost: {:?}", tally.lost);
         assert_eq!(tally.refused, 0);
     }
+}
+
+#[test]
+fn pipes_in_the_tree_are_not_waited_for() {
+    let module =
+        |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let modules: String = ["autoindex", "dir", "mime", "negotiation"].map(module).concat();
+    let folder = "<Directory \"@ROOT@/htdocs\">\nAllowOverride All\nOptions Indexes MultiViews\n\
+                  AddHandler type-map .var\nReadmeName README.txt\n\
+                  IndexOptions ScanHTMLTitles\n</Directory>\n";
+    let house = House::open(&format!("{FEW}{modules}{folder}"), &[]).unwrap();
+    let pipes = ["d/.htaccess", "d/page.html", "l/README.txt", "l/a.html", "map.var", "v.en.txt"];
+    for name in ["d", "l"] {
+        fs::create_dir(house.path("htdocs").join(name)).unwrap();
+    }
+    for name in pipes {
+        let path = house.path("htdocs").join(name);
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+    // More than there are workers.
+    for _ in 0..20 {
+        // An .htaccess file that cannot be read might have forbidden what stands beside it.
+        for (target, wanted) in [
+            ("/d/page.html", 403),
+            ("/l/", 200),
+            ("/l/a.html", 403),
+            ("/map.var", 403),
+            ("/v", 404),
+        ] {
+            let answer = answer(ask(house.address, target).unwrap()).unwrap();
+            assert_eq!(answer.status(), wanted, "{target}");
+        }
+    }
+    probe(house.address).unwrap();
 }
 
 #[test]

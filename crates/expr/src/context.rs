@@ -145,6 +145,11 @@ mod tests {
         assert_eq!((asked("file"), asked("file/x")), (Ok(b"text".to_vec()), Err(true)));
         let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("it")).unwrap();
         assert_eq!(asked("it"), Err(false), "a socket cannot be opened");
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // Open at both ends already, so that a read of it as of an empty file would end.
+        let _ends = File::options().read(true).write(true).open(&pipe).unwrap();
+        assert_eq!(asked("pipe"), Err(false), "a pipe is not opened");
         for empty in ["/dev/null", "/dev/zero", "/proc/version"] {
             assert_eq!(read(empty.as_bytes()), Ok(Vec::new()), "{empty}");
         }

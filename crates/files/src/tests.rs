@@ -638,14 +638,46 @@ fn an_entry_whose_folder_becomes_void_does_not_hold_and_those_beside_do() {
     assert!(!site.files.holds(&first) && site.files.holds(&second));
 }
 
+fn make_pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// One that was waited for would never end these tests: nobody writes to the pipes.
 #[test]
 fn pipes_are_found_and_never_opened() {
     let site = Site::new(Policy::Told, Limits::default());
     let path = site.path("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    make_pipe(&path);
     assert_eq!(site.serve("pipe"), "Other");
     let found = site.files.look_up(bytes(&path)).found;
-    assert!(site.files.contents(&found).is_err());
+    // One that is opened fails when it is read, with ESPIPE.
+    let error = site.files.contents(&found).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_that_was_looked_up_is_no_file() {
+    for policy in [Policy::Told, Policy::PerRequest] {
+        let site = Site::new(policy, Limits::default());
+        site.write("page", "");
+        let path = site.path("page");
+        let found = site.files.look_up(bytes(&path)).found;
+        fs::remove_file(&path).unwrap();
+        make_pipe(&path);
+        let error = site.files.contents(&found).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    }
+}
+
+/// An access file that says nothing would let everybody in.
+#[test]
+fn a_pipe_in_the_place_of_an_access_file_is_an_error() {
+    let site = Site::new(Policy::Told, Limits::default());
+    site.write("d/page", "text");
+    make_pipe(&site.path("d/.htaccess"));
+    let folder = Rc::clone(site.files.look_up(bytes(&site.path("d"))).found.folder());
+    let error = site.files.access_file(&folder, b".htaccess").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
 }
 
 #[test]

@@ -222,6 +222,9 @@ mod tests {
     use super::*;
     use evenkeel_message::{FileName, Peer, RequestHead};
     use std::future::poll_fn;
+    use std::sync::mpsc;
+    use std::task::Waker;
+    use std::time::Duration;
 
     /// A source of these pieces.
     struct Pieces(VecDeque<Bytes>);
@@ -311,17 +314,50 @@ mod tests {
         assert!(unpacked == [b"head", text.as_slice()].concat() && longest <= PIECE);
     }
 
+    /// Bytes whose memory is given back only when the test says so.
+    struct Held(&'static [u8], mpsc::Sender<()>, mpsc::Receiver<()>);
+
+    impl AsRef<[u8]> for Held {
+        fn as_ref(&self) -> &[u8] {
+            self.0
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.1.send(()).unwrap();
+            self.2.recv().unwrap();
+        }
+    }
+
     #[test]
-    fn the_log_can_name_the_file_whose_body_does_not_stir() {
-        let mut request = request();
-        request.file = FileName::new("/srv/large.txt");
+    fn the_log_names_the_file_whose_body_does_not_stir() {
         let unpacks = Codec::Inflate(Box::new(Inflater::new(200, 3, 8096)));
         for (codec, what) in [
-            (Codec::deflate(6, 15), "compressing /srv/large.txt"),
-            (unpacks, "unpacking /srv/large.txt"),
+            (Codec::deflate(6, 15), "compressing /srv/large.txt has not stirred for 0 seconds"),
+            (unpacks, "unpacking /srv/large.txt has not stirred for 0 seconds"),
         ] {
-            let work = Work::new(codec, VecDeque::new(), true, Presses::new(1).take().unwrap());
-            assert_eq!(&*recoded(work, None, &mut request).what, what);
+            let mut request = request();
+            request.file = FileName::new("/srv/large.txt");
+            let (hangs, does_hang) = mpsc::channel();
+            let (free, freed) = mpsc::channel();
+            let beginning = Held(b"\x1f\x8b\x08\0\0\0\0\0\0\x03", hangs, freed);
+            let pieces = [Bytes::from_owner(beginning), Bytes::from_static(b"\x03\0")];
+            let pieces = pieces.into_iter().map(Piece::Bytes).collect();
+            let work = Work::new(codec, pieces, false, Presses::new(1).take().unwrap());
+            let crew = Arc::new(Crew::new(1));
+            let mut body =
+                Recoded::new(Arc::clone(&crew), work, None, None, &mut request, (200, 3));
+            let context = &mut Context::from_waker(Waker::noop());
+            assert!(Pin::new(&mut body).poll_chunk(context).is_pending());
+            does_hang.recv().unwrap();
+            let told = crew.relieve(Duration::ZERO);
+            assert!(told.first().is_some_and(|text| text.starts_with(what)), "{told:?}");
+            // Its client is not kept waiting.
+            let Poll::Ready(Some(Err(_))) = Pin::new(&mut body).poll_chunk(context) else {
+                panic!("the response goes on");
+            };
+            free.send(()).unwrap();
         }
     }
 
