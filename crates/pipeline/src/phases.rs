@@ -197,12 +197,15 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let Conditioned { plan, first, is_known } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
     request.is_conditioned_again = is_known;
-    // Both settings must admit a request that comes to the same sections again.
+    // Both settings must admit a request that comes to the same sections again. A question is
+    // answered under those alone that hold in Apache: what is refused there may be granted for it.
     let is_again = is_again && (!plan.core.is_of_location || request.is_located_again);
-    let (plan, also) = match first.filter(|_| is_again) {
-        Some(first) if is_known => (first, Some(plan)),
-        Some(first) => (plan, Some(first)),
-        None => (plan, None),
+    let is_question = request.beyond.is_some();
+    let (plan, also) = match first {
+        Some(first) if is_question && is_known => (first, None),
+        Some(first) if is_again && !is_question && is_known => (first, Some(plan)),
+        Some(first) if is_again && !is_question => (plan, Some(first)),
+        _ => (plan, None),
     };
     // Apache's header_parser runs for requests of clients alone.
     if request.depth == 0 {
