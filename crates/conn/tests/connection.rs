@@ -208,38 +208,38 @@ fn a_client_that_sends_ahead_lets_the_others_in() {
 const CLIENTS: usize = 64;
 const AHEAD: usize = 50;
 
-/// The most requests for a path that are answered before a task has its turn, where many clients
-/// send them ahead.
-fn most_in_a_turn(path: &str) -> usize {
+/// The most requests for a path that are answered before a task has its turn, where so many clients
+/// send so many of them ahead.
+fn most_in_a_turn(path: &str, clients: usize, ahead: usize) -> usize {
     let mut settings = Settings::default();
     settings.keep_alive.max = 0;
     let running = Running::start(settings);
-    let mut clients: Vec<_> = (0..CLIENTS).map(|_| running.connect()).collect();
-    for client in &mut clients {
+    let mut greedy: Vec<_> = (0..clients).map(|_| running.connect()).collect();
+    for client in &mut greedy {
         client.write_all(get("/", "").as_bytes()).unwrap();
         read_one(client);
     }
     // The last of them is recorded after its client has its answer.
-    while running.log.lock().unwrap().len() < CLIENTS {
+    while running.log.lock().unwrap().len() < clients {
         std::thread::yield_now();
     }
     let (mut watch, mut first) = (running.connect(), running.connect());
-    let all = CLIENTS + 1 + CLIENTS * AHEAD;
+    let all = clients + 1 + clients * ahead;
     watch.write_all(get(&format!("/watch?{all}"), "").as_bytes()).unwrap();
     {
         // The one serving thread stands still when it records this request, until all have come.
         let _log = running.log.lock().unwrap();
         first.write_all(get("/first", "").as_bytes()).unwrap();
         read_one(&mut first);
-        for client in &mut clients {
-            let ahead = format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(AHEAD);
-            client.write_all(ahead.as_bytes()).unwrap();
+        for client in &mut greedy {
+            let text = format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n").repeat(ahead);
+            client.write_all(text.as_bytes()).unwrap();
         }
     }
     let most: usize = String::from_utf8(read_one(&mut watch).1).unwrap().parse().unwrap();
-    for client in clients {
+    for client in greedy {
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(read_all(client).matches("HTTP/1.1 200 OK").count(), AHEAD);
+        assert_eq!(read_all(client).matches("HTTP/1.1 200 OK").count(), ahead);
     }
     drop((watch, first));
     running.end();
@@ -248,14 +248,22 @@ fn most_in_a_turn(path: &str) -> usize {
 
 #[test]
 fn what_many_clients_send_ahead_lets_tasks_in_between() {
-    let most = most_in_a_turn("/");
+    let most = most_in_a_turn("/", CLIENTS, AHEAD);
     // A turn's allowance and, meanwhile, a request or two of each client that is in a task.
     assert!(most <= 256 + 2 * CLIENTS, "{most} of {}", CLIENTS * AHEAD);
 }
 
 #[test]
+fn what_a_client_has_sent_ahead_lets_tasks_in_after_each_request_of_a_task() {
+    // All of it is read at once; what is not answered in the turn of its socket goes on as a task.
+    let (clients, ahead) = (2, 500);
+    let most = most_in_a_turn("/", clients, ahead);
+    assert!(most <= 256 + 2 * clients, "{most} of {}", clients * ahead);
+}
+
+#[test]
 fn requests_that_are_much_work_let_tasks_in_the_sooner() {
-    let most = most_in_a_turn("/work");
+    let most = most_in_a_turn("/work", CLIENTS, AHEAD);
     assert!(most <= 256 / 8 + 2 * CLIENTS, "{most} of {}", CLIENTS * AHEAD);
 }
 
