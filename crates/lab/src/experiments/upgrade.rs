@@ -16,7 +16,7 @@ const LOOK_EVERY_S: f64 = 0.05;
 const PAUSE_S: f64 = 0.1;
 /// How long a change may take, in seconds: the old program goes when its connections have, and
 /// when the kernel has let it reap its children.
-pub const PATIENCE_S: f64 = 60.0;
+const PATIENCE_S: f64 = 60.0;
 /// How long the last program may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
 
@@ -27,7 +27,10 @@ pub struct Upgrades {
     changes: usize,
     /// How long each took, in seconds.
     pub took_s: Vec<f64>,
-    under_way: Option<(f64, Pid)>,
+    /// The program before the change that is under way.
+    under_way: Option<Pid>,
+    /// When that began, or the one before was over, in seconds.
+    since_s: f64,
     next_s: f64,
 }
 
@@ -36,33 +39,35 @@ impl Upgrades {
     pub fn new(root: &Path, server: &Server, changes: usize) -> Self {
         let pid_file = root.join(format!("logs/{}.pid", server.name));
         let (first, took_s) = (server.pid(), Vec::new());
-        Self { pid_file, first, changes, took_s, under_way: None, next_s: PAUSE_S }
+        Self { pid_file, first, changes, took_s, under_way: None, since_s: 0.0, next_s: PAUSE_S }
     }
 
     /// Does what is due; whether there is more to come.
+    ///
+    /// # Errors
+    /// A change that is not over in time, and a program that cannot be told to change.
     pub fn look(&mut self, at_s: f64) -> Result<bool, Fault> {
         if at_s < self.next_s {
             return Ok(true);
         }
         self.next_s = at_s + LOOK_EVERY_S;
-        // While the file is written anew it may be empty.
-        let Some(now) = self.pid() else { return Ok(true) };
-        match self.under_way {
-            None if self.took_s.len() == self.changes => return Ok(false),
-            None => {
+        match (self.under_way, self.pid()) {
+            (None, _) if self.took_s.len() == self.changes => return Ok(false),
+            (None, Some(now)) => {
                 let told = |error: std::io::Error| Fault::Told(format!("USR2: {error}"));
                 process::kill(now, Signal::User2).map_err(told)?;
-                self.under_way = Some((at_s, now));
+                (self.under_way, self.since_s) = (Some(now), at_s);
             }
-            Some((began_s, before)) if now != before && !lives(before) => {
-                self.took_s.push(at_s - began_s);
-                (self.under_way, self.next_s) = (None, at_s + PAUSE_S);
+            (Some(before), Some(now)) if now != before && !lives(before) => {
+                self.took_s.push(at_s - self.since_s);
+                (self.under_way, self.since_s, self.next_s) = (None, at_s, at_s + PAUSE_S);
             }
-            Some((began_s, _)) if at_s - began_s > PATIENCE_S => {
+            // While the file is written anew it may be empty.
+            _ if at_s - self.since_s <= PATIENCE_S => {}
+            _ => {
                 let done = self.took_s.len();
                 return Err(format!("change {} of the program is not over", done + 1).into());
             }
-            Some(_) => {}
         }
         Ok(true)
     }
@@ -105,6 +110,28 @@ fn lives(pid: Pid) -> bool {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_program_that_is_in_no_file_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut upgrades = Upgrades {
+            pid_file: folder.path().join("pid"),
+            first: Some(process::own_pid()),
+            changes: 1,
+            took_s: Vec::new(),
+            under_way: None,
+            since_s: 0.0,
+            next_s: PAUSE_S,
+        };
+        assert!(upgrades.look(1.0).unwrap() && upgrades.look(PATIENCE_S).unwrap());
+        assert!(upgrades.look(PATIENCE_S + 1.0).is_err());
+        // Nor while a change is under way; but one that is over counts, however late that is seen.
+        upgrades.under_way = Pid::from_raw(i32::MAX);
+        assert!(upgrades.look(PATIENCE_S + 2.0).is_err());
+        std::fs::write(&upgrades.pid_file, std::process::id().to_string()).unwrap();
+        assert!(upgrades.look(PATIENCE_S + 3.0).unwrap());
+        assert_eq!((upgrades.took_s.len(), upgrades.look(PATIENCE_S + 4.0).unwrap()), (1, false));
+    }
 
     #[test]
     fn who_was_not_waited_for_does_not_run() {
