@@ -32,9 +32,32 @@ fn each_subcommand_of_the_lab_is_passed_on() {
         assert_eq!((err, status), (String::new(), Some(0)));
         assert_eq!(said(&mut command(&lab(), &words)).0, out);
         let wrong = said(&mut command(&evenkeel(), &[subcommand, "--no-such-word"]));
-        assert!(wrong.1.starts_with(&format!("evenkeel {subcommand}: ")), "{wrong:?}");
+        let named = format!("evenkeel {subcommand}: unexpected argument '--no-such-word' found\n");
+        assert!(wrong.1.starts_with(&named), "{wrong:?}");
         assert_eq!((wrong.0.as_str(), wrong.2), ("", Some(2)));
     }
+}
+
+#[test]
+fn both_programs_complete_their_words_and_name_those_that_make_no_sense() {
+    for (program, name) in [(evenkeel(), "evenkeel"), (lab(), "evenkeel-lab")] {
+        for shell in ["bash", "zsh", "fish"] {
+            let (out, err, status) = said(&mut command(&program, &["completions", shell]));
+            assert!(out.contains(name) && out.contains("bench"), "{name} {shell}");
+            assert_eq!((err, status), (String::new(), Some(0)));
+        }
+        let (out, err, status) = said(&mut command(&program, &["completions", "csh"]));
+        assert!(out.is_empty() && err.contains("'csh' for '<SHELL>'"), "{err}");
+        assert_eq!(status, Some(2));
+        let (out, err, status) = said(&mut command(&program, &["--help"]));
+        assert!(out.contains(&format!("Usage: {name} ")) && out.contains("\n  bench "), "{out}");
+        assert_eq!((err, status), (String::new(), Some(0)));
+        let (out, ..) = said(&mut command(&program, &["--version"]));
+        assert_eq!(out, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
+    }
+    let (_, err, status) = said(&mut command(&lab(), &["bnch"]));
+    assert!(err.starts_with("evenkeel-lab: ") && err.contains("'bnch'"), "{err}");
+    assert_eq!(status, Some(2));
 }
 
 #[test]

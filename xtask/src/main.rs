@@ -1,39 +1,43 @@
 //! The chores of the repository: `cargo xtask tidy` reads the sources and `cargo metadata` and
 //! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line,
-//! `cargo xtask manual` writes the pages of docs/manual, and `cargo xtask attack` runs the
-//! differential attack of `tests`. No other file is ever changed.
+//! `cargo xtask manual` writes the pages of docs/manual, `cargo xtask man` those of docs/man, and
+//! `cargo xtask attack` runs the differential attack of `tests`. No other file is ever changed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
 mod documents;
+mod man;
 mod manifest;
 mod manual;
+mod pages;
 mod rooms;
 mod sources;
 
+use pages::Pages;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let task = std::env::args().nth(1).unwrap_or_default();
     match task.as_str() {
-        "manual" => write_manual(),
+        "manual" => write(Ok(manual::manual())),
+        "man" => write(man::man()),
         "tidy" => show_departures(),
         "attack" => attack(),
         _ => {
-            eprintln!("usage: cargo xtask manual|tidy|attack");
+            eprintln!("usage: cargo xtask manual|man|tidy|attack");
             ExitCode::from(2)
         }
     }
 }
 
-fn write_manual() -> ExitCode {
-    match manual::write(&root()) {
-        Ok(pages) => {
-            println!("manual: {pages} pages in docs/manual");
+fn write(pages: Result<Pages, String>) -> ExitCode {
+    match pages.and_then(|pages| Ok((pages.write(&root())?, pages.folder))) {
+        Ok((count, folder)) => {
+            println!("{count} pages in {folder}");
             ExitCode::SUCCESS
         }
         Err(reason) => {
-            eprintln!("manual: {reason}");
+            eprintln!("xtask: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -88,7 +92,8 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let table = rooms::parse(&read(&root.join("ARCHITECTURE.md"))?);
     let metadata = run(root, "cargo", &["metadata", "--format-version=1", "--no-deps"])?;
     rooms::check(&table, &rooms::crates(&metadata)?, &mut faults);
-    manual::check(root, &mut faults);
+    manual::manual().check(root, &mut faults);
+    man::man()?.check(root, &mut faults);
     manifest::check(&read(&root.join("Cargo.toml"))?, &mut faults);
     let listed = run(root, "git", &["ls-files", "-co", "--exclude-standard"])?;
     // A file that is deleted but not yet committed is still listed.

@@ -10,7 +10,8 @@ use crate::httpd::choice;
 use crate::lab;
 use crate::server::refusal;
 use crate::settings;
-use crate::terminal::{complain, say};
+use crate::terminal::complain;
+use evenkeel::{Explain, Own, Serve, Whom};
 use evenkeel_config::Node;
 use evenkeel_mpm::{Listen, Running, running};
 use std::ffi::OsString;
@@ -18,47 +19,16 @@ use std::net::IpAddr;
 
 const PROGRAM: &str = "evenkeel";
 
-const USAGE: &str = "\
-Usage: evenkeel explain [URL | PID | -f FILE] [--insecure]
-  URL         the server's status page (/server-status where only a host is given)
-  PID         the process of a server that runs here: its page is found by its configuration
-  -f FILE     the configuration of a server that runs here; apache2.conf where nothing is given
-  --insecure  take any certificate
-It prints what limits the server now, how many requests a second that leaves, the limit behind it
-and what would move it. The status is 0 where it was told, 1 where it is not to be had, 2 where the
-words make no sense.
-";
-
-/// Whom it is about.
-#[derive(Debug, PartialEq, Eq)]
-enum Whom {
-    Usage,
-    Page(String),
-    Process(i32),
-    File(Option<String>),
-}
-
 /// Runs the subcommand and gives its exit status.
-pub fn run(words: &[String]) -> i32 {
-    let (whom, verify) = match parse(words) {
-        Ok(parsed) => parsed,
-        Err(text) => {
-            complain(&format!("evenkeel explain: {text}\n{USAGE}"));
-            return 2;
-        }
-    };
-    let url = match whom {
-        Whom::Usage => {
-            say(USAGE);
-            return 0;
-        }
-        Whom::Page(url) => Ok(url),
-        Whom::Process(pid) => of_process(pid),
-        Whom::File(file) => of_file(CommandLine { file, ..CommandLine::default() }),
+pub fn run(asked: Explain) -> i32 {
+    let url = match asked.whom {
+        Some(Whom::Page(url)) => Ok(url),
+        Some(Whom::Process(pid)) => of_process(pid),
+        None => of_file(CommandLine { file: asked.file, ..CommandLine::default() }),
     };
     match url {
         Ok(url) => {
-            let insecure = (!verify).then_some("--insecure");
+            let insecure = asked.insecure.then_some("--insecure");
             let words = ["explain", &url].into_iter().chain(insecure);
             lab::run(&words.map(OsString::from).collect::<Vec<_>>())
         }
@@ -67,31 +37,6 @@ pub fn run(words: &[String]) -> i32 {
             1
         }
     }
-}
-
-fn parse(words: &[String]) -> Result<(Whom, bool), String> {
-    let (mut whom, mut verify) = (None, true);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let next = match word.as_str() {
-            "-h" | "--help" => return Ok((Whom::Usage, verify)),
-            "--insecure" => {
-                verify = false;
-                continue;
-            }
-            "-f" => Whom::File(Some(words.next().ok_or("-f takes a file")?.clone())),
-            word if word.starts_with('-') => return Err(format!("unknown option {word}")),
-            word => match word.parse() {
-                Ok(pid) if pid > 0 => Whom::Process(pid),
-                _ if word.contains("://") => Whom::Page(word.to_owned()),
-                _ => return Err(format!("{word} is neither a URL nor the number of a process")),
-            },
-        };
-        if whom.replace(next).is_some() {
-            return Err("one server at a time is explained".to_owned());
-        }
-    }
-    Ok((whom.unwrap_or(Whom::File(None)), verify))
 }
 
 /// The page of a process that runs here, by the words that it was started with.
@@ -104,8 +49,8 @@ fn of_process(pid: i32) -> Result<String, String> {
         .filter(|word| !word.is_empty())
         .collect();
     let rest = words.get(1..).unwrap_or_default();
-    if rest.first().is_some_and(|word| word == "serve") {
-        return Ok(of_serve(rest));
+    if let Ok(Own::Serve(serve)) = evenkeel::parse(rest) {
+        return Ok(of_serve(&serve));
     }
     let line = CommandLine::parse(rest).map_err(|text| {
         format!("process {pid} was not started as a server of Evenkeel's: {text}")
@@ -114,17 +59,8 @@ fn of_process(pid: i32) -> Result<String, String> {
 }
 
 /// `evenkeel serve` has its page where its greeting says.
-fn of_serve(words: &[String]) -> String {
-    let mut listen = "127.0.0.1:8080";
-    for pair in words.windows(2) {
-        if let [name, value] = pair
-            && name == "--listen"
-        {
-            listen = value;
-        }
-    }
-    let joined = words.iter().find_map(|word| word.strip_prefix("--listen="));
-    let listen = joined.unwrap_or(listen);
+fn of_serve(serve: &Serve) -> String {
+    let listen = &*serve.listen;
     let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "8080"));
     let host = if matches!(host, "*" | "0.0.0.0" | "[::]") { "localhost" } else { host };
     format!("http://{host}:{port}/server-status")
@@ -195,27 +131,15 @@ fn url(listen: &Listen, path: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<(Whom, bool), String> {
-        parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_server_is_named_by_its_page_its_process_or_its_file() {
-        assert_eq!(parsed(""), Ok((Whom::File(None), true)));
-        assert_eq!(parsed("4711"), Ok((Whom::Process(4711), true)));
-        assert_eq!(parsed("-f x.conf"), Ok((Whom::File(Some("x.conf".into())), true)));
-        let page = Whom::Page("https://a/".into());
-        assert_eq!(parsed("https://a/ --insecure"), Ok((page, false)));
-        assert_eq!(parsed("--help"), Ok((Whom::Usage, true)));
-        for wrong in ["a", "-1", "0", "-f", "1 2", "--what"] {
-            assert!(parsed(wrong).is_err(), "{wrong}");
-        }
-    }
-
     #[test]
     fn serve_has_its_page_where_it_listens() {
-        let at =
-            |text: &str| of_serve(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let at = |text: &str| {
+            let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+            match evenkeel::parse(&words) {
+                Ok(Own::Serve(serve)) => of_serve(&serve),
+                other => panic!("{other:?}"),
+            }
+        };
         assert_eq!(at("serve x"), "http://127.0.0.1:8080/server-status");
         assert_eq!(at("serve --listen *:81 x"), "http://localhost:81/server-status");
         assert_eq!(at("serve --listen=[::1]:82"), "http://[::1]:82/server-status");

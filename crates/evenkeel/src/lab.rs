@@ -12,9 +12,6 @@ use std::process::Command;
 
 const PROGRAM: &str = "evenkeel-lab";
 
-/// The subcommands that the lab has alone. `explain` begins in the server.
-pub const SUBCOMMANDS: [&str; 7] = ["bench", "replay", "surge", "top", "sim", "report", "lab"];
-
 /// Becomes the lab with these words, the first of which is the subcommand. Gives the exit status 1
 /// where there is no such program.
 pub fn run(words: &[OsString]) -> i32 {

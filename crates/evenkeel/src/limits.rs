@@ -15,27 +15,8 @@ use std::time::Duration;
 
 const PROGRAM: &str = "evenkeel";
 
-const USAGE: &str = "\
-Usage: evenkeel limits [-f FILE]
-  -f FILE  the configuration; apache2.conf where nothing is given
-It prints the directives of the pool of workers as the server obeys them, defaults included. The
-status is 0, 1 where the configuration is refused, 2 where the words make no sense.
-";
-
 /// Runs the subcommand and gives its exit status.
-pub fn run(words: &[String]) -> i32 {
-    let file = match words {
-        [] => None,
-        [name, file] if name == "-f" => Some(file.clone()),
-        [help] if help == "-h" || help == "--help" => {
-            say(USAGE);
-            return 0;
-        }
-        [name, ..] => {
-            complain(&format!("evenkeel limits: {name} makes no sense here\n{USAGE}"));
-            return 2;
-        }
-    };
+pub fn run(file: Option<String>) -> i32 {
     match lines(file) {
         Ok(lines) => {
             say(&lines.join("\n"));

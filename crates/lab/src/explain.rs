@@ -4,47 +4,55 @@
 //! configuration and passes it on to `evenkeel-lab explain`.
 
 use crate::status::Status;
+use crate::words;
+use clap::Parser;
 use serde::Deserialize;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-const USAGE: &str = "\
-Usage: evenkeel-lab explain URL [--insecure]
-  URL         the server's status page (/server-status where only a host is given)
-  --insecure  take any certificate
-It prints what limits the server now. `evenkeel explain` finds the URL by a process or by a
-configuration. The status is 0 where it was told, 1 where it is not to be had, 2 where the words
-make no sense.
-";
+/// Tells what limits the server with this status page now
+#[derive(Debug, Parser)]
+#[command(
+    name = "explain",
+    bin_name = "evenkeel-lab explain",
+    after_help = "`evenkeel explain` finds the URL of a process or of a configuration. The exit \
+                  status is 0 where the limit was told, 1 where it is not to be had, 2 where the \
+                  words make no sense."
+)]
+struct Words {
+    /// The status page (/server-status where only a host is given)
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Takes any certificate
+    #[arg(long)]
+    insecure: bool,
+}
+
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
+}
 
 /// Runs `evenkeel-lab explain` and gives its exit status: 0, 1 where the page tells nothing, 2 for
 /// words that make no sense.
 #[must_use]
 pub fn run(given: &[String]) -> i32 {
-    let complain = |text: &str, status| {
-        let _gone = writeln!(io::stderr().lock(), "evenkeel explain: {text}");
-        status
+    let asked: Words = match words::parse(given) {
+        Ok(asked) => asked,
+        Err(stop) => return words::answer("explain", stop),
     };
-    let (mut url, mut verify) = (None, true);
-    for word in given {
-        match word.as_str() {
-            "--insecure" => verify = false,
-            "-h" | "--help" => return say(USAGE),
-            word if !word.starts_with('-') && url.is_none() => url = Some(word),
-            word => return complain(&format!("{word} makes no sense here\n{USAGE}"), 2),
+    match sentences(&asked.url, !asked.insecure) {
+        Ok(lines) => {
+            // A reader that went away has what it wanted.
+            let _gone = io::stdout().lock().write_all((lines.join("\n") + "\n").as_bytes());
+            0
+        }
+        Err(text) => {
+            let _gone = writeln!(io::stderr().lock(), "evenkeel explain: {text}");
+            1
         }
     }
-    let Some(url) = url else { return complain(&format!("a URL is missing\n{USAGE}"), 2) };
-    match words(url, verify) {
-        Ok(lines) => say(&(lines.join("\n") + "\n")),
-        Err(text) => complain(&text, 1),
-    }
-}
-
-fn say(text: &str) -> i32 {
-    // A reader that went away has what it wanted.
-    let _gone = io::stdout().lock().write_all(text.as_bytes());
-    0
 }
 
 /// How long a page may take: a server that needs explaining may be slow.
@@ -109,7 +117,7 @@ struct Seconds {
 /// the most so many; where it was not told, none might.
 ///
 /// # Errors
-/// As those of [`words`].
+/// As those of [`sentences`].
 pub(crate) fn workers(url: &str, seconds: usize) -> Result<Vec<u64>, String> {
     let page = Status::open(url, true, PATIENCE)?;
     let page = page.with_query(&format!("json&pool&last={seconds}"));
@@ -122,7 +130,7 @@ pub(crate) fn workers(url: &str, seconds: usize) -> Result<Vec<u64>, String> {
 /// so many seconds.
 ///
 /// # Errors
-/// As those of [`words`].
+/// As those of [`sentences`].
 pub(crate) fn figures(url: &str, seconds: usize) -> Result<(Told, Vec<u8>), String> {
     let page = Status::open(url, true, PATIENCE)?;
     let page = page.with_query(&format!("json&pool&last={seconds}"));
@@ -137,7 +145,7 @@ pub(crate) fn figures(url: &str, seconds: usize) -> Result<(Told, Vec<u8>), Stri
 /// # Errors
 /// What is wrong with the URL, why there is no page, or that it is not one of Evenkeel's; each
 /// begins with the URL.
-pub fn words(url: &str, verify: bool) -> Result<Vec<String>, String> {
+pub fn sentences(url: &str, verify: bool) -> Result<Vec<String>, String> {
     let page = Status::open(url, verify, PATIENCE)?.with_query("json&last=1");
     parse(&page.body()?).ok_or_else(|| {
         format!("{}: not a status page of Evenkeel, which alone tells its limits", page.url())

@@ -19,9 +19,12 @@ mod tests;
 use crate::load::{Bounds, Figures, Plan, Request, Run, Same};
 use crate::results::{About, Saving};
 use crate::server_side::{self, Side};
+use crate::words::with_hint;
 use evenkeel_sys::signal::{Signal, Signals};
 pub(crate) use json::figures_json;
-use options::{HELP, Options, Output, Wish};
+pub use options::command;
+pub(crate) use options::field;
+use options::{Options, Output, Wish};
 use prepare::{Prepared, prepare};
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
@@ -89,15 +92,15 @@ fn serve(words: &[String], desk: &mut Desk<'_>) -> i32 {
     let outcome = match options::parse(words) {
         Ok(Wish::Run(options)) => bench(&options, words, desk),
         // A reader that went away is nobody's fault, here and below.
-        Ok(Wish::Help) => {
-            let _gone = desk.out.write_all(HELP.as_bytes());
+        Ok(Wish::Help(text)) => {
+            let _gone = desk.out.write_all(text.as_bytes());
             Ok(0)
         }
         Err(complaint) => Err(complaint),
     };
     outcome.unwrap_or_else(|Complaint { text, status, hint }| {
-        let hint = if hint { "\nevenkeel bench --help shows its options" } else { "" };
-        let _gone = writeln!(desk.err, "evenkeel bench: {text}{hint}");
+        let text = if hint { with_hint("bench", &text) } else { text };
+        let _gone = writeln!(desk.err, "evenkeel bench: {text}");
         status
     })
 }

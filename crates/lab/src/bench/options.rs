@@ -1,15 +1,15 @@
-//! The command line of bench: words come in, what they ask for goes out, or a complaint. Names
-//! that hey and oha share are theirs; nothing is looked up or opened here but files of bodies.
+//! The command line of `evenkeel bench`. Names that hey and oha share are theirs. Nothing is looked
+//! up or opened here but files of bodies.
 
 use super::stretches::{Shape, parse_ramp, parse_steps};
 use super::{Complaint, usage};
-use crate::load::{Pace, Target, Think, parse_time};
+use crate::load::{Pace, Target, Think};
 use crate::request::parse_field;
 use crate::sweep::Grid;
+use crate::words::{self, Stop, duration, number, target, think};
 use bytes::Bytes;
-use lexopt::{Arg, Parser, ValueExt};
+use clap::{Args, Parser};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// As many as hey and oha make where nothing is said.
@@ -91,141 +91,228 @@ pub(super) enum Output {
 #[derive(Debug)]
 pub(super) enum Wish {
     Run(Box<Options>),
-    Help,
+    /// The help text, which is this one.
+    Help(String),
 }
 
-/// The options as they are read, before they are held against each other.
-#[derive(Default)]
-struct Reader {
-    url: Option<String>,
+/// Puts a load on a server and reports what came of it
+#[derive(Debug, Parser)]
+#[command(name = "bench", bin_name = "evenkeel bench")]
+struct Words {
+    /// What is asked for
+    #[arg(value_name = "URL", value_parser = target)]
+    url: Target,
+    #[command(flatten, next_help_heading = "How much")]
+    amount: Amount,
+    #[command(flatten, next_help_heading = "How fast (as answers come where nothing is said)")]
+    speed: Speed,
+    #[command(flatten, next_help_heading = "What is sent")]
+    sent: Sent,
+    #[command(flatten, next_help_heading = "How it is sent")]
+    way: Way,
+    #[command(flatten, next_help_heading = "What is shown")]
+    shown: Shown,
+}
+
+#[derive(Debug, Args)]
+struct Amount {
+    /// Requests (200 where neither -n nor -z is given)
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::<u64>(1, u64::MAX))]
     requests: Option<u64>,
+    /// For so long (10s, 5m); with -n, whichever is over first
+    #[arg(short = 'z', long = "duration", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
+    /// Clients (50)
+    #[arg(short, long, value_name = "N", value_parser = number::<u32>(1, MOST_CLIENTS))]
     clients: Option<u32>,
-    shape: Option<Shape>,
-    rate: Option<f64>,
-    even: bool,
+    /// From A clients to B within that time
+    #[arg(long, value_name = "A..B/TIME", value_parser = parse_ramp, overrides_with = "steps")]
+    ramp: Option<Shape>,
+    /// So many clients for so long, one step after another
+    #[arg(long, value_name = "N:TIME,...", value_parser = parse_steps, overrides_with = "ramp")]
+    steps: Option<Shape>,
+}
+
+#[derive(Debug, Args)]
+struct Speed {
+    /// Pauses: 500ms, 1s..3s, exp:1s, lognormal:MU,SIGMA, pareto:1s,1.5, weibull:1s,0.4
+    #[arg(long, value_name = "DIST", value_parser = think)]
     think: Option<Think>,
+    /// Open loop: so many requests a second, whether or not they are answered; Poisson arrivals,
+    /// latency from the intended start
+    #[arg(short = 'q', long, visible_alias = "open", value_name = "RATE", value_parser = rate)]
+    rate: Option<f64>,
+    /// Evenly spaced requests instead
+    #[arg(long)]
+    even: bool,
+    /// Partly open: so many clients a second, N requests of each on the average, with the pauses of
+    /// --think
+    #[arg(long, value_name = "RATE,N", value_parser = partly)]
     partly: Option<(f64, f64)>,
-    threads: Option<usize>,
-    seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct Sent {
+    /// The method (GET; POST where there is a body)
+    #[arg(short, long, value_name = "METHOD")]
+    method: Option<String>,
+    /// A header field; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    fields: Vec<(String, String)>,
+    /// A cookie; may be repeated
+    #[arg(long = "cookie", value_name = "NAME=VALUE")]
+    cookies: Vec<String>,
+    /// Accept
+    #[arg(short = 'A', long, value_name = "TYPE")]
+    accept: Option<String>,
+    /// Content-Type (application/x-www-form-urlencoded)
+    #[arg(short = 'T', long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// A body, or @FILE for that of a file
+    #[arg(short, long, value_name = "TEXT", overrides_with = "data_file")]
+    data: Option<String>,
+    /// The body, from a file
+    #[arg(short = 'D', long, value_name = "FILE", overrides_with = "data")]
+    data_file: Option<String>,
+    /// Basic authentication
+    #[arg(short, long, value_name = "USER:PASSWORD", value_parser = credentials)]
+    auth: Option<String>,
+    /// Basic authentication for the proxy
+    #[arg(long, value_name = "USER:PASSWORD", value_parser = credentials)]
+    proxy_auth: Option<String>,
+    /// Host in place of the URL's
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Way {
+    /// Makes a connection for each request
+    #[arg(long)]
+    disable_keepalive: bool,
+    /// How long to wait for a connection and for more of an answer (20s)
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
-    once: bool,
-    message: Message,
-    proxy: Option<String>,
+    /// Asks through a proxy
+    #[arg(short = 'x', long, value_name = "HOST:PORT", value_parser = target)]
+    proxy: Option<Target>,
+    /// Asks over a Unix socket
+    #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    family: Family,
+    /// Asks over IPv4 only
+    #[arg(short = '4', long, overrides_with = "ipv6")]
+    ipv4: bool,
+    /// Asks over IPv6 only
+    #[arg(short = '6', long, overrides_with = "ipv4")]
+    ipv6: bool,
+    /// Takes any certificate
+    #[arg(short = 'k', long)]
     insecure: bool,
+    /// Threads of clients (one for each core)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, 1024))]
+    threads: Option<usize>,
+    /// The seed of pauses and arrivals: the same seed draws the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Needed for an address that is not loopback
+    #[arg(long = "yes-this-is-my-server")]
     is_my_server: bool,
-    output: Output,
-    no_screen: bool,
-    save: Option<PathBuf>,
+    /// Asks by HTTP/2, which is not there yet
+    #[arg(long, alias = "h2", hide = true)]
+    http2: bool,
+}
+
+#[derive(Debug, Args)]
+struct Shown {
+    /// Writes the figures as JSON
+    #[arg(long, overrides_with = "csv")]
+    json: bool,
+    /// Writes a line for each answer, kept in memory until the end (88 bytes each)
+    #[arg(long, overrides_with = "json")]
+    csv: bool,
+    /// Shows no live screen
+    #[arg(long)]
+    no_tui: bool,
+    /// Looks at the server's side as well: its CPU for an answer, processes, accept queue,
+    /// scoreboard; by process id or status page. After the run its system calls are counted under a
+    /// second of the same load, where strace is installed and may attach
+    #[arg(long, value_name = "PID|URL")]
     server: Option<String>,
+    /// Counts no system calls
+    #[arg(long)]
     no_strace: bool,
-    sweep: Option<Grid>,
+    /// A run for each number of clients (c=1,4,16; c=1..512 doubles) and for each pause
+    /// (think=0,1ms); may be repeated; every run is as long as -n or -z says
+    #[arg(long, value_name = "c=LIST|think=LIST")]
+    sweep: Vec<String>,
+    /// Writes a page with the sweep's plots
+    #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Keeps the run in a new folder, as a stream while it goes
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+}
+
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
 }
 
 /// Parses the words behind `evenkeel bench`.
-pub(super) fn parse(words: &[String]) -> Result<Wish, Complaint> {
-    let mut reader = Reader::default();
+pub(super) fn parse(given: &[String]) -> Result<Wish, Complaint> {
     // hey spells this one with one dash, which would be a body otherwise.
     let known = |word: &String| match word.as_str() {
         "-disable-keepalive" => "--disable-keepalive".to_owned(),
         _ => word.clone(),
     };
-    let mut parser = Parser::from_args(words.iter().map(known));
-    while let Some(arg) = parser.next().map_err(|error| usage(error.to_string()))? {
-        match arg {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Wish::Help),
-            Arg::Value(word) => reader.take_url(text(word)?)?,
-            Arg::Short(letter) => reader.take(&letter.to_string(), &mut parser)?,
-            Arg::Long(name) => {
-                let name = name.to_owned();
-                reader.take(&name, &mut parser)?;
-            }
-        }
+    let given: Vec<String> = given.iter().map(known).collect();
+    match words::parse::<Words>(&given) {
+        Ok(words) => words.options().map(|options| Wish::Run(Box::new(options))),
+        Err(Stop::Help(text)) => Ok(Wish::Help(text)),
+        Err(Stop::Wrong(text)) => Err(usage(text)),
     }
-    reader.finish().map(|options| Wish::Run(Box::new(options)))
 }
 
-impl Reader {
-    fn take_url(&mut self, word: String) -> Result<(), Complaint> {
-        match self.url.replace(word) {
-            None => Ok(()),
-            Some(first) => Err(usage(format!("one URL is asked, not {first} and another"))),
+impl Words {
+    /// Holds the options against each other.
+    fn options(self) -> Result<Options, Complaint> {
+        let Self { url, amount, speed, sent, way, shown } = self;
+        if way.http2 {
+            let text = "HTTP/2 is not there; the requests of bench are HTTP/1.1".to_owned();
+            return Err(Complaint { text, status: 2, hint: false });
         }
-    }
-
-    /// Takes an option by its name, and its value from the parser where it has one.
-    fn take(&mut self, name: &str, parser: &mut Parser) -> Result<(), Complaint> {
-        let mut value = || text(parser.value().map_err(|error| usage(error.to_string()))?);
-        match name {
-            "n" | "requests" => self.requests = Some(number(name, &value()?, 1, u64::MAX)?),
-            "c" | "clients" => self.clients = Some(number(name, &value()?, 1, MOST_CLIENTS)?),
-            "z" | "duration" => self.time = Some(duration(name, &value()?)?),
-            "q" | "rate" | "open" => self.rate = Some(rate(name, &value()?)?),
-            "even" => self.even = true,
-            "think" => self.think = Some(Think::parse(&value()?).map_err(usage)?),
-            "partly" => self.partly = Some(partly(&value()?)?),
-            "ramp" => self.shape = Some(parse_ramp(&value()?).map_err(usage)?),
-            "steps" => self.shape = Some(parse_steps(&value()?).map_err(usage)?),
-            "threads" => self.threads = Some(number(name, &value()?, 1, 1024)?),
-            "seed" => self.seed = Some(number(name, &value()?, 0, u64::MAX)?),
-            "t" | "timeout" => self.timeout = Some(duration(name, &value()?)?),
-            "disable-keepalive" => self.once = true,
-            "x" | "proxy" => self.proxy = Some(value()?),
-            "unix-socket" => self.unix_socket = Some(value()?.into()),
-            "4" | "ipv4" => self.family = Family::V4,
-            "6" | "ipv6" => self.family = Family::V6,
-            "insecure" | "k" => self.insecure = true,
-            "yes-this-is-my-server" => self.is_my_server = true,
-            "json" => self.output = Output::Json,
-            "csv" => self.output = Output::Csv,
-            "save" => self.save = Some(value()?.into()),
-            "server" => self.server = Some(value()?),
-            "no-strace" => self.no_strace = true,
-            "sweep" => {
-                let typed = value()?;
-                self.sweep.get_or_insert_default().set(&typed).map_err(usage)?;
-            }
-            "html" => self.html = Some(value()?.into()),
-            "no-tui" => self.no_screen = true,
-            "http2" | "h2" => {
-                let text = "HTTP/2 is not there; the requests of bench are HTTP/1.1";
-                return Err(Complaint { text: text.to_owned(), status: 2, hint: false });
-            }
-            _ => return self.message.take(name, value),
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Options, Complaint> {
-        let url = self.url.as_deref().ok_or_else(|| usage("a URL is missing"))?;
-        let url = Target::parse(url).map_err(usage)?;
-        let pace = self.pace()?;
-        if self.shape.is_some() {
-            if self.clients.is_some() {
+        let output = match (shown.json, shown.csv) {
+            (true, _) => Output::Json,
+            (_, true) => Output::Csv,
+            _ => Output::Text,
+        };
+        let pace = speed.pace()?;
+        let typed_clients = amount.clients;
+        let shape = amount.ramp.or(amount.steps);
+        if shape.is_some() {
+            if typed_clients.is_some() {
                 return Err(usage("-c and --ramp or --steps both say how many clients there are"));
             }
             if matches!(pace, Pace::Open { .. } | Pace::PartlyOpen { .. }) {
                 return Err(usage("--ramp and --steps are for closed loops"));
             }
         }
-        if self.proxy.is_some() && self.unix_socket.is_some() {
+        if way.proxy.is_some() && way.unix_socket.is_some() {
             return Err(usage("-x and --unix-socket both say where to connect to"));
         }
-        self.check_sweep(&pace)?;
-        let proxy = self.proxy.as_deref().map(Target::parse).transpose().map_err(usage)?;
-        let bounded = self.requests.is_some() || self.time.is_some();
+        let own = typed_clients.is_some() || shape.is_some() || pace != Pace::Greedy;
+        let sweep = shown.grid(own || output != Output::Text)?;
+        let bounded = amount.requests.is_some() || amount.time.is_some();
         // A shape ends a run by itself, as a time does.
         let requests =
-            if bounded || self.shape.is_some() { self.requests } else { Some(USUAL_REQUESTS) };
-        let each = (self.sweep.is_some() && !bounded).then_some(USUAL_PAIR);
-        let shaped = self.shape.as_ref().and_then(|shape| shape.ends(bounded));
-        let swept = self.sweep.as_ref().and_then(|grid| grid.clients.iter().max().copied());
-        let most = self.shape.as_ref().map(Shape::most).or(swept);
+            if bounded || shape.is_some() { amount.requests } else { Some(USUAL_REQUESTS) };
+        let each = (sweep.is_some() && !bounded).then_some(USUAL_PAIR);
+        let shaped = shape.as_ref().and_then(|shape| shape.ends(bounded));
+        let swept = sweep.as_ref().and_then(|grid| grid.clients.iter().max().copied());
+        let most = shape.as_ref().map(Shape::most).or(swept);
         let closed = matches!(pace, Pace::Greedy | Pace::Think(_));
-        let mut clients = most.or(self.clients).unwrap_or(USUAL_CLIENTS);
+        let mut clients = most.or(typed_clients).unwrap_or(USUAL_CLIENTS);
         if let Some(requests) = requests.filter(|_| closed && most.is_none()) {
             // More clients than requests would only be clients that were never served.
             clients = clients.min(u32::try_from(requests).unwrap_or(u32::MAX));
@@ -233,47 +320,32 @@ impl Reader {
         Ok(Options {
             url,
             requests,
-            time: self.time.into_iter().chain(shaped).chain(each).min(),
+            time: amount.time.into_iter().chain(shaped).chain(each).min(),
             clients,
-            shape: self.shape,
+            shape,
             pace,
-            threads: self.threads,
-            seed: self.seed.unwrap_or(1),
-            timeout: self.timeout.unwrap_or(USUAL_TIMEOUT),
-            keep_alive: !self.once,
-            message: self.message,
-            proxy,
-            unix_socket: self.unix_socket,
-            family: self.family,
-            insecure: self.insecure,
-            is_my_server: self.is_my_server,
-            output: self.output,
-            screen: !self.no_screen && self.output == Output::Text,
-            save: self.save,
-            server: self.server,
-            strace: !self.no_strace,
-            sweep: self.sweep,
-            html: self.html,
+            threads: way.threads,
+            seed: way.seed,
+            timeout: way.timeout.unwrap_or(USUAL_TIMEOUT),
+            keep_alive: !way.disable_keepalive,
+            message: sent.message()?,
+            family: way.family(),
+            proxy: way.proxy,
+            unix_socket: way.unix_socket,
+            insecure: way.insecure,
+            is_my_server: way.is_my_server,
+            output,
+            screen: !shown.no_tui && output == Output::Text,
+            save: shown.save,
+            server: shown.server,
+            strace: !shown.no_strace,
+            sweep,
+            html: shown.html,
         })
     }
+}
 
-    /// A sweep says itself how many clients there are and how they pause, and shows a table.
-    fn check_sweep(&self, pace: &Pace) -> Result<(), Complaint> {
-        if self.sweep.is_none() {
-            return match self.html {
-                Some(_) => Err(usage("--html is for the page of --sweep; report draws one run")),
-                None => Ok(()),
-            };
-        }
-        let own = self.clients.is_some() || self.shape.is_some() || *pace != Pace::Greedy;
-        if own || self.server.is_some() || self.output != Output::Text {
-            let text = "--sweep goes through clients and pauses by itself: no -c, --ramp, --steps, \
-                        --think, -q, --partly, --server, --json or --csv beside it";
-            return Err(usage(text));
-        }
-        Ok(())
-    }
-
+impl Speed {
     fn pace(&self) -> Result<Pace, Complaint> {
         match (self.rate, self.partly, self.think) {
             (Some(_), Some(_), _) => Err(usage("-q and --partly are two kinds of loop")),
@@ -292,77 +364,83 @@ impl Reader {
     }
 }
 
-impl Message {
-    fn take(
-        &mut self,
-        name: &str,
-        mut value: impl FnMut() -> Result<String, Complaint>,
-    ) -> Result<(), Complaint> {
-        match name {
-            "m" | "method" => self.method = Some(value()?),
-            "H" | "header" => {
-                let typed = value()?;
-                let (name, value) = parse_field(&typed).map_err(usage)?;
-                self.fields.push((name.to_owned(), value.to_owned()));
-            }
-            "cookie" => self.cookies.push(value()?),
-            "A" | "accept" => self.accept = Some(value()?),
-            "T" | "content-type" => self.content_type = Some(value()?),
-            "host" => self.host = Some(value()?),
-            "a" | "auth" => self.auth = Some(credentials(value()?)?),
-            "proxy-auth" => self.proxy_auth = Some(credentials(value()?)?),
-            "d" | "data" => {
-                let typed = value()?;
-                self.body = Some(match typed.strip_prefix('@') {
-                    Some(path) => contents(path)?,
-                    None => Bytes::from(typed),
-                });
-            }
-            "D" | "data-file" => self.body = Some(contents(&value()?)?),
-            name => {
-                let dashes = if name.chars().count() == 1 { "-" } else { "--" };
-                return Err(usage(format!("{dashes}{name}: no such option")));
-            }
-        }
-        Ok(())
+impl Sent {
+    fn message(self) -> Result<Message, Complaint> {
+        let body = match (self.data, self.data_file) {
+            (Some(text), _) => Some(match text.strip_prefix('@') {
+                Some(path) => contents(path)?,
+                None => Bytes::from(text),
+            }),
+            (None, Some(path)) => Some(contents(&path)?),
+            (None, None) => None,
+        };
+        Ok(Message {
+            method: self.method,
+            fields: self.fields,
+            cookies: self.cookies,
+            accept: self.accept,
+            content_type: self.content_type,
+            host: self.host,
+            auth: self.auth,
+            proxy_auth: self.proxy_auth,
+            body,
+        })
     }
 }
 
-fn text(word: std::ffi::OsString) -> Result<String, Complaint> {
-    word.string().map_err(|error| usage(error.to_string()))
+impl Way {
+    fn family(&self) -> Family {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Family::V4,
+            (_, true) => Family::V6,
+            _ => Family::Any,
+        }
+    }
 }
 
-fn number<N>(name: &str, text: &str, least: N, most: N) -> Result<N, Complaint>
-where
-    N: FromStr + PartialOrd + Copy + std::fmt::Display,
-{
-    let found = text.parse::<N>().ok().filter(|found| *found >= least && *found <= most);
-    found.ok_or_else(|| usage(format!("-{name} takes a number from {least} to {most}, not {text}")))
+impl Shown {
+    /// What is swept. A sweep says itself how many clients there are and how they pause, and shows
+    /// a table: `taken` tells that other options say so already.
+    fn grid(&self, taken: bool) -> Result<Option<Grid>, Complaint> {
+        if self.sweep.is_empty() {
+            return match self.html {
+                Some(_) => Err(usage("--html is for the page of --sweep; report draws one run")),
+                None => Ok(None),
+            };
+        }
+        let mut grid = Grid::default();
+        for text in &self.sweep {
+            grid.set(text).map_err(|error| usage(format!("--sweep {error}")))?;
+        }
+        if taken || self.server.is_some() {
+            let text = "--sweep goes through clients and pauses by itself: no -c, --ramp, --steps, \
+                        --think, -q, --partly, --server, --json or --csv beside it";
+            return Err(usage(text));
+        }
+        Ok(Some(grid))
+    }
 }
 
-fn duration(name: &str, text: &str) -> Result<Duration, Complaint> {
-    let found = parse_time(text).filter(|seconds| *seconds > 0.0);
-    // A year is longer than any run, and what a float holds may be too long for the type.
-    let found = found.map(|seconds| Duration::from_secs_f64(seconds.min(31_536_000.0)));
-    found.ok_or_else(|| usage(format!("-{name} takes a time (500ms, 10s, 5m), not {text}")))
-}
-
-fn rate(name: &str, text: &str) -> Result<f64, Complaint> {
+fn rate(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
-    found.ok_or_else(|| usage(format!("-{name} takes requests a second, not {text}")))
+    found.ok_or_else(|| "it takes requests a second".to_owned())
 }
 
-fn partly(text: &str) -> Result<(f64, f64), Complaint> {
-    let bad =
-        || usage(format!("--partly takes clients a second and requests of each, 10,5; not {text}"));
+fn partly(text: &str) -> Result<(f64, f64), String> {
+    let bad = || "it takes clients a second and requests of each, such as 10,5".to_owned();
     let (clients, requests) = text.split_once(',').ok_or_else(bad)?;
     let requests: f64 = requests.trim().parse().map_err(|_| bad())?;
-    let clients = rate("-partly", clients.trim()).map_err(|_| bad())?;
+    let clients = rate(clients.trim()).map_err(|_| bad())?;
     if requests.is_finite() && requests >= 1.0 { Ok((clients, requests)) } else { Err(bad()) }
 }
 
-fn credentials(text: String) -> Result<String, Complaint> {
-    if text.contains(':') { Ok(text) } else { Err(usage("-a takes USER:PASSWORD")) }
+/// Parses a header field.
+pub(crate) fn field(text: &str) -> Result<(String, String), String> {
+    parse_field(text).map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+fn credentials(text: &str) -> Result<String, String> {
+    if text.contains(':') { Ok(text.to_owned()) } else { Err("it takes USER:PASSWORD".to_owned()) }
 }
 
 fn contents(path: &str) -> Result<Bytes, Complaint> {
@@ -370,62 +448,3 @@ fn contents(path: &str) -> Result<Bytes, Complaint> {
         .map(Bytes::from)
         .map_err(|error| Complaint::plain(format!("{path}: {error}")))
 }
-
-/// What `--help` shows.
-pub(super) const HELP: &str = "\
-Usage: evenkeel bench [OPTIONS] URL
-
-How much
-  -n N                 requests (200 where neither -n nor -z is given)
-  -z TIME              for so long (10s, 5m); with -n, whichever is over first
-  -c N                 clients (50)
-  --ramp A..B/TIME     from A clients to B within that time
-  --steps N:TIME,...   so many clients for so long, one step after another
-
-How fast: as fast as answers come, or
-  --think DIST         pauses: 500ms, 1s..3s, exp:1s, lognormal:MU,SIGMA,
-                       pareto:1s,1.5, weibull:1s,0.4
-  -q RATE              open loop: so many requests a second, whether or not they are
-                       answered; Poisson arrivals, latency from the intended start
-                       (also --open RATE)
-  --even               evenly spaced instead
-  --partly RATE,N      partly open: so many clients a second, N requests of each on
-                       the average, with the pauses of --think
-
-What is sent
-  -m METHOD            GET; POST where there is a body
-  -H 'NAME: VALUE'     a header field; may be repeated
-  --cookie NAME=VALUE  a cookie; may be repeated
-  -A TYPE              Accept
-  -T TYPE              Content-Type (application/x-www-form-urlencoded)
-  -d TEXT, -d @FILE    body
-  -D FILE              body, from a file
-  -a USER:PASSWORD     Basic authentication; --proxy-auth for the proxy's
-  --host NAME          Host in place of the URL's
-
-How it is sent
-  --disable-keepalive  a connection for each request
-  -t TIME              how long to wait for a connection and for more of an answer (20s)
-  -x HOST:PORT         through a proxy
-  --unix-socket PATH   to a Unix socket
-  -4, -6               over IPv4 or IPv6 only
-  --insecure           any certificate will do
-  --threads N          threads of clients (one for each core)
-  --seed N             of pauses and arrivals (1): the same seed draws the same
-
-What is shown
-  --json               figures as JSON
-  --csv                a line for each answer, kept in memory until the end (88 bytes each)
-  --no-tui             no live screen
-  --server PID|URL     look at the server's side as well: its CPU for an answer, processes,
-                       accept queue, scoreboard; by process id or status page. After the
-                       run its system calls are counted under a second of the same load,
-                       where strace is installed and may attach
-  --no-strace          not that
-  --sweep c=1,4,16     a run for each number of clients (c=1..512 doubles) ...
-  --sweep think=0,1ms  ... and each pause; every run is as long as -n or -z says
-  --html FILE          a page with the sweep's plots
-  --save DIR           keep the run in a new folder, as a stream while it goes
-
-  --yes-this-is-my-server   needed for an address that is not loopback
-";

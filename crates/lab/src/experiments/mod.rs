@@ -23,8 +23,10 @@ mod upgrade;
 
 use crate::peers::{self, Peer};
 use crate::sim::Model;
+use crate::words::answer;
 use ground::Ground;
-use options::{Experiment, HELP, Options, parse};
+pub use options::command;
+use options::{Experiment, Options, parse};
 use paper::Paper;
 use reload::Part;
 use std::io::{self, Write as _};
@@ -35,15 +37,8 @@ use std::path::PathBuf;
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let options = match parse(words) {
-        Ok(Some(options)) => options,
-        Ok(None) => {
-            let _gone = io::stdout().lock().write_all(HELP.as_bytes());
-            return 0;
-        }
-        Err(text) => {
-            complain(&format!("{text}\nevenkeel lab --help shows its options"));
-            return 2;
-        }
+        Ok(options) => options,
+        Err(stop) => return answer("lab", stop),
     };
     match perform(&options) {
         Ok((out, failure)) => {
@@ -178,7 +173,7 @@ mod tests {
 
     #[test]
     fn models_name_those_that_take_part() {
-        let named = |line| who(&parse(&words(line)).unwrap().unwrap());
+        let named = |line| who(&parse(&words(line)).unwrap());
         assert_eq!(
             named("ramp --mpm worker,event"),
             "evenkeel-worker,evenkeel,apache2-worker,apache2"
@@ -194,7 +189,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "").unwrap();
         let line = format!("static -o {}", folder.path().display());
-        let fault = perform(&parse(&words(&line)).unwrap().unwrap()).unwrap_err();
+        let fault = perform(&parse(&words(&line)).unwrap()).unwrap_err();
         assert!(matches!(fault, Fault::Told(text) if text.contains("is not empty")));
     }
 }

@@ -1,18 +1,17 @@
-//! The words of `evenkeel lab`: an experiment with its options, or what is wrong with them.
+//! The command line of `evenkeel lab`: an experiment with its options.
 
 use super::reload::Part;
 use crate::load::{Think, parse_time};
 use crate::sim::Model;
 use crate::sweep::Grid;
-use lexopt::prelude::{Long, Short, Value};
+use crate::words::{self, Stop, number};
+use clap::{ArgAction::Set, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `--help` shows.
-pub const HELP: &str = "\
-Usage: evenkeel lab EXPERIMENT [options]
-
-Experiments on this machine, with whichever of the servers are installed:
+/// The experiments and what they do.
+const EXPERIMENTS: &str = "\
+Experiments:
   static     files of 1 KiB to 10 MiB, 304, a connection for each request: peers side by side
   greedy     clients without a pause and with one, over the number of clients, and over minutes
   syscalls   system calls a request by name, kept connections and one request a connection (strace)
@@ -32,35 +31,106 @@ Experiments on this machine, with whichever of the servers are installed:
   auto       MaxRequestWorkers auto beside the best number that a sweep finds, and on an application
              that is saturated
 
-  --against NAMES  beside Evenkeel: apache2, apache2-worker, apache2-prefork, nginx, nginx-ofc, h2o,
-                   lighttpd, haproxy, caddy (those that are installed; default: all that make
-                   sense), and evenkeel-worker, evenkeel-prefork
-  --mpm LIST       process models: worker, prefork, event (all; ramp: worker; buckets:
-                   event,worker; cpu-wait: event)
-  --rounds N       how often each has its turn (static, syscalls 5; greedy 3); figures are medians
-  --seconds TIME   how long a turn lasts (3s; ramp 600s, its step 15s, starvation 30s,
-                   reload --slow 35s, explain 12s, auto 3s,
-                   others 5s)
-  --clients LIST   numbers of clients, 1,4,16 or 1..256 (greedy 1,4,16,64,256; starvation 512,4096;
-                   cpu-wait 1,2,8 .. 10000), or one number (ramp 390, step 512, reload 32,
-                   slow 1000, auto 600)
-  --think LIST     greedy: pauses (0,1us,3us,1ms)
-  --long TIME      greedy: how long the two long runs last (300s)
-  --start-delay TIME  ramp: how long a child of Evenkeel takes to start (LabChildStartDelay; 0)
-  --levels LIST    overload: loads in what saturates (0.5,1,2,4,8,16,32,64,100)
-  --workers N      MaxRequestWorkers (overload 128; starvation, cpu-wait's peers 256)
-  --wait TIME      how long a request waits (200ms)
-  --burn TIME      how much CPU time a request burns (20ms)
-  --reloads N      reload: how often (1000, peers at most 50; buckets 18, kills 10,
-                   upgrades 20)
-  --sweep LIST     auto: the numbers of workers that are tried (1,2,4 .. 512)
-  --only LIST      explain, auto (burn, wait, mixed, gate): these cases alone
-  -o, --out DIR    a new folder for the report and its results (lab-EXPERIMENT)
-  -h, --help       this text
-
 The servers run on one half of the cores, the clients on the other. ^C stops the servers and ends
-without a report.
-";
+without a report.";
+
+/// Measures installed servers beside each other on this machine
+#[derive(Debug, Parser)]
+#[command(name = "lab", bin_name = "evenkeel lab", after_help = EXPERIMENTS)]
+struct Words {
+    /// What is done; the list is below
+    #[arg(value_enum, hide_possible_values = true)]
+    experiment: Experiment,
+    /// Servers beside Evenkeel: apache2, apache2-worker, apache2-prefork, nginx, nginx-ofc, h2o,
+    /// lighttpd, haproxy, caddy (those that are installed; all that make sense where nothing is
+    /// said), and evenkeel-worker, evenkeel-prefork
+    #[arg(long, value_name = "NAMES")]
+    against: Option<String>,
+    /// Process models: worker, prefork, event (all; ramp: worker; buckets: event,worker; cpu-wait:
+    /// event)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = model, action = Set)]
+    mpm: Option<Vec<Model>>,
+    /// How often each has its turn (static, syscalls 5; greedy 3); figures are medians
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, usize::MAX))]
+    rounds: Option<usize>,
+    /// How long a turn lasts (3s; ramp 600s, its step 15s, starvation 30s, reload --slow 35s,
+    /// explain 12s, auto 3s, others 5s)
+    #[arg(long, value_name = "TIME", value_parser = turn)]
+    seconds: Option<Duration>,
+    /// Numbers of clients, 1,4,16 or 1..256 (greedy 1,4,16,64,256; starvation 512,4096; cpu-wait
+    /// 1,2,8 .. 10000), or one number (ramp 390, step 512, reload 32, slow 1000, auto 600)
+    #[arg(long, value_name = "LIST", value_parser = clients)]
+    clients: Option<Grid>,
+    /// greedy: pauses (0,1us,3us,1ms)
+    #[arg(long, value_name = "LIST", value_parser = thinks)]
+    think: Option<Grid>,
+    /// greedy: how long the two long runs last (300s)
+    #[arg(long, value_name = "TIME", value_parser = turn)]
+    long: Option<Duration>,
+    /// ramp: how long a child of Evenkeel takes to start (LabChildStartDelay; 0)
+    #[arg(long, value_name = "TIME", value_parser = delay)]
+    start_delay: Option<Duration>,
+    /// overload: loads in what saturates (0.5,1,2,4,8,16,32,64,100)
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = number::<f64>(0.01, 1000.0),
+        action = Set
+    )]
+    levels: Option<Vec<f64>>,
+    /// MaxRequestWorkers (overload 128; starvation, cpu-wait's peers 256)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    workers: Option<usize>,
+    /// How long a request waits (200ms)
+    #[arg(long, value_name = "TIME", value_parser = turn)]
+    wait: Option<Duration>,
+    /// How much CPU time a request burns (20ms)
+    #[arg(long, value_name = "TIME", value_parser = turn)]
+    burn: Option<Duration>,
+    /// overload: many clients at once on a pool of one child
+    #[arg(long)]
+    step: bool,
+    /// reload: the number of listen queues changes
+    #[arg(long, overrides_with_all = ["kill", "upgrade", "slow"])]
+    buckets: bool,
+    /// reload: children are killed
+    #[arg(long, overrides_with_all = ["buckets", "upgrade", "slow"])]
+    kill: bool,
+    /// reload: the program is changed
+    #[arg(long, overrides_with_all = ["buckets", "kill", "slow"])]
+    upgrade: bool,
+    /// reload: slow clients, and no reload
+    #[arg(long, overrides_with_all = ["buckets", "kill", "upgrade"])]
+    slow: bool,
+    /// reload: how often (1000, peers at most 50; buckets 18, kills 10, upgrades 20)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    reloads: Option<usize>,
+    /// auto: the numbers of workers that are tried (1,2,4 .. 512)
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = number::<usize>(1, MOST),
+        action = Set
+    )]
+    sweep: Option<Vec<usize>>,
+    /// explain, auto (burn, wait, mixed, gate): these cases alone
+    #[arg(long, value_name = "LIST", value_delimiter = ',', action = Set)]
+    only: Option<Vec<String>>,
+    /// A new folder for the report and its results (lab-EXPERIMENT)
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// The most of whatever is counted.
+const MOST: usize = 100_000;
+
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
+}
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -108,7 +178,7 @@ pub struct Options {
 }
 
 /// An experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Experiment {
     /// Files beside the peers.
     Static,
@@ -135,24 +205,9 @@ pub enum Experiment {
 }
 
 impl Experiment {
-    /// All, with their names.
-    pub const ALL: [(&'static str, Self); 11] = [
-        ("static", Self::Static),
-        ("greedy", Self::Greedy),
-        ("syscalls", Self::Syscalls),
-        ("ramp", Self::Ramp),
-        ("overload", Self::Overload),
-        ("starvation", Self::Starvation),
-        ("reload", Self::Reload),
-        ("buckets", Self::Buckets),
-        ("cpu-wait", Self::CpuWait),
-        ("explain", Self::Explain),
-        ("auto", Self::Auto),
-    ];
-
     /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, other)| *other == self).map_or("", |(name, _)| *name)
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// How long a turn of it lasts if nothing was said.
@@ -183,62 +238,46 @@ impl Options {
     }
 }
 
-/// Parses the words; none where help is wanted.
+/// Parses the words.
 ///
 /// # Errors
-/// What is wrong with them.
-pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
-    let mut parser = lexopt::Parser::from_args(words);
-    let told = |error: lexopt::Error| error.to_string();
-    let mut experiment = None;
-    let mut turn = None;
-    let mut options = Options {
-        experiment: Experiment::Static,
-        against: None,
-        models: None,
-        rounds: None,
-        turn: Duration::ZERO,
-        grid: Grid::default(),
-        has_clients: false,
-        long: Duration::from_secs(300),
-        start_delay: Duration::ZERO,
-        levels: None,
-        workers: None,
-        wait: Duration::from_millis(200),
-        burn: Duration::from_millis(20),
-        step: false,
-        part: Part::Reload,
-        reloads: None,
-        sweep: None,
-        only: None,
-        out: None,
-        words: words.to_vec(),
+/// That help is wanted, or what is wrong with them.
+pub fn parse(given: &[String]) -> Result<Options, Stop> {
+    let words: Words = words::parse(given)?;
+    let part = match (words.buckets, words.kill, words.upgrade, words.slow) {
+        (true, ..) => Part::Buckets,
+        (_, true, ..) => Part::Kill,
+        (_, _, true, _) => Part::Upgrade,
+        (.., true) => Part::Slow,
+        _ => Part::Reload,
     };
-    options.grid.thinks = ["0", "1us", "3us", "1ms"].into_iter().flat_map(Think::parse).collect();
-    while let Some(word) = parser.next().map_err(told)? {
-        match word {
-            Short('h') | Long("help") => return Ok(None),
-            Long("seconds") => turn = Some(parse_turn(&text_of(&mut parser)?)?),
-            Short('o') | Long("out") => options.out = Some(text_of(&mut parser)?.into()),
-            Long(name) => {
-                let name = name.to_owned();
-                options.take(&name, &mut parser)?;
-            }
-            Value(name) if experiment.is_none() => {
-                let name = name.to_string_lossy();
-                let found = Experiment::ALL.iter().find(|(own, _)| *own == name);
-                let found = found.ok_or_else(|| {
-                    let names = Experiment::ALL.map(|(name, _)| name).join(", ");
-                    format!("{name}: no such experiment; there are: {names}")
-                })?;
-                experiment = Some(found.1);
-            }
-            other => return Err(other.unexpected().to_string()),
-        }
-    }
-    options.experiment = experiment.ok_or("which experiment?")?;
-    options.turn = turn.unwrap_or_else(|| options.experiment.turn(options.step));
-    Ok(Some(options))
+    let usual = || ["0", "1us", "3us", "1ms"].into_iter().flat_map(Think::parse).collect();
+    let has_clients = words.clients.is_some();
+    Ok(Options {
+        experiment: words.experiment,
+        against: words.against,
+        models: words.mpm,
+        rounds: words.rounds,
+        turn: words.seconds.unwrap_or_else(|| words.experiment.turn(words.step)),
+        grid: Grid {
+            clients: words.clients.unwrap_or_default().clients,
+            thinks: words.think.map_or_else(usual, |grid| grid.thinks),
+        },
+        has_clients,
+        long: words.long.unwrap_or(Duration::from_secs(300)),
+        start_delay: words.start_delay.unwrap_or_default(),
+        levels: words.levels,
+        workers: words.workers,
+        wait: words.wait.unwrap_or(Duration::from_millis(200)),
+        burn: words.burn.unwrap_or(Duration::from_millis(20)),
+        step: words.step,
+        part,
+        reloads: words.reloads,
+        sweep: words.sweep,
+        only: words.only,
+        out: words.out,
+        words: given.to_vec(),
+    })
 }
 
 impl Options {
@@ -250,116 +289,73 @@ impl Options {
             Err(format!("--only {name}: no such case; there are: {}", known.join(", ")))
         })
     }
-
-    /// Takes the option of this name, and its value where it has one.
-    fn take(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<(), String> {
-        let mut value = || text_of(parser);
-        match name {
-            "sweep" => {
-                self.sweep = Some(value()?.split(',').map(parse_count).collect::<Result<_, _>>()?);
-            }
-            "only" => self.only = Some(value()?.split(',').map(str::to_owned).collect()),
-            "against" => self.against = Some(value()?),
-            "mpm" => self.models = Some(parse_models(&value()?)?),
-            "rounds" => self.rounds = Some(parse_rounds(&value()?)?),
-            "long" => self.long = parse_turn(&value()?)?,
-            "levels" => self.levels = Some(parse_levels(&value()?)?),
-            "workers" => self.workers = Some(parse_count(&value()?)?),
-            "reloads" => self.reloads = Some(parse_count(&value()?)?),
-            "wait" => self.wait = parse_turn(&value()?)?,
-            "burn" => self.burn = parse_turn(&value()?)?,
-            "step" => self.step = true,
-            "buckets" => self.part = Part::Buckets,
-            "kill" => self.part = Part::Kill,
-            "upgrade" => self.part = Part::Upgrade,
-            "slow" => self.part = Part::Slow,
-            "start-delay" => self.start_delay = parse_delay(&value()?)?,
-            "clients" => {
-                self.grid.set(&format!("c={}", value()?))?;
-                self.has_clients = true;
-            }
-            "think" => self.grid.set(&format!("think={}", value()?))?,
-            _ => return Err(format!("invalid option '--{name}'")),
-        }
-        Ok(())
-    }
 }
 
-fn text_of(parser: &mut lexopt::Parser) -> Result<String, String> {
-    let value = parser.value().map_err(|error| error.to_string())?;
-    Ok(value.to_string_lossy().into_owned())
-}
-
-fn parse_rounds(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(rounds) if rounds > 0 => Ok(rounds),
-        _ => Err(format!("{text}: no number of rounds (1 or more)")),
-    }
-}
-
-fn parse_count(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=100_000).contains(count));
-    count.ok_or_else(|| format!("{text}: no number from 1 to 100000"))
-}
-
-fn parse_levels(text: &str) -> Result<Vec<f64>, String> {
-    let level = |text: &str| {
-        let level = text.parse::<f64>().ok().filter(|level| (0.01..=1000.0).contains(level));
-        level.ok_or_else(|| format!("--levels {text}: no number from 0.01 to 1000"))
-    };
-    text.split(',').map(level).collect()
-}
-
-fn parse_turn(text: &str) -> Result<Duration, String> {
+fn turn(text: &str) -> Result<Duration, String> {
     let seconds = parse_time(text).filter(|seconds| (0.001..=86_400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text}: no time (1ms to 24h)"))
+    let turn = seconds.map(Duration::from_secs_f64);
+    turn.ok_or_else(|| "it takes a time from 1ms to 24h".to_owned())
 }
 
-fn parse_delay(text: &str) -> Result<Duration, String> {
+fn delay(text: &str) -> Result<Duration, String> {
     let seconds = parse_time(text).filter(|seconds| *seconds <= 3600.0);
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text}: no time (0 to 1h)"))
+    let delay = seconds.map(Duration::from_secs_f64);
+    delay.ok_or_else(|| "it takes a time from 0 to 1h".to_owned())
 }
 
-fn parse_models(text: &str) -> Result<Vec<Model>, String> {
-    let model = |name: &str| {
-        Model::parse(name).ok_or_else(|| format!("--mpm {name}: prefork, worker or event"))
-    };
-    text.split(',').map(model).collect()
+fn model(text: &str) -> Result<Model, String> {
+    Model::parse(text).ok_or_else(|| "prefork, worker or event is expected".to_owned())
+}
+
+fn clients(text: &str) -> Result<Grid, String> {
+    grid(&format!("c={text}"))
+}
+
+fn thinks(text: &str) -> Result<Grid, String> {
+    grid(&format!("think={text}"))
+}
+
+fn grid(text: &str) -> Result<Grid, String> {
+    let mut grid = Grid::default();
+    grid.set(text)?;
+    Ok(grid)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Option<Options>, String> {
+    fn parsed(line: &str) -> Result<Options, Stop> {
         parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn words_become_an_experiment() {
         let line = "greedy --against nginx --rounds 2 --seconds 200ms --clients 1,2 --think 0,1ms";
-        let options = parsed(line).unwrap().unwrap();
+        let options = parsed(line).unwrap();
         assert_eq!((options.experiment, options.rounds), (Experiment::Greedy, Some(2)));
         assert_eq!((options.turn, options.grid.clients), (Duration::from_millis(200), vec![1, 2]));
         assert_eq!(options.grid.thinks, [Think::None, Think::Fixed(0.001)]);
-        assert!(parsed("--help").unwrap().is_none());
-        let ramp = parsed("ramp --mpm worker,prefork --start-delay 3s").unwrap().unwrap();
+        assert!(matches!(parsed("--help"), Err(Stop::Help(_))));
+        assert_eq!(parsed("reload --slow --kill").unwrap().part, Part::Kill);
+        assert_eq!(parsed("cpu-wait").unwrap().experiment.name(), "cpu-wait");
+        let ramp = parsed("ramp --mpm worker,prefork --start-delay 3s").unwrap();
         assert_eq!(ramp.models_or(&[]), [Model::Worker, Model::Prefork]);
         assert_eq!((ramp.turn.as_secs(), ramp.start_delay.as_secs()), (600, 3));
-        let step = parsed("overload --step --wait 50ms --clients 7").unwrap().unwrap();
+        let step = parsed("overload --step --wait 50ms --clients 7").unwrap();
         assert_eq!((step.turn.as_secs(), step.wait.as_millis()), (15, 50));
         assert_eq!((step.one_number_of_clients(512), ramp.one_number_of_clients(390)), (7, 390));
-        let kill = parsed("reload --kill --reloads 3").unwrap().unwrap();
+        let kill = parsed("reload --kill --reloads 3").unwrap();
         assert_eq!((kill.part, kill.reloads), (Part::Kill, Some(3)));
     }
 
     #[test]
     fn a_case_that_is_none_is_refused_with_the_names_of_those_that_are() {
-        let some = parsed("auto --only burn,mixd").unwrap().unwrap();
+        let some = parsed("auto --only burn,mixd").unwrap();
         let told = some.check_only(&["burn", "mixed"]).unwrap_err();
         assert_eq!(told, "--only mixd: no such case; there are: burn, mixed");
         assert!(some.check_only(&["burn", "mixd"]).is_ok());
-        assert!(parsed("auto").unwrap().unwrap().check_only(&[]).is_ok());
+        assert!(parsed("auto").unwrap().check_only(&[]).is_ok());
     }
 
     #[test]
@@ -377,7 +373,7 @@ mod tests {
             "overload --workers many",
             "reload --reloads 0",
         ] {
-            assert!(parsed(line).is_err(), "{line}");
+            assert!(matches!(parsed(line), Err(Stop::Wrong(_))), "{line}");
         }
     }
 }

@@ -17,13 +17,15 @@ mod spread;
 use crate::load::{Figures, Run, Source};
 use crate::results::{About, Saving};
 use crate::watching::watch;
+use crate::words::with_hint;
 use ask::Asker;
 use evenkeel_message::http_date;
 use evenkeel_sys::clock;
 use evenkeel_sys::signal::{Signal, Signals};
 use lines::{Part, Stream};
 use log::Format;
-use options::{HELP, Options, Wish};
+pub use options::command;
+use options::{Options, Wish};
 use play::{Player, Tally};
 use queue::Queue;
 use read::{Ground, Reader, Reading};
@@ -77,7 +79,7 @@ fn serve(words: &[String], out: &mut dyn Write, err: &mut dyn Write, rewrites: b
             let report = if options.json { report::json } else { report::text };
             (report(&options, &seen), i32::from(failed(&seen)))
         }),
-        Ok(Wish::Help) => Ok((HELP.to_owned(), 0)),
+        Ok(Wish::Help(text)) => Ok((text, 0)),
         Err(complaint) => Err(complaint),
     };
     match outcome {
@@ -87,8 +89,8 @@ fn serve(words: &[String], out: &mut dyn Write, err: &mut dyn Write, rewrites: b
             status
         }
         Err(Complaint { text, status }) => {
-            let hint = if status == 2 { "\nevenkeel replay --help shows its options" } else { "" };
-            let _gone = writeln!(err, "evenkeel replay: {text}{hint}");
+            let text = if status == 2 { with_hint("replay", &text) } else { text };
+            let _gone = writeln!(err, "evenkeel replay: {text}");
             status
         }
     }

@@ -1,13 +1,13 @@
-//! The command line of replay: words come in, what they ask for goes out, or a complaint. Names
-//! that bench has too mean the same; nothing is looked up or opened here.
+//! The command line of `evenkeel replay`. Names that bench has too mean the same. Nothing is looked
+//! up or opened here.
 
 use super::log::Format;
 use super::{Complaint, usage};
-use crate::load::{Target, parse_time};
-use crate::request::parse_field;
-use lexopt::{Arg, Parser, ValueExt as _};
+use crate::bench::field;
+use crate::load::Target;
+use crate::words::{self, Stop, duration, number, target};
+use clap::{ArgAction::Set, Args, Parser, ValueEnum};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// As many as each of the streams of old had.
@@ -52,203 +52,181 @@ pub(super) struct Options {
 #[derive(Debug)]
 pub(super) enum Wish {
     Run(Box<Options>),
-    Help,
+    /// The help text, which is this one.
+    Help(String),
 }
 
-/// The options as they are read, before they are held against each other.
-#[derive(Default)]
-struct Reader {
-    words: Vec<String>,
-    format: Option<Format>,
-    clients: Option<u32>,
-    parts: Option<u64>,
+/// Asks a server for what access logs say was asked
+#[derive(Debug, Parser)]
+#[command(
+    name = "replay",
+    bin_name = "evenkeel replay",
+    after_help = "Logs are plain, gzip or zstd files, which are read one after the other, or \
+                  standard input (-). What the server answers is held against the log."
+)]
+struct Words {
+    /// The server
+    #[arg(value_name = "URL", value_parser = target)]
+    url: Target,
+    /// The logs
+    #[arg(value_name = "LOG", default_value = "-")]
+    logs: Vec<PathBuf>,
+    #[command(flatten, next_help_heading = "What is read")]
+    read: Read,
+    #[command(flatten, next_help_heading = "How fast")]
+    speed: Speed,
+    #[command(flatten, next_help_heading = "How it is sent")]
+    sent: Sent,
+    #[command(flatten, next_help_heading = "What is shown")]
+    shown: Shown,
+}
+
+#[derive(Debug, Args)]
+struct Read {
+    /// common, combined, vhost_combined, json, urls, or a string as LogFormat has it; found out
+    /// from the first lines otherwise (auto)
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// N parts of the logs are replayed at once, each by its own clients
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1, MOST_PARTS))]
+    split: Option<u64>,
+    /// So many lines of each part (of the logs, where they are not split)
+    #[arg(long, value_name = "N", value_parser = number::<u64>(1, u64::MAX))]
     lines: Option<u64>,
-    timed: bool,
+    /// These methods alone: GET,HEAD
+    #[arg(long, value_name = "LIST", value_delimiter = ',', action = Set)]
+    methods: Option<Vec<String>>,
+}
+
+#[derive(Debug, Args)]
+struct Speed {
+    /// As fast as answers come (none), or when the log says, the first request at once (log);
+    /// requests of a whole second are spread within it
+    #[arg(long, value_name = "TIMING", value_enum, hide_possible_values = true)]
+    timing: Option<Timing>,
+    /// X times as fast as the log
+    #[arg(long, value_name = "X", value_parser = speed)]
     speed: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+struct Sent {
+    /// Clients of each part (15; 100 with --timing log)
+    #[arg(short, long, value_name = "N", value_parser = number::<u32>(1, MOST_CLIENTS))]
+    clients: Option<u32>,
+    /// For so long at the most (10s, 5m)
+    #[arg(short = 'z', long = "duration", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    timeout: Option<Duration>,
-    threads: Option<usize>,
-    methods: Vec<String>,
+    /// Host in place of the log's, or the URL's
+    #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// A header field of each request; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     fields: Vec<(String, String)>,
-    once: bool,
+    /// Makes a connection for each request
+    #[arg(long)]
+    disable_keepalive: bool,
+    /// How long to wait for a connection and for more of an answer (20s)
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Asks over a Unix socket
+    #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
+    /// Takes any certificate
+    #[arg(short = 'k', long)]
     insecure: bool,
+    /// Threads of clients (one for each core)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, 1024))]
+    threads: Option<usize>,
+    /// Needed for an address that is not loopback
+    #[arg(long = "yes-this-is-my-server")]
     is_my_server: bool,
+}
+
+#[derive(Debug, Args)]
+struct Shown {
+    /// Writes the figures as JSON
+    #[arg(long)]
     json: bool,
+    /// Keeps the run in a new folder, for `evenkeel report`
+    #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 }
 
-/// Parses the words behind `evenkeel replay`.
-pub(super) fn parse(words: &[String]) -> Result<Wish, Complaint> {
-    let mut reader = Reader::default();
-    let mut parser = Parser::from_args(words);
-    while let Some(arg) = parser.next().map_err(|error| usage(error.to_string()))? {
-        match arg {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Wish::Help),
-            Arg::Value(word) => reader.words.push(text(word)?),
-            Arg::Short(letter) => reader.take(&letter.to_string(), &mut parser)?,
-            Arg::Long(name) => {
-                let name = name.to_owned();
-                reader.take(&name, &mut parser)?;
-            }
-        }
-    }
-    reader.finish().map(|options| Wish::Run(Box::new(options)))
+/// What sets the pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Timing {
+    /// The answers.
+    None,
+    /// The times of the log.
+    Log,
 }
 
-impl Reader {
-    /// Takes an option by its name, and its value from the parser where it has one.
-    fn take(&mut self, name: &str, parser: &mut Parser) -> Result<(), Complaint> {
-        let mut value = || text(parser.value().map_err(|error| usage(error.to_string()))?);
-        match name {
-            "format" => {
-                let named = value()?;
-                self.format = match named.as_str() {
-                    "auto" => None,
-                    named => Some(Format::new(named).map_err(usage)?),
-                };
-            }
-            "c" | "clients" => self.clients = Some(number(name, &value()?, 1, MOST_CLIENTS)?),
-            "split" => self.parts = Some(number(name, &value()?, 1, MOST_PARTS)?),
-            "lines" => self.lines = Some(number(name, &value()?, 1, u64::MAX)?),
-            "timing" => match value()?.as_str() {
-                "log" => self.timed = true,
-                "none" => self.timed = false,
-                other => return Err(usage(format!("--timing is log or none, not {other}"))),
-            },
-            "speed" => {
-                let typed = value()?;
-                let speed = typed.parse::<f64>().ok();
-                let speed = speed.filter(|speed| speed.is_finite() && *speed > 0.0);
-                let bad = || usage(format!("--speed takes a factor (10, 0.5), not {typed}"));
-                self.speed = Some(speed.ok_or_else(bad)?);
-            }
-            "z" | "duration" => self.time = Some(duration(name, &value()?)?),
-            "t" | "timeout" => self.timeout = Some(duration(name, &value()?)?),
-            "threads" => self.threads = Some(number(name, &value()?, 1, 1024)?),
-            "methods" => self.methods = value()?.split(',').map(str::to_owned).collect(),
-            "host" => self.host = Some(value()?),
-            "H" | "header" => {
-                let typed = value()?;
-                let (name, value) = parse_field(&typed).map_err(usage)?;
-                self.fields.push((name.to_owned(), value.to_owned()));
-            }
-            "disable-keepalive" => self.once = true,
-            "unix-socket" => self.unix_socket = Some(value()?.into()),
-            "insecure" | "k" => self.insecure = true,
-            "yes-this-is-my-server" => self.is_my_server = true,
-            "json" => self.json = true,
-            "save" => self.save = Some(value()?.into()),
-            name => {
-                let dashes = if name.chars().count() == 1 { "-" } else { "--" };
-                return Err(usage(format!("{dashes}{name}: no such option")));
-            }
-        }
-        Ok(())
-    }
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
+}
 
-    fn finish(self) -> Result<Options, Complaint> {
-        let (url, logs) =
-            self.words.split_first().ok_or_else(|| usage("a URL and logs are missing"))?;
-        let url = Target::parse(url).map_err(usage)?;
-        let mut logs: Vec<PathBuf> = logs.iter().map(PathBuf::from).collect();
-        if logs.is_empty() {
-            logs.push("-".into());
-        }
-        let piped = logs.iter().filter(|path| path.as_os_str() == "-").count();
-        let parts = self.parts.unwrap_or(1);
-        if piped > 0 && (parts > 1 || logs.len() > 1) {
+/// Parses the words behind `evenkeel replay`.
+pub(super) fn parse(given: &[String]) -> Result<Wish, Complaint> {
+    match words::parse::<Words>(given) {
+        Ok(words) => words.options().map(|options| Wish::Run(Box::new(options))),
+        Err(Stop::Help(text)) => Ok(Wish::Help(text)),
+        Err(Stop::Wrong(text)) => Err(usage(text)),
+    }
+}
+
+impl Words {
+    /// Holds the options against each other.
+    fn options(self) -> Result<Options, Complaint> {
+        let format = match self.read.format.as_deref() {
+            None | Some("auto") => None,
+            Some(named) => Some(Format::new(named).map_err(usage)?),
+        };
+        let timed = self.speed.timing == Some(Timing::Log);
+        let piped = self.logs.iter().filter(|path| path.as_os_str() == "-").count();
+        let parts = self.read.split.unwrap_or(1);
+        if piped > 0 && (parts > 1 || self.logs.len() > 1) {
             return Err(usage("standard input is one log, which cannot be split: name files"));
         }
-        if self.speed.is_some() && !self.timed {
+        if self.speed.speed.is_some() && !timed {
             return Err(usage("--speed goes with --timing log"));
         }
-        let timeless = self.format.as_ref().filter(|format| self.timed && !format.has_times());
+        let timeless = format.as_ref().filter(|format| timed && !format.has_times());
         if let Some(format) = timeless {
             return Err(usage(format!("--timing log: {} has no times", format.name())));
         }
-        let usual = if self.timed { USUAL_TIMED_CLIENTS } else { USUAL_CLIENTS };
-        let clients = self.clients.unwrap_or(usual);
+        let usual = if timed { USUAL_TIMED_CLIENTS } else { USUAL_CLIENTS };
+        let clients = self.sent.clients.unwrap_or(usual);
         if u64::from(clients) * parts > MOST_CLIENTS.into() {
             return Err(usage(format!("{parts} streams of {clients} clients are too many")));
         }
         Ok(Options {
-            url,
-            logs,
-            format: self.format,
+            url: self.url,
+            logs: self.logs,
+            format,
             clients,
             parts,
-            lines: self.lines,
-            speed: self.timed.then(|| self.speed.unwrap_or(1.0)),
-            time: self.time,
-            timeout: self.timeout.unwrap_or(USUAL_TIMEOUT),
-            threads: self.threads,
-            methods: self.methods,
-            host: self.host,
-            fields: self.fields,
-            keep_alive: !self.once,
-            unix_socket: self.unix_socket,
-            insecure: self.insecure,
-            is_my_server: self.is_my_server,
-            json: self.json,
-            save: self.save,
+            lines: self.read.lines,
+            speed: timed.then(|| self.speed.speed.unwrap_or(1.0)),
+            time: self.sent.time,
+            timeout: self.sent.timeout.unwrap_or(USUAL_TIMEOUT),
+            threads: self.sent.threads,
+            methods: self.read.methods.unwrap_or_default(),
+            host: self.sent.host,
+            fields: self.sent.fields,
+            keep_alive: !self.sent.disable_keepalive,
+            unix_socket: self.sent.unix_socket,
+            insecure: self.sent.insecure,
+            is_my_server: self.sent.is_my_server,
+            json: self.shown.json,
+            save: self.shown.save,
         })
     }
 }
 
-fn text(word: std::ffi::OsString) -> Result<String, Complaint> {
-    word.string().map_err(|error| usage(error.to_string()))
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed > 0.0);
+    speed.ok_or_else(|| "it takes a factor, such as 10 or 0.5".to_owned())
 }
-
-fn number<N>(name: &str, text: &str, least: N, most: N) -> Result<N, Complaint>
-where
-    N: FromStr + PartialOrd + Copy + std::fmt::Display,
-{
-    let found = text.parse::<N>().ok().filter(|found| *found >= least && *found <= most);
-    found.ok_or_else(|| usage(format!("{name}: a number from {least} to {most}, not {text}")))
-}
-
-fn duration(name: &str, text: &str) -> Result<Duration, Complaint> {
-    let found = parse_time(text).filter(|seconds| *seconds > 0.0);
-    // A year is longer than any run, and what a float holds may be too long for the type.
-    let found = found.map(|seconds| Duration::from_secs_f64(seconds.min(31_536_000.0)));
-    found.ok_or_else(|| usage(format!("{name}: a time (500ms, 10s, 5m), not {text}")))
-}
-
-/// What `--help` shows.
-pub(super) const HELP: &str = "\
-Usage: evenkeel replay [OPTIONS] URL [LOG...]
-
-Asks a server for what access logs say was asked: plain, gzip or zstd files, one after
-the other, or standard input (-). What the server answers is held against the log.
-
-What is read
-  --format FORMAT      common, combined, vhost_combined, json, urls, or a string as
-                       LogFormat has it; found out from the first lines otherwise
-  --split N            N parts of the logs are replayed at once, each by its own clients
-  --lines N            so many lines of each part (of the logs, where they are not split)
-  --methods GET,HEAD   only these
-
-How fast: as fast as answers come, or
-  --timing log         when the log says, the first request at once; requests of a whole
-                       second are spread within it
-  --speed X            X times as fast
-
-How it is sent
-  -c N                 clients of each part (15; 100 with --timing log)
-  -z TIME              for so long at the most (10s, 5m)
-  --host NAME          Host in place of the log's, or the URL's
-  -H 'NAME: VALUE'     a header field of each request; may be repeated
-  --disable-keepalive  a connection for each request
-  -t TIME              how long to wait for a connection and for more of an answer (20s)
-  --unix-socket PATH   to a Unix socket
-  --insecure           any certificate will do
-  --threads N          threads of clients (one for each core)
-
-What is shown
-  --json               figures as JSON
-  --save DIR           keep the run in a new folder, for `evenkeel report`
-
-  --yes-this-is-my-server   needed for an address that is not loopback
-";

@@ -14,48 +14,52 @@ pub(crate) use text::table as text_table;
 
 use crate::results::{self, Saved};
 use crate::sweep::Sweep;
-use lexopt::prelude::{Long, Short, Value};
+use crate::words;
+use clap::Parser;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-const HELP: &str = "\
-Usage: evenkeel report [options] DIR...
-
-Makes one page of saved results (bench, replay, surge and top save them with their options --save
-and --record). A DIR is the folder of a run, or of several. Several runs are held against the
-first of them.
-
-  -o, --out FILE   where the page goes (report.html in the first DIR)
-      --merge      add the runs up: several machines that loaded a server together
-      --text       text on standard output in place of the page
-      --title TEXT what the page is called
-  -h, --help       this text
-";
-
-/// What is asked for.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Makes one page of saved results
+#[derive(Debug, Default, PartialEq, Eq, Parser)]
+#[command(
+    name = "report",
+    bin_name = "evenkeel report",
+    after_help = "bench, replay, surge and top save results with their options --save and \
+                  --record. A DIR is the folder of a run, or of several. Several runs are held \
+                  against the first of them."
+)]
 struct Options {
+    /// Folders of results
+    #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
+    /// Where the page goes (report.html in the first DIR)
+    #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Adds the runs up: several machines that loaded a server together
+    #[arg(long)]
     merge: bool,
+    /// Writes text to standard output in place of the page
+    #[arg(long)]
     text: bool,
+    /// What the page is called
+    #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    help: bool,
+}
+
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Options>()
 }
 
 /// Runs `evenkeel report` and gives its exit status: 0, 1 where results cannot be read or the
 /// page not be written, 2 for words that make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
-    let options = match parse(words) {
+    let options: Options = match words::parse(words) {
         Ok(options) => options,
-        Err(text) => {
-            return complain(&format!("{text}\nevenkeel report --help shows its options"), 2);
-        }
+        Err(stop) => return words::answer("report", stop),
     };
-    if options.help {
-        return say(HELP);
-    }
     match report(&options) {
         Ok(text) => say(&text),
         Err(text) => complain(&text, 1),
@@ -72,30 +76,6 @@ fn say(text: &str) -> i32 {
 fn complain(text: &str, status: i32) -> i32 {
     let _gone = writeln!(io::stderr().lock(), "evenkeel report: {text}");
     status
-}
-
-fn parse(words: &[String]) -> Result<Options, String> {
-    let mut options = Options::default();
-    let mut parser = lexopt::Parser::from_args(words);
-    let told = |error: lexopt::Error| error.to_string();
-    while let Some(word) = parser.next().map_err(told)? {
-        match word {
-            Short('o') | Long("out") => options.out = Some(parser.value().map_err(told)?.into()),
-            Long("merge") => options.merge = true,
-            Long("text") => options.text = true,
-            Long("title") => {
-                let title = parser.value().map_err(told)?;
-                options.title = Some(title.to_string_lossy().into_owned());
-            }
-            Short('h') | Long("help") => options.help = true,
-            Value(folder) => options.folders.push(folder.into()),
-            other => return Err(other.unexpected().to_string()),
-        }
-    }
-    if options.folders.is_empty() && !options.help {
-        return Err("which results? A folder is expected".to_owned());
-    }
-    Ok(options)
 }
 
 /// Reads the results, and gives what is to be said on standard output.

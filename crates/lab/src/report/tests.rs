@@ -35,7 +35,7 @@ fn save(folder: &Path, title: &str, each_second: u64, busiest: f64) {
 }
 
 fn options(line: &str) -> Options {
-    parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap()
+    words::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap()
 }
 
 #[test]

@@ -21,12 +21,14 @@ mod tests;
 
 pub use load::Load;
 pub use many_cores::{Taking, load_many_cores, load_twelve_workers};
+pub use options::command;
 pub use parent::Which;
 pub use record::{Outcome, Sample};
 pub use setup::{Accept, Directives, Mishap, Model, Setup, Wake};
 
+use crate::words::answer;
+use options::Refusal;
 use std::io::{self, Write as _};
-use std::path::Path;
 
 /// Runs `evenkeel sim` and gives its exit status: 0, 1 where the configuration cannot be read or
 /// the page not be written, 2 for words that make no sense.
@@ -42,16 +44,11 @@ pub fn run(words: &[String]) -> i32 {
         let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         0
     };
-    let unread = std::cell::Cell::new(false);
-    let read = |path: &Path| configured::directives(path).inspect_err(|_| unread.set(true));
-    let options = match options::parse(words, &read) {
+    let options = match options::parse(words, &configured::directives) {
         Ok(options) => options,
-        Err(text) if unread.get() => return complain(&text, 1),
-        Err(text) => return complain(&format!("{text}\nevenkeel sim --help shows its options"), 2),
+        Err(Refusal::Words(stop)) => return answer("sim", stop),
+        Err(Refusal::Configuration(text)) => return complain(&text, 1),
     };
-    if options.help {
-        return say(options::HELP);
-    }
     let setups = options::setups(&options);
     let runs: Vec<_> = setups
         .into_iter()

@@ -1,67 +1,160 @@
-//! The command line of `evenkeel sim`: words come in, one setup for each law that is compared and
-//! what is to be shown go out.
+//! The command line of `evenkeel sim`: one setup for each law that is compared, and what is to be
+//! shown of them.
 
 use super::load::Load;
 use super::parent::Which;
 use super::setup::{Directives, Mishap, Model, Setup, Wake};
 use crate::load::{Think, parse_time};
-use lexopt::prelude::*;
-use std::path::PathBuf;
+use crate::words::{self, Stop, number, think};
+use clap::ArgAction::{Append, Set};
+use clap::{Args, Parser};
+use std::path::{Path, PathBuf};
 
-/// What `--help` shows.
-pub const HELP: &str = "\
-Usage: evenkeel sim [OPTIONS]
+/// The most of whatever is counted.
+const MOST: usize = 10_000_000;
 
-What a pool of workers does under a load, hours in a second: Evenkeel's own law, the very function
-that runs in the server, beside those of Apache as of 2002, 2.2 and 2.4.
+/// Simulates what a pool of workers does under a load, hours in a second
+#[derive(Debug, Parser)]
+#[command(
+    name = "sim",
+    bin_name = "evenkeel sim",
+    after_help = "Evenkeel's own law is the very function that runs in the server; beside it stand \
+                  those of Apache as of 2002, 2.2 and 2.4.\n\n\
+                  LOAD is a number of clients, or such a number over time: step:[FROM..]TO[@TIME], \
+                  ramp:FROM..TO/TIME, square:LOW,HIGH,TIME_HIGH,TIME_LOW or \
+                  burst:LOW,HIGH,TIME,EVERY. With open: before it, it is requests a second; with \
+                  partly:N: clients a second that make N requests each, on the average.\n\n\
+                  DIST is a time (400ms), 1s..3s, exp:1s, lognormal:MU,SIGMA, pareto:1s,1.5 or \
+                  weibull:1s,0.4. TIMES are 20s or 20s,25s."
+)]
+struct Words {
+    #[command(flatten, next_help_heading = "The pool")]
+    pool: Pool,
+    #[command(flatten, next_help_heading = "The load")]
+    load: Clients,
+    #[command(flatten, next_help_heading = "The machine")]
+    machine: Machine,
+    /// Writes the figures as JSON
+    #[arg(long, help_heading = "What is shown")]
+    json: bool,
+    /// Writes a page with plots
+    #[arg(long, value_name = "FILE", help_heading = "What is shown")]
+    html: Option<PathBuf>,
+}
 
-The pool
-  --config FILE        the directives of an Apache configuration; else, one by one (those of a
-                       report of 2002 where they are left out):
-  --mpm MODEL          prefork, worker (as of then) or event
-  --start N            StartServers (1)
-  --threads N          ThreadsPerChild (64; 1 in prefork)
-  --min-spare N        MinSpareThreads or MinSpareServers (64)
-  --max-spare N        MaxSpareThreads or MaxSpareServers (192)
-  --workers N          MaxRequestWorkers (1024)
-  --server-limit N     ServerLimit (as many as MaxRequestWorkers needs)
-  --max-connections N  MaxConnectionsPerChild (0: no bound)
-  --backlog N          ListenBacklog (4096)
-  --buckets N          accept queues that share the port (1)
-  --law LIST           whose: evenkeel,2002,2.2,2.4 (all of these), fixed
+#[derive(Debug, Default, Args)]
+struct Pool {
+    /// Takes the directives of an Apache configuration; without it, those of a report of 2002 hold
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The process model: prefork, worker (as of 2002) or event
+    #[arg(long, value_name = "MODEL", value_parser = model)]
+    mpm: Option<Model>,
+    /// StartServers (1)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    start: Option<usize>,
+    /// ThreadsPerChild (64; 1 in prefork)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    threads: Option<usize>,
+    /// MinSpareThreads or MinSpareServers (64)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    min_spare: Option<usize>,
+    /// MaxSpareThreads or MaxSpareServers (192)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    max_spare: Option<usize>,
+    /// MaxRequestWorkers (1024)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    workers: Option<usize>,
+    /// ServerLimit (as many as MaxRequestWorkers needs)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    server_limit: Option<usize>,
+    /// MaxConnectionsPerChild (0: no bound)
+    #[arg(long, value_name = "N", value_parser = number::<u64>(0, MOST as u64))]
+    max_connections: Option<u64>,
+    /// ListenBacklog (4096)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    backlog: Option<usize>,
+    /// Accept queues that share the port (1)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST))]
+    buckets: Option<usize>,
+    /// The laws to compare: evenkeel,2002,2.2,2.4 (these four), fixed
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = law, action = Set)]
+    law: Vec<Which>,
+}
 
-The load
-  --load LOAD          390 clients, or over time: step:[FROM..]TO[@TIME], ramp:FROM..TO/TIME,
-                       square:LOW,HIGH,TIME_HIGH,TIME_LOW, burst:LOW,HIGH,TIME,EVERY; the same
-                       with open: before it are requests a second, with partly:N: clients a second
-                       that make N requests each, on the average (step:390)
-  --service DIST       how long a request waits for others, holding its worker (400ms)
-  --cpu DIST           its CPU time (500us)
-  --think DIST         pauses of clients (0)
-  --keep-alive         clients keep their connections
-  --slow SHARE,DIST    this share of the answers is read so slowly (0)
-  --for TIME           how long (60s)
-  --seed N             of all that is drawn (1)
+#[derive(Debug, Args)]
+struct Clients {
+    /// Clients or requests over time (step:390)
+    #[arg(long, value_name = "LOAD", value_parser = Load::parse)]
+    load: Option<Load>,
+    /// How long a request waits for others, holding its worker (400ms)
+    #[arg(long, value_name = "DIST", value_parser = think)]
+    service: Option<Think>,
+    /// CPU time of a request (500us)
+    #[arg(long, value_name = "DIST", value_parser = think)]
+    cpu: Option<Think>,
+    /// Pauses of clients (0)
+    #[arg(long, value_name = "DIST", value_parser = think)]
+    think: Option<Think>,
+    /// Lets clients keep their connections
+    #[arg(long)]
+    keep_alive: bool,
+    /// This share of the answers is read so slowly (0)
+    #[arg(long, value_name = "SHARE,DIST", value_parser = slow)]
+    slow: Option<(f64, Think)>,
+    /// How long it goes on (60s)
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    seconds: Option<f64>,
+    /// The seed of all that is drawn (1)
+    #[arg(long, value_name = "N", value_parser = number::<u64>(0, MOST as u64))]
+    seed: Option<u64>,
+}
 
-The machine
-  --cores N            cores, or a part of them (2)
-  --child-start TIME   until a child that was forked is ready (500ms)
-  --child-cpu TIME     CPU time of a start (10ms)
-  --reload, --kill, --hang TIMES  when the server is reloaded, a child killed, a child stands still;
-                       20s or 20s,25s
-  --wake WHO           who takes a connection: any child, or the one that worked last (warm)
-  --accept-lock TIME   how long an accept holds its queue (0); with
-  --accept-line TIME   more for each further core that shares the queue, and
-  --accept-mutex TIME  more for a mutex around it
-  --accept-line-cpu TIME  CPU time of an accepted request for each further core that shares it
-  --herd N,TIME        N idle children wake for each connection beside its own, TIME of CPU each
+#[derive(Debug, Args)]
+struct Machine {
+    /// Cores, or a part of them (2)
+    #[arg(long, value_name = "N", value_parser = number::<f64>(0.01, 4096.0))]
+    cores: Option<f64>,
+    /// How long until a child that was forked is ready (500ms)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    child_start: Option<f64>,
+    /// CPU time of a start (10ms)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    child_cpu: Option<f64>,
+    /// Reloads the server at these times
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = time, action = Append)]
+    reload: Vec<f64>,
+    /// Kills a child at these times
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = time, action = Append)]
+    kill: Vec<f64>,
+    /// Has a child stand still from these times on
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', value_parser = time, action = Append)]
+    hang: Vec<f64>,
+    /// Which child takes a connection: any, or the one that worked last (warm)
+    #[arg(long, value_name = "CHILD", value_parser = wake)]
+    wake: Option<Wake>,
+    /// How long an accept holds its queue (0)
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    accept_lock: Option<f64>,
+    /// How much longer that is for each further core that shares the queue
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    accept_line: Option<f64>,
+    /// How much longer that is with a mutex around it
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    accept_mutex: Option<f64>,
+    /// CPU time of an accepted request for each further core that shares the queue
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    accept_line_cpu: Option<f64>,
+    /// Wakes N idle children for each connection beside its own, TIME of CPU each
+    #[arg(long, value_name = "N,TIME", value_parser = herd)]
+    herd: Option<(usize, f64)>,
+}
 
-What is shown
-  --json               figures as JSON
-  --html FILE          a page with plots
-
-DIST is a time (400ms), 1s..3s, exp:1s, lognormal:MU,SIGMA, pareto:1s,1.5 or weibull:1s,0.4.
-";
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
+}
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -74,23 +167,15 @@ pub struct Options {
     pub json: bool,
     /// The page to write.
     pub html: Option<PathBuf>,
-    /// Whether help is wanted.
-    pub help: bool,
 }
 
-/// The words on the pool's size, as far as they were said.
-#[derive(Clone, Debug, Default)]
-struct Sizes {
-    config: Option<PathBuf>,
-    model: Option<Model>,
-    start: Option<usize>,
-    threads: Option<usize>,
-    min_spare: Option<usize>,
-    max_spare: Option<usize>,
-    workers: Option<usize>,
-    server_limit: Option<usize>,
-    most_connections: Option<u64>,
-    backlog: Option<usize>,
+/// Why there is nothing to simulate.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The words.
+    Words(Stop),
+    /// The configuration, and what is wrong with it.
+    Configuration(String),
 }
 
 /// Parses the words. `configured` reads the directives of a configuration file.
@@ -98,152 +183,33 @@ struct Sizes {
 /// # Errors
 /// What is wrong with them, or with the file.
 pub fn parse(
-    words: &[String],
-    configured: &dyn Fn(&std::path::Path) -> Result<Directives, String>,
-) -> Result<Options, String> {
-    let mut options = Options {
-        setup: Setup::default(),
-        laws: vec![Which::Evenkeel, Which::Apache2002, Which::Apache22, Which::Apache24],
-        json: false,
-        html: None,
-        help: false,
-    };
-    let mut sizes = Sizes::default();
-    let mut parser = lexopt::Parser::from_args(words);
-    let told = |error: lexopt::Error| error.to_string();
-    while let Some(word) = parser.next().map_err(told)? {
-        let Long(name) = word else {
-            if matches!(word, Short('h')) {
-                options.help = true;
-                continue;
-            }
-            return Err(word.unexpected().to_string());
-        };
-        let name = name.to_owned();
-        match name.as_str() {
-            "help" => options.help = true,
-            "json" => options.json = true,
-            "keep-alive" => options.setup.keep_alive = true,
-            _ => {
-                let value = parser.value().map_err(told)?.to_string_lossy().into_owned();
-                take(&name, &value, &mut options, &mut sizes)?;
-            }
-        }
+    given: &[String],
+    configured: &dyn Fn(&Path) -> Result<Directives, String>,
+) -> Result<Options, Refusal> {
+    let words: Words = words::parse(given).map_err(Refusal::Words)?;
+    let mut setup = Setup::default();
+    setup.buckets = words.pool.buckets.unwrap_or(setup.buckets).min(4096);
+    setup.directives = words.pool.directives(configured).map_err(Refusal::Configuration)?;
+    words.load.fill(&mut setup);
+    words.machine.fill(&mut setup);
+    let mut laws = words.pool.law;
+    if laws.is_empty() {
+        laws = vec![Which::Evenkeel, Which::Apache2002, Which::Apache22, Which::Apache24];
     }
-    options.setup.directives = sizes.directives(configured)?;
-    Ok(options)
+    Ok(Options { setup, laws, json: words.json, html: words.html })
 }
 
-fn take(name: &str, value: &str, options: &mut Options, sizes: &mut Sizes) -> Result<(), String> {
-    let setup = &mut options.setup;
-    let count = || {
-        let number = value.parse::<usize>().ok().filter(|number| *number <= 10_000_000);
-        number.ok_or_else(|| format!("--{name} {value}: a number is expected"))
-    };
-    let some = || match count()? {
-        0 => Err(format!("--{name} {value}: at least 1 is expected")),
-        number => Ok(number),
-    };
-    let time = || {
-        let time = parse_time(value).filter(|time| time.is_finite());
-        time.ok_or_else(|| format!("--{name} {value}: a time such as 500ms is expected"))
-    };
-    let spread = || Think::parse(value).map_err(|error| format!("--{name} {error}"));
-    match name {
-        "config" => sizes.config = Some(value.into()),
-        "mpm" => {
-            let model = Model::parse(value);
-            sizes.model =
-                Some(model.ok_or_else(|| {
-                    format!("--mpm {value}: prefork, worker or event is expected")
-                })?);
-        }
-        "start" => sizes.start = Some(some()?),
-        "threads" => sizes.threads = Some(some()?),
-        "min-spare" => sizes.min_spare = Some(some()?),
-        "max-spare" => sizes.max_spare = Some(some()?),
-        "workers" => sizes.workers = Some(some()?),
-        "server-limit" => sizes.server_limit = Some(some()?),
-        "max-connections" => sizes.most_connections = Some(count()? as u64),
-        "backlog" => sizes.backlog = Some(some()?),
-        "html" => options.html = Some(value.into()),
-        "buckets" => setup.buckets = some()?.min(4096),
-        "law" => {
-            let law = |name: &str| {
-                Which::parse(name)
-                    .ok_or_else(|| format!("--law {name}: evenkeel, 2002, 2.2, 2.4 or fixed"))
-            };
-            options.laws = value.split(',').map(law).collect::<Result<_, _>>()?;
-        }
-        "load" => setup.load = Load::parse(value).map_err(|error| format!("--load {error}"))?,
-        "service" => setup.wait = spread()?,
-        "cpu" => setup.cpu = spread()?,
-        "think" => setup.think = spread()?,
-        "for" => setup.seconds = time()?.max(0.1),
-        "seed" => setup.seed = count()? as u64,
-        "cores" => {
-            let cores = value.parse::<f64>().ok().filter(|cores| (0.01..=4096.0).contains(cores));
-            setup.cores = cores.ok_or_else(|| format!("--cores {value}: 0.01 to 4096"))?;
-        }
-        "child-start" => setup.start_s = time()?,
-        "child-cpu" => setup.start_cpu_s = time()?,
-        "accept-lock" => setup.accept.lock_s = time()?,
-        "accept-line" => setup.accept.line_s = time()?,
-        "accept-line-cpu" => setup.accept.line_cpu_s = time()?,
-        "accept-mutex" => setup.accept.mutex_s = time()?,
-        _ => take_incident(name, value, setup)?,
-    }
-    Ok(())
-}
-
-/// What befalls the server and its clients.
-fn take_incident(name: &str, value: &str, setup: &mut Setup) -> Result<(), String> {
-    let bad = |what: &str| format!("--{name} {value}: {what} is expected");
-    let mishap = match name {
-        "reload" => Mishap::Reload,
-        "kill" => Mishap::Kill,
-        "hang" => Mishap::Hang,
-        "wake" => {
-            setup.wake = match value {
-                "any" => Wake::Any,
-                "warm" => Wake::Warm,
-                _ => return Err(bad("any or warm")),
-            };
-            return Ok(());
-        }
-        "slow" => {
-            let pair = value.split_once(',').ok_or_else(|| bad("a share and a time"))?;
-            let share = pair.0.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-            let time = Think::parse(pair.1).map_err(|error| format!("--{name} {error}"))?;
-            setup.slow = Some((share.ok_or_else(|| bad("a share from 0 to 1"))?, time));
-            return Ok(());
-        }
-        "herd" => {
-            let pair = value
-                .split_once(',')
-                .and_then(|(count, time)| Some((count.parse().ok()?, parse_time(time)?)));
-            (setup.accept.herd, setup.accept.wake_s) = pair.ok_or_else(|| bad("N,TIME"))?;
-            return Ok(());
-        }
-        _ => return Err(format!("invalid option '--{name}'")),
-    };
-    for time in value.split(',') {
-        setup.mishaps.push((parse_time(time).ok_or_else(|| bad("times such as 20s,25s"))?, mishap));
-    }
-    Ok(())
-}
-
-impl Sizes {
+impl Pool {
     /// The directives: those of the file or of 2002, and over them what was said.
     fn directives(
         &self,
-        configured: &dyn Fn(&std::path::Path) -> Result<Directives, String>,
+        configured: &dyn Fn(&Path) -> Result<Directives, String>,
     ) -> Result<Directives, String> {
         let mut held = match &self.config {
             Some(file) => configured(file)?,
             None => Directives::default(),
         };
-        held.model = self.model.unwrap_or(held.model);
+        held.model = self.mpm.unwrap_or(held.model);
         let before = held.limits.threads.saturating_mul(held.limits.children);
         let limits = &mut held.limits;
         limits.threads = match held.model {
@@ -261,11 +227,78 @@ impl Sizes {
         limits.children = limits.children.min(limits.slots);
         held.start_servers = self.start.unwrap_or(held.start_servers).min(limits.children);
         held.backlog = self.backlog.unwrap_or(held.backlog);
-        if let Some(most) = self.most_connections {
+        if let Some(most) = self.max_connections {
             held.most_connections = Some(most).filter(|most| *most > 0);
         }
         Ok(held)
     }
+}
+
+impl Clients {
+    fn fill(self, setup: &mut Setup) {
+        setup.keep_alive = self.keep_alive;
+        setup.slow = self.slow;
+        setup.load = self.load.unwrap_or_else(|| setup.load.clone());
+        setup.wait = self.service.unwrap_or(setup.wait);
+        setup.cpu = self.cpu.unwrap_or(setup.cpu);
+        setup.think = self.think.unwrap_or(setup.think);
+        setup.seconds = self.seconds.unwrap_or(setup.seconds).max(0.1);
+        setup.seed = self.seed.unwrap_or(setup.seed);
+    }
+}
+
+impl Machine {
+    fn fill(self, setup: &mut Setup) {
+        setup.cores = self.cores.unwrap_or(setup.cores);
+        setup.start_s = self.child_start.unwrap_or(setup.start_s);
+        setup.start_cpu_s = self.child_cpu.unwrap_or(setup.start_cpu_s);
+        setup.wake = self.wake.unwrap_or(setup.wake);
+        let accept = &mut setup.accept;
+        accept.lock_s = self.accept_lock.unwrap_or(accept.lock_s);
+        accept.line_s = self.accept_line.unwrap_or(accept.line_s);
+        accept.line_cpu_s = self.accept_line_cpu.unwrap_or(accept.line_cpu_s);
+        accept.mutex_s = self.accept_mutex.unwrap_or(accept.mutex_s);
+        (accept.herd, accept.wake_s) = self.herd.unwrap_or((accept.herd, accept.wake_s));
+        for (times, mishap) in
+            [(self.reload, Mishap::Reload), (self.kill, Mishap::Kill), (self.hang, Mishap::Hang)]
+        {
+            setup.mishaps.extend(times.into_iter().map(|time| (time, mishap)));
+        }
+    }
+}
+
+fn model(text: &str) -> Result<Model, String> {
+    Model::parse(text).ok_or_else(|| "prefork, worker or event is expected".to_owned())
+}
+
+fn law(text: &str) -> Result<Which, String> {
+    Which::parse(text).ok_or_else(|| "evenkeel, 2002, 2.2, 2.4 or fixed is expected".to_owned())
+}
+
+fn wake(text: &str) -> Result<Wake, String> {
+    match text {
+        "any" => Ok(Wake::Any),
+        "warm" => Ok(Wake::Warm),
+        _ => Err("any or warm is expected".to_owned()),
+    }
+}
+
+/// Seconds; zero is a time too.
+fn time(text: &str) -> Result<f64, String> {
+    let time = parse_time(text).filter(|time| time.is_finite());
+    time.ok_or_else(|| "a time such as 500ms is expected".to_owned())
+}
+
+fn slow(text: &str) -> Result<(f64, Think), String> {
+    let (share, pause) = text.split_once(',').ok_or("a share and a time are expected")?;
+    let share = share.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    Ok((share.ok_or("a share from 0 to 1 is expected")?, think(pause)?))
+}
+
+fn herd(text: &str) -> Result<(usize, f64), String> {
+    let pair = text.split_once(',');
+    let pair = pair.and_then(|(count, time)| Some((count.parse().ok()?, parse_time(time)?)));
+    pair.ok_or_else(|| "N,TIME is expected".to_owned())
 }
 
 /// The setup of each law.
@@ -279,11 +312,14 @@ mod tests {
 
     fn parsed(line: &str) -> Result<Options, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let file = |path: &std::path::Path| match path.to_str() {
+        let file = |path: &Path| match path.to_str() {
             Some("good") => Ok(Directives { start_servers: 3, ..Directives::default() }),
             _ => Err("bad.conf:3: no".to_owned()),
         };
-        parse(&words, &file)
+        parse(&words, &file).map_err(|refusal| match refusal {
+            Refusal::Configuration(text) | Refusal::Words(Stop::Wrong(text)) => text,
+            Refusal::Words(Stop::Help(_)) => "help".to_owned(),
+        })
     }
 
     #[test]
@@ -306,17 +342,17 @@ mod tests {
     #[test]
     fn each_bad_word_is_named() {
         for (line, part) in [
-            ("--mpm threads", "--mpm threads: prefork"),
-            ("--workers many", "--workers many: a number"),
-            ("--threads 0", "at least 1"),
-            ("--load wave", "--load wave: a load is"),
-            ("--law ours", "--law ours"),
-            ("--service fast", "--service fast: a pause is"),
-            ("--cores 0", "--cores 0"),
+            ("--mpm threads", "'threads' for '--mpm <MODEL>': prefork"),
+            ("--workers many", "'many' for '--workers <N>': it takes a number"),
+            ("--threads 0", "a number from 1 to"),
+            ("--load wave", "--load <LOAD>': wave: a load is"),
+            ("--law ours", "'ours' for '--law <LIST>'"),
+            ("--service fast", "fast: a pause is"),
+            ("--cores 0", "'0' for '--cores <N>'"),
             ("--for ever", "a time such as"),
             ("--config bad", "bad.conf:3: no"),
-            ("--what 3", "invalid option '--what'"),
-            ("--kill never", "times such as 20s,25s"),
+            ("--what 3", "'--what'"),
+            ("--kill 1s,never", "'never' for '--kill <TIMES>': a time"),
             ("--slow 2,1s", "a share from 0 to 1"),
             ("--wake all", "any or warm"),
             ("--herd 3", "N,TIME"),

@@ -1,5 +1,5 @@
-//! `evenkeel surge make DIR` and `evenkeel surge run URL`: words come in; the files of a workload
-//! go to disk, or its users go to a server and a report of what they met goes to who asked.
+//! `evenkeel surge make DIR` writes the files of a workload; `evenkeel surge run URL` has its users
+//! ask a server for them and reports what came of it.
 
 use super::profile::Profile;
 use super::user::{User, Workload};
@@ -7,15 +7,16 @@ use super::work::FileSet;
 use crate::bench::figures_text;
 use crate::load::{
     Bounds, Keep, Pace, Plan, Run, Target, Think, Timeouts, Trust, check_descriptors, check_owner,
-    parse_time, put_reachable_first,
+    put_reachable_first,
 };
 use crate::numbers::{count, time};
 use crate::results::{About, Saving};
 use crate::watching::watch;
+use crate::words::{self, answer, duration, number, target, think};
+use clap::{Args, Parser, Subcommand};
 use evenkeel_sys::connect::Local;
 use evenkeel_sys::process;
 use evenkeel_sys::signal::{Signal, Signals};
-use lexopt::{Arg, Parser, ValueExt as _};
 use rand::{RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use std::fs::{self, File};
@@ -25,22 +26,108 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What is asked for, whichever of the two commands it is.
-struct Options {
-    /// The folder or the URL.
-    place: String,
+/// Puts the SURGE workload on a server (Barford and Crovella, SIGMETRICS 1998)
+#[derive(Debug, Parser)]
+#[command(
+    name = "surge",
+    bin_name = "evenkeel surge",
+    subcommand_required = true,
+    after_help = "The same profile, number of files and seed give the same work."
+)]
+struct Words {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Writes the files of the workload below DIR
+    Make {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        root: PathBuf,
+        #[command(flatten)]
+        work: Work,
+    },
+    /// Has users ask for the files, where a server has them at URL
+    Run {
+        /// Where the server has the files
+        #[arg(value_name = "URL", value_parser = target)]
+        url: Target,
+        #[command(flatten)]
+        work: Work,
+        #[command(flatten)]
+        load: Load,
+    },
+}
+
+/// What determines the files.
+#[derive(Debug, Args)]
+struct Work {
+    /// surge98, surge-dist or modern
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = Profile::named,
+        default_value = "surge-dist"
+    )]
     profile: Profile,
-    files: usize,
+    /// How many files (as the profile has it)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, MOST_FILES))]
+    files: Option<usize>,
+    /// The seed from which everything is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+impl Work {
+    fn files(&self) -> usize {
+        self.files.unwrap_or(self.profile.files)
+    }
+}
+
+/// How users ask for them.
+#[derive(Debug, Args)]
+struct Load {
+    /// User equivalents
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        value_parser = number::<u32>(1, MOST_USERS),
+        default_value = "50"
+    )]
     users: u32,
-    think: Option<Think>,
+    /// For how long, such as 90s or 20m (60s where --requests is not given)
+    #[arg(short = 'z', long = "duration", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
+    /// Until so many requests were made
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::<u64>(1, u64::MAX))]
     requests: Option<u64>,
+    /// Pauses between pages in place of the profile's: 0, 1us, 1ms, exp:1s
+    #[arg(long, value_name = "DIST", value_parser = think)]
+    think: Option<Think>,
+    /// How long a user waits for an answer
+    #[arg(short, long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     timeout: Duration,
-    threads: usize,
+    /// Threads of users (one for each core)
+    #[arg(long, value_name = "N", value_parser = number::<usize>(1, 1024))]
+    threads: Option<usize>,
+    /// Keeps the results there, for `evenkeel report`
+    #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    /// Takes any certificate
+    #[arg(long)]
     insecure: bool,
+    /// Says that a server on another machine is yours
+    #[arg(long = "yes-this-is-my-server")]
     own_server: bool,
+}
+
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
 }
 
 /// Why nothing is done, with the exit status.
@@ -51,50 +138,15 @@ const USUAL_TIME: Duration = Duration::from_secs(60);
 const MOST_FILES: usize = 1_000_000;
 const MOST_USERS: u32 = 1_000_000;
 
-const HELP: &str = "\
-evenkeel surge: the SURGE workload (Barford and Crovella, SIGMETRICS 1998)
-
-Usage:
-  evenkeel surge make DIR [options]   write the files of the workload below DIR
-  evenkeel surge run URL [options]    have users ask for them, where a server has them at URL
-
-Options of both (the same ones give the same work):
-  --profile NAME    surge98, surge-dist (the default) or modern
-  --files N         how many files
-  --seed N          from which everything is drawn (1)
-
-Options of run:
-  -u, --users N     user equivalents (50)
-  -z, --duration T  for how long, such as 90s or 20m (60s where -n is not given)
-  -n, --requests N  until so many requests were made
-  --think PAUSE     pauses between pages in place of the profile's: 0, 1us, 1ms, exp:1s
-  -t, --timeout T   how long a user waits for an answer (30s)
-  --threads N       threads of users (one for each core)
-  --save DIR        keep the results there, for `evenkeel report`
-  --insecure        take any certificate
-  --yes-this-is-my-server   needed where the server is on another machine
-";
-
 /// Runs one of the two commands; the exit status is 0, 1 where it could not be done or nothing was
 /// answered, 2 where the words make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
-    let (verb, rest) = match words.split_first() {
-        Some((verb, rest)) if matches!(verb.as_str(), "make" | "run") => (verb.as_str(), rest),
-        Some((word, _)) if matches!(word.as_str(), "-h" | "--help" | "help") => {
-            say(HELP);
-            return 0;
-        }
-        _ => return refuse(&Complaint(format!("make or run?\n\n{HELP}"), 2)),
+    let done = match words::parse::<Words>(words) {
+        Ok(Words { verb: Verb::Make { root, work } }) => make(&root, &work),
+        Ok(Words { verb: Verb::Run { url, work, load } }) => ask(&url, &work, &load, words),
+        Err(stop) => return answer("surge", stop),
     };
-    let done = parse(rest).and_then(|options| match options {
-        None => {
-            say(HELP);
-            Ok(0)
-        }
-        Some(options) if verb == "make" => make(&options),
-        Some(options) => load(&options, words),
-    });
     done.unwrap_or_else(|complaint| refuse(&complaint))
 }
 
@@ -108,87 +160,12 @@ fn refuse(Complaint(text, status): &Complaint) -> i32 {
     *status
 }
 
-/// None where the help is asked for.
-fn parse(words: &[String]) -> Result<Option<Options>, Complaint> {
-    let usage = |text: String| Complaint(text, 2);
-    let mut options = Options {
-        place: String::new(),
-        profile: Profile::named("surge-dist").map_err(usage)?,
-        files: 0,
-        seed: 1,
-        users: 50,
-        think: None,
-        time: None,
-        requests: None,
-        timeout: Duration::from_secs(30),
-        threads: process::usable_cores(),
-        save: None,
-        insecure: false,
-        own_server: false,
-    };
-    let mut parser = Parser::from_args(words);
-    while let Some(arg) = parser.next().map_err(|error| usage(error.to_string()))? {
-        match arg {
-            Arg::Short('h') | Arg::Long("help") => return Ok(None),
-            Arg::Value(word) if options.place.is_empty() => {
-                options.place = word.to_string_lossy().into_owned();
-            }
-            Arg::Value(word) => {
-                return Err(usage(format!("{}: one place is enough", word.to_string_lossy())));
-            }
-            Arg::Long("insecure") => options.insecure = true,
-            Arg::Long("yes-this-is-my-server") => options.own_server = true,
-            Arg::Short(letter) => option(&mut options, &letter.to_string(), &mut parser)?,
-            Arg::Long(name) => {
-                let name = name.to_owned();
-                option(&mut options, &name, &mut parser)?;
-            }
-        }
-    }
-    if options.place.is_empty() {
-        return Err(usage("where? A folder to make, or the URL of a server".to_owned()));
-    }
-    if options.files == 0 {
-        options.files = options.profile.files;
-    }
-    Ok(Some(options))
-}
-
-fn option(options: &mut Options, name: &str, parser: &mut Parser) -> Result<(), Complaint> {
-    let value = parser.value().and_then(|value| value.string());
-    let value = value.map_err(|error| Complaint(format!("{name}: {error}"), 2))?;
-    let bad = |wanted: &str| Complaint(format!("{name} {value}: {wanted}"), 2);
-    let number = |least: u64, most: u64| {
-        let parsed = value.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
-        parsed.ok_or_else(|| bad(&format!("a number from {least} to {most}")))
-    };
-    let time = || {
-        let seconds = parse_time(&value).filter(|seconds| *seconds > 0.0);
-        seconds.map(Duration::from_secs_f64).ok_or_else(|| bad("a time such as 500ms, 90s or 20m"))
-    };
-    match name {
-        "profile" => options.profile = Profile::named(&value).map_err(|text| bad(&text))?,
-        "files" => options.files = number(1, MOST_FILES as u64)? as usize,
-        "seed" => options.seed = number(0, u64::MAX)?,
-        "u" | "users" => options.users = number(1, MOST_USERS.into())? as u32,
-        "z" | "duration" => options.time = Some(time()?),
-        "n" | "requests" => options.requests = Some(number(1, u64::MAX)?),
-        "t" | "timeout" => options.timeout = time()?,
-        "threads" => options.threads = number(1, 1024)? as usize,
-        "think" => options.think = Some(Think::parse(&value).map_err(|text| Complaint(text, 2))?),
-        "save" => options.save = Some(value.into()),
-        _ => return Err(Complaint(format!("{name}: no such option; --help shows them"), 2)),
-    }
-    Ok(())
-}
-
 /// Writes the files of a workload.
-fn make(options: &Options) -> Result<i32, Complaint> {
-    let files = FileSet::draw(&options.profile, options.files, options.seed);
-    let root = Path::new(&options.place);
+fn make(root: &Path, work: &Work) -> Result<i32, Complaint> {
+    let files = FileSet::draw(&work.profile, work.files(), work.seed);
     let told =
         |path: &Path, error: &io::Error| Complaint(format!("{}: {error}", path.display()), 1);
-    let mut random = ChaCha8Rng::seed_from_u64(options.seed);
+    let mut random = ChaCha8Rng::seed_from_u64(work.seed);
     // What does not compress, so that no server gains from that: drawn once, used again.
     let mut noise = vec![0; 1 << 20];
     random.fill_bytes(&mut noise);
@@ -204,8 +181,8 @@ fn make(options: &Options) -> Result<i32, Complaint> {
         files.sizes.len(),
         files.bytes(),
         files.pages.len(),
-        options.profile.name,
-        options.seed
+        work.profile.name,
+        work.seed
     ));
     Ok(0)
 }
@@ -222,19 +199,18 @@ fn write_file(path: &Path, size: u64, noise: &[u8]) -> io::Result<()> {
 }
 
 /// Has users ask for the files.
-fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
-    let target = Target::parse(&options.place).map_err(|text| Complaint(text, 2))?;
+fn ask(target: &Target, work: &Work, load: &Load, words: &[String]) -> Result<i32, Complaint> {
     let plain = |text: String| Complaint(text, 1);
     let mut remotes = target.resolve(None).map_err(plain)?;
-    check_owner(&target.host, Target::is_loopback(&remotes), options.own_server)
+    check_owner(&target.host, Target::is_loopback(&remotes), load.own_server)
         .map_err(|text| Complaint(text, 2))?;
-    check_descriptors(options.users, 0).map_err(plain)?;
-    let trust = Trust::of(&target, !options.insecure).map_err(plain)?;
-    put_reachable_first(&mut remotes, trust.as_ref(), options.timeout).map_err(plain)?;
-    let files = FileSet::draw(&options.profile, options.files, options.seed);
+    check_descriptors(load.users, 0).map_err(plain)?;
+    let trust = Trust::of(target, !load.insecure).map_err(plain)?;
+    put_reachable_first(&mut remotes, trust.as_ref(), load.timeout).map_err(plain)?;
+    let files = FileSet::draw(&work.profile, work.files(), work.seed);
     let place = (&*target.authority(), &*target.path);
-    let workload = Workload::new(options.profile, files, options.seed, options.think, place);
-    let time = match (options.time, options.requests) {
+    let workload = Workload::new(work.profile, files, work.seed, load.think, place);
+    let time = match (load.time, load.requests) {
         (None, None) => Some(USUAL_TIME),
         (time, _) => time,
     };
@@ -242,28 +218,28 @@ fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
         remotes,
         local: Local::default(),
         trust,
-        threads: options.threads,
-        clients: options.users,
+        threads: load.threads.unwrap_or_else(process::usable_cores),
+        clients: load.users,
         stretches: Vec::new(),
         pace: Pace::Greedy,
         keep: Keep::Kept,
-        bounds: Bounds { requests: options.requests, time, at_failure: false },
-        timeouts: Timeouts { connect: options.timeout, answer: options.timeout },
-        seed: options.seed,
+        bounds: Bounds { requests: load.requests, time, at_failure: false },
+        timeouts: Timeouts { connect: load.timeout, answer: load.timeout },
+        seed: work.seed,
         keep_exchanges: false,
         hear: false,
     };
     let system = |error: io::Error| Complaint(format!("the system: {error}"), 1);
     let about = About::now("surge", &target.to_string(), words)
-        .with("profile", options.profile.name)
-        .with("files", options.files)
-        .with("seed", options.seed)
-        .with("users", options.users);
-    let about = match options.think {
+        .with("profile", work.profile.name)
+        .with("files", work.files())
+        .with("seed", work.seed)
+        .with("users", load.users);
+    let about = match load.think {
         Some(think) => about.with("think", think),
         None => about,
     };
-    let saving = options.save.as_deref().map(|folder| Saving::begin(folder, &about));
+    let saving = load.save.as_deref().map(|folder| Saving::begin(folder, &about));
     let mut saving = saving.transpose().map_err(plain)?;
     // The threads take over the mask, so that this one hears of ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
@@ -277,21 +253,25 @@ fn load(options: &Options, words: &[String]) -> Result<i32, Complaint> {
     if let Some(saving) = saving {
         saving.finish(&figures).map_err(plain)?;
     }
-    report(options, &target, &workload, &figures, interrupted);
+    report(target, work, load, &workload, &figures, interrupted);
     Ok(i32::from(figures.answered() == 0))
 }
 
 fn report(
-    options: &Options,
     target: &Target,
+    work: &Work,
+    load: &Load,
     workload: &Arc<Workload>,
     figures: &crate::load::Figures,
     interrupted: bool,
 ) {
-    let think = options.think.map_or_else(|| "the profile's".to_owned(), |it| it.to_string());
+    let think = load.think.map_or_else(|| "the profile's".to_owned(), |it| it.to_string());
     let mut text = format!(
         "{target}\nprofile {}, {} files, seed {}: {} users, pauses: {think}\n\n",
-        options.profile.name, options.files, options.seed, options.users
+        work.profile.name,
+        work.files(),
+        work.seed,
+        load.users
     );
     if interrupted {
         text += "Interrupted: these are the figures until then.\n\n";

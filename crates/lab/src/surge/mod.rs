@@ -6,6 +6,6 @@ mod profile;
 mod user;
 mod work;
 
-pub use command::run;
+pub use command::{command, run};
 pub use profile::{Embedded, Profile, Sizes};
 pub use work::{FileSet, Order, Page};

@@ -16,10 +16,12 @@ mod tests;
 
 use crate::load::Figures;
 use crate::results::{About, Sampling, Saving};
+use crate::words::{Stop, with_hint};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
 use evenkeel_sys::signal::{Signal, Signals};
-use options::{Form, HELP, Options, Wish};
+pub use options::command;
+use options::{Form, Options};
 use sample::{Csv, Sample};
 use screen::Screen;
 use std::collections::BTreeMap;
@@ -35,12 +37,6 @@ struct Complaint {
 }
 
 impl Complaint {
-    /// About the command line.
-    fn usage(text: impl Into<String>) -> Self {
-        let hint = "\nevenkeel top --help shows its options";
-        Self { text: text.into() + hint, status: 2 }
-    }
-
     fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), status: 1 }
     }
@@ -57,13 +53,13 @@ pub fn run(words: &[String]) -> i32 {
 
 fn serve(words: &[String], out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> i32 {
     let outcome = match options::parse(words) {
-        Ok(Wish::Run(options)) => top(&options, words, out, is_terminal),
+        Ok(options) => top(&options, words, out, is_terminal),
         // A reader that went away is nobody's fault, here and below.
-        Ok(Wish::Help) => {
-            let _gone = out.write_all(HELP.as_bytes());
+        Err(Stop::Help(text)) => {
+            let _gone = out.write_all(text.as_bytes());
             Ok(())
         }
-        Err(complaint) => Err(complaint),
+        Err(Stop::Wrong(text)) => Err(Complaint { text: with_hint("top", &text), status: 2 }),
     };
     outcome.map_or_else(
         |Complaint { text, status }| {

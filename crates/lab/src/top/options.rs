@@ -1,8 +1,7 @@
-//! The command line of top: words come in, what they ask for goes out, or a complaint. Nothing is
-//! opened or asked here.
+//! The command line of `evenkeel top`. Nothing is opened or asked here.
 
-use super::Complaint;
-use lexopt::{Arg, Parser, ValueExt};
+use crate::words::{self, Stop, number};
+use clap::Parser;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,11 +32,53 @@ pub(super) enum Form {
     Csv,
 }
 
-/// What the command line asks for.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Wish {
-    Run(Options),
-    Help,
+/// Shows what this machine does, and a web server on it or elsewhere
+#[derive(Debug, Parser)]
+#[command(
+    name = "top",
+    bin_name = "evenkeel top",
+    after_help = "On the live screen: q ends it, left and right choose a panel, up and down move \
+                  within it."
+)]
+struct Words {
+    /// A server's status page, Evenkeel's or Apache's (mod_status); a URL without a path is asked
+    /// for /server-status
+    #[arg(short, long, value_name = "URL")]
+    status: Option<String>,
+    /// The server's first process; without it, it is found by the status page where that is on this
+    /// machine
+    #[arg(short, long, value_name = "PID", value_parser = number::<i32>(1, i32::MAX))]
+    pid: Option<i32>,
+    /// Asks https without a check of the server's certificate
+    #[arg(short = 'k', long)]
+    insecure: bool,
+    /// The length of an interval: 2, 0.5, 500ms (1 s)
+    #[arg(short, long, value_name = "TIME", value_parser = interval)]
+    interval: Option<Duration>,
+    /// Ends after N intervals
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::<u64>(1, u64::MAX))]
+    count: Option<u64>,
+    /// Shows one interval, as text
+    #[arg(long)]
+    once: bool,
+    /// Writes a JSON object on a line for each interval
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Writes a heading, and a line for each interval
+    #[arg(long)]
+    csv: bool,
+    /// Saves what is seen, for evenkeel report
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Shows no live screen
+    #[arg(long)]
+    no_tui: bool,
+}
+
+/// The declaration of the command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    words::command::<Words>()
 }
 
 const USUAL_INTERVAL: Duration = Duration::from_secs(1);
@@ -46,96 +87,38 @@ const LEAST_S: f64 = 0.1;
 const MOST_S: f64 = 86_400.0;
 
 /// Parses the words behind `evenkeel top`.
-pub(super) fn parse(words: &[String]) -> Result<Wish, Complaint> {
-    let mut options = Options {
-        form: Form::Text,
-        interval: USUAL_INTERVAL,
-        count: None,
-        pid: None,
-        status: None,
-        insecure: false,
-        record: None,
-        screen: true,
+pub(super) fn parse(given: &[String]) -> Result<Options, Stop> {
+    let words: Words = words::parse(given)?;
+    let form = match (words.json, words.csv) {
+        (true, _) => Form::Json,
+        (_, true) => Form::Csv,
+        _ => Form::Text,
     };
-    let (mut forms, mut once) = (0, false);
-    let usage = |error: lexopt::Error| Complaint::usage(error.to_string());
-    let mut parser = Parser::from_args(words);
-    while let Some(arg) = parser.next().map_err(usage)? {
-        match arg {
-            Arg::Short('h') | Arg::Long("help") => return Ok(Wish::Help),
-            Arg::Long("json") => (forms, options.form) = (forms + 1, Form::Json),
-            Arg::Long("csv") => (forms, options.form) = (forms + 1, Form::Csv),
-            Arg::Long("once") => once = true,
-            Arg::Long("no-tui") => options.screen = false,
-            Arg::Short('k') | Arg::Long("insecure") => options.insecure = true,
-            Arg::Short('i') | Arg::Long("interval") => {
-                options.interval = interval(&value(&mut parser)?)?;
-            }
-            Arg::Short('n') | Arg::Long("count") => {
-                options.count = Some(number("--count", &value(&mut parser)?)?);
-            }
-            Arg::Short('p') | Arg::Long("pid") => {
-                options.pid = Some(number("--pid", &value(&mut parser)?)?);
-            }
-            Arg::Short('s') | Arg::Long("status") => options.status = Some(value(&mut parser)?),
-            Arg::Long("record") => options.record = Some(value(&mut parser)?.into()),
-            _ => return Err(usage(arg.unexpected())),
-        }
+    if words.once && words.count.is_some_and(|count| count != 1) {
+        let text = "--once is --count 1, and --count says otherwise";
+        return Err(Stop::Wrong(text.to_owned()));
     }
-    if forms > 1 {
-        return Err(Complaint::usage("--json and --csv are two forms, and one can be had"));
-    }
-    if once && options.count.replace(1).is_some_and(|count| count != 1) {
-        return Err(Complaint::usage("--once is --count 1, and --count says otherwise"));
-    }
-    options.screen &= forms == 0 && !once;
-    Ok(Wish::Run(options))
+    Ok(Options {
+        form,
+        interval: words.interval.unwrap_or(USUAL_INTERVAL),
+        count: if words.once { Some(1) } else { words.count },
+        pid: words.pid,
+        status: words.status,
+        insecure: words.insecure,
+        record: words.record,
+        screen: form == Form::Text && !words.once && !words.no_tui,
+    })
 }
 
-fn value(parser: &mut Parser) -> Result<String, Complaint> {
-    let value = parser.value().and_then(|value| value.string());
-    value.map_err(|error| Complaint::usage(error.to_string()))
-}
-
-fn number<T: std::str::FromStr + PartialOrd + From<u8>>(
-    option: &str,
-    text: &str,
-) -> Result<T, Complaint> {
-    let number = text.parse().ok().filter(|number| *number >= T::from(1));
-    number.ok_or_else(|| Complaint::usage(format!("{option}: {text} is no number from 1 up")))
-}
-
-fn interval(text: &str) -> Result<Duration, Complaint> {
+fn interval(text: &str) -> Result<Duration, String> {
     let seconds = match text.strip_suffix("ms") {
         Some(milliseconds) => milliseconds.parse::<f64>().map(|ms| ms / 1000.0),
         None => text.strip_suffix('s').unwrap_or(text).parse(),
     };
     let seconds = seconds.ok().filter(|seconds| (LEAST_S..=MOST_S).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
-        Complaint::usage(format!("--interval: {text} is no time from 100ms to {MOST_S} s"))
-    })
+    let seconds = seconds.map(Duration::from_secs_f64);
+    seconds.ok_or_else(|| format!("it takes a time from 100ms to {MOST_S} s"))
 }
-
-pub(super) const HELP: &str = "\
-Usage: evenkeel top [OPTIONS]
-
-What this machine does, and a web server on it or elsewhere.
-
-  -s, --status URL     a server's status page, Evenkeel's or Apache's (mod_status); a URL
-                       without a path is asked for /server-status
-  -p, --pid PID        the server's first process; without it, it is found by the status page
-                       where that is on this machine
-  -k, --insecure       https without a check of the server's certificate
-  -i, --interval TIME  the length of an interval: 2, 0.5, 500ms (1 s)
-  -n, --count N        end after N intervals
-      --once           one interval, as text
-      --json           a JSON object on a line for each interval
-      --csv            a heading, and a line for each interval
-      --record DIR     save what is seen, for evenkeel report
-      --no-tui         no live screen
-
-On the live screen: q ends it, left and right choose a panel, up and down move within it.
-";
 
 #[cfg(test)]
 mod tests {
@@ -144,12 +127,9 @@ mod tests {
     fn options(line: &str) -> Result<Options, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         match parse(&words) {
-            Ok(Wish::Run(options)) => Ok(options),
-            Ok(Wish::Help) => Err("help".into()),
-            Err(complaint) => {
-                assert_eq!(complaint.status, 2);
-                Err(complaint.text)
-            }
+            Ok(options) => Ok(options),
+            Err(Stop::Help(_)) => Err("help".into()),
+            Err(Stop::Wrong(text)) => Err(text),
         }
     }
 
@@ -169,15 +149,15 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told() {
         for (line, part) in [
-            ("--json --csv", "two forms"),
+            ("--json --csv", "'--json' cannot be used with '--csv'"),
             ("--once --count 3", "--count says otherwise"),
             ("--interval 0", "100ms to 86400 s"),
-            ("--interval NaN", "no time"),
-            ("--interval 500m", "no time"),
-            ("--pid 0", "no number from 1"),
-            ("--pid", "missing argument"),
-            ("--wrong", "invalid option '--wrong'"),
-            ("http://a/", "unexpected argument"),
+            ("--interval NaN", "invalid value 'NaN'"),
+            ("--interval 500m", "invalid value '500m'"),
+            ("--pid 0", "a number from 1"),
+            ("--pid", "a value is required for '--pid <PID>'"),
+            ("--wrong", "unexpected argument '--wrong'"),
+            ("http://a/", "unexpected argument 'http://a/'"),
         ] {
             let told = options(line).unwrap_err();
             assert!(told.contains(part), "{line}: {told}");

@@ -78,18 +78,18 @@ fn other_machines_are_loaded_only_where_they_are_ones_own() {
 #[test]
 fn words_that_make_no_sense_are_told_with_status_2() {
     for (line, wanted) in [
-        ("", "a URL is missing"),
+        ("", "<URL>"),
         ("ftp://a/", "neither http nor https"),
-        ("http://a/ http://b/", "one URL is asked"),
-        ("--nonsense http://a/", "--nonsense: no such option"),
-        ("-Q http://a/", "-Q: no such option"),
-        ("-n 0 http://a/", "-n takes a number from 1"),
-        ("-c x http://a/", "-c takes a number from 1"),
-        ("-z soon http://a/", "-z takes a time"),
-        ("-q -5 http://a/", "-q takes requests a second"),
+        ("http://a/ http://b/", "unexpected argument 'http://b/'"),
+        ("--nonsense http://a/", "unexpected argument '--nonsense'"),
+        ("-Q http://a/", "unexpected argument '-Q'"),
+        ("-n 0 http://a/", "'0' for '--requests <N>': it takes a number from 1"),
+        ("-c x http://a/", "'x' for '--clients <N>': it takes a number from 1"),
+        ("-z soon http://a/", "it takes a time"),
+        ("-q -5 http://a/", "'-5' for '--rate <RATE>': it takes requests a second"),
         ("--think slowly http://a/", "slowly: a pause is"),
-        ("--partly 5 http://a/", "--partly takes"),
-        ("--partly 5,0 http://a/", "--partly takes"),
+        ("--partly 5 http://a/", "it takes clients a second"),
+        ("--partly 5,0 http://a/", "it takes clients a second"),
         ("--ramp 5 http://a/", "5: a ramp is"),
         ("--steps 5 http://a/", "5: steps are"),
         ("-c 5 --steps 5:1s http://a/", "both say how many"),
@@ -102,7 +102,7 @@ fn words_that_make_no_sense_are_told_with_status_2() {
         ("-x b:1 https://a/", "CONNECT"),
         ("-x b:1 --unix-socket s http://a/", "both say where"),
         ("--http2 http://a/", "HTTP/2 is not there"),
-        ("-n", "missing argument"),
+        ("-n", "a value is required for '--requests <N>'"),
     ] {
         let said = bench(line);
         assert_eq!((said.status, said.out.as_str()), (2, ""), "{line}");
