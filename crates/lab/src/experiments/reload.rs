@@ -31,6 +31,8 @@ const LOOK_EVERY_S: f64 = 0.05;
 const PATIENCE_S: f64 = 3.0;
 /// What passes between two changes, in seconds.
 const PAUSE_S: f64 = 0.1;
+/// How long a server may be without children before a change, in seconds.
+const CHILDLESS_S: f64 = 60.0;
 
 /// What is done to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,7 @@ fn change_under_load(
         return Ok(Row { peer, figures, changes: took_s.len(), took_s });
     }
     let figures = ground.drive(plan, &mut source, Some(&mut saving), &mut |at_s| {
-        steps.look(at_s, server, &mut |number| match options.part {
+        steps.look(at_s, &|| server.family.descendants(), &mut |number| match options.part {
             Part::Kill => kill_one(server),
             part => {
                 setup.pool = pool(part, peer, number);
@@ -188,19 +190,26 @@ impl Steps {
     fn look(
         &mut self,
         at_s: f64,
-        server: &Server,
+        children: &dyn Fn() -> BTreeSet<i32>,
         change: &mut dyn FnMut(usize) -> Result<(), String>,
     ) -> Result<bool, Fault> {
         if at_s < self.next_s.max(PAUSE_S) {
             return Ok(true);
         }
-        let children = server.family.descendants();
+        let children = children();
         let Some((began_s, before)) = &self.under_way else {
             if self.done == self.changes {
                 return Ok(false);
             }
-            self.under_way = Some((at_s, children));
-            change(self.done + 1)?;
+            // A server listens before it has children: until then it has nobody to change, and may
+            // not heed its signals.
+            if children.is_empty() && at_s - self.next_s > CHILDLESS_S {
+                return Err(format!("no child has come for change {}", self.done + 1).into());
+            }
+            if !children.is_empty() {
+                self.under_way = Some((at_s, children));
+                change(self.done + 1)?;
+            }
             return Ok(true);
         };
         let took_s = at_s - began_s;
@@ -320,6 +329,32 @@ mod tests {
         assert!(!over(true, &[1, 2], &[2, 3]) && over(true, &[1, 2], &[3, 4]));
         // One has died, and another has come; or has not yet.
         assert!(over(false, &[1, 2], &[2, 3]) && !over(false, &[1, 2], &[2]));
+    }
+
+    #[test]
+    fn a_change_begins_when_there_are_children_and_is_counted_when_they_are_others() {
+        let mut steps = Steps { changes: 2, all: true, ..Steps::default() };
+        let mut begun = Vec::new();
+        let mut look = |steps: &mut Steps, at_s: f64, children: &[i32]| {
+            let children = || children.iter().copied().collect();
+            let more = steps.look(at_s, &children, &mut |number| {
+                begun.push(number);
+                Ok(())
+            });
+            (more.ok(), begun.len(), steps.done)
+        };
+        // A server that listens, and has no child yet.
+        assert_eq!(look(&mut steps, 1.0, &[]), (Some(true), 0, 0));
+        assert_eq!(look(&mut steps, 1.1, &[1]), (Some(true), 1, 0));
+        assert_eq!(look(&mut steps, 1.2, &[1, 2]), (Some(true), 1, 0));
+        // However late it is looked at.
+        assert_eq!(look(&mut steps, 50.0, &[2]), (Some(true), 1, 1));
+        assert_eq!(look(&mut steps, 51.0, &[]), (Some(true), 1, 1));
+        assert_eq!(look(&mut steps, 52.0, &[3]), (Some(true), 2, 1));
+        assert_eq!(look(&mut steps, 52.0 + PATIENCE_S, &[3]), (Some(true), 2, 2));
+        assert_eq!((steps.took_s.len(), look(&mut steps, 60.0, &[3])), (1, (Some(false), 2, 2)));
+        steps.changes = 3;
+        assert_eq!(look(&mut steps, 61.0 + CHILDLESS_S, &[]), (None, 2, 2));
     }
 
     #[test]
