@@ -4,6 +4,7 @@
 
 use evenkeel_tests::attack::accepted;
 use evenkeel_tests::attack::client::Client;
+use evenkeel_tests::attack::compose::Mix;
 use evenkeel_tests::attack::judge::{Class, Difference};
 use evenkeel_tests::attack::pair::Pair;
 use evenkeel_tests::attack::run::{Plan, Totals, run};
@@ -19,7 +20,8 @@ use std::time::Duration;
 
 /// What the tests run; a seed of its own, so that a change of one does not move the other.
 fn plan(seed: u64, sites: u64, cases: usize) -> Plan {
-    Plan { seed, from: 0, sites, cases, classes: Vec::new(), state: None, accepted: Vec::new() }
+    let (classes, accepted) = (Vec::new(), Vec::new());
+    Plan { seed, mix: Mix::All, from: 0, sites, cases, classes, state: None, accepted }
 }
 
 /// Runs a plan on two apache2 with these lines of configuration beyond what they share.

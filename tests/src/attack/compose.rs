@@ -32,12 +32,27 @@ const LEADS: [&str; 9] = [
 /// Paths that the directives of a site lead to.
 const HUBS: usize = 3;
 
+/// Which sites are composed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// Sites of all that the grammar has.
+    All,
+    /// Sites whose directives lead to each other and whose conditions ask about the same few paths:
+    /// what goes wrong among these is rare elsewhere.
+    Questions,
+}
+
+/// Without a bound the questions of apache2 about questions have no end that can be waited for.
+const NESTING: &str = "LimitInternalRecursion 10 3";
+/// How much more often conditions come in a mix of questions.
+const CONDITIONS: usize = 4;
+
 /// The site with this number under this seed, with the main server that it shares.
-pub fn compose(seed: u64, number: u64) -> Site {
+pub fn compose(seed: u64, number: u64, mix: Mix) -> Site {
     let main = compose_main(seed, number / BATCH);
     let mut dice = Dice::new(seed, number);
     let names = Names::grow(&mut dice);
-    let mut writer = Writer::new(&mut dice, &names);
+    let mut writer = Writer::new(&mut dice, &names, mix);
     let hosts = writer.hosts();
     let htaccess: Vec<Entry> = writer.htaccess_files();
     let count = writer.dice.between(14, 26);
@@ -59,7 +74,7 @@ pub fn compose(seed: u64, number: u64) -> Site {
 fn compose_main(seed: u64, batch: u64) -> Vec<Node> {
     let mut dice = Dice::new(seed, MAIN_STREAMS + batch);
     let names = Names::grow(&mut dice);
-    let mut writer = Writer::new(&mut dice, &names);
+    let mut writer = Writer::new(&mut dice, &names, Mix::All);
     let mut nodes = Vec::new();
     if writer.dice.chance(85) {
         let options = writer.dice.word(&["Options FollowSymLinks", "Options None", "Options All"]);
@@ -226,20 +241,27 @@ struct Writer<'a> {
     names: &'a Names,
     /// The rows that the site draws on.
     rows: Vec<&'static Row>,
+    mix: Mix,
 }
 
 impl<'a> Writer<'a> {
-    fn new(dice: &'a mut Dice, names: &'a Names) -> Writer<'a> {
-        let is_web = dice.chance(WEBS);
+    fn new(dice: &'a mut Dice, names: &'a Names, mix: Mix) -> Writer<'a> {
+        let is_web = dice.chance(WEBS) || mix == Mix::Questions;
+        let share = if mix == Mix::Questions { SHARE / 3 } else { SHARE };
         let leads = |row: &Row| LEADS.iter().any(|lead| row.text.starts_with(lead));
         // Access is what the attack is about: its rows are always there.
+        // A redirect in a condition is the end of most requests.
+        let is_end = |row: &Row| mix == Mix::Questions && row.text.starts_with("Redirect");
         let is_drawn = |row: &&Row| {
+            if is_end(row) {
+                return false;
+            }
             row.module == "authz_core" && row.weight > 3
                 || is_web && leads(row)
-                || dice.chance(SHARE)
+                || dice.chance(share)
         };
         let rows = ROWS.iter().filter(is_drawn).collect();
-        Writer { dice, names, rows }
+        Writer { dice, names, rows, mix }
     }
 
     fn hosts(&mut self) -> Vec<Node> {
@@ -257,6 +279,9 @@ impl<'a> Writer<'a> {
                 _ => "@SITE@/htdocs",
             };
             lines.push(Node::Line(format!("DocumentRoot \"{root}\"")));
+            if self.mix == Mix::Questions {
+                lines.push(Node::Line(NESTING.to_owned()));
+            }
             if index == 0 && self.dice.chance(20) {
                 lines.push(Node::Line("ServerAlias alias.@HOST@ *.wild.@HOST@".to_owned()));
             }
@@ -338,11 +363,14 @@ impl<'a> Writer<'a> {
                 && (depth < DEPTH || !row.text.starts_with('<'))
         };
         let fitting: Vec<&Row> = self.rows.iter().copied().filter(may_stand).collect();
-        let total = fitting.iter().map(|row| row.weight).sum();
+        let is_often = |row: &Row| self.mix == Mix::Questions && row.text.starts_with("<If ");
+        let weight = |row: &Row| row.weight * if is_often(row) { CONDITIONS } else { 1 };
+        let total = fitting.iter().map(|row| weight(row)).sum();
         let mut drawn = self.dice.below(total);
         let fits = |row: &&&Row| {
-            let is_it = drawn < row.weight;
-            drawn = drawn.saturating_sub(row.weight);
+            let weight = weight(row);
+            let is_it = drawn < weight;
+            drawn = drawn.saturating_sub(weight);
             is_it
         };
         let Some(row) = fitting.iter().find(fits) else { return };
@@ -411,6 +439,9 @@ impl<'a> Writer<'a> {
                 folder => folder.to_owned(),
             },
             "uri" => plain(self.dice.pick(files)?),
+            "test" if self.mix == Mix::Questions && self.dice.chance(35) => {
+                self.expand("-U '$hub'")
+            }
             _ => {
                 let (_, texts) = NOUNS.iter().find(|(name, _)| *name == noun)?;
                 let text = self.dice.word(texts);
@@ -537,14 +568,15 @@ mod tests {
 
     #[test]
     fn a_site_is_repeated_exactly() {
-        assert_eq!(compose(1, 2), compose(1, 2));
-        assert_ne!(compose(1, 2), compose(1, 3));
-        assert_ne!(compose(1, 2), compose(2, 2));
+        assert_eq!(compose(1, 2, Mix::All), compose(1, 2, Mix::All));
+        assert_ne!(compose(1, 2, Mix::All), compose(1, 3, Mix::All));
+        assert_ne!(compose(1, 2, Mix::All), compose(2, 2, Mix::All));
     }
 
     #[test]
     fn sites_of_a_batch_share_their_main_server() {
-        let mains: Vec<_> = (0..BATCH * 8).map(|number| compose(5, number).main).collect();
+        let mains: Vec<_> =
+            (0..BATCH * 8).map(|number| compose(5, number, Mix::All).main).collect();
         assert!(mains.chunks(BATCH as usize).all(|batch| batch.iter().all(|it| *it == batch[0])));
         assert!(mains.iter().any(|main| *main != mains[0]));
     }
@@ -553,7 +585,7 @@ mod tests {
     fn every_row_and_every_noun_is_drawn() {
         let mut all = String::new();
         for number in 0..3_000 {
-            let site = compose(1, number);
+            let site = compose(1, number, Mix::All);
             all.push_str(&text(&site.main));
             all.push_str(&text(&site.hosts));
             for entry in &site.entries {
@@ -582,7 +614,7 @@ mod tests {
     fn every_noun_is_known() {
         let mut dice = Dice::new(1, 1);
         let names = Names::grow(&mut dice);
-        let mut writer = Writer::new(&mut dice, &names);
+        let mut writer = Writer::new(&mut dice, &names, Mix::All);
         let texts = NOUNS.iter().flat_map(|(_, texts)| texts.iter().copied());
         for text in texts.chain(ROWS.iter().map(|row| row.text)) {
             let mut rest = text;

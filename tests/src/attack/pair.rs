@@ -50,7 +50,9 @@ MaxKeepAliveRequests 0
 Include \"@ROOT@/main.conf\"
 <VirtualHost *:@PORT@>
 ServerName probe.test
-Redirect /generation http://probe.test/@GENERATION@
+<If true>
+Redirect http://probe.test/@GENERATION@
+</If>
 </VirtualHost>
 ";
 

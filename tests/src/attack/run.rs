@@ -4,7 +4,7 @@
 
 use super::accepted::{Entry, accepts};
 use super::client::{Client, SILENCE};
-use super::compose::{BATCH, compose};
+use super::compose::{BATCH, Mix, compose};
 use super::judge::{Answered, Class, Difference, given, is_conditional, judge, only_in_page};
 use super::pair::{Pair, Refusal};
 use super::shrink::{Bench, Seen, shrink};
@@ -21,6 +21,8 @@ use std::path::PathBuf;
 pub struct Plan {
     /// The seed of all sites.
     pub seed: u64,
+    /// What sites.
+    pub mix: Mix,
     /// The number of the first site.
     pub from: u64,
     /// How many sites.
@@ -80,7 +82,8 @@ pub fn run(pair: &mut Pair, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<T
     let end = plan.from + plan.sites;
     while next < end {
         let until = end.min((next / BATCH + 1) * BATCH);
-        let sites = (next..until).map(|number| (number, compose(plan.seed, number))).collect();
+        let sites =
+            (next..until).map(|number| (number, compose(plan.seed, number, plan.mix))).collect();
         let told = totals.reports.len();
         let cases = attack(pair, plan, sites, &mut totals)?;
         totals.reports.iter().skip(told).for_each(|line| tell(line));

@@ -231,7 +231,7 @@ fn simpler_asks(ask: &Ask) -> Vec<Ask> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::compose::compose;
+    use super::super::compose::{Mix, compose};
     use super::super::judge::Class;
     use super::super::site::text;
     use super::*;
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_not_needed_is_left_out() {
-        let mut site = compose(1, 5);
+        let mut site = compose(1, 5, Mix::All);
         site.asks.iter_mut().for_each(|ask| ask.changes.clear());
         let section = Node::Section("<Files a>".into(), vec![line("Needed b c"), line("Other")]);
         let host = Node::Section("<VirtualHost *>".into(), vec![line("A"), section, line("B")]);
@@ -289,6 +289,6 @@ mod tests {
     #[test]
     fn what_is_not_repeated_is_told() {
         let mut bench = Needs(vec!["not there"], 0);
-        assert_eq!(shrink(&mut bench, &compose(1, 5), &wanted()), Ok(None));
+        assert_eq!(shrink(&mut bench, &compose(1, 5, Mix::All), &wanted()), Ok(None));
     }
 }

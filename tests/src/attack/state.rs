@@ -1,6 +1,7 @@
 //! The file in which a run keeps how far it has come and what it has counted, so that a run which
 //! was stopped ends with the same totals as one that was not.
 
+use super::compose::Mix;
 use super::judge::{Class, Difference};
 use super::run::{Plan, Totals};
 use std::fmt::Write as _;
@@ -24,14 +25,16 @@ pub fn resume(plan: &Plan, path: &Path) -> Result<(u64, Totals), String> {
     let told = |fault: &str| format!("{}: {fault}", path.display());
     let text = fs::read_to_string(path).map_err(|error| told(&error.to_string()))?;
     let (run, next, totals) = parse(&text).ok_or_else(|| told("no state of a run"))?;
-    match run == (plan.seed, plan.from) {
+    let (seed, from, mix) = run;
+    match run == (plan.seed, plan.from, plan.mix) {
         true => Ok((next, totals)),
-        false => Err(told(&format!("that run has seed {} and begins at {}", run.0, run.1))),
+        false => Err(told(&format!("that run of {mix:?} has seed {seed} and begins at {from}"))),
     }
 }
 
 fn write(plan: &Plan, next: u64, totals: &Totals) -> String {
     let mut text = format!("seed {}\nfrom {}\nnext {next}\n", plan.seed, plan.from);
+    let _ = writeln!(text, "questions {}", u8::from(plan.mix == Mix::Questions));
     let _ = writeln!(text, "sites {}\nrequests {}", totals.sites, totals.requests);
     for (hundred, count) in &totals.statuses {
         let _ = writeln!(text, "status {count} {hundred}");
@@ -51,10 +54,11 @@ fn write(plan: &Plan, next: u64, totals: &Totals) -> String {
     text
 }
 
-/// The seed and the first site, the next site, and the totals.
-fn parse(text: &str) -> Option<((u64, u64), u64, Totals)> {
+/// The seed, the first site and the mix, the next site, and the totals.
+fn parse(text: &str) -> Option<((u64, u64, Mix), u64, Totals)> {
     let mut totals = Totals::default();
     let (mut seed, mut from, mut next) = (None, None, None);
+    let mut mix = Mix::All;
     for line in text.lines() {
         let (key, rest) = line.split_once(' ')?;
         let (count, name) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -62,6 +66,8 @@ fn parse(text: &str) -> Option<((u64, u64), u64, Totals)> {
         match key {
             "seed" => seed = Some(count),
             "from" => from = Some(count),
+            "questions" if count == 1 => mix = Mix::Questions,
+            "questions" => {}
             "next" => next = Some(count),
             "sites" => totals.sites = count,
             "requests" => totals.requests = count,
@@ -76,7 +82,7 @@ fn parse(text: &str) -> Option<((u64, u64), u64, Totals)> {
             _ => return None,
         }
     }
-    Some(((seed?, from?), next?, totals))
+    Some(((seed?, from?, mix), next?, totals))
 }
 
 fn difference(said: &str) -> Option<Difference> {
@@ -90,7 +96,7 @@ mod tests {
 
     fn plan(seed: u64, from: u64) -> Plan {
         let (classes, accepted) = (Vec::new(), Vec::new());
-        Plan { seed, from, sites: 100, cases: 1, classes, state: None, accepted }
+        Plan { seed, mix: Mix::All, from, sites: 100, cases: 1, classes, state: None, accepted }
     }
 
     fn totals() -> Totals {
@@ -111,7 +117,8 @@ mod tests {
         let path = folder.path().join("state");
         keep(&plan(7, 20), &path, 80, &totals()).unwrap();
         assert_eq!(resume(&plan(7, 20), &path), Ok((80, totals())));
-        for other in [plan(8, 20), plan(7, 0)] {
+        let asking = Plan { mix: Mix::Questions, ..plan(7, 20) };
+        for other in [plan(8, 20), plan(7, 0), asking] {
             assert!(resume(&other, &path).unwrap_err().contains("seed 7 and begins at 20"));
         }
         fs::write(&path, "seed 7\nfrom 20\n").unwrap();

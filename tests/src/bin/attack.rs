@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
 use evenkeel_tests::attack::accepted;
+use evenkeel_tests::attack::compose::Mix;
 use evenkeel_tests::attack::judge::Class;
 use evenkeel_tests::attack::pair::Pair;
 use evenkeel_tests::attack::run::{Plan, run};
@@ -17,6 +18,7 @@ does not accept.
 
   --seed S     the seed of all sites (1)
   --from N     the number of the first site (0)
+  --questions  sites whose directives and conditions lead to each other's paths
   --sites N    how many sites (1000)
   --site N     this site alone
   --cases N    how many cases of each kind are shrunk and reported (2)
@@ -27,8 +29,8 @@ does not accept.
   --state FILE keep there how far the run has come, and go on from it after a stop
   --all        accept nothing
 
-The variable EVENKEEL names another binary. Give --seed and --site of a report to
-repeat it.
+The variable EVENKEEL names another binary. Give --seed and --site of a report, and
+--questions where it was given, to repeat it.
 ";
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
 fn attack() -> Result<ExitCode, String> {
     let mut plan = Plan {
         seed: 1,
+        mix: Mix::All,
         from: 0,
         sites: 1_000,
         cases: 2,
@@ -64,6 +67,7 @@ fn attack() -> Result<ExitCode, String> {
             "--seed" => plan.seed = number(&value()?)?,
             "--from" => plan.from = number(&value()?)?,
             "--sites" => plan.sites = number(&value()?)?,
+            "--questions" => plan.mix = Mix::Questions,
             "--site" => (plan.from, plan.sites) = (number(&value()?)?, 1),
             "--cases" => plan.cases = usize::try_from(number(&value()?)?).unwrap_or(usize::MAX),
             "--class" => {
