@@ -75,12 +75,12 @@ fn request(client: &[u8], peer: Peer) -> Request {
     let escaped: String = client.iter().map(|byte| format!("%{byte:02x}")).collect();
     let options = UriOptions { encoded_slashes: AllowEncodedSlashes::On, merge_slashes: false };
     let path = UrlPath::parse(format!("/{escaped}").as_bytes(), options);
-    request.path = path.unwrap_or_default();
-    request.query = Some(client.to_vec());
-    request.file = FileName::new(OsStr::from_bytes(client));
-    request.user = Some(client.into());
-    request.env.set("e", client);
-    request.notes.set("n", client);
-    request.content.handler = Some(client.into());
+    request.resource.path = path.unwrap_or_default();
+    request.resource.query = Some(client.to_vec());
+    request.resource.file = FileName::new(OsStr::from_bytes(client));
+    request.resource.user = Some(client.into());
+    request.resource.env.set("e", client);
+    request.resource.notes.set("n", client);
+    request.resource.content.handler = Some(client.into());
     request
 }

@@ -55,9 +55,11 @@ impl Reply {
         let is_head = head.is_head();
         // Clients that lie about their version (BrowserMatch; http_filters.c:
         // basic_http_header_check).
-        let downgraded = head.version > Version::Http10 && request.env.contains("downgrade-1.0");
+        let downgraded =
+            head.version > Version::Http10 && request.resource.env.contains("downgrade-1.0");
         let version = if downgraded { Version::Http10 } else { head.version };
-        let http10 = version == Version::Http10 && request.env.contains("force-response-1.0");
+        let http10 =
+            version == Version::Http10 && request.resource.env.contains("force-response-1.0");
         let transfer = transfer(&response, version, is_head);
         let persistence = persistence(&Ask {
             head,
@@ -66,7 +68,7 @@ impl Reply {
             transfer,
             close: response.close || ends || http10,
             expecting,
-            nokeepalive: request.env.contains("nokeepalive"),
+            nokeepalive: request.resource.env.contains("nokeepalive"),
             keepalives: request.keepalives,
             settings: settings.keep_alive,
         });
@@ -82,7 +84,7 @@ impl Reply {
                     transfer,
                     persistence,
                     http10,
-                    proxied: request.notes.contains("proxied"),
+                    proxied: request.resource.notes.contains("proxied"),
                 },
             );
         }

@@ -496,7 +496,7 @@ impl<S: Site> Inner<S> {
     pub(crate) fn refuse(&self, mut request: Box<Request>, refusal: &Refusal) -> Served {
         request.notify(refusal.notice.clone());
         if !refusal.detail.is_empty() {
-            request.notes.set("error-notes", refusal.detail);
+            request.resource.notes.set("error-notes", refusal.detail);
         }
         let peer = request.peer;
         let refused = catch_unwind(AssertUnwindSafe(|| self.site.refuse(request, refusal.status)));

@@ -270,13 +270,13 @@ impl ConnectionSite for ThreadSite {
         let options = &self.settings(request.server).options;
         recognise_method(&mut request.head, &self.site().global.core.methods, options)?;
         address(request, options)?;
-        let Request { head, peer, server, host, path, has_bad_path, .. } = request;
+        let Request { head, peer, server, host, resource, has_bad_path, .. } = request;
         let raw = raw_path(head);
         *server = self.site().hosts.server(peer.local, host, raw);
         self.check_host(*server, peer.local, host)?;
         expectation(head, true)?;
         let options = self.site().server(*server).uri_options();
-        let read = path.read(raw, options);
+        let read = resource.path.read(raw, options);
         *has_bad_path = read.is_err();
         read.map_err(|reason| bad_path(reason, head.target()))
     }

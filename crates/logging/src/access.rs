@@ -80,8 +80,8 @@ impl Condition {
     fn holds(&self, exchange: &Exchange<'_>) -> bool {
         match self {
             Condition::Always => true,
-            Condition::Set(name) => exchange.request.env.contains(name),
-            Condition::Unset(name) => !exchange.request.env.contains(name),
+            Condition::Set(name) => exchange.request.resource.env.contains(name),
+            Condition::Unset(name) => !exchange.request.resource.env.contains(name),
             Condition::Holds(test) => test(exchange),
         }
     }
@@ -430,7 +430,7 @@ mod tests {
             };
             let mut request = Request::new(RequestHead::default(), peer, 1_000_000);
             request.server = server;
-            request.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
+            request.resource.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
             let response = Response::new(Status::OK);
             Case { request, response, transfer: Transfer::default() }
         }
@@ -493,7 +493,7 @@ mod tests {
         recorder.record(&Case::new(0).exchange());
         let mut case = Case::new(1);
         recorder.record(&case.exchange());
-        case.request.env.set("mark", "");
+        case.request.resource.env.set("mark", "");
         recorder.record(&case.exchange());
         // A host that is not there has no log.
         recorder.record(&Case::new(2).exchange());

@@ -216,9 +216,9 @@ fn write_item(
 
 fn write_request_item(item: &ErrorItem, request: &Request, out: &mut Vec<u8>) {
     let value = match item {
-        ErrorItem::Environment(name) => request.env.value(name),
+        ErrorItem::Environment(name) => request.resource.env.value(name),
         ErrorItem::RequestField(name) => request.head.fields.first(name),
-        ErrorItem::Note(name) => request.notes.value(name),
+        ErrorItem::Note(name) => request.resource.notes.value(name),
         _ => return number(u64::from(request.keepalives), out),
     };
     escape(For::Error, value.unwrap_or_default(), out);

@@ -52,13 +52,13 @@ impl Exchange<'_> {
     /// the final one where no redirect was made.
     #[must_use]
     pub fn original_status(&self) -> Status {
-        self.first().map_or(self.response.status, |first| first.status)
+        self.first().map_or(self.response.status, |first| first.resource.status)
     }
 
     /// The path of the request as it first came (%U).
     #[must_use]
     pub fn original_path(&self) -> &[u8] {
-        self.first().map_or(&self.request.path, |first| &first.path)
+        self.first().map_or(&self.request.resource.path, |first| &first.resource.path)
     }
 
     /// The request that the client made, where internal redirects led away from it.

@@ -60,8 +60,8 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
         }
         Item::RequestTrailer(name) => request.head.trailers.contains(name),
         Item::ResponseTrailer(name) => exchange.response.trailers.contains(name),
-        Item::Environment(name) => request.env.contains(name),
-        Item::Note(name) => request.notes.contains(name),
+        Item::Environment(name) => request.resource.env.contains(name),
+        Item::Note(name) => request.resource.notes.contains(name),
         Item::Cookie(name) => cookie(&request.head.fields, name).is_some(),
         _ => false,
     }
@@ -79,7 +79,7 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         },
         Item::ClientAddress | Item::PeerAddress => address(request.peer.client.ip(), out),
         Item::LocalAddress => address(request.peer.local.ip(), out),
-        Item::User => match request.user.as_deref() {
+        Item::User => match request.resource.user.as_deref() {
             Some(b"") => out.extend_from_slice(b"\"\""),
             Some(user) => quote(user, out),
             None => {}
@@ -99,21 +99,23 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
                 quote(value, out);
             }
         }
-        Item::Environment(name) => quote(request.env.value(name).unwrap_or_default(), out),
-        Item::Note(name) => quote(request.notes.value(name).unwrap_or_default(), out),
-        Item::File => quote(request.file.as_os_str().as_bytes(), out),
+        Item::Environment(name) => quote(request.resource.env.value(name).unwrap_or_default(), out),
+        Item::Note(name) => quote(request.resource.notes.value(name).unwrap_or_default(), out),
+        Item::File => quote(request.resource.file.as_os_str().as_bytes(), out),
         Item::Protocol => write_protocol(exchange, out),
         Item::Method => write_method(original, exchange, out),
         Item::Query => write_query(original, exchange, out),
         Item::Path if original => write_path(exchange.original_path(), exchange, out),
-        Item::Path => write_path(&request.path, exchange, out),
+        Item::Path => write_path(&request.resource.path, exchange, out),
         Item::ServerName => quote(exchange.server_name, out),
         Item::UsedName => quote(exchange.used_name, out),
         Item::Port(kind) => number(u64::from(port(kind, exchange)), out),
         Item::Process(kind) => write_process(kind, out),
         Item::KeepAlives => number(u64::from(request.keepalives), out),
         Item::LogId { connection } => write_id(*connection, original, exchange, out),
-        Item::Handler => quote(request.content.handler.as_deref().unwrap_or_default(), out),
+        Item::Handler => {
+            quote(request.resource.content.handler.as_deref().unwrap_or_default(), out)
+        }
         Item::ConnectionStatus => out.push(match (transfer.aborted, exchange.keep_alive) {
             (true, _) => b'X',
             (false, true) => b'+',
@@ -336,13 +338,13 @@ fn word(line: &[u8], at: usize) -> &[u8] {
 
 fn write_query(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let query = match exchange.first() {
-        Some(first) if original => first.query.as_deref(),
-        _ if exchange.request.path.is_empty() => {
+        Some(first) if original => first.resource.query.as_deref(),
+        _ if exchange.request.resource.path.is_empty() => {
             let target = word(&exchange.request.head.line, 1);
             let mark = target.iter().position(|byte| *byte == b'?');
             mark.and_then(|at| target.get(at + 1..))
         }
-        _ => exchange.request.query.as_deref(),
+        _ => exchange.request.resource.query.as_deref(),
     };
     if let Some(query) = query {
         out.push(b'?');
@@ -393,8 +395,8 @@ fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
     use evenkeel_message::{
-        FileName, Peer, Previous, Request, RequestHead, Response, Status, Transfer, UriOptions,
-        UrlPath,
+        FileName, Peer, Previous, Request, RequestHead, Resource, Response, Status, Transfer,
+        UriOptions, UrlPath,
     };
 
     /// An exchange with something in every place that a format can name.
@@ -419,12 +421,12 @@ mod tests {
             head.fields.add("x-twice", "two");
             head.fields.add("Empty", "");
             let mut request = Request::new(head, peer, 971_211_336_012_345);
-            request.path = UrlPath::parse(b"/final", UriOptions::default()).unwrap();
-            request.query = Some(b"q=\xff".to_vec());
-            request.file = FileName::new("/srv/www/final");
+            request.resource.path = UrlPath::parse(b"/final", UriOptions::default()).unwrap();
+            request.resource.query = Some(b"q=\xff".to_vec());
+            request.resource.file = FileName::new("/srv/www/final");
             request.keepalives = 3;
-            request.env.set("VAR", "value");
-            request.notes.set("note", "said");
+            request.resource.env.set("VAR", "value");
+            request.resource.notes.set("note", "said");
             let mut response = Response::new(Status::NOT_FOUND);
             response.fields.add("Content-Type", "text/html; charset=utf-8");
             response.always.add("Set-Cookie", "x=1");
@@ -523,8 +525,8 @@ mod tests {
     fn of_a_line_that_is_too_long_only_the_line_is_told() {
         let mut case = Case::new("GET /much HTTP/1.0");
         case.response.status = Status::URI_TOO_LONG;
-        case.request.path.clear();
-        case.request.query = None;
+        case.request.resource.path.clear();
+        case.request.resource.query = None;
         (case.request.head.target, case.request.head.method_end) = ((0, 0), 0);
         assert_eq!(case.line("%r|%m|%U|%q"), "GET /much HTTP/1.0|-|-|");
     }
@@ -532,20 +534,21 @@ mod tests {
     #[test]
     fn the_original_request_is_told_from_the_final_one() {
         let mut case = Case::new("POST /first HTTP/1.1");
-        let first = Previous {
+        let resource = Resource {
             path: UrlPath::parse(b"/first", UriOptions::default()).unwrap(),
             query: Some(b"one".to_vec()),
-            file: Default::default(),
-            content: Default::default(),
             status: Status::FORBIDDEN,
-            env: evenkeel_message::Variables::new(),
-            notes: evenkeel_message::Variables::new(),
+            ..Resource::default()
+        };
+        let first = Previous {
+            resource,
             method: b"POST".to_vec(),
             plan: None,
             told: false,
             previous: None,
         };
-        let second = Previous { status: Status::OK, ..first.clone() };
+        let mut second = first.clone();
+        second.resource.status = Status::OK;
         case.request.previous = Some(Box::new(Previous { previous: Some(first.into()), ..second }));
         assert_eq!(case.line("%s %>s %U %>U %<m %<q"), "403 404 /first /final POST ?one");
         assert_eq!(case.line("%404s %403s"), "403 -");
@@ -559,13 +562,13 @@ mod tests {
         let mut case = Case::new("HEAD / HTTP/1.0");
         case.transfer = Transfer { aborted: true, ..Transfer::default() };
         assert_eq!(case.line("%b %B %X %^FB"), "- 0 X -");
-        case.request.path.clear();
+        case.request.resource.path.clear();
         (case.request.head.method_end, case.request.head.line) =
             (0, b"BAD\x01 http://h/x?y 1".into());
         assert_eq!(case.line("%m %U%q"), "BAD\\x01 /x?y");
         case.request.head.line = b"NONSENSE".into();
         assert_eq!(case.line("%m %U %H"), "NONSENSE / HTTP/1.0");
-        case.request.user = Some(Box::from(&b""[..]));
+        case.request.resource.user = Some(Box::from(&b""[..]));
         case.request.head = RequestHead::default();
         assert_eq!(case.line("\"%r\" %m %U"), "\"-\" - -");
         assert_eq!(case.line("%u"), "\"\"");

@@ -16,6 +16,7 @@ mod phase;
 mod probe;
 mod range;
 mod request;
+mod resource;
 mod response;
 mod status;
 mod url_path;
@@ -34,10 +35,8 @@ pub use notice::{Level, Notice, Told, has_quoted, quoted, quoted_byte, quoted_pa
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
-pub use request::{
-    Beyond, Content, Departure, Late, Negotiated, Previous, Request, RequestHead, SectionWalks,
-    Siblings, Version, WalkedFolder,
-};
+pub use request::{Beyond, Departure, Late, Previous, Request, RequestHead, Siblings, Version};
+pub use resource::{Content, Negotiated, Resource, SectionWalks, WalkedFolder};
 pub use response::{Response, ResponseParts};
 pub use status::Status;
 pub use url_path::{

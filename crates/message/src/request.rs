@@ -1,7 +1,7 @@
 //! A request: its head as it came, and what the phases have found out about it so far.
 
 use crate::{
-    Allowance, BodyLength, Fields, FileName, HostNames, Method, Notice, Peer, Probe, Response,
+    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Resource, Response,
     Source, Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
@@ -122,31 +122,6 @@ impl RequestHead {
     }
 }
 
-/// What is known of the content that will be served: set by `prepare`, from the file's name and
-/// the configuration (mod_mime, ForceType, SetHandler).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Content {
-    /// The media type with its parameters.
-    pub media_type: Option<Box<[u8]>>,
-    /// Content-Encoding.
-    pub encoding: Option<Box<[u8]>>,
-    /// Content-Language values.
-    pub languages: Vec<Box<[u8]>>,
-    /// Output filters that its extensions name, `;` between them (AddOutputFilter).
-    pub output_filters: Option<Box<[u8]>>,
-    /// The handler's name; none means the default handler. A media type never stands for one.
-    pub handler: Option<Box<[u8]>>,
-    /// Whether AddDefaultCharset must not add to the media type.
-    pub charset_fixed: bool,
-    /// Whether the default handler has taken the request: conditions see the media type as the
-    /// handler's name then, where no other is named (config.c: ap_invoke_handler).
-    pub is_by_type: bool,
-}
-
-/// What a section walk has found of a folder, and the settings of the sections that it has met:
-/// types of the room that walks.
-pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
-
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
 /// reads it; it lives on one serving thread.
 pub struct Request {
@@ -166,51 +141,18 @@ pub struct Request {
     pub host: Vec<u8>,
     /// The port that the request names, where it names one.
     pub port: Option<u16>,
-    /// The path of its URL.
-    pub path: UrlPath,
-    /// The query string without its question mark.
-    pub query: Option<Vec<u8>>,
-    /// The file that the path was mapped to.
-    pub file: FileName,
-    /// What was left of the path behind the file, with its slash (PATH_INFO).
-    pub path_info: Vec<u8>,
-    /// Environment of the request: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
-    pub env: Variables,
-    /// Notes between modules and for `%{NAME}n`.
-    pub notes: Variables,
-    /// What is known of the content.
-    pub content: Content,
-    /// The authenticated user and the kind of authentication.
-    pub user: Option<Box<[u8]>>,
-    /// `Basic` or `Digest`, with `user`.
-    pub auth_type: Option<Box<[u8]>>,
+    /// What belongs to the path that is served.
+    pub resource: Resource,
     /// What was looked up of host names for it; none where nothing was.
     pub names: Option<Box<HostNames>>,
-    /// 200, or the error whose ErrorDocument this request fetches.
-    pub status: Status,
-    /// Fields that the response gets unless it is an error's standard page; those of a handler
-    /// stand for them (Apache: headers_out).
-    pub fields: Fields,
-    /// Fields that every response to this request gets, errors and those to the requests that
-    /// it is redirected to included (Apache: err_headers_out).
-    pub always: Fields,
-    /// How many looks at another path deep this is; 0 for the client's own request (Apache:
-    /// the length of r->main).
-    pub depth: u8,
-    /// The path of the request whose expression asks for this one; none where none does.
-    pub asker: Option<Box<[u8]>>,
     /// Where it answers a question: what those are told that are asked too deep within it.
     pub beyond: Option<Rc<Beyond>>,
-    /// Whether it is a look, or within one, at a file whose name was known before its path was.
-    pub is_of_file: bool,
     /// How many looks at other paths this request has taken in all.
     pub looks: u16,
     /// How many files it has looked at to choose one of them (MultiViews).
     pub variant_looks: u16,
     /// What was read of a folder for it beforehand; none where nothing was.
     pub siblings: Option<Rc<Siblings>>,
-    /// What a choice between variants adds to its response; none where nothing was chosen.
-    pub negotiated: Option<Box<Negotiated>>,
     /// Whether a pattern or condition could not be decided: what depends on it must not let the
     /// request through, nor a response out.
     pub undecided: bool,
@@ -228,23 +170,6 @@ pub struct Request {
     pub work: u32,
     /// What its patterns and expressions may still take.
     pub allowance: Allowance,
-    /// What the section walk has found of its folder, for looks at other files there; none before
-    /// the walk. A request that is redirected internally begins with that of the one before.
-    pub walked: Option<WalkedFolder>,
-    /// The settings of the sections around the file that it was last mapped to, where these have
-    /// conditions, before those of the conditions.
-    pub unconditioned: Option<Arc<dyn Any>>,
-    /// What its walks of sections have come to.
-    pub walks: SectionWalks,
-    /// What those of the request came to that it is a look of, or that was redirected to it.
-    pub known_walks: SectionWalks,
-    /// Whether the `<Location>` sections that hold for it did in the same walk of that request.
-    pub is_located_again: bool,
-    /// Whether its conditions came out as in the same walk of that request.
-    pub is_conditioned_again: bool,
-    /// The settings under which it was admitted, or is to be, and the depth of the look that was: a
-    /// look from there under the same ones needs no decision of its own.
-    pub admitted: Option<(u8, Arc<dyn Any>)>,
     /// Where expressions ask about other paths; without it they count as not allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
@@ -344,15 +269,6 @@ impl Departure {
     }
 }
 
-/// What a response owes to the choice of one variant among several (mod_negotiation).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Negotiated {
-    /// The entity tag of the list of variants, which the variant's own tag is followed by.
-    pub validator: Option<Box<[u8]>>,
-    /// Whether a cache that knows no Vary must not keep it (Apache: no_cache).
-    pub uncached: bool,
-}
-
 /// The files of a folder that names without their extensions may mean (MultiViews).
 #[derive(Debug)]
 pub struct Siblings {
@@ -367,20 +283,9 @@ pub struct Siblings {
 /// What stays of a request that was redirected internally (ErrorDocument, DirectoryIndex).
 #[derive(Clone, Debug)]
 pub struct Previous {
-    /// Its path before the redirect (REDIRECT_URL).
-    pub path: UrlPath,
-    /// Its query string.
-    pub query: Option<Vec<u8>>,
-    /// The file that its path was mapped to.
-    pub file: FileName,
-    /// What was known of its content.
-    pub content: Content,
-    /// The status that led here (REDIRECT_STATUS); 200 where no error did.
-    pub status: Status,
-    /// Its environment, which reappears with `REDIRECT_` in front.
-    pub env: Variables,
-    /// Its notes, such as the prefix of its alias.
-    pub notes: Variables,
+    /// Its resource. The path is REDIRECT_URL, the status that led here REDIRECT_STATUS; the
+    /// environment reappears with `REDIRECT_` in front of each name.
+    pub resource: Resource,
     /// The method as it came: an ErrorDocument is fetched with GET.
     pub method: Vec<u8>,
     /// The settings that held for it, to be known again: where they hold for the new request
@@ -390,18 +295,6 @@ pub struct Previous {
     pub told: bool,
     /// The request before that one.
     pub previous: Option<Box<Previous>>,
-}
-
-impl Previous {
-    /// Lets the request be what this one was, or be itself again.
-    pub fn exchange(&mut self, request: &mut Request) {
-        std::mem::swap(&mut self.path, &mut request.path);
-        std::mem::swap(&mut self.query, &mut request.query);
-        std::mem::swap(&mut self.file, &mut request.file);
-        std::mem::swap(&mut self.content, &mut request.content);
-        std::mem::swap(&mut self.env, &mut request.env);
-        std::mem::swap(&mut self.notes, &mut request.notes);
-    }
 }
 
 /// Questions that are asked too deep within another one.
@@ -420,27 +313,11 @@ pub struct Beyond {
     pub is_mixed: Cell<bool>,
 }
 
-/// The outcomes of a request's walks of sections, in their order, as Apache keeps them to tell
-/// whether another request comes to the very same settings (request.c: prep_walk_cache).
-#[derive(Clone, Debug, Default)]
-pub struct SectionWalks {
-    /// Of the `<Location>` sections.
-    pub locations: Vec<Rc<dyn Any>>,
-    /// Of the `<If>` sections.
-    pub conditions: Vec<Rc<dyn Any>>,
-}
-
-impl SectionWalks {
-    fn clear(&mut self) {
-        self.locations.clear();
-        self.conditions.clear();
-    }
-}
-
 impl Request {
     /// A request that has just come; the phases fill the rest.
     #[must_use]
     pub fn new(head: RequestHead, peer: Peer, time_us: u64) -> Self {
+        let resource = Resource { method: head.method, ..Resource::default() };
         Self {
             head,
             body: None,
@@ -450,41 +327,62 @@ impl Request {
             server: 0,
             host: Vec::new(),
             port: None,
-            path: UrlPath::default(),
-            query: None,
-            file: FileName::default(),
-            path_info: Vec::new(),
-            env: Variables::new(),
-            notes: Variables::new(),
-            content: Content::default(),
-            user: None,
-            auth_type: None,
+            resource,
             names: None,
-            status: Status::OK,
-            fields: Fields::new(),
-            always: Fields::new(),
-            depth: 0,
-            asker: None,
             beyond: None,
-            is_of_file: false,
             looks: 0,
             variant_looks: 0,
             siblings: None,
-            negotiated: None,
             undecided: false,
             doubtful: false,
             has_bad_path: false,
             shed: false,
             work: 0,
             allowance: Allowance::default(),
-            walked: None,
-            unconditioned: None,
-            walks: SectionWalks::default(),
-            known_walks: SectionWalks::default(),
+            probe: None,
+            previous: None,
+            spare: None,
+            notices: Vec::new(),
+            told: Told::default(),
+            used_name: None,
+            late: None,
+            departure: Rc::default(),
+        }
+    }
+
+    /// A request of the same client that is for another path, which the caller sets: what a
+    /// condition asks about that path, and this one stays as it is.
+    #[must_use]
+    pub fn question(&self) -> Self {
+        let resource = Resource {
+            asker: Some(self.resource.path[..].into()),
+            is_of_file: false,
             is_located_again: false,
             is_conditioned_again: false,
-            admitted: None,
-            probe: None,
+            ..self.resource.of_subrequest(UrlPath::default(), None)
+        };
+        Self {
+            head: self.head.clone(),
+            body: None,
+            peer: self.peer,
+            time_us: self.time_us,
+            keepalives: 0,
+            server: self.server,
+            host: self.host.clone(),
+            port: self.port,
+            resource,
+            names: self.names.clone(),
+            beyond: self.beyond.clone(),
+            looks: 0,
+            variant_looks: 0,
+            siblings: None,
+            undecided: false,
+            doubtful: false,
+            has_bad_path: false,
+            shed: false,
+            work: 0,
+            allowance: self.allowance.clone(),
+            probe: self.probe.clone(),
             previous: None,
             spare: None,
             notices: Vec::new(),
@@ -497,44 +395,55 @@ impl Request {
 
     /// Makes the request new for another head on the same connection or the next, its memory
     /// kept.
-    pub fn renew(&mut self, peer: Peer, time_us: u64) {
-        self.head.clear();
-        self.body = None;
-        (self.peer, self.time_us, self.keepalives, self.server) = (peer, time_us, 0, 0);
-        self.host.clear();
-        self.port = None;
-        self.path.clear();
-        self.query = None;
-        self.file.clear();
-        self.path_info.clear();
-        self.env.clear();
-        self.notes.clear();
-        self.content = Content::default();
-        (self.user, self.auth_type, self.names, self.previous) = (None, None, None, None);
-        self.status = Status::OK;
-        self.fields.clear();
-        self.always.clear();
-        (self.depth, self.probe) = (0, None);
-        (self.walked, self.admitted) = (None, None);
-        (self.is_of_file, self.unconditioned) = (false, None);
-        if let Some(spare) = &mut self.spare {
+    pub fn renew(&mut self, client: Peer, came_us: u64) {
+        let Self {
+            head,
+            body,
+            peer,
+            time_us,
+            keepalives,
+            server,
+            host,
+            port,
+            resource,
+            names,
+            beyond,
+            looks,
+            variant_looks,
+            siblings,
+            undecided,
+            doubtful,
+            has_bad_path,
+            shed,
+            work,
+            allowance,
+            probe,
+            previous,
+            spare,
+            notices,
+            told,
+            used_name,
+            late,
+            departure,
+        } = self;
+        head.clear();
+        resource.renew();
+        host.clear();
+        notices.clear();
+        allowance.renew();
+        if let Some(spare) = spare {
             spare.renew(Status::OK);
         }
-        self.walks.clear();
-        self.known_walks.clear();
-        (self.is_located_again, self.is_conditioned_again) = (false, false);
-        (self.looks, self.variant_looks, self.asker, self.beyond) = (0, 0, None, None);
-        (self.undecided, self.doubtful) = (false, false);
-        (self.has_bad_path, self.shed) = (false, false);
-        self.work = 0;
-        (self.siblings, self.negotiated, self.late) = (None, None, None);
-        self.allowance.renew();
-        self.notices.clear();
-        (self.told, self.used_name) = (Told::default(), None);
+        (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
+        (*body, *port, *names, *beyond, *siblings) = (None, None, None, None, None);
+        (*probe, *previous, *used_name, *late) = (None, None, None, None);
+        (*looks, *variant_looks, *work) = (0, 0, 0);
+        (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
+        *told = Told::default();
         // One that somebody still has belongs to another request.
-        match Rc::get_mut(&mut self.departure) {
+        match Rc::get_mut(departure) {
             Some(departure) => *departure = Departure::default(),
-            None => self.departure = Rc::default(),
+            None => *departure = Rc::default(),
         }
     }
 
@@ -542,12 +451,9 @@ impl Request {
     /// of a renewed request, that is nearly all.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let fields = [&self.fields, &self.always];
-        let paths = [self.host.capacity(), self.path.capacity(), self.path_info.capacity()];
         self.head.memory()
-            + fields.map(Fields::memory).iter().sum::<usize>()
-            + paths.iter().sum::<usize>()
-            + self.file.capacity()
+            + self.host.capacity()
+            + self.resource.memory()
             + self.spare.as_ref().map_or(0, Response::memory)
     }
 
@@ -555,11 +461,17 @@ impl Request {
     /// for GET, whatever the client has sent (Apache: r->method).
     #[must_use]
     pub fn method_name(&self) -> &[u8] {
-        match self.head.method {
-            Method::Head if self.status != Status::OK && self.previous.is_some() => b"GET",
+        match self.resource.method {
+            Method::Head if self.resource.status != Status::OK && self.previous.is_some() => b"GET",
             Method::Registered | Method::Other => self.head.method_text(),
             method => method.text().as_bytes(),
         }
+    }
+
+    /// Whether only the head of the response is wanted.
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.resource.method == Method::Head
     }
 
     /// Takes over what the body has told in the end.
@@ -567,7 +479,7 @@ impl Request {
         let Some(late) = self.late.take() else { return };
         let mut late = late.borrow_mut();
         for (name, value) in late.notes.iter() {
-            self.notes.set(name, value);
+            self.resource.notes.set(name, value);
         }
         self.notices.append(&mut late.notices);
     }

@@ -64,12 +64,16 @@ impl<'a> RequestContext<'a> {
         match variable {
             Variable::RequestMethod => Some(request.method_name().into()),
             Variable::RequestScheme => Some(b"http"[..].into()),
-            Variable::RequestUri | Variable::DocumentUri => Some((&*request.path).into()),
-            Variable::PathInfo => Some((&*request.path_info).into()),
-            Variable::QueryString => Some(request.query.as_deref().unwrap_or_default().into()),
-            Variable::IsSubreq => {
-                Some(if request.depth > 0 { b"true"[..].into() } else { b"false"[..].into() })
+            Variable::RequestUri | Variable::DocumentUri => Some((&*request.resource.path).into()),
+            Variable::PathInfo => Some((&*request.resource.path_info).into()),
+            Variable::QueryString => {
+                Some(request.resource.query.as_deref().unwrap_or_default().into())
             }
+            Variable::IsSubreq => Some(if request.resource.depth > 0 {
+                b"true"[..].into()
+            } else {
+                b"false"[..].into()
+            }),
             Variable::TheRequest => Some((&*request.head.line).into()),
             Variable::RemoteAddr | Variable::ConnRemoteAddr => {
                 text(request.peer.client_ip().to_string())
@@ -82,8 +86,12 @@ impl<'a> RequestContext<'a> {
                 }
             }
             Variable::RemotePort => text(request.peer.client.port().to_string()),
-            Variable::RemoteUser => Some(request.user.as_deref().unwrap_or_default().into()),
-            Variable::AuthType => Some(request.auth_type.as_deref().unwrap_or_default().into()),
+            Variable::RemoteUser => {
+                Some(request.resource.user.as_deref().unwrap_or_default().into())
+            }
+            Variable::AuthType => {
+                Some(request.resource.auth_type.as_deref().unwrap_or_default().into())
+            }
             Variable::ServerName => {
                 let name = public_name(request, self.server, self.directory);
                 Some(name.into_owned().into())
@@ -96,7 +104,7 @@ impl<'a> RequestContext<'a> {
                 Some(admin.as_bytes().into())
             }
             // A look is no request of a protocol (request.c: set_sub_req_protocol).
-            Variable::ServerProtocol if request.depth > 0 => Some(b"INCLUDED"[..].into()),
+            Variable::ServerProtocol if request.resource.depth > 0 => Some(b"INCLUDED"[..].into()),
             Variable::ServerProtocol => Some(request.head.version.text().as_bytes().into()),
             Variable::Https | Variable::Http2 => Some(b"off"[..].into()),
             Variable::Ipv6 => Some(if request.peer.client_ip().is_ipv6() {
@@ -118,7 +126,7 @@ impl<'a> RequestContext<'a> {
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match variable {
             Variable::RequestFilename | Variable::ScriptFilename => {
-                Some(request.file.as_bytes().into())
+                Some(request.resource.file.as_bytes().into())
             }
             Variable::DocumentRoot => {
                 let root = self.server.core.document_root.as_ref();
@@ -128,27 +136,32 @@ impl<'a> RequestContext<'a> {
                 let sent = self.response.and_then(|it| it.fields.first("Content-Type"));
                 match sent {
                     Some(value) => Some(Cow::Owned(value.to_vec())),
-                    None => request.content.media_type.as_deref().map(Into::into),
+                    None => request.resource.content.media_type.as_deref().map(Into::into),
                 }
             }
             Variable::Handler => {
-                let content = &request.content;
+                let content = &request.resource.content;
                 let by_type = || content.media_type.as_deref().filter(|_| content.is_by_type);
                 content.handler.as_deref().or_else(by_type).map(Into::into)
             }
             Variable::RequestStatus => {
-                let status = self.response.map_or(request.status, |response| response.status);
+                let status =
+                    self.response.map_or(request.resource.status, |response| response.status);
                 text(status.code().to_string())
             }
-            Variable::ContextPrefix => request.notes.value("context-prefix").map(Into::into),
+            Variable::ContextPrefix => {
+                request.resource.notes.value("context-prefix").map(Into::into)
+            }
             Variable::ContextDocumentRoot => {
-                request.notes.value("context-document-root").map(Into::into).or_else(|| {
-                    let root = self.server.core.document_root.as_ref()?;
-                    Some(root.as_os_str().as_bytes().into())
-                })
+                request.resource.notes.value("context-document-root").map(Into::into).or_else(
+                    || {
+                        let root = self.server.core.document_root.as_ref()?;
+                        Some(root.as_os_str().as_bytes().into())
+                    },
+                )
             }
             Variable::LastModified | Variable::ScriptUser | Variable::ScriptGroup => {
-                crate::core::file_fact(variable, &request.file).map(Cow::Owned)
+                crate::core::file_fact(variable, &request.resource.file).map(Cow::Owned)
             }
             Variable::Time
             | Variable::TimeYear
@@ -180,7 +193,7 @@ impl Context for RequestContext<'_> {
     }
 
     fn request_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.request.env.value(name).map(Cow::Borrowed)
+        self.request.resource.env.value(name).map(Cow::Borrowed)
     }
 
     fn allowance(&self) -> Option<&Allowance> {
@@ -188,7 +201,7 @@ impl Context for RequestContext<'_> {
     }
 
     fn note(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.request.notes.value(name).map(Cow::Borrowed)
+        self.request.resource.notes.value(name).map(Cow::Borrowed)
     }
 
     fn client_address(&self) -> Option<IpAddr> {

@@ -7,7 +7,7 @@ use crate::{
     log_config, mime, mpm, negotiation, reqtimeout, setenvif, unixd,
 };
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
-use evenkeel_message::{MethodSet, RequestHead, canonical_path, unquoted};
+use evenkeel_message::{MethodSet, Request, canonical_path, unquoted};
 use std::ffi::OsStr;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt;
@@ -184,8 +184,9 @@ impl Access {
 
     /// Whether a request of this method is meant.
     #[must_use]
-    pub fn covers(&self, head: &RequestHead) -> bool {
-        let has = |methods: &MethodSet| methods.contains(head.method, head.method_text());
+    pub fn covers(&self, request: &Request) -> bool {
+        let (method, text) = (request.resource.method, request.head.method_text());
+        let has = |methods: &MethodSet| methods.contains(method, text);
         match self {
             Access::Only(methods) => has(methods),
             Access::Except(methods) => !has(methods),

@@ -36,7 +36,7 @@ pub(crate) async fn read(
             Ok(bytes) => bytes,
             Err(error) => {
                 if let Some(detail) = error.get_ref() {
-                    request.notes.set("error-notes", detail.to_string());
+                    request.resource.notes.set("error-notes", detail.to_string());
                 }
                 return Err(status_of(error.kind()));
             }

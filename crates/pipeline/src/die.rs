@@ -38,11 +38,11 @@ pub(crate) fn die(
     if !status.drops_connection()
         && let Err(too_long) = body::check_length(&mut request, plan)
     {
-        request.status = too_long;
+        request.resource.status = too_long;
         let (request, response) = canned(pipeline, request, plan, status, fields);
         return Fate::Respond(request, response);
     }
-    let already_failed = request.status != Status::OK;
+    let already_failed = request.resource.status != Status::OK;
     let document = plan.core.error_documents.of(status).filter(|_| !already_failed);
     let Some(document) = document else {
         let (request, response) = canned(pipeline, request, plan, status, fields);
@@ -79,7 +79,7 @@ pub(crate) fn die(
             let context = RequestContext::new(&request, &server.settings, plan);
             match path.value(&context) {
                 Ok(path) if path.starts_with(b"/") => {
-                    request.always.overlay(&fields);
+                    request.resource.always.overlay(&fields);
                     fetch_document(request, status, path)
                 }
                 _ => {
@@ -101,13 +101,13 @@ pub(crate) fn die(
 /// The document of an error is fetched with GET, and told what went wrong in its environment.
 fn fetch_document(mut request: Box<Request>, status: Status, path: Vec<u8>) -> Fate {
     let method = request.head.method_text().to_vec();
-    request.env.set("REQUEST_METHOD", &method);
-    if let Some(notes) = request.notes.value("error-notes").map(<[u8]>::to_vec) {
-        request.env.set("ERROR_NOTES", notes);
+    request.resource.env.set("REQUEST_METHOD", &method);
+    if let Some(notes) = request.resource.notes.value("error-notes").map(<[u8]>::to_vec) {
+        request.resource.env.set("ERROR_NOTES", notes);
     }
-    request.status = status;
-    if request.head.method != Method::Head {
-        request.head.method = Method::Get;
+    request.resource.status = status;
+    if request.resource.method != Method::Head {
+        request.resource.method = Method::Get;
     }
     Fate::Redirect(request, path)
 }
@@ -126,7 +126,7 @@ pub(crate) fn canned(
     let mut response = standard(pipeline, &mut request, plan, status, fields);
     let mut may_be_sent = is_sound(pipeline, &mut request, &response);
     if !may_be_sent && response.status != LAST {
-        request.status = LAST;
+        request.resource.status = LAST;
         response = standard(pipeline, &mut request, plan, LAST, Fields::new());
         may_be_sent = is_sound(pipeline, &mut request, &response);
     }
@@ -165,11 +165,11 @@ fn standard(
     fields: Fields,
 ) -> Response {
     // Where the document of an error failed, the first error is what the client is told.
-    let has_failed = request.previous.is_some() || request.status != status;
-    let first = (request.status != Status::OK && has_failed).then_some(status);
-    let status = if first.is_some() { request.status } else { status };
+    let has_failed = request.previous.is_some() || request.resource.status != status;
+    let first = (request.resource.status != Status::OK && has_failed).then_some(status);
+    let status = if first.is_some() { request.resource.status } else { status };
     let mut response = Response::new(status);
-    response.always = std::mem::take(&mut request.always);
+    response.always = std::mem::take(&mut request.resource.always);
     response.always.overlay(&fields);
     if !status.is_redirect() && status != Status::CREATED {
         response.always.remove("Location");
@@ -182,7 +182,7 @@ fn standard(
         {
             response.always.set("Allow", phases::allowed_methods(pipeline, request));
         }
-        let charset = if request.env.contains("suppress-error-charset") {
+        let charset = if request.resource.env.contains("suppress-error-charset") {
             "text/html"
         } else {
             "text/html; charset=iso-8859-1"
@@ -190,7 +190,7 @@ fn standard(
         response.fields.set("Content-Type", charset);
         // For HEAD there is no page, and so no length of one (http_protocol.c:
         // ap_send_error_response).
-        if !request.head.is_head() {
+        if !request.is_head() {
             response.body = Body::from(page(pipeline, request, plan, &response, first));
         }
     }
@@ -199,12 +199,12 @@ fn standard(
     };
     let own = failed.plan.take();
     let plan = own.as_deref().and_then(|own| own.downcast_ref()).unwrap_or(plan);
-    failed.exchange(request);
+    std::mem::swap(&mut failed.resource, &mut request.resource);
     let response = phases::filter_error(pipeline, request, plan, response);
-    let is_last = request.env.contains("nokeepalive");
-    failed.exchange(request);
+    let is_last = request.resource.env.contains("nokeepalive");
+    std::mem::swap(&mut failed.resource, &mut request.resource);
     if is_last {
-        request.env.set("nokeepalive", "1");
+        request.resource.env.set("nokeepalive", "1");
     }
     response
 }
@@ -214,7 +214,7 @@ fn standard(
 fn first_failed(request: &Request) -> Option<Previous> {
     let mut first = None;
     let mut next = request.previous.as_deref();
-    while let Some(previous) = next.filter(|it| it.status != Status::OK) {
+    while let Some(previous) = next.filter(|it| it.resource.status != Status::OK) {
         first = Some(previous);
         next = previous.previous.as_deref();
     }
@@ -234,8 +234,8 @@ fn page(
     let facts = Facts {
         method: request.head.method_text(),
         location: response.always.first("Location"),
-        notes: request.notes.value("error-notes"),
-        variants: request.notes.value(LIST_NOTE),
+        notes: request.resource.notes.value("error-notes"),
+        variants: request.resource.notes.value(LIST_NOTE),
         expect: expect.as_deref(),
         admin: server.admin(),
         first_error: first,
@@ -263,27 +263,16 @@ pub(crate) fn redirected(
         Ok(path) => path,
         Err(status) => return Err((request, status)),
     };
-    let env = std::mem::take(&mut request.env);
-    request.env = renamed(&env);
-    request.env.set("REDIRECT_STATUS", request.status.code().to_string());
+    let mut env = renamed(&request.resource.env);
+    env.set("REDIRECT_STATUS", request.resource.status.code().to_string());
     let previous = Previous {
-        path: std::mem::replace(&mut request.path, path),
-        query: std::mem::replace(&mut request.query, query),
-        file: std::mem::take(&mut request.file),
-        content: std::mem::take(&mut request.content),
-        status: request.status,
-        env,
-        notes: std::mem::take(&mut request.notes),
+        resource: request.resource.redirect(path, query, env),
         method: request.head.method_text().to_vec(),
         plan: Some(Arc::clone(plan) as Arc<dyn Any>),
         told: std::mem::take(&mut request.told.request),
         previous: request.previous.take(),
     };
     request.previous = Some(Box::new(previous));
-    request.fields.clear();
-    request.path_info.clear();
-    (request.is_of_file, request.admitted) = (false, None);
-    request.known_walks = std::mem::take(&mut request.walks);
     Ok(request)
 }
 

@@ -122,7 +122,7 @@ impl AccessFiles {
                     let notice = Notice::new("core", Level::Crit, 529, text);
                     request.notify(notice.because(&error));
                     let note = "Server unable to read htaccess file, denying access to be safe";
-                    request.notes.set("error-notes", note);
+                    request.resource.notes.set("error-notes", note);
                     return Err(Answer::Status(Status::FORBIDDEN, Fields::new()));
                 }
             }

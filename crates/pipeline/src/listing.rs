@@ -48,9 +48,9 @@ pub(crate) fn generate(
         return Generated::Now(Concluded { request, plan, result });
     }
     // mod_autoindex.c: handle_autoindex.
-    request.file.end_with_slash();
+    request.resource.file.end_with_slash();
     let said = plan.autoindex.said();
-    let asked = Asked::parse(&said, request.query.as_deref());
+    let asked = Asked::parse(&said, request.resource.query.as_deref());
     let response = autoindex::head(&mut request, &plan, &said, &folder.found);
     pipeline.tell_now(&mut request, &plan);
     let desk = Desk { pipeline: Rc::clone(pipeline), beside: pipeline.beside(&request) };
@@ -81,8 +81,8 @@ impl Desk {
         (said, asked): (Arc<Said>, Asked),
         mut response: Response,
     ) -> (Box<Request>, Option<io::Result<Response>>) {
-        let path = PathBuf::from(request.file.clone());
-        if request.head.is_head() {
+        let path = PathBuf::from(request.resource.file.clone());
+        if request.is_head() {
             let opened = autoindex::open(&self.beside, path).await;
             return (request, opened.map(|opened| opened.map(|()| response)));
         }
@@ -104,8 +104,8 @@ impl Desk {
         let listing = Listing {
             said,
             asked,
-            path: request.path.to_vec(),
-            folder: request.file.clone().into(),
+            path: request.resource.path.to_vec(),
+            folder: request.resource.file.clone().into(),
             entries,
             header,
             readme,
@@ -161,7 +161,7 @@ impl Desk {
         if is_cut {
             let text = format!(
                 "{} has more entries than a listing shows: the rest is left out",
-                quoted_path(&request.file)
+                quoted_path(&request.resource.file)
             );
             request.notify(Notice::own("autoindex", Level::Warn, text));
         }
@@ -193,8 +193,8 @@ fn look_at_entry(
 ) -> (Box<Request>, Glance) {
     // A folder that was asked for without its slash leads to what stands beside it, as the links of
     // its page do.
-    let path = request.path.beside(&candidate.segment(), b"");
-    let file = FileName::new(candidate.below(&request.file));
+    let path = request.resource.path.beside(&candidate.segment(), b"");
+    let file = FileName::new(candidate.below(&request.resource.file));
     look::at_file(pipeline, request, path, file)
 }
 
@@ -244,9 +244,9 @@ fn find_readme(
     said: &Said,
 ) -> (Box<Request>, Insert) {
     let Some(name) = &said.readme_name else { return (request, Insert::Nothing) };
-    let query = request.query.take();
+    let query = request.resource.query.take();
     let (mut request, insert) = find_insert(pipeline, request, name);
-    request.query = query;
+    request.resource.query = query;
     (request, insert)
 }
 

@@ -7,14 +7,12 @@ use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Beyond, Content, Fields, FileName, Level, Mapped, Method, Negotiated, Notice,
-    Prepared, Probe, Request, SectionWalks, Status, Stopped, Translated, UrlPath, Variables,
-    WalkedFolder, quoted,
+    Admitted, Answer, Beyond, Content, FileName, Level, Mapped, Notice, Prepared, Probe, Request,
+    Resource, Status, Stopped, Translated, UrlPath, quoted,
 };
 use evenkeel_modules::core::AcceptPathInfo;
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
-use std::any::Any;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -67,119 +65,40 @@ impl Seen {
     }
 }
 
-/// What of a request is put aside while it looks at another path.
-pub(crate) struct Aside {
-    path: UrlPath,
-    query: Option<Vec<u8>>,
-    file: FileName,
-    path_info: Vec<u8>,
-    env: Variables,
-    notes: Variables,
-    content: Content,
-    fields: Fields,
-    always: Fields,
-    method: Method,
-    status: Status,
-    user: Option<Box<[u8]>>,
-    auth_type: Option<Box<[u8]>>,
-    negotiated: Option<Box<Negotiated>>,
-    walked: Option<WalkedFolder>,
-    admitted: Option<(u8, Arc<dyn Any>)>,
-    unconditioned: Option<Arc<dyn Any>>,
-    walks: SectionWalks,
-    known_walks: SectionWalks,
-    is_located_again: bool,
-    is_conditioned_again: bool,
-    asker: Option<Box<[u8]>>,
-    is_of_file: bool,
-}
+/// The resource of a request that looks at another path.
+pub(crate) struct Aside(Resource);
 
 impl Aside {
-    /// Makes the request one for another path (request.c: make_sub_request).
+    /// Makes the request one for another path.
     pub(crate) fn put(request: &mut Request, path: UrlPath, query: Option<Vec<u8>>) -> Self {
         // One that has spent what it may is answered with 500 in the end.
-        let _enough = request.allowance.spend(request.env.iter().count() as u64 * STEPS_A_VARIABLE);
-        let env = request.env.clone();
-        request.depth += 1;
-        let walks = std::mem::take(&mut request.walks);
-        let known_walks = std::mem::replace(&mut request.known_walks, walks.clone());
-        Self {
-            walks,
-            known_walks,
-            is_located_again: request.is_located_again,
-            is_conditioned_again: request.is_conditioned_again,
-            path: std::mem::replace(&mut request.path, path),
-            query: std::mem::replace(&mut request.query, query),
-            file: std::mem::take(&mut request.file),
-            path_info: std::mem::take(&mut request.path_info),
-            env: std::mem::replace(&mut request.env, env),
-            notes: std::mem::take(&mut request.notes),
-            content: std::mem::take(&mut request.content),
-            fields: std::mem::take(&mut request.fields),
-            always: std::mem::take(&mut request.always),
-            method: std::mem::replace(&mut request.head.method, Method::Get),
-            status: std::mem::replace(&mut request.status, Status::OK),
-            user: request.user.clone(),
-            auth_type: request.auth_type.clone(),
-            negotiated: request.negotiated.take(),
-            walked: request.walked.clone(),
-            admitted: request.admitted.clone(),
-            unconditioned: request.unconditioned.clone(),
-            asker: request.asker.take(),
-            is_of_file: request.is_of_file,
-        }
+        let variables = request.resource.env.iter().count() as u64;
+        let _enough = request.allowance.spend(variables * STEPS_A_VARIABLE);
+        let other = request.resource.of_subrequest(path, query);
+        Self(std::mem::replace(&mut request.resource, other))
     }
 
     /// Makes the request what it was before. A list of variants stays: the page that shows it is
     /// the request's (mod_negotiation.c: store_variant_list).
     pub(crate) fn restore(self, request: &mut Request) {
-        let list = request.notes.value(LIST_NOTE).map(<[u8]>::to_vec);
-        (request.path, request.query) = (self.path, self.query);
-        (request.file, request.path_info) = (self.file, self.path_info);
-        (request.env, request.notes) = (self.env, self.notes);
-        (request.content, request.fields) = (self.content, self.fields);
-        request.always = self.always;
-        (request.head.method, request.status) = (self.method, self.status);
-        (request.user, request.auth_type) = (self.user, self.auth_type);
-        (request.negotiated, request.walked) = (self.negotiated, self.walked);
-        request.admitted = self.admitted;
-        request.unconditioned = self.unconditioned;
-        (request.walks, request.known_walks) = (self.walks, self.known_walks);
-        request.is_located_again = self.is_located_again;
-        request.is_conditioned_again = self.is_conditioned_again;
-        (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
-        request.depth -= 1;
-        if let Some(list) = list {
-            request.notes.set(LIST_NOTE, list);
+        let found = std::mem::replace(&mut request.resource, self.0);
+        if let Some(list) = found.notes.value(LIST_NOTE) {
+            request.resource.notes.set(LIST_NOTE, list);
         }
     }
 
     /// Makes the request what it was before, but for the fields of the answer that the look came
     /// upon, which becomes its own (mod_dir.c: fixup_dir).
     fn restore_to_answer(mut self, request: &mut Request) {
-        self.fields.extend(&request.fields);
-        self.always.overlay(&request.always);
+        self.0.fields.extend(&request.resource.fields);
+        self.0.always.overlay(&request.resource.always);
         self.restore(request);
     }
 
-    /// Leaves the request at the path that it looked at (http_request.c:
-    /// ap_internal_fast_redirect).
+    /// Leaves the request at the path that it looked at.
     pub(crate) fn keep(self, request: &mut Request) {
-        for (name, value) in self.notes.iter() {
-            if !request.notes.contains(name) {
-                request.notes.set(name, value);
-            }
-        }
-        let own = std::mem::replace(&mut request.fields, self.fields);
-        request.fields.extend(&own);
-        let own = std::mem::replace(&mut request.always, self.always);
-        request.always.overlay(&own);
-        (request.head.method, request.status) = (self.method, self.status);
-        (request.negotiated, request.walked) = (self.negotiated, self.walked);
-        (request.asker, request.is_of_file) = (self.asker, self.is_of_file);
-        (request.walks, request.known_walks) = (self.walks, self.known_walks);
-        request.depth -= 1;
-        request.admitted = request.admitted.take().map(|(_, plan)| (request.depth, plan));
+        let found = std::mem::take(&mut request.resource);
+        request.resource = self.0.replaced_by(found);
     }
 }
 
@@ -194,7 +113,7 @@ fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
 /// Such looks are counted apart: a choice may be among hundreds of files.
 pub(crate) fn see_file(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
     request.variant_looks = request.variant_looks.saturating_add(1);
-    request.is_of_file = true;
+    request.resource.is_of_file = true;
     go_on_from(pipeline, request, |request| {
         // What sections of the path say comes with the walk.
         let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
@@ -237,7 +156,7 @@ fn go_on_from(
 ) -> (Box<Request>, Seen) {
     let limit = pipeline.site.server(request.server).look_limit();
     let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
-    let too_deep = usize::from(request.depth) > limit;
+    let too_deep = usize::from(request.resource.depth) > limit;
     let is_last = may_not_look(pipeline, &request);
     request.doubtful |= too_many;
     if too_deep || too_many || is_last {
@@ -300,8 +219,8 @@ pub(crate) fn at_file(
 ) -> (Box<Request>, Glance) {
     glance(pipeline, request, (path, None), |pipeline, request| {
         see_from(pipeline, request, |mut request| {
-            request.file = file;
-            request.is_of_file = true;
+            request.resource.file = file;
+            request.resource.is_of_file = true;
             let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
             Ok(Translated { request, plan })
         })
@@ -358,10 +277,10 @@ fn glance(
     let takes_path = seen.plan.core.accept_path_info == Some(AcceptPathInfo::On);
     let glance = Glance {
         status: seen.status(),
-        is_beyond: !request.path_info.is_empty() && !takes_path,
+        is_beyond: !request.resource.path_info.is_empty() && !takes_path,
         found: seen.found,
-        file: std::mem::take(&mut request.file),
-        content: std::mem::take(&mut request.content),
+        file: std::mem::take(&mut request.resource.file),
+        content: std::mem::take(&mut request.resource.content),
         looks: std::mem::replace(&mut request.looks, before)
             .saturating_add(std::mem::replace(&mut request.variant_looks, variants)),
     };
@@ -380,7 +299,7 @@ fn refuse_unknown_names(
     {
         return Ok(mapped);
     }
-    let path = quoted(&mapped.request.path).into_owned();
+    let path = quoted(&mapped.request.resource.path).into_owned();
     let text = format!(
         "{path} is refused: the name of its client is not known yet, and a look cannot wait for it"
     );
@@ -399,7 +318,9 @@ pub(crate) fn find_index(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Lo
     };
     match looked.found.kind() {
         Kind::Directory => folder(pipeline, prepared),
-        Kind::Absent if prepared.request.content.handler.is_none() => fallback(pipeline, prepared),
+        Kind::Absent if prepared.request.resource.content.handler.is_none() => {
+            fallback(pipeline, prepared)
+        }
         _ => Ok(prepared),
     }
 }
@@ -412,8 +333,8 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
         Slash::Missing => return Ok(Prepared { request, plan, found }),
         Slash::Redirect(answer) => return Err(Stopped { request, plan, answer }),
     }
-    if plan.dir.leaves_to(request.content.handler.as_deref()) {
-        request.content.media_type = None;
+    if plan.dir.leaves_to(request.resource.content.handler.as_deref()) {
+        request.resource.content.media_type = None;
         return Ok(Prepared { request, plan, found });
     }
     let mut refused = None;
@@ -428,7 +349,7 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
         if seen.is_file() {
             if let Some(status) = plan.dir.redirect_status() {
                 let mut index = Vec::new();
-                evenkeel_proto::escape_uri(&mut index, &request.path);
+                evenkeel_proto::escape_uri(&mut index, &request.resource.path);
                 aside.restore(&mut request);
                 let answer = dir::redirect_to_index(&request, server, &plan, &index, status);
                 return Err(Stopped { request, plan, answer });
@@ -491,12 +412,12 @@ impl Probe for Pipeline {
     /// A path where nothing is counts as allowed, as in Apache (util_expr_eval.c: op_url_subr).
     fn allows_url(&self, request: &Request, url: &[u8]) -> Option<bool> {
         // A question that has come back to itself (util_expr_eval.c: op_url_subr).
-        if request.asker.as_deref() == Some(&request.path[..]) {
+        if request.resource.asker.as_deref() == Some(&request.resource.path[..]) {
             return Some(false);
         }
         let Some((path, query)) = beside(self, request, url) else { return Some(false) };
         self.ask(request, [b"U", url].concat(), |mut copy| {
-            (copy.path, copy.query) = (path.clone(), query.clone());
+            (copy.resource.path, copy.resource.query) = (path.clone(), query.clone());
             let (copy, seen) = see(self, copy);
             let is_allowed = seen.status().code() < 400;
             (is_allowed || !copy.doubtful).then_some(is_allowed)
@@ -508,19 +429,19 @@ impl Probe for Pipeline {
         if !path.starts_with(b"/") && climbs(path) {
             return Some(false);
         }
-        let own = request.file.as_bytes();
+        let own = request.resource.file.as_bytes();
         let folder = match own.ends_with(b"/") {
-            true => &*request.file,
-            false => request.file.parent().unwrap_or(Path::new("/")),
+            true => &*request.resource.file,
+            false => request.resource.file.parent().unwrap_or(Path::new("/")),
         };
         let file = folder.join(OsStr::from_bytes(path));
         self.ask(request, [b"F", path].concat(), |mut copy| {
-            copy.file = FileName::new(&file);
+            copy.resource.file = FileName::new(&file);
             // A file of the request's own folder has a path of its own, any other none (request.c:
             // ap_sub_req_lookup_file).
-            let is_in_folder = copy.file.parent() == Some(folder);
-            if let Some(name) = copy.file.file_name().filter(|_| is_in_folder) {
-                copy.path = request.path.beside(name.as_bytes(), b"");
+            let is_in_folder = copy.resource.file.parent() == Some(folder);
+            if let Some(name) = copy.resource.file.file_name().filter(|_| is_in_folder) {
+                copy.resource.path = request.resource.path.beside(name.as_bytes(), b"");
             }
             let plan = Arc::clone(&self.site.server(copy.server).defaults);
             let seen = phases::map(self, Translated { request: copy, plan })
@@ -564,16 +485,16 @@ impl Pipeline {
             return Some(false);
         }
         if let Some(beyond) = &request.beyond {
-            if *beyond.asked != *question || request.asker.is_none() {
+            if *beyond.asked != *question || request.resource.asker.is_none() {
                 beyond.is_mixed.set(true);
             }
-            if request.depth < QUESTIONS {
-                return answer(copied(request));
+            if request.resource.depth < QUESTIONS {
+                return answer(Box::new(request.question()));
             }
             beyond.is_reached.set(true);
             return Some(beyond.answer.get());
         }
-        if request.depth >= QUESTIONS {
+        if request.resource.depth >= QUESTIONS {
             return None;
         }
         let beyond = Rc::new(Beyond {
@@ -584,7 +505,7 @@ impl Pipeline {
             is_mixed: Cell::new(false),
         });
         let asked = || {
-            let mut copy = copied(request);
+            let mut copy = Box::new(request.question());
             copy.beyond = Some(Rc::clone(&beyond));
             answer(copy)
         };
@@ -603,34 +524,12 @@ impl Pipeline {
     }
 }
 
-/// A request for another path of the same client.
-fn copied(request: &Request) -> Box<Request> {
-    let mut copy = Box::new(Request::new(request.head.clone(), request.peer, request.time_us));
-    copy.head.method = Method::Get;
-    (copy.server, copy.port) = (request.server, request.port);
-    copy.host.clone_from(&request.host);
-    copy.env.clone_from(&request.env);
-    copy.user.clone_from(&request.user);
-    copy.auth_type.clone_from(&request.auth_type);
-    copy.names.clone_from(&request.names);
-    copy.probe.clone_from(&request.probe);
-    copy.walked.clone_from(&request.walked);
-    copy.admitted.clone_from(&request.admitted);
-    copy.unconditioned.clone_from(&request.unconditioned);
-    copy.known_walks.clone_from(&request.walks);
-    copy.allowance = request.allowance.clone();
-    copy.beyond.clone_from(&request.beyond);
-    copy.depth = request.depth + 1;
-    copy.asker = Some(request.path[..].into());
-    copy
-}
-
 /// The target with the query of the request behind its own (mod_dir.c: fixup_dir, fixup_dflt).
 fn with_query(
     request: &Request,
     (path, own): (UrlPath, Option<Vec<u8>>),
 ) -> (UrlPath, Option<Vec<u8>>) {
-    let query = match (own, &request.query) {
+    let query = match (own, &request.resource.query) {
         (Some(own), Some(asked)) => Some([&own[..], b"?", asked].concat()),
         (own, asked) => own.or_else(|| asked.clone()),
     };
@@ -649,13 +548,13 @@ fn beside(
     let query = own.map(<[u8]>::to_vec);
     let folder = match name.first() {
         Some(b'/') => &b""[..],
-        _ => request.path.folder(),
+        _ => request.resource.path.folder(),
     };
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_file_name = name.first().is_some_and(is_plain)
         && name.iter().all(|byte| is_plain(byte) || *byte == b'.');
     if is_file_name {
-        return Some((request.path.beside(name, b""), query));
+        return Some((request.resource.path.beside(name, b""), query));
     }
     let mut target = Vec::new();
     evenkeel_proto::escape_uri(&mut target, folder);

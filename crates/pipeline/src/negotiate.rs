@@ -69,20 +69,20 @@ pub(crate) fn find_variant(
     if variants.list.is_empty() {
         let text = format!(
             "Negotiation: discovered file(s) matching request: {} (None could be negotiated).",
-            quoted_path(&request.file)
+            quoted_path(&request.resource.file)
         );
         request.notify(Notice::new("negotiation", Level::Error, 687, text));
         return Err(Stopped { request, plan, answer: Status::NOT_FOUND.into() });
     }
-    let prefers_programs = !matches!(request.head.method, Method::Get | Method::Head)
-        || request.query.is_some()
-        || !request.path_info.is_empty();
+    let prefers_programs = !matches!(request.resource.method, Method::Get | Method::Head)
+        || request.resource.query.is_some()
+        || !request.resource.path_info.is_empty();
     let resource = Resource { prefers_programs };
     let settings = &plan.negotiation;
     match negotiation::negotiate(&mut request, settings, &mut variants.list, resource) {
         Outcome::List { status, fields, list } => {
             negotiation::tell(&mut request, &fields);
-            request.notes.set(LIST_NOTE, list);
+            request.resource.notes.set(LIST_NOTE, list);
             Err(Stopped { request, plan, answer: status.into() })
         }
         Outcome::Choice { index, transparent, fields } => {
@@ -97,7 +97,7 @@ pub(crate) fn find_variant(
             name_choice(&mut request, &name, transparent);
             negotiation::tell(&mut request, &fields);
             let validator = variants.validator;
-            request.negotiated = Some(Box::new(Negotiated { validator, uncached: false }));
+            request.resource.negotiated = Some(Box::new(Negotiated { validator, uncached: false }));
             Ok((Prepared { request, plan: seen.plan, found: seen.found }, true))
         }
     }
@@ -132,17 +132,19 @@ pub(crate) fn wanted(
     }
     match found.as_ref()?.found.kind() {
         Kind::Absent => {
-            let folder = request.file.parent()?.to_owned();
-            let base = request.file.file_name()?.as_bytes().to_vec();
+            let folder = request.resource.file.parent()?.to_owned();
+            let base = request.resource.file.file_name()?.as_bytes().to_vec();
             unless_small(request, folder, vec![base])
         }
-        Kind::Directory if pipeline.site.folders_have_indexes && request.path.ends_with(b"/") => {
+        Kind::Directory
+            if pipeline.site.folders_have_indexes && request.resource.path.ends_with(b"/") =>
+        {
             let names = (0..).map_while(|number| plan.dir.index_name(number));
             // The first that is there takes the folder's place.
-            let absent =
-                names.take_while(|name| is_absent(pipeline, &request.file, name.as_bytes()));
+            let absent = names
+                .take_while(|name| is_absent(pipeline, &request.resource.file, name.as_bytes()));
             let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
-            let folder = request.file.clone().into();
+            let folder = request.resource.file.clone().into();
             unless_small(request, folder, bases)
         }
         _ => None,
@@ -159,9 +161,9 @@ pub(crate) fn wanted_in_folder<'a>(
     if !pipeline.site.negotiates || !allows_multiviews(plan) {
         return None;
     }
-    let absent = names.filter(|name| is_absent(pipeline, &request.file, name));
+    let absent = names.filter(|name| is_absent(pipeline, &request.resource.file, name));
     let bases = absent.map(<[u8]>::to_vec).collect();
-    let folder = request.file.clone().into();
+    let folder = request.resource.file.clone().into();
     unless_small(request, folder, bases)
 }
 
@@ -191,7 +193,7 @@ fn unless_small(request: &mut Request, folder: PathBuf, bases: Vec<Vec<u8>>) -> 
 
 /// The answer where the folder cannot be listed.
 fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, reason: &str) -> Stopped<Plan> {
-    let folder = quoted_path(request.file.parent().unwrap_or(Path::new("/"))).into_owned();
+    let folder = quoted_path(request.resource.file.parent().unwrap_or(Path::new("/"))).into_owned();
     let text = format!("cannot read directory for multi: {folder}/: {reason}");
     request.notify(Notice::new("negotiation", Level::Error, 686, text));
     Stopped { request, plan, answer: Status::FORBIDDEN.into() }
@@ -201,7 +203,9 @@ fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, reason: &str) -> Stopped
 /// their bytes, so that the order of the folder decides nothing. What was not read beforehand is
 /// read now, unless that would keep others waiting.
 fn names(request: &mut Request) -> Result<Vec<Vec<u8>>, Box<str>> {
-    let (Some(folder), Some(base)) = (request.file.parent(), request.file.file_name()) else {
+    let (Some(folder), Some(base)) =
+        (request.resource.file.parent(), request.resource.file.file_name())
+    else {
         return Ok(Vec::new());
     };
     let base = base.as_bytes();
@@ -239,7 +243,7 @@ fn gather(
         if !is_followed(pipeline, &request, name) {
             continue;
         }
-        let asked = request.file.file_name().unwrap_or_default().as_bytes().to_vec();
+        let asked = request.resource.file.file_name().unwrap_or_default().as_bytes().to_vec();
         let (back, aside, seen) = look_beside(pipeline, request, name);
         request = back;
         if request.variant_looks > VARIANT_LOOKS {
@@ -248,7 +252,7 @@ fn gather(
             return (request, Err(Status::INTERNAL_SERVER_ERROR));
         }
         let usable = seen.is_file() && answers_to(&asked, name, pipeline, &seen);
-        let map = usable && negotiation::is_map_of_name(&request.content);
+        let map = usable && negotiation::is_map_of_name(&request.resource.content);
         let found = (usable && !map).then(|| variant(&request, &seen, name)).flatten();
         aside.restore(&mut request);
         if map {
@@ -270,13 +274,13 @@ fn is_followed(pipeline: &Pipeline, request: &Request, name: &[u8]) -> bool {
     if rule == SymlinkRule::Follow {
         return true;
     }
-    let file = request.file.beside(name, b"");
+    let file = request.resource.file.beside(name, b"");
     rule.admits(pipeline.walker.borrow().files.look_up(file.as_bytes()).found.link())
 }
 
 /// The tag of a list of variants that are the files of a folder: that of the folder's last change.
 fn folder_tag(request: &Request) -> Option<Box<[u8]>> {
-    let folder = std::fs::metadata(request.file.parent()?).ok()?;
+    let folder = std::fs::metadata(request.resource.file.parent()?).ok()?;
     let modified = folder.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     let modified_us = u64::try_from(modified.as_micros()).ok()?;
     let tag = core::tag_of_time(modified_us, request.time_us);
@@ -298,7 +302,7 @@ fn answers_to(asked: &[u8], name: &[u8], pipeline: &Pipeline, seen: &Seen) -> bo
 
 /// What a look has told of a file; none where its type is not known.
 fn variant(request: &Request, seen: &Seen, name: &[u8]) -> Option<Variant> {
-    let content = &request.content;
+    let content = &request.resource.content;
     let program = || content.handler.is_some().then_some(PROGRAM_TYPE);
     let media_type = content.media_type.as_deref().or_else(program)?;
     let mut variant = Variant::new(name, media_type);
@@ -316,12 +320,12 @@ fn look_beside(
     mut request: Box<Request>,
     name: &[u8],
 ) -> (Box<Request>, Aside, Seen) {
-    let behind = request.path_info.clone();
-    let path = request.path.beside(name, &behind);
-    let file = request.file.beside(name, &behind);
-    let query = request.query.clone();
+    let behind = request.resource.path_info.clone();
+    let path = request.resource.path.beside(name, &behind);
+    let file = request.resource.file.beside(name, &behind);
+    let query = request.resource.query.clone();
     let aside = Aside::put(&mut request, path, query);
-    request.file = file;
+    request.resource.file = file;
     let (request, seen) = look::see_file(pipeline, request);
     (request, aside, seen)
 }
@@ -329,8 +333,8 @@ fn look_beside(
 /// Whether the chosen file can be sent. What was chosen by RFC 2295 must not be negotiated itself,
 /// which is said of a file that may be sent alone (mod_negotiation.c: setup_choice_response).
 fn may_send(request: &Request, seen: &Seen, transparent: bool) -> Result<(), Status> {
-    let was_chosen = request.always.contains("TCN");
-    let again = was_chosen || request.content.handler.as_deref() == Some(b"type-map");
+    let was_chosen = request.resource.always.contains("TCN");
+    let again = was_chosen || request.resource.content.handler.as_deref() == Some(b"type-map");
     match seen.status() {
         status if status != Status::OK && !was_chosen => Err(status),
         _ if transparent && again => Err(Status::VARIANT_ALSO_NEGOTIATES),
@@ -344,7 +348,7 @@ fn name_choice(request: &mut Request, name: &[u8], transparent: bool) {
     if transparent {
         let mut location = Vec::new();
         escape_segment(&mut location, name);
-        request.always.set("Content-Location", location);
+        request.resource.always.set("Content-Location", location);
     }
 }
 
@@ -369,7 +373,7 @@ pub(crate) fn serve_map(
         Outcome::Choice { index, transparent, fields } => (index, transparent, fields),
         Outcome::List { status, fields, list } => {
             negotiation::tell(&mut request, &fields);
-            request.notes.set(LIST_NOTE, list);
+            request.resource.notes.set(LIST_NOTE, list);
             return (request, Err(status.into()));
         }
     };
@@ -387,7 +391,8 @@ pub(crate) fn serve_map(
     negotiation::tell(&mut request, &fields);
     let server = &pipeline.site.server(request.server).settings.negotiation;
     let uncached = negotiation::is_uncached(&request, server);
-    request.negotiated = Some(Box::new(Negotiated { validator: variants.validator, uncached }));
+    request.resource.negotiated =
+        Some(Box::new(Negotiated { validator: variants.validator, uncached }));
     let result = match chosen.body {
         Some(part) => send_part(pipeline, &mut request, plan, looked, &chosen, part),
         None => Err(Answer::Redirect(target(&request, &chosen.name))),
@@ -398,11 +403,14 @@ pub(crate) fn serve_map(
 /// The path of the chosen file with what stood behind the map's, and the query.
 fn target(request: &Request, name: &[u8]) -> Vec<u8> {
     let mut target = Vec::new();
-    evenkeel_proto::escape_uri(&mut target, request.path.file_folder(&request.path_info));
+    evenkeel_proto::escape_uri(
+        &mut target,
+        request.resource.path.file_folder(&request.resource.path_info),
+    );
     target.extend_from_slice(name);
     // It was decoded once already, and the redirect decodes what it is given.
-    evenkeel_proto::escape_uri(&mut target, &request.path_info);
-    if let Some(query) = &request.query {
+    evenkeel_proto::escape_uri(&mut target, &request.resource.path_info);
+    if let Some(query) = &request.resource.query {
         target.push(b'?');
         target.extend_from_slice(query);
     }
@@ -418,7 +426,7 @@ fn send_part(
     chosen: &Variant,
     (start, length): (u64, u64),
 ) -> Result<Response, Answer> {
-    if !matches!(request.head.method, Method::Get | Method::Head | Method::Post) {
+    if !matches!(request.resource.method, Method::Get | Method::Head | Method::Post) {
         return Err(Status::METHOD_NOT_ALLOWED.into());
     }
     let contents = pipeline.walker.borrow().files.contents(&looked.found);
@@ -431,7 +439,7 @@ fn send_part(
             return Err(Status::FORBIDDEN.into());
         }
     };
-    let content = &mut request.content;
+    let content = &mut request.resource.content;
     if !chosen.media_type.is_empty() {
         let charset: &[&[u8]] =
             if chosen.charset.is_empty() { &[] } else { &[b"; charset=", &chosen.charset] };
@@ -444,13 +452,13 @@ fn send_part(
     if let Some(encoding) = chosen.encoding.as_deref().filter(|it| !it.is_empty()) {
         content.encoding = Some(encoding.into());
     }
-    let mut response = Response::new(request.status);
+    let mut response = Response::new(request.resource.status);
     let ranges = plan.core.max_ranges != Some(Some(0));
     response.fields.add("Accept-Ranges", if ranges { "bytes" } else { "none" });
     let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
     let modified = Some(contents.stat.modified_ns.div_euclid(1_000_000_000).min(now));
     let validators = Validators { etag: None, modified };
-    match evaluate(request.head.method, &request.head.fields, &validators, now) {
+    match evaluate(request.resource.method, &request.head.fields, &validators, now) {
         Verdict::Proceed => {
             response.body = match contents.piece.slice(start, length) {
                 Piece::Bytes(bytes) => Body::Bytes(bytes),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
-    Response, Status, Stopped, Translated, quoted,
+    Resource, Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::authz_host::Wanted;
@@ -88,11 +88,11 @@ pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Re
 pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<Translated<Plan>> {
     let Received { mut request, plan } = received;
     let server = pipeline.site.server(request.server);
-    if &*request.path == b"*" && request.head.method == Method::Options {
+    if &*request.resource.path == b"*" && request.resource.method == Method::Options {
         return Ok(Translated { request, plan });
     }
     // Nobody here makes tunnels.
-    if request.head.method == Method::Connect {
+    if request.resource.method == Method::Connect {
         return stop(request, plan, Status::METHOD_NOT_ALLOWED);
     }
     let settings = &server.settings;
@@ -102,12 +102,12 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
     match alias::translate(&mut request, settings, &plan, &pipeline.site.server_root) {
         Ok(None) => {}
         Ok(Some(file)) => {
-            request.file = FileName::new(file);
+            request.resource.file = FileName::new(file);
             return bounded(request, plan);
         }
         Err(answer) => return stop(request, plan, answer),
     }
-    if request.path.first() != Some(&b'/') {
+    if request.resource.path.first() != Some(&b'/') {
         let line = quoted(&request.head.line).into_owned();
         let text = format!("Invalid URI in request '{line}'");
         request.notify(Notice::new("core", Level::Error, 126, text));
@@ -120,10 +120,10 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
 /// Refuses a name that is too long for the kernel, whatever part of it a file may have (core.c:
 /// ap_core_translate).
 fn bounded(mut request: Box<Request>, plan: Arc<Plan>) -> Phase<Translated<Plan>> {
-    if request.file.as_bytes().len() <= LONGEST_FILE {
+    if request.resource.file.as_bytes().len() <= LONGEST_FILE {
         return Ok(Translated { request, plan });
     }
-    request.file.clear();
+    request.resource.file.clear();
     let text = format!("Cannot map {} to file", quoted(&request.head.line));
     request.notify(Notice::new("core", Level::Error, 127, text));
     stop(request, plan, Status::FORBIDDEN)
@@ -132,7 +132,7 @@ fn bounded(mut request: Box<Request>, plan: Arc<Plan>) -> Phase<Translated<Plan>
 /// The file is the path below DocumentRoot, without the ServerPath that it may begin with (core.c:
 /// ap_core_translate).
 fn below_document_root(request: &mut Request, server: &Server) {
-    let Request { file, path, .. } = request;
+    let Resource { file, path, .. } = &mut request.resource;
     let core = &server.settings.core;
     let server_path = core.aliases.as_ref().and_then(|it| it.path.as_deref()).map(str::as_bytes);
     let below = server_path.and_then(|prefix| is_below(path, prefix)).unwrap_or(path);
@@ -149,7 +149,9 @@ pub(crate) fn show(
     pipeline: &Rc<Pipeline>,
     translated: Translated<Plan>,
 ) -> Phase<Result<Generated, Translated<Plan>>> {
-    if translated.request.head.method != Method::Trace || &*translated.request.path == b"*" {
+    if translated.request.resource.method != Method::Trace
+        || &*translated.request.resource.path == b"*"
+    {
         return Ok(Err(translated));
     }
     let mut request = translated.request;
@@ -175,7 +177,7 @@ pub(crate) fn show(
 /// The section walk.
 pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
-    if &*request.path == b"*" {
+    if &*request.resource.path == b"*" {
         return Ok(Mapped { request, plan, also: None, found: None });
     }
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
@@ -190,16 +192,16 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let plan = Arc::clone(&merged.plan);
     let has_conditions = !plan.core.conditions.is_empty();
     let unconditioned = has_conditions.then(|| Arc::clone(&plan) as Arc<dyn Any>);
-    let before = std::mem::replace(&mut request.unconditioned, unconditioned);
+    let before = std::mem::replace(&mut request.resource.unconditioned, unconditioned);
     let is_again = before.is_some_and(|before| is_plan(&before, &plan));
     let server = pipeline.site.server(request.server);
     walk::note_locations(server, &mut request, &merged);
     let Conditioned { plan, first, is_known } =
         conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
-    request.is_conditioned_again = is_known;
+    request.resource.is_conditioned_again = is_known;
     // Both settings must admit a request that comes to the same sections again. A question is
     // answered under those alone that hold in Apache: what is refused there may be granted for it.
-    let is_again = is_again && (!plan.core.is_of_location || request.is_located_again);
+    let is_again = is_again && (!plan.core.is_of_location || request.resource.is_located_again);
     let is_question = request.beyond.is_some();
     let (plan, also) = match first {
         Some(first) if is_question && is_known => (first, None),
@@ -208,7 +210,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         _ => (plan, None),
     };
     // Apache's header_parser runs for requests of clients alone.
-    if request.depth == 0 {
+    if request.resource.depth == 0 {
         let server = &pipeline.site.server(request.server).settings;
         setenvif::set_by_sections(&mut request, server, &plan);
     }
@@ -248,7 +250,7 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     let server = pipeline.site.server(request.server);
     let is_page = is_page_of_refusal(&request, &plan);
     let is_decided = is_page || is_look_within(&request, &plan) || found.is_none();
-    request.admitted = Some((request.depth, Arc::clone(&plan) as Arc<dyn Any>));
+    request.resource.admitted = Some((request.resource.depth, Arc::clone(&plan) as Arc<dyn Any>));
     if !is_decided {
         let first = also.map_or(Ok(()), |also| decide(server, &mut request, &also));
         if let Err(status) = first.and_then(|()| decide(server, &mut request, &plan)) {
@@ -270,7 +272,7 @@ fn note_presumed(server: &Server, request: &mut Request, plan: &Plan) {
 }
 
 fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Status> {
-    let any = plan.access_compat.satisfy(&request.head) == Satisfy::Any;
+    let any = plan.access_compat.satisfy(request) == Satisfy::Any;
     match plan.access_compat.admits(request) {
         true if any => Ok(()),
         false if !any => Err(Status::FORBIDDEN),
@@ -283,9 +285,9 @@ fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Sta
 /// ap_process_request_internal compares the per_dir_config of `r->main`).
 pub(crate) fn is_look_within(request: &Request, plan: &Arc<Plan>) -> bool {
     let is_asked_by = |(depth, admitted): &(u8, Arc<dyn Any>)| {
-        depth + 1 == request.depth && is_plan(admitted, plan)
+        depth + 1 == request.resource.depth && is_plan(admitted, plan)
     };
-    if !request.admitted.as_ref().is_some_and(is_asked_by) {
+    if !request.resource.admitted.as_ref().is_some_and(is_asked_by) {
         return false;
     }
     !is_walked_anew(request, plan)
@@ -299,8 +301,8 @@ fn is_plan(known: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
 /// made of them, and of those that are nested none.
 fn is_walked_anew(request: &Request, plan: &Plan) -> bool {
     plan.core.is_nested
-        || plan.core.is_conditional && !request.is_conditioned_again
-        || plan.core.is_of_location && !request.is_located_again
+        || plan.core.is_conditional && !request.resource.is_conditioned_again
+        || plan.core.is_of_location && !request.resource.is_located_again
 }
 
 /// Whether this is the page of an error in the very sections that led to it, which may be shown to
@@ -314,8 +316,11 @@ fn is_walked_anew(request: &Request, plan: &Plan) -> bool {
 fn is_page_of_refusal(request: &Request, plan: &Arc<Plan>) -> bool {
     let Some(previous) = &request.previous else { return false };
     let is_same = |before: &Arc<dyn Any>| is_plan(before, plan);
-    let is_look = request.depth > 0;
-    if is_look || previous.status.code() < 400 || !previous.plan.as_ref().is_some_and(is_same) {
+    let is_look = request.resource.depth > 0;
+    if is_look
+        || previous.resource.status.code() < 400
+        || !previous.plan.as_ref().is_some_and(is_same)
+    {
         return false;
     }
     !is_walked_anew(request, plan)
@@ -347,7 +352,7 @@ pub(crate) fn prepare(
     let Prepared { mut request, plan, found } =
         look::find_index(pipeline, Prepared { request, plan, found })?;
     // A look changes no fields: the request that it is taken for does so once.
-    if request.depth == 0 {
+    if request.resource.depth == 0 {
         headers::act_on_request(&mut request, around(pipeline, server, &plan));
         if std::mem::take(&mut request.undecided) {
             return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
@@ -420,7 +425,7 @@ fn handle(pipeline: &Rc<Pipeline>, prepared: Prepared<Plan, Option<Looked>>) -> 
 }
 
 fn is_map(pipeline: &Pipeline, request: &Request) -> bool {
-    pipeline.site.negotiates && negotiation::is_map(&request.content)
+    pipeline.site.negotiates && negotiation::is_map(&request.resource.content)
 }
 
 /// What the lab works on; other requests are served meanwhile.
@@ -433,7 +438,7 @@ fn in_the_lab(
     pipeline.tell_now(&mut request, &plan);
     let crew = Arc::clone(&pipeline.crew);
     Generated::Later(Box::pin(async move {
-        let result = lab::perform(work, request.status, &crew, &request.departure).await;
+        let result = lab::perform(work, request.resource.status, &crew, &request.departure).await;
         Concluded { request, plan, result }
     }))
 }
@@ -455,7 +460,7 @@ fn default_handler(
     plan: &Plan,
     looked: Option<&Looked>,
 ) -> Result<Response, Answer> {
-    let Some(looked) = looked else { return Ok(Response::new(request.status)) };
+    let Some(looked) = looked else { return Ok(Response::new(request.resource.status)) };
     let server = &pipeline.site.server(request.server).settings.core;
     core::serve_file(request, &pipeline.walker.borrow().files, looked, server, &plan.core)
 }
@@ -493,7 +498,7 @@ pub(crate) fn filter(
     add_earlier(request, &mut response);
     // What shows a request as it came, or speaks for the server as a whole, is sent before filters
     // are put in (request.c: the answer of map_to_storage is the last word).
-    let is_traced = request.head.method == Method::Trace || &*request.path == b"*";
+    let is_traced = request.resource.method == Method::Trace || &*request.resource.path == b"*";
     let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
     if !is_traced {
         headers::act_on_response(request, around(pipeline, server, plan), &mut response);
@@ -514,7 +519,7 @@ fn recode(
     response: &mut Response,
 ) -> Result<bool, Answer> {
     let named = filter::Named {
-        by_extension: request.content.output_filters.clone(),
+        by_extension: request.resource.content.output_filters.clone(),
         by_section: plan.core.output_filters.as_deref(),
     };
     if named.is_empty() && plan.filter.is_empty() {
@@ -564,15 +569,15 @@ fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Aro
 
 /// Puts the fields that were set before there was a response before those that it has.
 fn add_earlier(request: &mut Request, response: &mut Response) {
-    if !request.always.is_empty() {
-        let mut always = std::mem::take(&mut request.always);
+    if !request.resource.always.is_empty() {
+        let mut always = std::mem::take(&mut request.resource.always);
         always.overlay(&response.always);
         response.always = always;
     }
-    if request.fields.is_empty() {
+    if request.resource.fields.is_empty() {
         return;
     }
-    let mut fields = std::mem::take(&mut request.fields);
+    let mut fields = std::mem::take(&mut request.resource.fields);
     let vary = fields.joined(b"Vary").filter(|_| response.fields.contains("Vary"));
     fields.overlay(&response.fields);
     if let Some(vary) = vary {

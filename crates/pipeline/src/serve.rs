@@ -101,6 +101,12 @@ impl Pipeline {
     #[must_use]
     pub fn serve(self: &Rc<Self>, mut request: Box<Request>) -> Served {
         request.probe = Some(Rc::<Self>::clone(self));
+        request.resource.method = request.head.method;
+        self.serve_resource(request)
+    }
+
+    /// Runs all phases on what a client's request or an internal redirect of it is for.
+    fn serve_resource(self: &Rc<Self>, request: Box<Request>) -> Served {
         match self.run(request) {
             Ok(generated) => self.finish(generated),
             Err(Stopped { request, plan, answer }) => {
@@ -113,6 +119,7 @@ impl Pipeline {
     /// made a handler panic. ErrorDocument and the log see it as any other.
     #[must_use]
     pub fn refuse(self: &Rc<Self>, mut request: Box<Request>, status: Status) -> Served {
+        request.resource.method = request.head.method;
         if std::mem::take(&mut request.has_bad_path) {
             request.probe = Some(Rc::<Self>::clone(self));
             phases::act_early(self, &mut request);
@@ -251,9 +258,9 @@ impl Pipeline {
         // Looked at before ranges are cut, which puts the type into the body.
         let filtered = match filtered {
             Ok(filtered) if !die::is_sound(self, &mut request, filtered.response()) => {
-                if request.status == Status::INTERNAL_SERVER_ERROR {
+                if request.resource.status == Status::INTERNAL_SERVER_ERROR {
                     // The document of this very error.
-                    let response = Response::new(request.status);
+                    let response = Response::new(request.resource.status);
                     return self.settled(request, plan, response);
                 }
                 Err(Status::INTERNAL_SERVER_ERROR.into())
@@ -281,7 +288,7 @@ impl Pipeline {
     fn give_up(self: &Rc<Self>, mut request: Box<Request>, plan: &Arc<Plan>) -> Served {
         let text = format!(
             "what the configuration and the .htaccess files say of {} takes more than {} steps",
-            quoted_path(&request.file),
+            quoted_path(&request.resource.file),
             Allowance::STEPS
         );
         request.notify(Notice::own("core", Level::Error, text));
@@ -307,7 +314,7 @@ impl Pipeline {
         // Those of the request that follows are of a request of their own.
         self.tell_now(&mut request, plan);
         match die::redirected(self, request, plan, target) {
-            Ok(request) => self.serve(request),
+            Ok(request) => self.serve_resource(request),
             Err((request, status)) => {
                 let (request, response) = die::canned(self, request, plan, status, Fields::new());
                 Served::Now(request, response)

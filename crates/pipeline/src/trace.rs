@@ -30,7 +30,7 @@ pub(crate) fn check(request: &mut Request, enabled: Option<TraceEnable>) -> Resu
             return Err(Answer::Status(Status::METHOD_NOT_ALLOWED, fields));
         }
         TraceEnable::On if has_body => {
-            let path = quoted(&request.path);
+            let path = quoted(&request.resource.path);
             let text = format!("TRACE with body is not allowed for {path}");
             request.notify(Notice::new("http", Level::Info, 1595, text));
             return Err(Status::CONTENT_TOO_LARGE.into());
@@ -70,7 +70,7 @@ pub(crate) async fn show_whole(request: &mut Request, plan: &Plan) -> Result<Res
 }
 
 fn too_long(request: &mut Request) -> Status {
-    request.notes.set("error-notes", "Extended TRACE request bodies cannot exceed 64k\n");
+    request.resource.notes.set("error-notes", "Extended TRACE request bodies cannot exceed 64k\n");
     Status::CONTENT_TOO_LARGE
 }
 

@@ -101,8 +101,8 @@ impl Walker {
             place(request, &looked);
             return Ok(Arrival { merged, looked });
         }
-        let file = request.file.clone();
-        let looked = self.files.look_up(request.file.as_bytes());
+        let file = request.resource.file.clone();
+        let looked = self.files.look_up(request.resource.file.as_bytes());
         if let Some(notice) = self.files.take_notice() {
             request.notify(notice);
         }
@@ -138,7 +138,7 @@ impl Walker {
         if way.constant
             && is_plan_kept(&self.plans, &merged.sections)
             && looked.found.is_kept()
-            && is_worth_keeping(&request.path_info, looked.found.kind())
+            && is_worth_keeping(&request.resource.path_info, looked.found.kind())
         {
             walks.keep(walk);
         }
@@ -152,9 +152,9 @@ impl Walker {
         request: &Request,
         begun: Option<&FolderWalk>,
     ) -> Option<(&'a Rc<Walk>, Rc<Merged>)> {
-        let file = request.file.as_bytes();
+        let file = request.resource.file.as_bytes();
         let from = |walks: &'a Walks, begun: Option<&Rc<Walk>>| {
-            let walk = walks.get(request.server, &request.path)?;
+            let walk = walks.get(request.server, &request.resource.path)?;
             (walk.is_of(file, begun) && self.files.holds(&walk.looked.found)).then_some(walk)
         };
         let planned = |walk: &'a Rc<Walk>| Some((walk, walk.plan()?));
@@ -211,7 +211,7 @@ impl Walker {
         }
         let found = &looked.found;
         way.stay_within(request, found)?;
-        let is_whole = looked.rest == request.file.as_bytes().len();
+        let is_whole = looked.rest == request.resource.file.as_bytes().len();
         match found.kind() {
             Kind::Denied(errno) => Err(denied(request, found, errno)),
             Kind::Directory => Ok(()),
@@ -283,9 +283,10 @@ pub(crate) fn note_locations(server: &Server, request: &mut Request, merged: &Rc
     if server.locations.is_empty() {
         return;
     }
-    let (own, known) = (&mut request.walks.locations, &request.known_walks.locations);
+    let (own, known) =
+        (&mut request.resource.walks.locations, &request.resource.known_walks.locations);
     let before = walk_before(own, known).and_then(|it| it.downcast_ref::<Merged>());
-    request.is_located_again = before.is_some_and(|before| before.has_sections_of(merged));
+    request.resource.is_located_again = before.is_some_and(|before| before.has_sections_of(merged));
     own.push(Rc::<Merged>::clone(merged));
 }
 
@@ -306,7 +307,7 @@ pub(crate) fn conditions(
     let server = site.server(request.server);
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
     let mut levels = Vec::new();
-    let admitted = request.admitted.take();
+    let admitted = request.resource.admitted.take();
     let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
     while !open.is_empty() {
         // What is merged grows with every section within another.
@@ -316,9 +317,10 @@ pub(crate) fn conditions(
         }
         // A question that comes to the settings so far is in those of the request (request.c:
         // ap_process_request_internal compares the per_dir_config of `r->main`).
-        request.admitted = Some((request.depth, Arc::clone(&plan) as Arc<dyn Any>));
-        let walks = &mut request.walks.conditions;
-        let before = walk_before(walks, &request.known_walks.conditions).cloned();
+        request.resource.admitted =
+            Some((request.resource.depth, Arc::clone(&plan) as Arc<dyn Any>));
+        let walks = &mut request.resource.walks.conditions;
+        let before = walk_before(walks, &request.resource.known_walks.conditions).cloned();
         let number = walks.len();
         if !is_known {
             walks.push(Rc::new(SectionWalk::default()));
@@ -326,9 +328,9 @@ pub(crate) fn conditions(
         let matched = matching_conditions(server, request, &plan, &open);
         let (walk, is_same) = SectionWalk::of(&applied, &matched, before.as_ref());
         // Apache asks those within no more where it knows what the outer ones came to.
-        let is_base_known = !plan.core.is_of_location || request.is_located_again;
+        let is_base_known = !plan.core.is_of_location || request.resource.is_located_again;
         let knows = first.is_none() && is_base_known && is_same;
-        if let Some(place) = request.walks.conditions.get_mut(number) {
+        if let Some(place) = request.resource.walks.conditions.get_mut(number) {
             *place = Rc::new(walk);
         }
         is_known |= knows;
@@ -342,7 +344,7 @@ pub(crate) fn conditions(
             first = Some(Arc::clone(&plan));
         }
     }
-    request.admitted = admitted;
+    request.resource.admitted = admitted;
     Conditioned { plan, first, is_known }
 }
 
@@ -417,7 +419,7 @@ fn evaluate(
     let mut vary = Fields::new();
     let context = RequestContext::new(request, &server.settings, plan);
     let answer = context.holds(condition, &mut vary);
-    merge_vary(&mut request.fields, &vary);
+    merge_vary(&mut request.resource.fields, &vary);
     match answer {
         Ok(holds) => holds,
         Err(error) => {
@@ -431,8 +433,10 @@ fn evaluate(
 
 /// Puts into the request what was found: the file without the path behind it, and that path.
 fn place(request: &mut Request, looked: &Looked) {
-    if looked.found.kind() != Kind::Directory && looked.rest < request.file.as_bytes().len() {
-        request.path_info = request.file.split_off(looked.rest);
+    if looked.found.kind() != Kind::Directory
+        && looked.rest < request.resource.file.as_bytes().len()
+    {
+        request.resource.path_info = request.resource.file.split_off(looked.rest);
     }
 }
 

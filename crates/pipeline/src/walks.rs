@@ -57,9 +57,9 @@ impl Walk {
         merged: &Rc<Merged>,
         begun: Option<Rc<Walk>>,
     ) -> Self {
-        let path: &[u8] = &request.path;
+        let path: &[u8] = &request.resource.path;
         let folder = match looked.found.kind() {
-            Kind::Directory => request.file.as_bytes().len(),
+            Kind::Directory => request.resource.file.as_bytes().len(),
             _ => parent(request).len(),
         };
         Self {
@@ -106,7 +106,7 @@ impl Walk {
     /// Whether a walk to what was found begins with it: to a file in the folder, or to the folder
     /// itself.
     fn fits(&self, request: &Request, looked: &Looked) -> bool {
-        let file = request.file.as_bytes();
+        let file = request.resource.file.as_bytes();
         match looked.found.kind() {
             Kind::File if looked.rest == file.len() => parent(request) == self.folder(),
             Kind::Directory => match self.folder().strip_suffix(b"/") {
@@ -120,8 +120,8 @@ impl Walk {
 
 /// The folder of a request's file, with its slash.
 fn parent(request: &Request) -> &[u8] {
-    let file = request.file.as_bytes();
-    file.get(..file.len() - request.file.last().len()).unwrap_or_default()
+    let file = request.resource.file.as_bytes();
+    file.get(..file.len() - request.resource.file.last().len()).unwrap_or_default()
 }
 
 impl Entry for Rc<Walk> {
@@ -152,7 +152,7 @@ pub(crate) struct FolderWalk {
 impl FolderWalk {
     /// That of the request that led to this one.
     pub(crate) fn of(request: &Request) -> Option<Self> {
-        let (walk, merged) = request.walked.clone()?;
+        let (walk, merged) = request.resource.walked.clone()?;
         let walk = walk.downcast::<Walk>().ok()?;
         let merged = merged.downcast::<Merged>().ok()?;
         (walk.server == request.server).then_some(Self { walk, merged })
@@ -164,7 +164,7 @@ impl FolderWalk {
         if walk.begun.is_some() {
             return;
         }
-        request.walked = Some((Rc::<Walk>::clone(walk), Rc::<Merged>::clone(merged)));
+        request.resource.walked = Some((Rc::<Walk>::clone(walk), Rc::<Merged>::clone(merged)));
     }
 
     /// Whether a walk to what was found begins with it.
@@ -385,8 +385,8 @@ mod tests {
         let (files, _) = Files::new(Limits::default(), Policy::PerRequest);
         let looked = files.look_up(b"/");
         let mut request = Request::new(RequestHead::default(), peer(), 0);
-        request.path = UrlPath::parse(b"/d/", UriOptions::default()).unwrap();
-        request.file = FileName::new("/d/");
+        request.resource.path = UrlPath::parse(b"/d/", UriOptions::default()).unwrap();
+        request.resource.file = FileName::new("/d/");
         let mut plans = Plans::new(4, 1000);
         let wanted = merged(&[section(1, 1)]);
         plans.keep(&wanted);
@@ -413,7 +413,8 @@ mod tests {
             for number in 0..2 * most {
                 let mut request = Request::new(RequestHead::default(), peer(), 0);
                 let path = format!("/{number:0length$}");
-                request.path = UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
+                request.resource.path =
+                    UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
                 let walk = Walk::new(&request, path.as_bytes(), &looked, folder, &plan, None);
                 walks.keep(Rc::new(walk));
             }

@@ -126,7 +126,7 @@ impl<'a> Way<'a> {
             .cloned()
             .collect();
         for section in candidates {
-            let name = request.file.last();
+            let name = request.resource.file.last();
             let holds = match &section.matches {
                 Match::Exact(exact) => **exact == *name,
                 Match::Wild(pattern) => glob(pattern, name, PATH),
@@ -168,8 +168,8 @@ pub(crate) fn locations(
 ) {
     for section in server.locations.iter() {
         let holds = match &section.matches {
-            Match::Exact(prefix) => is_below(&request.path.merged(), prefix).is_some(),
-            Match::Wild(pattern) => glob(pattern, &request.path.merged(), PATH),
+            Match::Exact(prefix) => is_below(&request.resource.path.merged(), prefix).is_some(),
+            Match::Wild(pattern) => glob(pattern, &request.resource.path.merged(), PATH),
             Match::Pattern(_) => pattern_holds(section, request, Subject::Path, constant),
             _ => false,
         };
@@ -196,9 +196,9 @@ fn pattern_holds(
 ) -> bool {
     let Match::Pattern(pattern) = &section.matches else { return false };
     let text = match subject {
-        Subject::Path => &*request.path,
-        Subject::File => request.file.as_bytes(),
-        Subject::Name => request.file.last(),
+        Subject::Path => &*request.resource.path,
+        Subject::File => request.resource.file.as_bytes(),
+        Subject::Name => request.resource.file.last(),
     };
     let mut captures = Captures::default();
     match pattern.capture_within(&request.allowance, text, &mut captures) {
@@ -207,7 +207,7 @@ fn pattern_holds(
             for (number, name) in pattern.names() {
                 *constant = false;
                 let name = format!("MATCH_{}", name.to_ascii_uppercase());
-                request.env.set(name, captures.group(number));
+                request.resource.env.set(name, captures.group(number));
             }
             true
         }
@@ -235,7 +235,7 @@ pub(crate) fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer
     const EACCES: i32 = 13;
     const ELOOP: i32 = 40;
     let reason = std::io::Error::from_raw_os_error(errno);
-    let uri = quoted(&request.path).into_owned();
+    let uri = quoted(&request.resource.path).into_owned();
     let path = quoted(found.path());
     match errno {
         ENOENT | ENOTDIR => Status::NOT_FOUND.into(),

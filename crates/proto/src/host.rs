@@ -24,7 +24,7 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
 }
 
 fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
-    let Request { head, host, port, query, .. } = request;
+    let Request { head, host, port, resource, .. } = request;
     host.clear();
     *port = None;
     if !options.strict {
@@ -33,7 +33,7 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     let Some(target) = Target::parse(head.method, head.target()) else {
         return Err(malformed(head.target()));
     };
-    *query = target.query.map(<[u8]>::to_vec);
+    resource.query = target.query.map(<[u8]>::to_vec);
     let (field, twice) = host_field(&head.fields);
     let has_scheme = |scheme: &[u8]| target.scheme.eq_ignore_ascii_case(scheme);
     let is_named = match target.form {
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(8080)));
         assert_eq!(request.head.fields.first("host"), Some(&b"b:8080"[..]));
         assert_eq!(
-            (raw_path(&request.head), request.query.as_deref()),
+            (raw_path(&request.head), request.resource.query.as_deref()),
             (&b"/x"[..], Some(&b"q"[..]))
         );
         assert_eq!(addressed("GET http://a/ HTTP/1.1\r\n\r\n", true).err(), Some(Some(569)));

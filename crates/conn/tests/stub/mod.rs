@@ -55,7 +55,7 @@ impl Stub {
     fn respond(&self, mut request: Box<Request>) -> Served {
         let mut response = Response::new(Status::OK);
         response.fields.add("Content-Type", "text/plain");
-        let path = request.path.to_vec();
+        let path = request.resource.path.to_vec();
         match path.as_slice() {
             b"/panic" => panic!("as asked"),
             b"/work" => request.work = 7,
@@ -102,7 +102,7 @@ impl Stub {
             b"/watch" => {
                 // The most that was answered between two turns of this task, until so much was.
                 let answered = Rc::clone(&self.answered);
-                let query = request.query.as_deref().unwrap_or_default();
+                let query = request.resource.query.as_deref().unwrap_or_default();
                 let enough: u64 = std::str::from_utf8(query).unwrap().parse().unwrap();
                 return Served::Later(Box::pin(async move {
                     let mut most = 0;
@@ -157,7 +157,7 @@ impl Stub {
             }
             _ => response.body = Body::Bytes(self.page.clone()),
         }
-        request.notes.unset("x");
+        request.resource.notes.unset("x");
         Served::Now(request, response)
     }
 }
@@ -214,7 +214,7 @@ impl Site for Stub {
         }
         evenkeel_proto::address(request, &self.settings.options)?;
         let raw = evenkeel_proto::raw_path(&request.head);
-        let read = request.path.read(raw, UriOptions::default());
+        let read = request.resource.path.read(raw, UriOptions::default());
         read.map_err(|reason| evenkeel_proto::bad_path(reason, raw))
     }
 
@@ -235,7 +235,7 @@ impl Site for Stub {
     }
 
     fn record(&self, done: &Done<'_>) {
-        if &*done.request.path == b"/record-panic" {
+        if &*done.request.resource.path == b"/record-panic" {
             panic!("record as asked");
         }
         self.answered.set(self.answered.get() + 1);

@@ -7,7 +7,7 @@ use crate::authz_host::{AddressFault, in_domain, parse_network, verified_name};
 use crate::{Access, Directive, Merge, Scope, Table, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_expr::Subnet;
-use evenkeel_message::{Level, Notice, Request, RequestHead};
+use evenkeel_message::{Level, Notice, Request};
 use std::sync::Arc;
 
 type Done = Result<(), String>;
@@ -87,8 +87,8 @@ impl Merge for Directory {
 impl Directory {
     /// How the rules go with Require for this request.
     #[must_use]
-    pub fn satisfy(&self, head: &RequestHead) -> Satisfy {
-        self.rules.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, head))
+    pub fn satisfy(&self, request: &Request) -> Satisfy {
+        self.rules.as_ref().map_or_else(Satisfy::default, |rules| last(&rules.satisfy, request))
     }
 
     /// Whether a rule names a domain, so that the client's name must be looked up.
@@ -104,7 +104,7 @@ impl Directory {
     /// A refusal is told even where Satisfy Any leaves the decision to Require.
     pub fn admits(&self, request: &mut Request) -> bool {
         let Some(rules) = &self.rules else { return true };
-        let passes = match last(&rules.order, &request.head) {
+        let passes = match last(&rules.order, request) {
             Order::AllowDeny => means(&rules.allow, request) && !means(&rules.deny, request),
             Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
         };
@@ -117,20 +117,20 @@ impl Directory {
 }
 
 /// The last of what was said for the request's method.
-fn last<T: Copy + Default>(said: &Limited<T>, head: &RequestHead) -> T {
+fn last<T: Copy + Default>(said: &Limited<T>, request: &Request) -> T {
     let mut said = said.iter().rev();
-    said.find(|(limit, _)| covers(limit, head)).map(|(_, value)| *value).unwrap_or_default()
+    said.find(|(limit, _)| covers(limit, request)).map(|(_, value)| *value).unwrap_or_default()
 }
 
-fn covers(limit: &Option<Access>, head: &RequestHead) -> bool {
-    limit.as_ref().is_none_or(|limit| limit.covers(head))
+fn covers(limit: &Option<Access>, request: &Request) -> bool {
+    limit.as_ref().is_none_or(|limit| limit.covers(request))
 }
 
 /// Whether one of the lines means the request's client.
 fn means(lines: &Limited<Whom>, request: &Request) -> bool {
-    lines.iter().filter(|(limit, _)| covers(limit, &request.head)).any(|(_, whom)| match whom {
+    lines.iter().filter(|(limit, _)| covers(limit, request)).any(|(_, whom)| match whom {
         Whom::All => true,
-        Whom::Env { name, set } => request.env.contains(name.as_bytes()) == *set,
+        Whom::Env { name, set } => request.resource.env.contains(name.as_bytes()) == *set,
         Whom::Network(network) => network.contains(request.peer.client_ip()),
         Whom::Domain(domain) => {
             verified_name(request).is_some_and(|client| in_domain(domain, client))
@@ -231,7 +231,7 @@ fn whom(call: &Call<'_>) -> Result<Whom, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_message::{HostNames, Method, Peer};
+    use evenkeel_message::{HostNames, Method, Peer, RequestHead};
 
     /// Applies lines to an empty scope, in an .htaccess file that may say anything.
     fn apply(text: &str) -> Result<Directory, String> {
@@ -260,7 +260,7 @@ mod tests {
         let client = "10.1.2.3:4000".parse().unwrap();
         let local = "10.1.2.9:80".parse().unwrap();
         let mut request = Request::new(RequestHead::default(), Peer { client, local }, 0);
-        request.env.set("known", "");
+        request.resource.env.set("known", "");
         let client = Some("a.example.org".into());
         request.names = Some(Box::new(HostNames { client, verified: true, addresses: vec![] }));
         request
@@ -293,11 +293,11 @@ mod tests {
     #[test]
     fn limit_counts_for_its_methods() {
         let mut post = request();
-        post.head.method = Method::Post;
+        post.resource.method = Method::Post;
         assert!(!apply("POST: Deny from all").unwrap().admits(&mut post));
         let said = apply("Satisfy all\nPOST: Satisfy any").unwrap();
-        assert_eq!(said.satisfy(&post.head), Satisfy::Any);
-        assert_eq!(said.satisfy(&request().head), Satisfy::All);
+        assert_eq!(said.satisfy(&post), Satisfy::Any);
+        assert_eq!(said.satisfy(&request()), Satisfy::All);
     }
 
     #[test]

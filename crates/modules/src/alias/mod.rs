@@ -134,7 +134,7 @@ fn redirect<'a>(
     rules: impl IntoIterator<Item = &'a Arc<Rule>>,
     (completed, refused): (u16, u16),
 ) -> Result<(), Answer> {
-    if !matches!(request.path.first(), None | Some(b'/')) {
+    if !matches!(request.resource.path.first(), None | Some(b'/')) {
         return Ok(());
     }
     let own = own_redirect(request, server, plan)?;
@@ -151,7 +151,7 @@ fn redirect<'a>(
     if !status.is_redirect() {
         return Err(status.into());
     }
-    let path = |request: &Request| quoted(&request.path).into_owned();
+    let path = |request: &Request| quoted(&request.resource.path).into_owned();
     let mut location = target;
     if location.starts_with(b"/") && plan.alias.relative != Some(true) {
         let whole = public_url(request, server, plan, &location);
@@ -173,7 +173,7 @@ fn redirect<'a>(
         request.notify(Notice::new("alias", Level::Error, refused, text));
         return Err(Status::INTERNAL_SERVER_ERROR.into());
     }
-    if let Some(query) = request.query.as_ref().filter(|_| !location.contains(&b'?')) {
+    if let Some(query) = request.resource.query.as_ref().filter(|_| !location.contains(&b'?')) {
         location.push(b'?');
         location.extend_from_slice(query);
     }
@@ -214,7 +214,7 @@ fn rule_redirect<'a>(
     rules: impl IntoIterator<Item = &'a Arc<Rule>>,
 ) -> Result<Option<(u16, Vec<u8>)>, Answer> {
     for rule in rules {
-        match rule.redirect(&request.allowance, &request.path) {
+        match rule.redirect(&request.allowance, &request.resource.path) {
             Ok(Some(target)) => {
                 note_context(request, rule);
                 return Ok(Some((rule.status, target)));
@@ -246,11 +246,11 @@ pub fn translate(
     if let Some(alias) = &plan.alias.alias {
         return section_alias(request, server, plan, alias, server_root).map(Some);
     }
-    if !matches!(request.path.first(), None | Some(b'/')) {
+    if !matches!(request.resource.path.first(), None | Some(b'/')) {
         return Ok(None);
     }
     for rule in &server.alias.aliases {
-        let file = match rule.file(&request.allowance, &request.path) {
+        let file = match rule.file(&request.allowance, &request.resource.path) {
             Ok(Some(file)) => file,
             Ok(None) => continue,
             Err(error) => return Err(unmatched(request, &error)),
@@ -282,10 +282,10 @@ fn section_alias(
     };
     let preserves = plan.alias.preserve_path == Some(true);
     if let Some(fake) = alias.fake.as_deref().filter(|_| preserves)
-        && let Some(length) = rule::match_prefix(&request.path, fake)
+        && let Some(length) = rule::match_prefix(&request.resource.path, fake)
     {
         set_context(request, fake, &file);
-        file.extend_from_slice(request.path.get(length..).unwrap_or_default());
+        file.extend_from_slice(request.resource.path.get(length..).unwrap_or_default());
     }
     if alias.is_script {
         force_script(request);
@@ -294,8 +294,8 @@ fn section_alias(
 }
 
 fn force_script(request: &mut Request) {
-    request.content.handler = Some(CGI.into());
-    request.notes.set("alias-forced-type", CGI);
+    request.resource.content.handler = Some(CGI.into());
+    request.resource.notes.set("alias-forced-type", CGI);
 }
 
 /// Notes the context of a rule with a prefix; Apache does so for redirects too.
@@ -308,8 +308,8 @@ fn note_context(request: &mut Request, rule: &Rule) {
 
 /// What CONTEXT_PREFIX and CONTEXT_DOCUMENT_ROOT are for what follows.
 fn set_context(request: &mut Request, prefix: &[u8], root: &[u8]) {
-    request.notes.set("context-prefix", prefix);
-    request.notes.set("context-document-root", root);
+    request.resource.notes.set("context-prefix", prefix);
+    request.resource.notes.set("context-document-root", root);
 }
 
 #[cfg(test)]
@@ -323,8 +323,8 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.path = UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
-        request.query = query.map(Into::into);
+        request.resource.path = UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
+        request.resource.query = query.map(Into::into);
         request.host = b"h".to_vec();
         request
     }
@@ -413,8 +413,8 @@ mod tests {
         let root = Path::new("/");
         let file = translate(&mut request, &scope.server, &scope.directory, root).unwrap();
         assert_eq!(file, Some("/usr/lib/cgi-bin/x".into()));
-        assert_eq!(request.content.handler.as_deref(), Some(CGI));
-        assert_eq!(request.notes.value("context-prefix"), Some(&b"/cgi-bin/"[..]));
+        assert_eq!(request.resource.content.handler.as_deref(), Some(CGI));
+        assert_eq!(request.resource.notes.value("context-prefix"), Some(&b"/cgi-bin/"[..]));
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub fn authorize(
     let verdict = inquiry.ask(rules, Logic::All);
     let Inquiry { notices, vary, refusals, .. } = inquiry;
     request.notices.extend(notices);
-    core::merge_vary(&mut request.fields, &vary);
+    core::merge_vary(&mut request.resource.fields, &vary);
     match verdict {
         Verdict::Granted => Ok(()),
         Verdict::Denied | Verdict::Neutral => {
@@ -141,7 +141,7 @@ pub fn authorize(
             Err(Status::FORBIDDEN)
         }
         Verdict::DeniedWithoutUser => {
-            let path = quoted(&request.path);
+            let path = quoted(&request.resource.path);
             let text = format!("configuration error:  couldn't check user: {path}");
             request.notify(Notice::new("core", Level::Crit, 25, text));
             Err(Status::INTERNAL_SERVER_ERROR)
@@ -153,9 +153,9 @@ pub fn authorize(
 /// What a refusal names: the file, or the path where there is none.
 #[must_use]
 pub fn target(request: &Request) -> String {
-    let file = request.file.as_os_str().as_bytes();
+    let file = request.resource.file.as_os_str().as_bytes();
     if file.is_empty() {
-        return format!("uri {}", quoted(&request.path));
+        return format!("uri {}", quoted(&request.resource.path));
     }
     quoted(file).into_owned()
 }
@@ -192,7 +192,7 @@ impl<'a> Inquiry<'a> {
     /// Asks one rule, which stands in a group of that logic (mod_authz_core.c:
     /// apply_authz_sections).
     pub fn ask(&mut self, rule: &Rule, parent: Logic) -> Verdict {
-        if !rule.covers(&self.context.request.head) {
+        if !rule.covers(self.context.request) {
             let verdict = if parent == Logic::All { Verdict::Granted } else { Verdict::Denied };
             self.remark(1625, rule, verdict, " (directive limited to other methods)");
             return verdict;
@@ -311,8 +311,8 @@ mod tests {
         let line = b"GET /x HTTP/1.1".to_vec();
         let head = RequestHead { line, method_end: 3, ..RequestHead::default() };
         let mut request = Request::new(head, peer, 0);
-        request.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
-        request.env.set("known", "1");
+        request.resource.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
+        request.resource.env.set("known", "1");
         request
     }
 
@@ -391,11 +391,11 @@ mod tests {
     #[test]
     fn a_refusal_is_told_once_and_names_the_file() {
         let mut refused = request();
-        refused.file = FileName::new("/srv/x");
+        refused.resource.file = FileName::new("/srv/x");
         assert_eq!(decide("Require all denied", &mut refused), Err(Status::FORBIDDEN));
         let text = "client denied by server configuration: /srv/x";
         assert_eq!(refused.notices, [Notice::new("authz_core", Level::Error, 1630, text)]);
-        refused.file.clear();
+        refused.resource.file.clear();
         assert_eq!(target(&refused), "uri /x");
     }
 
@@ -427,7 +427,7 @@ mod tests {
         let text = "<Limit POST>\nRequire all denied\n</Limit>";
         assert_eq!(decide(text, &mut request()), Ok(()));
         let mut post = request();
-        post.head.method = Method::Post;
+        post.resource.method = Method::Post;
         assert_eq!(decide(text, &mut post), Err(Status::FORBIDDEN));
     }
 

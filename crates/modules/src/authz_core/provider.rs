@@ -67,9 +67,11 @@ impl Provider {
         let request = inquiry.context.request;
         let granted = match self {
             Provider::All(granted) => *granted,
-            Provider::Env(names) => names.iter().any(|name| request.env.contains(name.as_bytes())),
+            Provider::Env(names) => {
+                names.iter().any(|name| request.resource.env.contains(name.as_bytes()))
+            }
             Provider::Method(methods) => {
-                methods.contains(request.head.method, request.head.method_text())
+                methods.contains(request.resource.method, request.head.method_text())
             }
             Provider::Expr { condition, needs_user } => {
                 match inquiry.context.holds(condition, &mut inquiry.vary) {

@@ -4,7 +4,7 @@
 use super::Provider;
 use crate::Access;
 use evenkeel_config::Position;
-use evenkeel_message::RequestHead;
+use evenkeel_message::Request;
 use std::fmt;
 use std::sync::Arc;
 
@@ -158,10 +158,10 @@ impl Rule {
 
     /// Whether `<Limit>` leaves the rule, or any in its group, for this request's method.
     #[must_use]
-    pub fn covers(&self, head: &RequestHead) -> bool {
+    pub fn covers(&self, request: &Request) -> bool {
         match self {
-            Rule::Ask { limit, .. } => limit.as_ref().is_none_or(|limit| limit.covers(head)),
-            Rule::Group { rules, .. } => rules.iter().any(|rule| rule.covers(head)),
+            Rule::Ask { limit, .. } => limit.as_ref().is_none_or(|limit| limit.covers(request)),
+            Rule::Group { rules, .. } => rules.iter().any(|rule| rule.covers(request)),
             Rule::TooDeep => true,
         }
     }

@@ -113,7 +113,7 @@ impl HostRule {
             HostRule::Local => is_local(request),
             HostRule::Host(text) => {
                 let Some(client) = verified_name(request) else {
-                    let path = quoted(&request.path);
+                    let path = quoted(&request.resource.path);
                     let domains = text.value(context).unwrap_or_default();
                     let domains = quoted(&domains);
                     let text = format!(

@@ -45,23 +45,23 @@ const DEFAULT_CHARSET: &str = "ISO-8859-1";
 /// (mod_autoindex.c: handle_autoindex).
 #[must_use]
 pub fn is_wanted(request: &Request) -> bool {
-    let handler = request.content.handler.as_deref();
+    let handler = request.resource.content.handler.as_deref();
     handler.is_none_or(|name| name == FOLDER)
-        && matches!(request.head.method, Method::Get | Method::Head)
+        && matches!(request.resource.method, Method::Get | Method::Head)
 }
 
 /// The answer where Options does not say Indexes. `indexed` tells that names of an index were
 /// looked for.
 pub fn refuse(request: &mut Request, plan: &DirectorySettings, indexed: bool) -> Answer {
     let mut names = String::from("none");
-    if indexed && request.path.ends_with(b"/") {
+    if indexed && request.resource.path.ends_with(b"/") {
         let known = (0..).map_while(|number| plan.dir.index_name(number));
         names = known.collect::<Vec<_>>().join(",");
     }
     let text = format!(
         "Cannot serve directory {}: No matching DirectoryIndex ({names}) found, and \
          server-generated directory index forbidden by Options directive",
-        quoted_path(&request.file)
+        quoted_path(&request.resource.file)
     );
     request.notify(Notice::new("autoindex", Level::Error, 1276, text));
     Status::FORBIDDEN.into()
@@ -69,7 +69,7 @@ pub fn refuse(request: &mut Request, plan: &DirectorySettings, indexed: bool) ->
 
 /// The answer where a folder cannot be opened.
 pub fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
-    let text = format!("Can't open directory for index: {}", quoted_path(&request.file));
+    let text = format!("Can't open directory for index: {}", quoted_path(&request.resource.file));
     request.notify(Notice::new("autoindex", Level::Error, 1275, text).because(error));
     Status::FORBIDDEN.into()
 }
@@ -83,7 +83,7 @@ pub fn head(
     said: &Said,
     folder: &Found,
 ) -> Response {
-    let mut response = Response::new(request.status);
+    let mut response = Response::new(request.resource.status);
     let media_type = said.media_type.as_deref().unwrap_or("text/html");
     let content_type = match said.charset.as_deref().unwrap_or(DEFAULT_CHARSET) {
         "" => media_type.to_owned(),

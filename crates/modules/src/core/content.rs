@@ -16,7 +16,7 @@ pub fn override_type(
     plan: &DirectorySettings,
 ) -> Result<(), Status> {
     if let Some(Some(media_type)) = &plan.core.force_type {
-        request.content.media_type = Some(media_type.as_bytes().into());
+        request.resource.content.media_type = Some(media_type.as_bytes().into());
     }
     let Some(Some(handler)) = &plan.core.handler else { return Ok(()) };
     let value = match handler.constant() {
@@ -27,7 +27,7 @@ pub fn override_type(
     match value {
         // What an expression gives is a handler's name, also an empty text and "none".
         Ok(name) => {
-            request.content.handler = Some(name.into());
+            request.resource.content.handler = Some(name.into());
             Ok(())
         }
         Err(error) => {
@@ -42,7 +42,7 @@ pub fn override_type(
 pub fn name_type(request: &Request, response: &mut Response) {
     if !response.status.is_bodiless()
         && !response.fields.contains(Name::ContentType)
-        && let Some(media_type) = &request.content.media_type
+        && let Some(media_type) = &request.resource.content.media_type
     {
         response.fields.set(Name::ContentType, media_type);
     }
@@ -50,8 +50,8 @@ pub fn name_type(request: &Request, response: &mut Response) {
 
 /// Puts charset, encoding and languages of the content into a response.
 pub fn describe_content(request: &Request, directory: &Directory, response: &mut Response) {
-    let content = &request.content;
-    if request.notes.contains("no-etag") {
+    let content = &request.resource.content;
+    if request.resource.notes.contains("no-etag") {
         response.fields.remove("ETag");
         response.always.remove("ETag");
     }

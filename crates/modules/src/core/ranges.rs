@@ -21,11 +21,11 @@ pub fn cut_to_ranges(
     settings: &Directory,
 ) -> Result<Response, Answer> {
     // RFC 9110, section 14.2: ranges are defined for GET alone.
-    if request.head.method != Method::Get || response.status != Status::OK {
+    if request.resource.method != Method::Get || response.status != Status::OK {
         return Ok(response);
     }
     let Some(range) = request.head.fields.joined(Name::Range) else { return Ok(response) };
-    if request.status != Status::OK || response.fields.contains("Content-Range") {
+    if request.resource.status != Status::OK || response.fields.contains("Content-Range") {
         return Ok(response);
     }
     let pieces = match &response.body {

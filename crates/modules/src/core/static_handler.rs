@@ -41,7 +41,7 @@ pub fn serve_file(
     server: &Server,
     settings: &Directory,
 ) -> Result<Response, Answer> {
-    if !matches!(request.head.method, Method::Get | Method::Head | Method::Post) {
+    if !matches!(request.resource.method, Method::Get | Method::Head | Method::Post) {
         return Err(other_method(request, server));
     }
     let found = &looked.found;
@@ -54,23 +54,25 @@ pub fn serve_file(
         Kind::Other | Kind::Denied(_) => return Err(forbidden(request, None)),
     }
     let accepts_path = settings.accept_path_info == Some(AcceptPathInfo::On);
-    if !request.path_info.is_empty() && !accepts_path {
+    if !request.resource.path_info.is_empty() && !accepts_path {
         return Err(not_found(request, 130, "File does not exist: "));
     }
     if settings.etag.effective() == 0 {
-        request.notes.set(NO_ETAG, "omit");
+        request.resource.notes.set(NO_ETAG, "omit");
     }
     let contents = files.contents(found).map_err(|error| unreadable(request, &error))?;
     let now_ns = i64::try_from(request.time_us).unwrap_or(i64::MAX).saturating_mul(1000);
     let mut response = request.spare.take().unwrap_or_else(|| Response::new(Status::OK));
     let fields = &mut response.fields;
     describe(&contents, settings, now_ns, fields).map_err(|error| unreadable(request, &error))?;
-    if let Some(list) = request.negotiated.as_ref().and_then(|choice| choice.validator.as_deref()) {
+    if let Some(list) =
+        request.resource.negotiated.as_ref().and_then(|choice| choice.validator.as_deref())
+    {
         name_list(fields, list);
     }
-    request.content.is_by_type = true;
+    request.resource.content.is_by_type = true;
     // The document of an error is sent with the error's status.
-    response.status = request.status;
+    response.status = request.resource.status;
     match meets_conditions(request, &contents, &response.fields, now_ns) {
         Verdict::Proceed => response.body = body(&contents.piece),
         // The fields of the file go with both, as in Apache.
@@ -160,7 +162,7 @@ fn name_list(fields: &mut Fields, list: &[u8]) {
 /// Lets no cache keep a response that was negotiated for a client of HTTP/1.0, which knows no
 /// Vary (http_filters.c: ap_http_header_filter).
 pub fn forbid_caching(request: &Request, response: &mut Response) {
-    let uncached = request.negotiated.as_ref().is_some_and(|choice| choice.uncached);
+    let uncached = request.resource.negotiated.as_ref().is_some_and(|choice| choice.uncached);
     if uncached && !response.fields.contains("Expires") {
         let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
         response.fields.add("Expires", http_date(now));
@@ -213,7 +215,7 @@ pub fn track_folder(request: &mut Request, settings: &Directory, stat: &Stat, fi
     fields.set("Last-Modified", http_date(told_modified(stat.modified_ns, now_ns)));
     match tag(stat, parts, !settled).filter(|_| parts & EtagParts::DIGEST == 0) {
         Some(tag) => fields.set("ETag", tag),
-        None if parts == 0 => request.notes.set(NO_ETAG, "omit"),
+        None if parts == 0 => request.resource.notes.set(NO_ETAG, "omit"),
         None => {}
     }
 }
@@ -246,20 +248,20 @@ fn meets_conditions(
     fields: &Fields,
     now_ns: i64,
 ) -> Verdict {
-    if request.status != Status::OK {
+    if request.resource.status != Status::OK {
         return Verdict::Proceed;
     }
     let validators = Validators {
         etag: fields.first(Name::ETag),
         modified: Some(last_modified(contents, now_ns)),
     };
-    evaluate(request.head.method, &request.head.fields, &validators, now_ns / 1_000_000_000)
+    evaluate(request.resource.method, &request.head.fields, &validators, now_ns / 1_000_000_000)
 }
 
 /// Takes out the entity tag of a file for which `FileETag None` holds, whoever has set it
 /// (http_filters.c: ap_http_header_filter).
 pub fn omit_tag(request: &Request, response: &mut Response) {
-    if request.notes.contains(NO_ETAG) {
+    if request.resource.notes.contains(NO_ETAG) {
         response.fields.remove("ETag");
     }
 }
@@ -268,7 +270,7 @@ pub fn omit_tag(request: &Request, response: &mut Response) {
 fn other_method(request: &mut Request, server: &Server) -> Answer {
     let mut fields = Fields::new();
     fields.add("Allow", allowed_methods(server));
-    match request.head.method {
+    match request.resource.method {
         Method::Options => {
             let mut response = Response::new(Status::OK);
             response.fields = fields;
@@ -320,8 +322,8 @@ fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
 
 /// The file with the path behind it, for the log.
 fn path_of(request: &Request) -> String {
-    let mut path = request.file.as_os_str().as_bytes().to_vec();
-    path.extend_from_slice(&request.path_info);
+    let mut path = request.resource.file.as_os_str().as_bytes().to_vec();
+    path.extend_from_slice(&request.resource.path_info);
     quoted(&path).into_owned()
 }
 
@@ -372,10 +374,10 @@ mod tests {
             let address = "127.0.0.1:80".parse().unwrap();
             let peer = Peer { client: address, local: address };
             let mut request = Request::new(head, peer, evenkeel_sys::clock::realtime_us());
-            request.file = FileName::new(self.root.join(name));
-            let looked = self.files.look_up(request.file.as_bytes());
+            request.resource.file = FileName::new(self.root.join(name));
+            let looked = self.files.look_up(request.resource.file.as_bytes());
             if looked.found.kind() != Kind::Directory {
-                request.path_info = request.file.split_off(looked.rest);
+                request.resource.path_info = request.resource.file.split_off(looked.rest);
             }
             let server = Server::default();
             (serve_file(&mut request, &self.files, &looked, &server, settings), request)

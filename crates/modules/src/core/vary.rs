@@ -18,7 +18,11 @@ pub fn settle_vary(request: &mut Request, response: &mut Response) {
         match (lists.next(), lists.next()) {
             (None, _) => return,
             // Nearly all have one name.
-            (Some(list), None) if is_name(list) && !request.env.contains("force-no-vary") => return,
+            (Some(list), None)
+                if is_name(list) && !request.resource.env.contains("force-no-vary") =>
+            {
+                return;
+            }
             _ => {}
         }
     }
@@ -35,13 +39,13 @@ pub fn settle_vary(request: &mut Request, response: &mut Response) {
     }
     let list = list.join(&b","[..]);
     let in_always = response.always.contains("Vary");
-    let unwanted = request.env.contains("force-no-vary");
+    let unwanted = request.resource.env.contains("force-no-vary");
     if unwanted || in_always {
         response.fields.remove("Vary");
     }
     if unwanted {
         response.always.remove("Vary");
-        request.env.set("force-response-1.0", "1");
+        request.resource.env.set("force-response-1.0", "1");
         return;
     }
     let fields = if in_always { &mut response.always } else { &mut response.fields };
@@ -62,7 +66,7 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.env.set(env, "1");
+        request.resource.env.set(env, "1");
         let mut response = Response::new(Status::OK);
         always.iter().for_each(|value| response.always.add("Vary", value));
         fields.iter().for_each(|value| response.fields.add("Vary", value));
@@ -93,6 +97,6 @@ mod tests {
     fn a_client_may_be_spared_it() {
         let (response, request) = settled("force-no-vary", &["c"], &["a"]);
         assert!(!response.always.contains("Vary") && !response.fields.contains("Vary"));
-        assert!(request.env.contains("force-response-1.0"));
+        assert!(request.resource.env.contains("force-response-1.0"));
     }
 }

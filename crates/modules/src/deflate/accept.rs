@@ -27,7 +27,7 @@ pub(super) fn is_encoded(request: &Request, response: &Response) -> bool {
     let lists = [
         response.fields.first(Name::ContentEncoding),
         response.always.first(Name::ContentEncoding),
-        request.content.encoding.as_deref(),
+        request.resource.content.encoding.as_deref(),
     ];
     let mut tokens = lists.into_iter().flatten().flat_map(|list| list.split(|b| *b == b','));
     tokens.any(|token| {
@@ -43,15 +43,17 @@ pub(super) fn without_gzip(request: &mut Request, response: &mut Response) -> bo
     for fields in [&mut parts.fields, &mut parts.always] {
         let Some(list) = fields.joined(Name::ContentEncoding) else { continue };
         let Some(left) = left_of(&list) else { return false };
-        request.content.encoding = None;
+        request.resource.content.encoding = None;
         fields.remove("Content-Encoding");
         if !left.is_empty() {
             fields.set("Content-Encoding", left);
         }
         return true;
     }
-    let Some(left) = request.content.encoding.as_deref().and_then(left_of) else { return false };
-    request.content.encoding = Some(left).filter(|left| !left.is_empty()).map(Into::into);
+    let Some(left) = request.resource.content.encoding.as_deref().and_then(left_of) else {
+        return false;
+    };
+    request.resource.content.encoding = Some(left).filter(|left| !left.is_empty()).map(Into::into);
     true
 }
 

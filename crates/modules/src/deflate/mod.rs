@@ -163,7 +163,7 @@ pub fn compress(
         return Ok(false);
     }
     response.fields.merge(Name::Vary, "Accept-Encoding");
-    let is_forced = request.env.contains("force-gzip");
+    let is_forced = request.resource.env.contains("force-gzip");
     if !is_forced && !accepts_gzip(&request.head.fields) {
         return Ok(false);
     }
@@ -178,7 +178,7 @@ pub fn compress(
         }
         _ => response.fields.set("Content-Encoding", "gzip"),
     }
-    request.content.encoding = None;
+    request.resource.content.encoding = None;
     begin_change(bench.server, response, b"-gzip");
     if is_known(request, response) {
         response.fields.remove("Content-Encoding");
@@ -202,10 +202,10 @@ pub fn compress(
 fn may_be_compressed(request: &Request, response: &Response) -> bool {
     let has_body = !matches!(response.status, Status::NO_CONTENT | Status::NOT_MODIFIED);
     let media_type = response.fields.first(Name::ContentType).unwrap_or_default();
-    let only_html = request.env.value("gzip-only-text/html") == Some(b"1");
+    let only_html = request.resource.env.value("gzip-only-text/html") == Some(b"1");
     has_body
-        && request.depth == 0
-        && !request.env.contains("no-gzip")
+        && request.resource.depth == 0
+        && !request.resource.env.contains("no-gzip")
         && !response.fields.contains(Name::ContentRange)
         && (!only_html || media_type.starts_with(b"text/html"))
         && !is_encoded(request, response)
@@ -222,7 +222,7 @@ pub fn inflate(
     bench: Bench<'_>,
     response: &mut Response,
 ) -> Result<bool, Answer> {
-    if request.depth > 0 || response.status == Status::NO_CONTENT {
+    if request.resource.depth > 0 || response.status == Status::NO_CONTENT {
         return Ok(false);
     }
     if !without_gzip(request, response) {
@@ -287,7 +287,7 @@ enum Taker {
 impl Taker {
     /// None where no press is free.
     fn of(request: &Request, press: impl FnOnce() -> Option<Press>) -> Option<Self> {
-        if request.head.is_head() {
+        if request.is_head() {
             return Some(Taker::Nobody);
         }
         press().map(Taker::Client)
@@ -300,7 +300,7 @@ fn done_at_once(request: &mut Request, bench: Bench<'_>, done: Done) -> Body {
     let kibibytes = done.counts.0.max(done.counts.1) / 1024;
     request.work = request.work.saturating_add(u32::try_from(kibibytes).unwrap_or(u32::MAX));
     if let Some(notes) = Notes::of(bench.server) {
-        notes.write(done.counts, &mut request.notes);
+        notes.write(done.counts, &mut request.resource.notes);
     }
     Body::Bytes(done.bytes)
 }
@@ -354,16 +354,16 @@ fn begin_change(server: &Server, response: &mut Response, suffix: &[u8]) {
 /// Whether the client has the very body that would be sent, by the tag as it was altered: then the
 /// response becomes a 304 (RFC 9110, section 13.1.2), which Apache does not do.
 fn is_known(request: &Request, response: &mut Response) -> bool {
-    let asks = request.status == Status::OK
+    let asks = request.resource.status == Status::OK
         && response.status == Status::OK
-        && matches!(request.head.method, Method::Get | Method::Head)
+        && matches!(request.resource.method, Method::Get | Method::Head)
         && request.head.fields.contains(Name::IfNoneMatch);
     if !asks {
         return false;
     }
     let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
     let validators = Validators { etag: response.fields.first("ETag"), modified: None };
-    let verdict = evaluate(request.head.method, &request.head.fields, &validators, now);
+    let verdict = evaluate(request.resource.method, &request.head.fields, &validators, now);
     if verdict != Verdict::NotModified {
         return false;
     }
@@ -507,7 +507,7 @@ mod tests {
             .collect();
         let packed = codec::deflated(6, 15, &text(2 * AT_ONCE)).unwrap().bytes;
         let mut unpacked = response(Body::Bytes(packed));
-        get.content.encoding = Some(b"gzip"[..].into());
+        get.resource.content.encoding = Some(b"gzip"[..].into());
         assert!(inflate(&mut get, shop.bench(), &mut unpacked).unwrap() && held.len() == 3);
     }
 
@@ -540,7 +540,7 @@ mod tests {
         assert!(packed.len() < AT_ONCE);
         let unpack = |shop: &Shop| {
             let mut request = request(Method::Get);
-            request.content.encoding = Some(b"gzip"[..].into());
+            request.resource.content.encoding = Some(b"gzip"[..].into());
             let mut response = response(Body::Bytes(packed.clone()));
             inflate(&mut request, shop.bench(), &mut response)?;
             Ok::<_, Answer>(std::mem::take(&mut response.body))

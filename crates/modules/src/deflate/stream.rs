@@ -125,7 +125,7 @@ impl Recoded {
     ) -> Self {
         let late = Rc::clone(request.late.get_or_insert_default());
         let verb = if work.codec.unpacks() { "unpacking" } else { "compressing" };
-        let what = format!("{verb} {}", quoted_path(&request.file)).into();
+        let what = format!("{verb} {}", quoted_path(&request.resource.file)).into();
         let state = State::Rests(Box::new(work));
         Self { crew, what, state, source, notes, late, limits, last: None }
     }
@@ -302,8 +302,8 @@ mod tests {
         let (packed, longest) = drain(recoded(work, None, &mut request)).unwrap();
         assert!(packed.len() > 900_000 && longest <= PIECE);
         request.take_late();
-        assert_eq!(request.notes.value("in"), Some(&b"1000004"[..]));
-        assert!(request.notes.contains("out") && request.notes.contains("ratio"));
+        assert_eq!(request.resource.notes.value("in"), Some(&b"1000004"[..]));
+        assert!(request.resource.notes.contains("out") && request.resource.notes.contains("ratio"));
 
         let source = Pieces(packed.chunks(1000).map(Bytes::copy_from_slice).collect());
         let codec = Codec::Inflate(Box::new(Inflater::new(200, 3, 8096)));
@@ -338,7 +338,7 @@ mod tests {
             (unpacks, "unpacking /srv/large.txt has not stirred for 0 seconds"),
         ] {
             let mut request = request();
-            request.file = FileName::new("/srv/large.txt");
+            request.resource.file = FileName::new("/srv/large.txt");
             let (hangs, does_hang) = mpsc::channel();
             let (free, freed) = mpsc::channel();
             let beginning = Held(b"\x1f\x8b\x08\0\0\0\0\0\0\x03", hangs, freed);
@@ -370,7 +370,7 @@ mod tests {
         assert!(drain(recoded(work, None, &mut request)).is_err());
         request.take_late();
         assert_eq!(request.notices.len(), 1);
-        assert!(!request.notes.contains("in"));
+        assert!(!request.resource.notes.contains("in"));
     }
 
     #[test]

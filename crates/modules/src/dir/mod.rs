@@ -86,19 +86,19 @@ pub enum Slash {
 /// Looks for the slash at the end of a folder's path.
 #[must_use]
 pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySettings) -> Slash {
-    if request.path.ends_with(b"/") {
+    if request.resource.path.ends_with(b"/") {
         return Slash::There;
     }
     // HEAD is a GET without a body here.
-    let is_get = matches!(request.head.method, Method::Get | Method::Head);
-    let careful = || request.env.contains("redirect-carefully");
+    let is_get = matches!(request.resource.method, Method::Get | Method::Head);
+    let careful = || request.resource.env.contains("redirect-carefully");
     if plan.dir.slash == Some(false) || (!is_get && careful()) {
         return Slash::Missing;
     }
-    let mut path = Vec::with_capacity(request.path.len() + 1);
-    evenkeel_proto::escape_uri(&mut path, &request.path);
+    let mut path = Vec::with_capacity(request.resource.path.len() + 1);
+    evenkeel_proto::escape_uri(&mut path, &request.resource.path);
     path.push(b'/');
-    if let Some(query) = &request.query {
+    if let Some(query) = &request.resource.query {
         path.push(b'?');
         path.extend_from_slice(query);
     }
@@ -130,8 +130,8 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.path = UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
-        request.query = query.map(Into::into);
+        request.resource.path = UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
+        request.resource.query = query.map(Into::into);
         request.host = b"h".to_vec();
         request
     }
@@ -156,9 +156,9 @@ mod tests {
     fn clients_that_redirect_a_post_wrongly_are_spared() {
         let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
         let mut asked = request("/a", None);
-        asked.env.set("redirect-carefully", "1");
+        asked.resource.env.set("redirect-carefully", "1");
         assert!(matches!(slash(&asked, &server, &plan), Slash::Redirect(_)));
-        asked.head.method = Method::Post;
+        asked.resource.method = Method::Post;
         assert!(matches!(slash(&asked, &server, &plan), Slash::Missing));
     }
 

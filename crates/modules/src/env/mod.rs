@@ -67,8 +67,8 @@ pub fn set_variables(request: &mut Request, settings: &Directory) {
         return;
     }
     for (name, value) in settings.variables.iter() {
-        if !request.env.contains(name) {
-            request.env.set(name, value);
+        if !request.resource.env.contains(name) {
+            request.resource.env.set(name, value);
         }
     }
 }
@@ -120,11 +120,11 @@ mod tests {
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
         for (name, value) in before {
-            request.env.set(name, value);
+            request.resource.env.set(name, value);
         }
         set_variables(&mut request, settings);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        request.env.iter().map(|(name, value)| (text(name), text(value))).collect()
+        request.resource.env.iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
     fn said(text: &str) -> Directory {

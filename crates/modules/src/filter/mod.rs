@@ -244,7 +244,7 @@ pub fn steps<'a>(
             }
         }
     }
-    let is_open = is_open_to(request.status, request);
+    let is_open = is_open_to(request.resource.status, request);
     let has_steps =
         |said: &&Said| is_open && request.allowance.spend((said.chain.len() * STEPS_EACH) as u64);
     if let Some(said) = settings.0.as_deref().filter(has_steps) {
@@ -321,7 +321,7 @@ impl Filter {
 /// Whether a response of that status may go through a filter that is chosen: an error's only
 /// where a variable says so.
 fn is_open_to(status: Status, request: &Request) -> bool {
-    status == Status::OK || request.env.contains("filter-errordocs")
+    status == Status::OK || request.resource.env.contains("filter-errordocs")
 }
 
 impl Protocol {

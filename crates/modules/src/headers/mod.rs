@@ -148,10 +148,17 @@ pub fn act_early(request: &mut Request, around: Around<'_>) {
             let context = around.context(request);
             let mut told = Told::default();
             let change = told.resolve(&entry.action, &context);
-            let mut fields =
-                std::mem::take(if is_always { &mut request.always } else { &mut request.fields });
+            let mut fields = std::mem::take(if is_always {
+                &mut request.resource.always
+            } else {
+                &mut request.resource.fields
+            });
             carry_out(entry, &change, &mut fields, request, &mut told.notices);
-            *(if is_always { &mut request.always } else { &mut request.fields }) = fields;
+            *(if is_always {
+                &mut request.resource.always
+            } else {
+                &mut request.resource.fields
+            }) = fields;
             told.report(request);
         }
     }
@@ -241,7 +248,7 @@ fn change_type(
     notices: &mut Vec<Notice>,
 ) {
     match entry.action {
-        Action::Unset => request.content.media_type = None,
+        Action::Unset => request.resource.content.media_type = None,
         Action::Set(_) | Action::Edit { .. } | Action::Note(_) => {}
         _ if response.fields.contains("Content-Type") => return,
         _ => {}
@@ -270,7 +277,7 @@ impl Told {
     fn counts(&mut self, when: &When, context: &RequestContext<'_>) -> bool {
         match when {
             When::Always | When::Early => true,
-            When::Env { name, set } => context.request.env.contains(name) == *set,
+            When::Env { name, set } => context.request.resource.env.contains(name) == *set,
             When::Expr(condition) => match context.holds(condition, &mut self.vary) {
                 Ok(holds) => holds,
                 Err(error) => {
@@ -302,7 +309,7 @@ impl Told {
     }
 
     fn report(mut self, request: &mut Request) {
-        merge_vary(&mut request.fields, &self.vary);
+        merge_vary(&mut request.resource.fields, &self.vary);
         request.notices.append(&mut self.notices);
         request.undecided |= self.undecided;
     }
@@ -355,7 +362,7 @@ fn carry_out(
         Action::Merge(_) => fields.merge(name, value),
         Action::Note(_) => {
             if let Some(noted) = fields.first(name) {
-                request.notes.set(value, noted);
+                request.resource.notes.set(value, noted);
             }
         }
         Action::Unset => {
@@ -421,7 +428,7 @@ mod tests {
         let mut request = Request::new(RequestHead::default(), peer, 0);
         request.head.fields.add("X-In", "in");
         request.head.fields.add("X-Echo", "e");
-        request.env.set("SET", "1");
+        request.resource.env.set("SET", "1");
         request
     }
 
@@ -601,7 +608,7 @@ mod tests {
         act_early(&mut request, around);
         assert_eq!(shown(&request.head.fields), "X-In=in|X-Echo=e|X-Early=1");
         assert_eq!(
-            (shown(&request.fields), shown(&request.always)),
+            (shown(&request.resource.fields), shown(&request.resource.always)),
             ("X-Out=1".into(), "X-All=1".into())
         );
         act_on_request(&mut request, around);

@@ -118,7 +118,7 @@ impl Part {
             }
             Part::Env(name) => {
                 let start = out.len();
-                out.extend_from_slice(request.env.value(name).unwrap_or(b"(null)"));
+                out.extend_from_slice(request.resource.env.value(name).unwrap_or(b"(null)"));
                 unwrap(out.get_mut(start..).unwrap_or_default());
             }
             Part::Tls => out.extend_from_slice(b"(null)"),
@@ -195,8 +195,8 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 1234);
-        request.env.set("A", "one\r\ntwo");
-        request.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
+        request.resource.env.set("A", "one\r\ntwo");
+        request.resource.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
         let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
         let context = RequestContext::new(&request, &server, &plan);
         let table = [

@@ -103,7 +103,7 @@ pub enum Work {
 /// # Errors
 /// 400 where `ms` is missing, is no number, or is beyond the configured bound.
 pub fn wanted(request: &mut Request, bounds: &Global) -> Result<Option<Work>, Answer> {
-    let name = request.content.handler.as_deref().unwrap_or_default();
+    let name = request.resource.content.handler.as_deref().unwrap_or_default();
     let most_ms = match name {
         b"lab-wait" => bounds.max_wait_ms,
         b"lab-gate" if bounds.gate.is_some() => bounds.max_wait_ms,
@@ -113,7 +113,7 @@ pub fn wanted(request: &mut Request, bounds: &Global) -> Result<Option<Work>, An
     if most_ms == 0 {
         return Ok(None);
     }
-    let asked_ms = parse(request.query.as_deref().unwrap_or_default());
+    let asked_ms = parse(request.resource.query.as_deref().unwrap_or_default());
     match asked_ms.filter(|asked_ms| *asked_ms <= most_ms) {
         Some(asked_ms) => {
             let time = Duration::from_millis(asked_ms);
@@ -234,8 +234,8 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.content.handler = Some(handler.as_bytes().into());
-        request.query = Some(query.into());
+        request.resource.content.handler = Some(handler.as_bytes().into());
+        request.resource.query = Some(query.into());
         request
     }
 

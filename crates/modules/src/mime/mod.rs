@@ -11,7 +11,7 @@ pub use types::Types;
 use crate::dir::FOLDER;
 use crate::settings::merged;
 use crate::{Merge, inherit};
-use evenkeel_message::{Content, Request};
+use evenkeel_message::{Content, Request, Resource};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -110,11 +110,11 @@ pub struct Global {
 /// folder, which has a type of its own.
 pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_directory: bool) {
     if is_directory {
-        request.content.media_type = Some(FOLDER.into());
-        request.content.handler = Some(FOLDER.into());
+        request.resource.content.media_type = Some(FOLDER.into());
+        request.resource.content.handler = Some(FOLDER.into());
         return;
     }
-    let Request { file, path_info, content, .. } = request;
+    let Resource { file, path_info, content, .. } = &mut request.resource;
     let mut name = Cow::Borrowed(file.as_os_str().as_bytes());
     if settings.use_path_info == Some(true) {
         name.to_mut().extend_from_slice(path_info);
@@ -247,10 +247,10 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.file = FileName::new(file);
+        request.resource.file = FileName::new(file);
         let types = Types::parse("text/html html htm\n# no\nimage/png png\n");
         find_type(&mut request, settings, &types, false);
-        request.content
+        request.resource.content
     }
 
     fn said(text: &str) -> Option<Box<str>> {

@@ -155,8 +155,8 @@ pub fn negotiate(
 ) -> Outcome {
     let neighbours =
         variants.iter().all(|variant| variant.body.is_none() && !variant.name.contains(&b'/'));
-    let reads = matches!(request.head.method, Method::Get | Method::Head);
-    let transparent = reads && neighbours && request.path_info.is_empty();
+    let reads = matches!(request.resource.method, Method::Get | Method::Head);
+    let transparent = reads && neighbours && request.resource.path_info.is_empty();
     let mut wish = match transparent {
         true => wish(&request.head.fields),
         false => Wish { may_choose: true, ..Wish::default() },
@@ -171,7 +171,7 @@ pub fn negotiate(
         false => 0.001,
     };
     types.push(Range { quality: program, ..Range::plain(PROGRAM_TYPE) });
-    match choice::choose(variants, &accepted, settings, &request.env, wish) {
+    match choice::choose(variants, &accepted, settings, &request.resource.env, wish) {
         Some(index) => {
             let fields = answer::describe(variants, transparent, wish.with_alternates, false);
             Outcome::Choice { index, transparent, fields }
@@ -180,7 +180,7 @@ pub fn negotiate(
             let status = if wish.knows_transparent {
                 Status::MULTIPLE_CHOICES
             } else {
-                let file = quoted_path(&request.file);
+                let file = quoted_path(&request.resource.file);
                 let text = format!("no acceptable variant: {file}");
                 request.notify(Notice::new("negotiation", Level::Error, 690, text));
                 Status::NOT_ACCEPTABLE
@@ -226,7 +226,8 @@ pub fn is_uncached(request: &Request, server: &Server) -> bool {
 /// Spells the encoding of the content as the client does, `gzip` or `x-gzip` (mod_negotiation.c:
 /// fix_encoding).
 pub fn spell_encoding(request: &mut Request) {
-    let Some(own) = request.content.encoding.as_deref().filter(|own| !own.is_empty()) else {
+    let Some(own) = request.resource.content.encoding.as_deref().filter(|own| !own.is_empty())
+    else {
         return;
     };
     let Some(asked) = request.head.fields.joined(b"Accept-Encoding") else { return };
@@ -236,7 +237,7 @@ pub fn spell_encoding(request: &mut Request) {
     let with_x = |range: &&Range| range.name.strip_prefix(b"x-").is_some_and(|name| name == plain);
     // Of several spellings with x- the last counts, as in Apache.
     if let Some(range) = same.or_else(|| asked.iter().rfind(with_x)) {
-        request.content.encoding = Some(range.name.as_slice().into());
+        request.resource.content.encoding = Some(range.name.as_slice().into());
     }
 }
 
@@ -244,9 +245,9 @@ pub fn spell_encoding(request: &mut Request) {
 pub fn tell(request: &mut Request, fields: &Fields) {
     for (name, value) in fields.iter() {
         if eq_ignore_case(name, b"TCN") {
-            request.always.set(name, value);
+            request.resource.always.set(name, value);
         } else {
-            request.always.merge(name, value);
+            request.resource.always.merge(name, value);
         }
     }
 }

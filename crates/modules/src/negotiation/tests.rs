@@ -83,7 +83,7 @@ fn an_encoded_variant_is_sent_to_those_who_can_read_it() {
     assert_eq!(chosen(&[("Accept-Encoding", "gzip")], &none, &mut two), "x.html.gz");
     assert_eq!(chosen(&[("Accept-Encoding", "br")], &none, &mut two), "x.html");
     let mut spared = request(&[("Accept-Encoding", "gzip")]);
-    spared.env.set("no-gzip", "1");
+    spared.resource.env.set("no-gzip", "1");
     let outcome = negotiate(&mut spared, &none, &mut two, PLAIN);
     assert!(matches!(outcome, Outcome::Choice { index: 0, .. }));
 }
@@ -144,9 +144,9 @@ fn qualities_are_told_in_short() {
 fn an_encoding_is_spelled_as_the_client_does() {
     let spelled = |own: &str, asked: &str| {
         let mut request = request(&[("Accept-Encoding", asked)]);
-        request.content.encoding = Some(own.as_bytes().into());
+        request.resource.content.encoding = Some(own.as_bytes().into());
         spell_encoding(&mut request);
-        String::from_utf8(request.content.encoding.unwrap().to_vec()).unwrap()
+        String::from_utf8(request.resource.content.encoding.unwrap().to_vec()).unwrap()
     };
     assert_eq!(spelled("x-gzip", "br, gzip;q=0.5"), "gzip");
     assert_eq!(spelled("gzip", "x-gzip"), "x-gzip");

@@ -74,7 +74,7 @@ mod tests {
         let pair = |(name, value): (&[u8], &[u8])| {
             format!("{}={}", String::from_utf8_lossy(name), String::from_utf8_lossy(value))
         };
-        request.env.iter().map(pair).collect::<Vec<_>>().join(" ")
+        request.resource.env.iter().map(pair).collect::<Vec<_>>().join(" ")
     }
 
     /// A request that the rules have been run on.
@@ -93,8 +93,8 @@ mod tests {
         let address = |text: &str| text.parse().unwrap();
         let peer = Peer { client: address("192.0.2.7:9"), local: address("127.0.0.1:80") };
         let mut request = Request::new(head, peer, 0);
-        request.path = UrlPath::parse(b"/a.txt", UriOptions::default()).unwrap();
-        request.query = Some(b"a=77".to_vec());
+        request.resource.path = UrlPath::parse(b"/a.txt", UriOptions::default()).unwrap();
+        request.resource.query = Some(b"a=77".to_vec());
         set_by_server(&mut request, &scope.server, &scope.directory);
         request
     }
@@ -157,7 +157,7 @@ mod tests {
         let name = "a".repeat(40) + "b";
         for wanted in ["v", "^$"] {
             let request = set(&format!("SetEnvIf ^(a+)+$ {wanted} A"), &[(&name, "v")]);
-            assert!(request.undecided && !request.env.contains(b"A"), "{wanted}");
+            assert!(request.undecided && !request.resource.env.contains(b"A"), "{wanted}");
             assert!(request.notices[0].text.contains("gave up"), "{:?}", request.notices);
         }
         assert!(!set("SetEnvIf ^(a+)+$ v A", &[("aaaa", "v")]).undecided);

@@ -110,7 +110,7 @@ impl Attribute {
             },
             Attribute::ServerAddr => request.peer.local_ip().to_string().into_bytes().into(),
             Attribute::RequestUri if is_early => early_path(request).into(),
-            Attribute::RequestUri => request.path[..].into(),
+            Attribute::RequestUri => request.resource.path[..].into(),
             Attribute::RequestMethod => request.method_name().into(),
             Attribute::RequestProtocol => request.head.version.text().as_bytes().into(),
             Attribute::Field(name) => field(request, name),
@@ -133,7 +133,7 @@ fn last_field<'r>(request: &'r Request, pattern: &Pattern) -> Result<Cow<'r, [u8
 /// The path of the request's target before it is decoded (Apache: r->uri in
 /// post_read_request). An internal redirect has no other path than the decoded one.
 fn early_path(request: &Request) -> &[u8] {
-    if request.previous.is_some() { &request.path } else { raw_path(&request.head) }
+    if request.previous.is_some() { &request.resource.path } else { raw_path(&request.head) }
 }
 
 fn client_name(request: &Request) -> Option<&str> {
@@ -142,7 +142,7 @@ fn client_name(request: &Request) -> Option<&str> {
 
 fn field<'r>(request: &'r Request, name: &'r FieldName) -> Cow<'r, [u8]> {
     let value = request.head.fields.whole(name);
-    value.unwrap_or_else(|| request.env.value(name.text()).unwrap_or_default().into())
+    value.unwrap_or_else(|| request.resource.env.value(name.text()).unwrap_or_default().into())
 }
 
 /// Runs rules in their order.
@@ -244,7 +244,7 @@ fn evaluate(
     let captures = evaluation.captures().clone();
     let vary = evaluation.vary().to_vec();
     for name in vary {
-        request.fields.merge("Vary", name);
+        request.resource.fields.merge("Vary", name);
     }
     match holds {
         Ok(holds) => Ok(holds.then_some(captures)),
@@ -272,16 +272,16 @@ impl Rule {
     fn change(&self, request: &mut Request, captures: Option<&Captures>) {
         for change in &self.changes {
             let Some(value) = &change.value else {
-                request.env.unset(&*change.name);
+                request.resource.env.unset(&*change.name);
                 continue;
             };
             match captures {
                 Some(captures) => {
                     let mut filled = Vec::new();
                     captures.substitute(value, &mut filled);
-                    request.env.set(&*change.name, filled);
+                    request.resource.env.set(&*change.name, filled);
                 }
-                None => request.env.set(&*change.name, &**value),
+                None => request.resource.env.set(&*change.name, &**value),
             }
         }
     }

@@ -27,18 +27,18 @@ pub const TABLE: Table =
 /// default handler (mod_status.c: status_handler).
 #[must_use]
 pub fn is_wanted(request: &Request) -> bool {
-    let Some(name) = request.content.handler.as_deref() else { return false };
-    let is_read = matches!(request.head.method, Method::Get | Method::Head);
+    let Some(name) = request.resource.content.handler.as_deref() else { return false };
+    let is_read = matches!(request.resource.method, Method::Get | Method::Head);
     is_read && (name == b"server-status" || name == MAGIC_NAME)
 }
 
 /// Makes the page. `name` is what the server answers to, `signature` the last line of HTML pages.
 #[must_use]
 pub fn page(request: &Request, source: &dyn Source, name: &str, signature: &str) -> Response {
-    let view = View::parse(request.query.as_deref());
+    let view = View::parse(request.resource.query.as_deref());
     let via = request.peer.local.ip().to_string();
     let text = render(&source.snapshot(view), view, &Letterhead { name, via: &via, signature });
-    let mut response = Response::new(request.status);
+    let mut response = Response::new(request.resource.status);
     response.fields.set("Content-Type", view.media_type());
     if let Some(seconds) = view.refresh_s {
         response.fields.set("Refresh", seconds.to_string());
@@ -64,9 +64,9 @@ mod tests {
         let peer =
             Peer { client: "192.0.2.1:1".parse().unwrap(), local: "192.0.2.2:80".parse().unwrap() };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.head.method = Method::Get;
-        request.content.handler = handler.map(|name| name.as_bytes().into());
-        request.query = Some(query.into());
+        request.resource.method = Method::Get;
+        request.resource.content.handler = handler.map(|name| name.as_bytes().into());
+        request.resource.query = Some(query.into());
         request
     }
 
@@ -76,16 +76,16 @@ mod tests {
         assert!(!is_wanted(&request(Some("server-info"), "")));
         let mut named = request(Some("application/x-httpd-status"), "");
         assert!(is_wanted(&named));
-        named.head.method = Method::Head;
+        named.resource.method = Method::Head;
         assert!(is_wanted(&named));
-        named.head.method = Method::Post;
+        named.resource.method = Method::Post;
         assert!(!is_wanted(&named));
     }
 
     #[test]
     fn a_media_type_selects_no_handler() {
         let mut typed = request(None, "");
-        typed.content.media_type = Some((*b"application/x-httpd-status").into());
+        typed.resource.content.media_type = Some((*b"application/x-httpd-status").into());
         assert!(!is_wanted(&typed));
     }
 

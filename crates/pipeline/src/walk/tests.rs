@@ -99,8 +99,8 @@ impl House {
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
         let options = self.site.server(0).uri_options();
-        request.path = UrlPath::parse(format!("/{name}").as_bytes(), options).unwrap();
-        request.file = FileName::new(self.root.join(name).to_str().unwrap());
+        request.resource.path = UrlPath::parse(format!("/{name}").as_bytes(), options).unwrap();
+        request.resource.file = FileName::new(self.root.join(name).to_str().unwrap());
         request
     }
 

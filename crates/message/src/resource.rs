@@ -1,0 +1,311 @@
+//! The target resource of a request (RFC 9110, section 7.1): all that belongs to the path that is
+//! served. A subrequest and an internal redirect get one of their own, and each function here names
+//! every field, so that a new one cannot be forgotten.
+
+use crate::{Fields, FileName, Method, Status, UrlPath, Variables};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What is known of the content that will be served: set by `prepare`, from the file's name and
+/// the configuration (mod_mime, ForceType, SetHandler).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The media type with its parameters.
+    pub media_type: Option<Box<[u8]>>,
+    /// Content-Encoding.
+    pub encoding: Option<Box<[u8]>>,
+    /// Content-Language values.
+    pub languages: Vec<Box<[u8]>>,
+    /// Output filters that its extensions name, `;` between them (AddOutputFilter).
+    pub output_filters: Option<Box<[u8]>>,
+    /// The handler's name; none means the default handler. A media type never stands for one.
+    pub handler: Option<Box<[u8]>>,
+    /// Whether AddDefaultCharset must not add to the media type.
+    pub charset_fixed: bool,
+    /// Whether the default handler has taken the request: conditions see the media type as the
+    /// handler's name then, where no other is named (config.c: ap_invoke_handler).
+    pub is_by_type: bool,
+}
+
+/// What a response owes to the choice of one variant among several (mod_negotiation).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Negotiated {
+    /// The entity tag of the list of variants, which the variant's own tag is followed by.
+    pub validator: Option<Box<[u8]>>,
+    /// Whether a cache that knows no Vary must not keep it (Apache: no_cache).
+    pub uncached: bool,
+}
+
+/// What a section walk has found of a folder, and the settings of the sections that it has met:
+/// types of the room that walks.
+pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
+
+/// The outcomes of the section walks of a request, in their order, as Apache keeps them to tell
+/// whether another request comes to the very same settings (request.c: prep_walk_cache).
+#[derive(Clone, Debug, Default)]
+pub struct SectionWalks {
+    /// Of the `<Location>` sections.
+    pub locations: Vec<Rc<dyn Any>>,
+    /// Of the `<If>` sections.
+    pub conditions: Vec<Rc<dyn Any>>,
+}
+
+impl SectionWalks {
+    fn clear(&mut self) {
+        self.locations.clear();
+        self.conditions.clear();
+    }
+}
+
+/// A resource, as far as the phases have come to know it.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// The path of its URL.
+    pub path: UrlPath,
+    /// The query string without its question mark.
+    pub query: Option<Vec<u8>>,
+    /// The file that the path was mapped to.
+    pub file: FileName,
+    /// What was left of the path behind the file, with its slash (PATH_INFO).
+    pub path_info: Vec<u8>,
+    /// The method: a subrequest and the page of an error are for GET, whatever the client has sent
+    /// (Apache: r->method).
+    pub method: Method,
+    /// 200, or the error whose ErrorDocument is fetched.
+    pub status: Status,
+    /// Environment: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
+    pub env: Variables,
+    /// Notes between modules and for `%{NAME}n`.
+    pub notes: Variables,
+    /// What is known of the content.
+    pub content: Content,
+    /// The authenticated user.
+    pub user: Option<Box<[u8]>>,
+    /// `Basic` or `Digest`, with `user`.
+    pub auth_type: Option<Box<[u8]>>,
+    /// Fields that the response gets unless it is an error's standard page; those of a handler
+    /// stand for them (Apache: headers_out).
+    pub fields: Fields,
+    /// Fields that every response gets, errors and those to the requests that it is redirected to
+    /// included (Apache: err_headers_out).
+    pub always: Fields,
+    /// What a choice between variants adds to its response; none where nothing was chosen.
+    pub negotiated: Option<Box<Negotiated>>,
+    /// How many subrequests deep it is; 0 for the client's own request (Apache: the length of
+    /// r->main).
+    pub depth: u8,
+    /// The path of the request whose expression asks for this one; none where none does.
+    pub asker: Option<Box<[u8]>>,
+    /// Whether it is that of a subrequest, or of one within it, for a file whose name was known
+    /// before its path was.
+    pub is_of_file: bool,
+    /// What the section walk has found of its folder, for subrequests of other files there; none
+    /// before the walk. A request that is redirected internally begins with that of the one before.
+    pub walked: Option<WalkedFolder>,
+    /// The settings of the sections around the file that it was last mapped to, where these have
+    /// conditions, before those of the conditions.
+    pub unconditioned: Option<Arc<dyn Any>>,
+    /// What its section walks have come to.
+    pub walks: SectionWalks,
+    /// What those of the request came to that it is a subrequest of, or that was redirected to it.
+    pub known_walks: SectionWalks,
+    /// Whether the `<Location>` sections that hold for it did in the same walk of that request.
+    pub is_located_again: bool,
+    /// Whether its conditions came out as in the same walk of that request.
+    pub is_conditioned_again: bool,
+    /// The settings under which it was admitted, or is to be, and the depth of the subrequest that
+    /// was: a subrequest of that under the same ones needs no decision of its own.
+    pub admitted: Option<(u8, Arc<dyn Any>)>,
+}
+
+impl Default for Resource {
+    fn default() -> Self {
+        Self {
+            path: UrlPath::default(),
+            query: None,
+            file: FileName::default(),
+            path_info: Vec::new(),
+            method: Method::Get,
+            status: Status::OK,
+            env: Variables::new(),
+            notes: Variables::new(),
+            content: Content::default(),
+            user: None,
+            auth_type: None,
+            fields: Fields::new(),
+            always: Fields::new(),
+            negotiated: None,
+            depth: 0,
+            asker: None,
+            is_of_file: false,
+            walked: None,
+            unconditioned: None,
+            walks: SectionWalks::default(),
+            known_walks: SectionWalks::default(),
+            is_located_again: false,
+            is_conditioned_again: false,
+            admitted: None,
+        }
+    }
+}
+
+impl Resource {
+    /// The resource of a subrequest (request.c: make_sub_request).
+    #[must_use]
+    pub fn of_subrequest(&self, path: UrlPath, query: Option<Vec<u8>>) -> Self {
+        Self {
+            path,
+            query,
+            file: FileName::default(),
+            path_info: Vec::new(),
+            method: Method::Get,
+            status: Status::OK,
+            env: self.env.clone(),
+            notes: Variables::new(),
+            content: Content::default(),
+            user: self.user.clone(),
+            auth_type: self.auth_type.clone(),
+            fields: Fields::new(),
+            always: Fields::new(),
+            negotiated: None,
+            depth: self.depth + 1,
+            asker: None,
+            is_of_file: self.is_of_file,
+            walked: self.walked.clone(),
+            unconditioned: self.unconditioned.clone(),
+            walks: SectionWalks::default(),
+            known_walks: self.walks.clone(),
+            is_located_again: self.is_located_again,
+            is_conditioned_again: self.is_conditioned_again,
+            admitted: self.admitted.clone(),
+        }
+    }
+
+    /// The resource of a request that becomes what a subrequest of it has found
+    /// (http_request.c: ap_internal_fast_redirect).
+    #[must_use]
+    pub fn replaced_by(self, found: Self) -> Self {
+        let mut notes = found.notes;
+        for (name, value) in self.notes.iter() {
+            if !notes.contains(name) {
+                notes.set(name, value);
+            }
+        }
+        let (mut fields, mut always) = (self.fields, self.always);
+        fields.extend(&found.fields);
+        always.overlay(&found.always);
+        Self {
+            path: found.path,
+            query: found.query,
+            file: found.file,
+            path_info: found.path_info,
+            method: self.method,
+            status: self.status,
+            env: found.env,
+            notes,
+            content: found.content,
+            user: found.user,
+            auth_type: found.auth_type,
+            fields,
+            always,
+            negotiated: self.negotiated,
+            depth: self.depth,
+            asker: self.asker,
+            is_of_file: self.is_of_file,
+            walked: self.walked,
+            unconditioned: found.unconditioned,
+            walks: self.walks,
+            known_walks: self.known_walks,
+            is_located_again: found.is_located_again,
+            is_conditioned_again: found.is_conditioned_again,
+            admitted: found.admitted.map(|(_, plan)| (self.depth, plan)),
+        }
+    }
+
+    /// Makes it that of an internal redirect to another path, and gives what it was
+    /// (http_request.c: internal_internal_redirect).
+    pub fn redirect(&mut self, path: UrlPath, query: Option<Vec<u8>>, env: Variables) -> Self {
+        let new = Self {
+            path,
+            query,
+            file: FileName::default(),
+            path_info: Vec::new(),
+            method: self.method,
+            status: self.status,
+            env,
+            notes: Variables::new(),
+            content: Content::default(),
+            user: self.user.clone(),
+            auth_type: self.auth_type.clone(),
+            fields: Fields::new(),
+            always: std::mem::take(&mut self.always),
+            negotiated: self.negotiated.take(),
+            depth: self.depth,
+            asker: self.asker.clone(),
+            is_of_file: false,
+            walked: self.walked.clone(),
+            unconditioned: self.unconditioned.clone(),
+            walks: SectionWalks::default(),
+            known_walks: std::mem::take(&mut self.walks),
+            is_located_again: self.is_located_again,
+            is_conditioned_again: self.is_conditioned_again,
+            admitted: None,
+        };
+        std::mem::replace(self, new)
+    }
+
+    /// Makes it new for another request of a client, its memory kept.
+    pub fn renew(&mut self) {
+        let Self {
+            path,
+            query,
+            file,
+            path_info,
+            method,
+            status,
+            env,
+            notes,
+            content,
+            user,
+            auth_type,
+            fields,
+            always,
+            negotiated,
+            depth,
+            asker,
+            is_of_file,
+            walked,
+            unconditioned,
+            walks,
+            known_walks,
+            is_located_again,
+            is_conditioned_again,
+            admitted,
+        } = self;
+        path.clear();
+        file.clear();
+        path_info.clear();
+        env.clear();
+        notes.clear();
+        fields.clear();
+        always.clear();
+        walks.clear();
+        known_walks.clear();
+        *content = Content::default();
+        (*method, *status, *depth) = (Method::Get, Status::OK, 0);
+        (*query, *user, *auth_type, *asker) = (None, None, None, None);
+        (*negotiated, *walked, *unconditioned, *admitted) = (None, None, None, None);
+        (*is_of_file, *is_located_again, *is_conditioned_again) = (false, false, false);
+    }
+
+    /// How much memory it has for what a client and its files have said, used or not, in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.path.capacity()
+            + self.file.capacity()
+            + self.path_info.capacity()
+            + self.fields.memory()
+            + self.always.memory()
+    }
+}
