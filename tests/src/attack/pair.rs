@@ -50,7 +50,7 @@ MaxKeepAliveRequests 0
 Include \"@ROOT@/main.conf\"
 <VirtualHost *:@PORT@>
 ServerName probe.test
-<If true>
+<If \"%{REQUEST_URI} == '/generation'\">
 Redirect http://probe.test/@GENERATION@
 </If>
 </VirtualHost>
