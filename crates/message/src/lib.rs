@@ -36,7 +36,9 @@ pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translate
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{Beyond, Departure, Late, Previous, Request, RequestHead, Siblings, Version};
-pub use resource::{Content, Negotiated, Resource, SectionWalks, WalkedFolder};
+pub use resource::{
+    Content, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
+};
 pub use response::{Response, ResponseParts};
 pub use status::Status;
 pub use url_path::{

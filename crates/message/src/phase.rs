@@ -27,8 +27,6 @@ pub struct Mapped<P, F> {
     pub request: Box<Request>,
     /// The merged settings.
     pub plan: Arc<P>,
-    /// Other settings under which it must be admitted too; none as a rule.
-    pub also: Option<Arc<P>>,
     /// What was found at its path.
     pub found: F,
 }

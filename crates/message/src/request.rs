@@ -168,6 +168,8 @@ pub struct Request {
     /// What was done for it on the serving thread beyond what all requests take, counted in plain
     /// requests that might have been answered instead; others get their turn the sooner for it.
     pub work: u32,
+    /// How many times settings were merged for it and its subrequests ([`SettingsId::next`]).
+    pub merges: u64,
     /// What its patterns and expressions may still take.
     pub allowance: Allowance,
     /// Where expressions ask about other paths; without it they count as not allowed.
@@ -288,8 +290,7 @@ pub struct Previous {
     pub resource: Resource,
     /// The method as it came: an ErrorDocument is fetched with GET.
     pub method: Vec<u8>,
-    /// The settings that held for it, to be known again: where they hold for the new request
-    /// too, access has been decided (Apache: per_dir_config, compared by address).
+    /// The settings that held for it: the page of its error is made under them.
     pub plan: Option<Arc<dyn Any>>,
     /// Whether the error log has a line of it.
     pub told: bool,
@@ -338,6 +339,7 @@ impl Request {
             has_bad_path: false,
             shed: false,
             work: 0,
+            merges: 0,
             allowance: Allowance::default(),
             probe: None,
             previous: None,
@@ -357,8 +359,6 @@ impl Request {
         let resource = Resource {
             asker: Some(self.resource.path[..].into()),
             is_of_file: false,
-            is_located_again: false,
-            is_conditioned_again: false,
             ..self.resource.of_subrequest(UrlPath::default(), None)
         };
         Self {
@@ -381,6 +381,7 @@ impl Request {
             has_bad_path: false,
             shed: false,
             work: 0,
+            merges: self.merges,
             allowance: self.allowance.clone(),
             probe: self.probe.clone(),
             previous: None,
@@ -416,6 +417,7 @@ impl Request {
             has_bad_path,
             shed,
             work,
+            merges,
             allowance,
             probe,
             previous,
@@ -437,7 +439,7 @@ impl Request {
         (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
         (*body, *port, *names, *beyond, *siblings) = (None, None, None, None, None);
         (*probe, *previous, *used_name, *late) = (None, None, None, None);
-        (*looks, *variant_looks, *work) = (0, 0, 0);
+        (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         *told = Told::default();
         // One that somebody still has belongs to another request.

@@ -5,7 +5,6 @@
 use crate::{Fields, FileName, Method, Status, UrlPath, Variables};
 use std::any::Any;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// What is known of the content that will be served: set by `prepare`, from the file's name and
 /// the configuration (mod_mime, ForceType, SetHandler).
@@ -41,20 +40,51 @@ pub struct Negotiated {
 /// types of the room that walks.
 pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
 
-/// The outcomes of the section walks of a request, in their order, as Apache keeps them to tell
-/// whether another request comes to the very same settings (request.c: prep_walk_cache).
+/// Which merged settings hold for a request: the same number wherever Apache has the same
+/// configuration in memory (per_dir_config), by whose address it tells whether two requests are in
+/// the same sections. The default is that of the server's settings outside of sections; the other
+/// numbers mean something among a client's request, its subrequests and its internal redirects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SettingsId(u64);
+
+impl SettingsId {
+    /// The number of settings that are merged anew, by how many were before.
+    #[must_use]
+    pub fn next(merges: &mut u64) -> Self {
+        *merges += 1;
+        Self(*merges)
+    }
+}
+
+/// What a section walk has come to (request.c: walk_cache_t).
+#[derive(Clone, Debug)]
+pub struct SectionWalk<S> {
+    /// The settings that it began with; none where it is the first of its kind and under way.
+    pub base: Option<SettingsId>,
+    /// The sections that held.
+    pub held: S,
+    /// The settings that they led to.
+    pub result: SettingsId,
+}
+
+/// The section walks of a request, in their order, as Apache keeps them to tell whether another
+/// request comes to the very same settings (request.c: prep_walk_cache).
 #[derive(Clone, Debug, Default)]
 pub struct SectionWalks {
-    /// Of the `<Location>` sections.
-    pub locations: Vec<Rc<dyn Any>>,
-    /// Of the `<If>` sections.
-    pub conditions: Vec<Rc<dyn Any>>,
+    /// Of `<Directory>`, .htaccess and `<Files>`: a type of the room that walks.
+    pub folders: Option<SectionWalk<Rc<dyn Any>>>,
+    /// Of the `<Location>` sections: types of the room that walks.
+    pub locations: Vec<SectionWalk<Rc<dyn Any>>>,
+    /// Of the `<If>` sections, by their numbers; those nested within have walks of their own.
+    pub conditions: Vec<SectionWalk<Vec<u64>>>,
 }
 
 impl SectionWalks {
     fn clear(&mut self) {
-        self.locations.clear();
-        self.conditions.clear();
+        let Self { folders, locations, conditions } = self;
+        *folders = None;
+        locations.clear();
+        conditions.clear();
     }
 }
 
@@ -103,20 +133,14 @@ pub struct Resource {
     /// What the section walk has found of its folder, for subrequests of other files there; none
     /// before the walk. A request that is redirected internally begins with that of the one before.
     pub walked: Option<WalkedFolder>,
-    /// The settings of the sections around the file that it was last mapped to, where these have
-    /// conditions, before those of the conditions.
-    pub unconditioned: Option<Arc<dyn Any>>,
+    /// The settings that hold for it now (Apache: r->per_dir_config).
+    pub settings: SettingsId,
     /// What its section walks have come to.
     pub walks: SectionWalks,
-    /// What those of the request came to that it is a subrequest of, or that was redirected to it.
+    /// Those of the request that it is a subrequest of, or that was redirected to it.
+    pub known_settings: Option<SettingsId>,
+    /// What the walks of that request came to.
     pub known_walks: SectionWalks,
-    /// Whether the `<Location>` sections that hold for it did in the same walk of that request.
-    pub is_located_again: bool,
-    /// Whether its conditions came out as in the same walk of that request.
-    pub is_conditioned_again: bool,
-    /// The settings under which it was admitted, or is to be, and the depth of the subrequest that
-    /// was: a subrequest of that under the same ones needs no decision of its own.
-    pub admitted: Option<(u8, Arc<dyn Any>)>,
 }
 
 impl Default for Resource {
@@ -140,12 +164,10 @@ impl Default for Resource {
             asker: None,
             is_of_file: false,
             walked: None,
-            unconditioned: None,
+            settings: SettingsId::default(),
             walks: SectionWalks::default(),
+            known_settings: None,
             known_walks: SectionWalks::default(),
-            is_located_again: false,
-            is_conditioned_again: false,
-            admitted: None,
         }
     }
 }
@@ -173,12 +195,10 @@ impl Resource {
             asker: None,
             is_of_file: self.is_of_file,
             walked: self.walked.clone(),
-            unconditioned: self.unconditioned.clone(),
+            settings: SettingsId::default(),
             walks: SectionWalks::default(),
+            known_settings: Some(self.settings),
             known_walks: self.walks.clone(),
-            is_located_again: self.is_located_again,
-            is_conditioned_again: self.is_conditioned_again,
-            admitted: self.admitted.clone(),
         }
     }
 
@@ -214,12 +234,10 @@ impl Resource {
             asker: self.asker,
             is_of_file: self.is_of_file,
             walked: self.walked,
-            unconditioned: found.unconditioned,
+            settings: found.settings,
             walks: self.walks,
+            known_settings: self.known_settings,
             known_walks: self.known_walks,
-            is_located_again: found.is_located_again,
-            is_conditioned_again: found.is_conditioned_again,
-            admitted: found.admitted.map(|(_, plan)| (self.depth, plan)),
         }
     }
 
@@ -245,12 +263,10 @@ impl Resource {
             asker: self.asker.clone(),
             is_of_file: false,
             walked: self.walked.clone(),
-            unconditioned: self.unconditioned.clone(),
+            settings: SettingsId::default(),
             walks: SectionWalks::default(),
+            known_settings: Some(self.settings),
             known_walks: std::mem::take(&mut self.walks),
-            is_located_again: self.is_located_again,
-            is_conditioned_again: self.is_conditioned_again,
-            admitted: None,
         };
         std::mem::replace(self, new)
     }
@@ -276,12 +292,10 @@ impl Resource {
             asker,
             is_of_file,
             walked,
-            unconditioned,
+            settings,
             walks,
+            known_settings,
             known_walks,
-            is_located_again,
-            is_conditioned_again,
-            admitted,
         } = self;
         path.clear();
         file.clear();
@@ -295,8 +309,8 @@ impl Resource {
         *content = Content::default();
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
         (*query, *user, *auth_type, *asker) = (None, None, None, None);
-        (*negotiated, *walked, *unconditioned, *admitted) = (None, None, None, None);
-        (*is_of_file, *is_located_again, *is_conditioned_again) = (false, false, false);
+        (*negotiated, *walked, *known_settings) = (None, None, None);
+        (*is_of_file, *settings) = (false, SettingsId::default());
     }
 
     /// How much memory it has for what a client and its files have said, used or not, in bytes.

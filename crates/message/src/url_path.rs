@@ -50,7 +50,11 @@ pub enum BadPath {
 /// a request has none (CONNECT) or was refused for it, and `*` in `OPTIONS *`. Doubled slashes are
 /// left only under `MergeSlashes Off`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UrlPath(Vec<u8>);
+pub struct UrlPath {
+    path: Vec<u8>,
+    /// The path before its last escapes were decoded; empty where it had none.
+    escaped: Vec<u8>,
+}
 
 /// A [`UrlPath`] with a single slash wherever there were several: what `<Location>` compares
 /// (Apache: request.c, ap_location_walk).
@@ -77,33 +81,43 @@ impl UrlPath {
     /// # Errors
     /// What is wrong with the text; the path is empty then.
     pub fn read(&mut self, raw: &[u8], options: UriOptions) -> Result<(), BadPath> {
-        self.0.clear();
-        self.0.extend_from_slice(raw);
-        let read = normalise(&mut self.0, options);
+        self.clear();
+        self.path.extend_from_slice(raw);
+        let read = self.normalise(options);
         if read.is_err() {
-            self.0.clear();
+            self.clear();
         }
         read
     }
 
     /// Makes it the path of no resource.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.path.clear();
+        self.escaped.clear();
     }
 
     /// Bytes that it has room for.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.0.capacity()
+        self.path.capacity() + self.escaped.capacity()
+    }
+
+    /// The path as it was with its segments resolved and only unreserved characters decoded, where
+    /// that differs. The first walk of `<Location>` and `<If>` compares it (request.c,
+    /// ap_process_request_internal: the walk before pre_translate_name).
+    #[must_use]
+    pub fn before_decoding(&self) -> Option<Self> {
+        let is_other = !self.escaped.is_empty();
+        is_other.then(|| Self { path: self.escaped.clone(), escaped: Vec::new() })
     }
 
     /// The path with single slashes.
     #[must_use]
     pub fn merged(&self) -> MergedPath<'_> {
         if !self.starts_with(b"/") || !self.windows(2).any(|pair| pair == b"//") {
-            return MergedPath(Cow::Borrowed(&self.0));
+            return MergedPath(Cow::Borrowed(&self.path));
         }
-        let mut merged = self.0.clone();
+        let mut merged = self.path.clone();
         merged.dedup_by(|next, before| *next == b'/' && *before == b'/');
         MergedPath(Cow::Owned(merged))
     }
@@ -130,7 +144,29 @@ impl UrlPath {
     #[must_use]
     pub fn beside(&self, name: &[u8], path_info: &[u8]) -> Self {
         let path = [self.file_folder(path_info), name, path_info].concat();
-        Self(without_doubled_slash(&path).to_vec())
+        Self { path: without_doubled_slash(&path).to_vec(), escaped: Vec::new() }
+    }
+
+    fn normalise(&mut self, options: UriOptions) -> Result<(), BadPath> {
+        let path = &mut self.path;
+        if is_clean(path) || path.is_empty() || path == b"*" {
+            return Ok(());
+        }
+        let has_escapes = memchr(b'%', path).is_some();
+        if !path.starts_with(b"/") || (has_escapes && !decode_unreserved(path)) {
+            return Err(BadPath::Invalid);
+        }
+        if !resolve_segments(path, options.merge_slashes) {
+            return Err(BadPath::Invalid);
+        }
+        if has_escapes && memchr(b'%', path).is_some() {
+            self.escaped.extend_from_slice(path);
+            let has_slashes = decode_rest(path, options.encoded_slashes)?;
+            if has_slashes && !resolve_segments(path, options.merge_slashes) {
+                return Err(BadPath::Invalid);
+            }
+        }
+        Ok(())
     }
 
     /// Where PATH_INFO begins. Its slashes are single, and each stands for several of the path
@@ -158,7 +194,7 @@ impl Deref for UrlPath {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.path
     }
 }
 
@@ -176,27 +212,6 @@ impl Deref for MergedPath<'_> {
 pub fn without_doubled_slash(text: &[u8]) -> &[u8] {
     let slashes = text.iter().take_while(|byte| **byte == b'/').count();
     text.get(slashes.saturating_sub(1)..).unwrap_or_default()
-}
-
-/// Decodes and normalises a path in place.
-fn normalise(path: &mut Vec<u8>, options: UriOptions) -> Result<(), BadPath> {
-    if is_clean(path) || path.is_empty() || path == b"*" {
-        return Ok(());
-    }
-    let escaped = memchr(b'%', path).is_some();
-    if !path.starts_with(b"/") || (escaped && !decode_unreserved(path)) {
-        return Err(BadPath::Invalid);
-    }
-    if !resolve_segments(path, options.merge_slashes) {
-        return Err(BadPath::Invalid);
-    }
-    if escaped && memchr(b'%', path).is_some() {
-        let slashes = decode_rest(path, options.encoded_slashes)?;
-        if slashes && !resolve_segments(path, options.merge_slashes) {
-            return Err(BadPath::Invalid);
-        }
-    }
-    Ok(())
 }
 
 /// Whether nothing is to be done: the usual path.
@@ -384,6 +399,17 @@ mod tests {
         let apart = UriOptions { encoded_slashes: Off, merge_slashes: false };
         assert_eq!(with("//a//b", apart).as_deref(), Ok("//a//b"));
         assert_eq!(with("/a//../b", apart).as_deref(), Ok("/a/b"));
+    }
+
+    #[test]
+    fn the_path_before_it_is_decoded_has_its_segments_resolved() {
+        let before = |raw: &str| {
+            let path = UrlPath::parse(raw.as_bytes(), UriOptions::default()).unwrap();
+            path.before_decoding().map(|it| String::from_utf8_lossy(&it).into_owned())
+        };
+        assert_eq!(before("/a/../b"), None);
+        assert_eq!(before("/%61/b"), None);
+        assert_eq!(before("/x/../%61%20b%25").as_deref(), Some("/a%20b%25"));
     }
 
     #[test]

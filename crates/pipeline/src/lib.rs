@@ -7,6 +7,7 @@ mod die;
 mod error_page;
 mod hosts;
 mod htaccess;
+mod known;
 mod listing;
 mod look;
 mod negotiate;

@@ -2,6 +2,7 @@
 //! and a path go in; what a request for that path would come upon goes out, and the request takes
 //! the path's place or is itself again. No handler runs and nothing is sent.
 
+use crate::known;
 use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -295,7 +296,7 @@ fn refuse_unknown_names(
     mut mapped: phases::Walked,
 ) -> Result<phases::Walked, Stopped<Plan>> {
     if phases::wants_names(pipeline, &mapped).is_none()
-        || phases::is_look_within(&mapped.request, &mapped.plan)
+        || known::are_settings_known(&mapped.request)
     {
         return Ok(mapped);
     }
@@ -551,9 +552,11 @@ fn beside(
         _ => request.resource.path.folder(),
     };
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    // Neither has escapes, before the path is decoded and behind that.
+    let is_plain_folder = || folder.iter().all(|byte| is_plain(byte) || b"./".contains(byte));
     let is_file_name = name.first().is_some_and(is_plain)
         && name.iter().all(|byte| is_plain(byte) || *byte == b'.');
-    if is_file_name {
+    if is_file_name && is_plain_folder() {
         return Some((request.resource.path.beside(name, b""), query));
     }
     let mut target = Vec::new();

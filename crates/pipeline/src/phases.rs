@@ -3,13 +3,14 @@
 
 use crate::body;
 use crate::hosts::is_below;
+use crate::known;
 use crate::listing;
 use crate::look;
 use crate::negotiate;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace;
-use crate::walk::{self, Arrival, Conditioned, conditions};
+use crate::walk::{Arrival, conditions};
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
@@ -24,7 +25,6 @@ use evenkeel_modules::{
     RequestContext, alias, authz_core, core, deflate, env, filter, headers, lab, mime, negotiation,
     setenvif, status,
 };
-use std::any::Any;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -67,21 +67,37 @@ pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
     setenvif::set_by_server(request, &server.settings, &server.defaults);
 }
 
-/// The settings that hold before translation. Conditions are evaluated here too, and once more when
-/// the file is known (request.c: walk_location_and_if).
+/// The settings that hold before translation. The sections of the path are walked twice before it,
+/// and once more when the file is known; the first walk compares the path before it is decoded, and
+/// what it finds is compared with other walks and serves nothing else (request.c,
+/// ap_process_request_internal: walk_location_and_if before pre_translate_name and translate_name).
 pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
+    let server = pipeline.site.server(request.server);
+    if !server.locations.is_empty() || !server.defaults.core.conditions.is_empty() {
+        match request.resource.path.before_decoding() {
+            None => drop(walk_path(pipeline, &mut request)),
+            Some(undecoded) => {
+                let path = std::mem::replace(&mut request.resource.path, undecoded);
+                drop(walk_path(pipeline, &mut request));
+                request.resource.path = path;
+            }
+        }
+    }
+    let plan = walk_path(pipeline, &mut request);
+    Ok(Received { request, plan })
+}
+
+/// Walks the sections of the path: `<Location>`, and `<If>` outside of folders and files.
+fn walk_path(pipeline: &Pipeline, request: &mut Request) -> Arc<Plan> {
     let (site, walker) = (&pipeline.site, &pipeline.walker);
     let server = site.server(request.server);
-    let located = walker.borrow_mut().before_translation(server, &mut request);
+    known::begin(request);
+    let located = walker.borrow_mut().before_translation(server, request);
     let Some(merged) = located else {
-        let plan = Arc::clone(&server.defaults);
-        let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &[]);
-        return Ok(Received { request, plan });
+        return conditions(walker, site, request, Arc::clone(&server.defaults), &[]);
     };
-    walk::note_locations(server, &mut request, &merged);
-    let plan = Arc::clone(&merged.plan);
-    let Conditioned { plan, .. } = conditions(walker, site, &mut request, plan, &merged.sections);
-    Ok(Received { request, plan })
+    known::note_locations(request, &merged);
+    conditions(walker, site, request, Arc::clone(&merged.plan), &merged.sections)
 }
 
 /// From the URL path to a file name.
@@ -178,48 +194,32 @@ pub(crate) fn show(
 pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
     if &*request.resource.path == b"*" {
-        return Ok(Mapped { request, plan, also: None, found: None });
+        return Ok(Mapped { request, plan, found: None });
     }
+    known::begin(&mut request);
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
+    let server = pipeline.site.server(request.server);
     let Arrival { merged, looked } = match walked {
         Ok(walked) => walked,
         // What the sections of the path say is known to a walk that has come to its end alone.
-        Err(answer) => {
-            let server = pipeline.site.server(request.server);
-            return stop(request, Arc::clone(&server.defaults), answer);
-        }
+        Err(answer) => return stop(request, Arc::clone(&server.defaults), answer),
     };
+    known::note_folders(&mut request, &merged);
+    if !server.locations.is_empty() {
+        known::note_locations(&mut request, &merged);
+    }
     let plan = Arc::clone(&merged.plan);
-    let has_conditions = !plan.core.conditions.is_empty();
-    let unconditioned = has_conditions.then(|| Arc::clone(&plan) as Arc<dyn Any>);
-    let before = std::mem::replace(&mut request.resource.unconditioned, unconditioned);
-    let is_again = before.is_some_and(|before| is_plan(&before, &plan));
-    let server = pipeline.site.server(request.server);
-    walk::note_locations(server, &mut request, &merged);
-    let Conditioned { plan, first, is_known } =
-        conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
-    request.resource.is_conditioned_again = is_known;
-    // Both settings must admit a request that comes to the same sections again. A question is
-    // answered under those alone that hold in Apache: what is refused there may be granted for it.
-    let is_again = is_again && (!plan.core.is_of_location || request.resource.is_located_again);
-    let is_question = request.beyond.is_some();
-    let (plan, also) = match first {
-        Some(first) if is_question && is_known => (first, None),
-        Some(first) if is_again && !is_question && is_known => (first, Some(plan)),
-        Some(first) if is_again && !is_question => (plan, Some(first)),
-        _ => (plan, None),
-    };
+    let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
     // Apache's header_parser runs for requests of clients alone.
     if request.resource.depth == 0 {
-        let server = &pipeline.site.server(request.server).settings;
-        setenvif::set_by_sections(&mut request, server, &plan);
+        setenvif::set_by_sections(&mut request, &server.settings, &plan);
     }
-    Ok(Mapped { request, plan, also, found: Some(looked) })
+    Ok(Mapped { request, plan, found: Some(looked) })
 }
 
 /// What must be looked up before access can be decided; none as a rule.
 pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
-    let Mapped { request, plan, also, .. } = mapped;
+    let Mapped { request, plan, .. } = mapped;
     if request.names.is_some() {
         return None;
     }
@@ -231,33 +231,25 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
         names: Vec::new(),
     };
     let server = &pipeline.site.server(request.server).settings;
-    let mut ask = |plan: &Plan| {
-        wanted.verify |= plan.access_compat.wants_name();
-        plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
-    };
-    also.iter().for_each(|also| ask(also));
-    ask(plan);
+    wanted.verify |= plan.access_compat.wants_name();
+    plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
     (!wanted.is_nothing()).then_some(wanted)
 }
 
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
 pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
-    let Mapped { mut request, plan, also, found } = mapped;
+    let Mapped { mut request, plan, found } = mapped;
     if std::mem::take(&mut request.undecided) {
         request.doubtful = true;
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
     let server = pipeline.site.server(request.server);
-    let is_page = is_page_of_refusal(&request, &plan);
-    let is_decided = is_page || is_look_within(&request, &plan) || found.is_none();
-    request.resource.admitted = Some((request.resource.depth, Arc::clone(&plan) as Arc<dyn Any>));
-    if !is_decided {
-        let first = also.map_or(Ok(()), |also| decide(server, &mut request, &also));
-        if let Err(status) = first.and_then(|()| decide(server, &mut request, &plan)) {
+    if found.is_some() {
+        if known::are_settings_known(&request) {
+            note_presumed(server, &mut request, &plan);
+        } else if let Err(status) = decide(server, &mut request, &plan) {
             return stop(request, plan, status);
         }
-    } else if !is_page && found.is_some() {
-        note_presumed(server, &mut request, &plan);
     }
     Ok(Admitted { request, plan, found })
 }
@@ -278,52 +270,6 @@ fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Sta
         false if !any => Err(Status::FORBIDDEN),
         _ => authz_core::authorize(request, &server.settings, plan),
     }
-}
-
-/// Whether this is a look in the very sections in which the request that it is taken for was
-/// admitted, or is just now to be: access has been decided (request.c:
-/// ap_process_request_internal compares the per_dir_config of `r->main`).
-pub(crate) fn is_look_within(request: &Request, plan: &Arc<Plan>) -> bool {
-    let is_asked_by = |(depth, admitted): &(u8, Arc<dyn Any>)| {
-        depth + 1 == request.resource.depth && is_plan(admitted, plan)
-    };
-    if !request.resource.admitted.as_ref().is_some_and(is_asked_by) {
-        return false;
-    }
-    !is_walked_anew(request, plan)
-}
-
-fn is_plan(known: &Arc<dyn Any>, plan: &Arc<Plan>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(plan))
-}
-
-/// Whether Apache would not know these sections again. It keeps what the conditions of one level
-/// made of them, and of those that are nested none.
-fn is_walked_anew(request: &Request, plan: &Plan) -> bool {
-    plan.core.is_nested
-        || plan.core.is_conditional && !request.resource.is_conditioned_again
-        || plan.core.is_of_location && !request.resource.is_located_again
-}
-
-/// Whether this is the page of an error in the very sections that led to it, which may be shown to
-/// a client that may not see what it is about. So may what such a page leads to in turn, where
-/// Apache knows that it is in the same sections (request.c: ap_process_request_internal compares
-/// per_dir_config). Every other redirect leads to what must be granted for itself, since rules may
-/// ask for the path.
-///
-/// A look from such a page is compared with the page ([`is_look_within`]) and not with what was
-/// refused: one that comes back to the refused sections is refused again.
-fn is_page_of_refusal(request: &Request, plan: &Arc<Plan>) -> bool {
-    let Some(previous) = &request.previous else { return false };
-    let is_same = |before: &Arc<dyn Any>| is_plan(before, plan);
-    let is_look = request.resource.depth > 0;
-    if is_look
-        || previous.resource.status.code() < 400
-        || !previous.plan.as_ref().is_some_and(is_same)
-    {
-        return false;
-    }
-    !is_walked_anew(request, plan)
 }
 
 /// What the content is and who handles it.

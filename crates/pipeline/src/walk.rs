@@ -4,6 +4,7 @@
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
 use crate::htaccess::AccessFiles;
+use crate::known::ConditionWalk;
 use crate::site::{Plan, Server, Site};
 use crate::walks::{FolderWalk, Merged, Plans, Walk, Walks};
 use crate::way::{Way, denied, forbidden_link, locations};
@@ -12,7 +13,6 @@ use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
 use evenkeel_modules::core::{Match, Section};
 use evenkeel_modules::{Merge, RequestContext};
-use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -227,69 +227,6 @@ impl Walker {
     }
 }
 
-/// The settings with the `<If>` sections whose conditions hold.
-pub(crate) struct Conditioned {
-    pub plan: Arc<Plan>,
-    /// Those without the sections that are nested in others; none where none is. Apache keeps what
-    /// the conditions of the first level made of a request, and a look or a redirect that comes to
-    /// the same sections gets that, and nothing of the nested ones (request.c: ap_if_walk).
-    pub first: Option<Arc<Plan>>,
-    /// Whether the conditions came out as in a walk that Apache would know from the request before.
-    pub is_known: bool,
-}
-
-/// What a walk of `<If>` sections has come to, by the numbers of the sections.
-#[derive(Debug, Default)]
-struct SectionWalk {
-    /// Those that held before it; none while it is under way.
-    before: Option<Vec<u64>>,
-    /// Those of its own that held.
-    held: Vec<u64>,
-    /// Whether the next walk may know it again: not after one that came to other sections than the
-    /// one which it was compared with, until a walk has come to the same.
-    is_settled: bool,
-}
-
-impl SectionWalk {
-    /// The walk, compared with the one that Apache compares it with, and whether that is known to
-    /// have come to the same (request.c: ap_if_walk).
-    fn of(
-        before: &[Arc<Section>],
-        held: &[Arc<Section>],
-        other: Option<&Rc<dyn Any>>,
-    ) -> (Self, bool) {
-        let numbers = |sections: &[Arc<Section>]| sections.iter().map(|it| it.id).collect();
-        let (before, held): (Vec<u64>, Vec<u64>) = (numbers(before), numbers(held));
-        let other = other.and_then(|other| other.downcast_ref::<Self>());
-        let is_settled = other.is_none_or(|other| {
-            held == other.held || other.is_settled && held.starts_with(&other.held)
-        });
-        let is_known = other.is_some_and(|other| {
-            other.is_settled && held == other.held && other.before.as_ref() == Some(&before)
-        });
-        (Self { before: Some(before), held, is_settled }, is_known)
-    }
-}
-
-/// What Apache compares a request's next walk with: the walk of the same number of the request
-/// before, else its own last (request.c: prep_walk_cache).
-fn walk_before<'a>(own: &'a [Rc<dyn Any>], known: &'a [Rc<dyn Any>]) -> Option<&'a Rc<dyn Any>> {
-    known.get(own.len()).or(own.last())
-}
-
-/// Notes which sections hold for a request, of which those of `<Location>` are the last, and
-/// whether the walk before came to the same (request.c: ap_location_walk).
-pub(crate) fn note_locations(server: &Server, request: &mut Request, merged: &Rc<Merged>) {
-    if server.locations.is_empty() {
-        return;
-    }
-    let (own, known) =
-        (&mut request.resource.walks.locations, &request.resource.known_walks.locations);
-    let before = walk_before(own, known).and_then(|it| it.downcast_ref::<Merged>());
-    request.resource.is_located_again = before.is_some_and(|before| before.has_sections_of(merged));
-    own.push(Rc::<Merged>::clone(merged));
-}
-
 /// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
 /// about other paths, so that the walker is borrowed only for what it merges.
 pub(crate) fn conditions(
@@ -298,16 +235,13 @@ pub(crate) fn conditions(
     request: &mut Request,
     mut plan: Arc<Plan>,
     sections: &[Arc<Section>],
-) -> Conditioned {
-    let mut first = None;
-    let mut is_known = false;
+) -> Arc<Plan> {
     if plan.core.conditions.is_empty() {
-        return Conditioned { plan, first, is_known };
+        return plan;
     }
     let server = site.server(request.server);
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
     let mut levels = Vec::new();
-    let admitted = request.resource.admitted.take();
     let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
     while !open.is_empty() {
         // What is merged grows with every section within another.
@@ -315,37 +249,18 @@ pub(crate) fn conditions(
             request.undecided = true;
             break;
         }
-        // A question that comes to the settings so far is in those of the request (request.c:
-        // ap_process_request_internal compares the per_dir_config of `r->main`).
-        request.resource.admitted =
-            Some((request.resource.depth, Arc::clone(&plan) as Arc<dyn Any>));
-        let walks = &mut request.resource.walks.conditions;
-        let before = walk_before(walks, &request.resource.known_walks.conditions).cloned();
-        let number = walks.len();
-        if !is_known {
-            walks.push(Rc::new(SectionWalk::default()));
-        }
-        let matched = matching_conditions(server, request, &plan, &open);
-        let (walk, is_same) = SectionWalk::of(&applied, &matched, before.as_ref());
-        // Apache asks those within no more where it knows what the outer ones came to.
-        let is_base_known = !plan.core.is_of_location || request.resource.is_located_again;
-        let knows = first.is_none() && is_base_known && is_same;
-        if let Some(place) = request.resource.walks.conditions.get_mut(number) {
-            *place = Rc::new(walk);
-        }
-        is_known |= knows;
-        open = matched.iter().flat_map(|s| s.settings.core.conditions.clone()).collect();
+        let mut walk = ConditionWalk::begin(request);
+        let matched = matching_conditions(server, request, &plan, &open, &mut walk);
+        let is_known = walk.end(request);
+        let within = matched.iter().filter(|_| !is_known);
+        open = within.flat_map(|section| section.settings.core.conditions.clone()).collect();
         if applied.len() > sections.len() {
             levels.push(applied.len());
         }
         applied.extend(matched);
         plan = Arc::clone(&walker.borrow_mut().plan(server, &applied, &levels).plan);
-        if first.is_none() && !open.is_empty() {
-            first = Some(Arc::clone(&plan));
-        }
     }
-    request.resource.admitted = admitted;
-    Conditioned { plan, first, is_known }
+    plan
 }
 
 /// Whether a walk may be wanted again.
@@ -390,6 +305,7 @@ fn matching_conditions(
     request: &mut Request,
     plan: &Plan,
     sections: &[Arc<Section>],
+    walk: &mut ConditionWalk,
 ) -> Vec<Arc<Section>> {
     let mut matched = Vec::new();
     let mut held = false;
@@ -402,6 +318,7 @@ fn matching_conditions(
         };
         held = holds;
         if holds {
+            walk.note(request, section.id);
             matched.push(Arc::clone(section));
         }
     }

@@ -6,7 +6,7 @@ use crate::clock::{Clock, Entry};
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::Request;
-use evenkeel_modules::core::{OptionChange, Section};
+use evenkeel_modules::core::{self, OptionChange, Section};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
@@ -204,16 +204,42 @@ pub(crate) struct Merged {
     used: Cell<bool>,
     pub plan: Arc<Plan>,
     pub sections: Box<[Arc<Section>]>,
+    /// How many of the sections are those of folders and files; behind them stand those of
+    /// `<Location>`.
+    folders: usize,
 }
 
 impl Merged {
     pub(crate) fn new(key: &[u64], plan: Arc<Plan>, sections: &[Arc<Section>]) -> Rc<Self> {
-        Rc::new(Self { key: key.into(), used: Cell::new(false), plan, sections: sections.into() })
+        let folders =
+            sections.iter().take_while(|section| section.kind != core::Kind::Location).count();
+        let (key, used, sections) = (key.into(), Cell::new(false), sections.into());
+        Rc::new(Self { key, used, plan, sections, folders })
     }
 
-    /// Whether they are the sections of the other, whatever server's settings lie below.
-    pub(crate) fn has_sections_of(&self, other: &Self) -> bool {
-        self.key.get(1..) == other.key.get(1..)
+    /// The numbers of the sections of folders and files, and of those of `<Location>`.
+    fn numbers(&self) -> (&[u64], &[u64]) {
+        let numbers = self.key.get(1..).unwrap_or_default();
+        numbers.split_at_checked(self.folders).unwrap_or((numbers, &[]))
+    }
+
+    pub(crate) fn has_no_folders(&self) -> bool {
+        self.folders == 0
+    }
+
+    pub(crate) fn has_no_locations(&self) -> bool {
+        self.folders == self.sections.len()
+    }
+
+    /// Whether the sections of folders and files are those of the other, whatever server's settings
+    /// lie below.
+    pub(crate) fn has_folders_of(&self, other: &Self) -> bool {
+        self.numbers().0 == other.numbers().0
+    }
+
+    /// Whether the `<Location>` sections are those of the other.
+    pub(crate) fn has_locations_of(&self, other: &Self) -> bool {
+        self.numbers().1 == other.numbers().1
     }
 }
 
@@ -306,18 +332,21 @@ fn weight(sections: &[Arc<Section>]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use evenkeel_config::Position;
     use evenkeel_files::{Files, Limits, Policy};
     use evenkeel_message::{FileName, Peer, RequestHead, UriOptions, UrlPath};
     use evenkeel_modules::DirectorySettings;
-    use evenkeel_modules::core;
 
     fn section(id: u64, bytes: u64) -> Arc<Section> {
+        of_kind(core::Kind::Directory, id, bytes)
+    }
+
+    fn of_kind(kind: core::Kind, id: u64, bytes: u64) -> Arc<Section> {
         Arc::new(Section {
             id,
-            kind: core::Kind::Directory,
+            kind,
             matches: core::Match::Else,
             settings: DirectorySettings::default(),
             position: Position { file: "test".into(), line: 1 },
@@ -325,22 +354,35 @@ mod tests {
         })
     }
 
-    fn merged(sections: &[Arc<Section>]) -> Rc<Merged> {
+    fn merged_from(sections: &[Arc<Section>]) -> Rc<Merged> {
         let key: Vec<u64> = sections.iter().map(|section| section.id).collect();
         Merged::new(&key, Arc::default(), sections)
     }
 
+    /// Sections of folders, and behind them those of `<Location>`, over a server's settings.
+    pub(crate) fn merged(folders: &[u64], locations: &[u64]) -> Rc<Merged> {
+        merged_over(1, folders, locations)
+    }
+
+    fn merged_over(server: u64, folders: &[u64], locations: &[u64]) -> Rc<Merged> {
+        let located = |id: &u64| of_kind(core::Kind::Location, *id, 0);
+        let sections: Vec<_> = (folders.iter().map(|id| section(*id, 0)))
+            .chain(locations.iter().map(located))
+            .collect();
+        let key = [&[server], folders, locations].concat();
+        Merged::new(&key, Arc::default(), &sections)
+    }
+
     #[test]
     fn sections_are_the_same_by_their_numbers_whatever_server_they_are_of() {
-        let of = |server: u64, numbers: &[u64]| {
-            let sections: Vec<_> = numbers.iter().map(|id| section(*id, 0)).collect();
-            let key = [&[server], numbers].concat();
-            Merged::new(&key, Arc::default(), &sections)
-        };
-        assert!(of(1, &[5, 6]).has_sections_of(&of(2, &[5, 6])));
-        assert!(of(1, &[]).has_sections_of(&of(2, &[])));
+        let of = merged_over;
+        assert!(of(1, &[5, 6], &[]).has_folders_of(&of(2, &[5, 6], &[7])));
+        assert!(of(1, &[], &[7, 8]).has_locations_of(&of(2, &[5], &[7, 8])));
+        assert!(of(1, &[], &[7]).has_folders_of(&of(2, &[], &[])));
+        assert!(of(1, &[5], &[]).has_locations_of(&of(2, &[6], &[])));
         for other in [&[5][..], &[6, 5], &[5, 6, 7], &[]] {
-            assert!(!of(1, &[5, 6]).has_sections_of(&of(1, other)), "{other:?}");
+            assert!(!of(1, &[5, 6], &[]).has_folders_of(&of(1, other, &[])), "{other:?}");
+            assert!(!of(1, &[], &[5, 6]).has_locations_of(&of(1, &[], other)), "{other:?}");
         }
     }
 
@@ -350,8 +392,8 @@ mod tests {
         let (edited, other) = (section(1, 1), section(2, 1));
         let made = 3 * LET_GO_AT_ONCE;
         for id in 0..made as u64 {
-            plans.keep(&merged(&[Arc::clone(&edited), section(1000 + id, 0)]));
-            plans.keep(&merged(&[Arc::clone(&other), section(5000 + id, 0)]));
+            plans.keep(&merged_from(&[Arc::clone(&edited), section(1000 + id, 0)]));
+            plans.keep(&merged_from(&[Arc::clone(&other), section(5000 + id, 0)]));
         }
         for left in (0..=5).map(|turns| made.saturating_sub(turns * LET_GO_AT_ONCE)) {
             assert_eq!(plans.len(), made + left);
@@ -364,7 +406,7 @@ mod tests {
     fn what_a_section_had_a_part_in_is_forgotten_with_it() {
         let mut plans = Plans::new(4, 1000);
         for id in 0..1000 {
-            plans.keep(&merged(&[section(1, 1), section(1000 + id, 0)]));
+            plans.keep(&merged_from(&[section(1, 1), section(1000 + id, 0)]));
         }
         assert!(plans.len() == 4 && plans.of_section.get(&1).is_some_and(|made| made.len() <= 16));
         plans.let_go([1].into_iter());
@@ -375,7 +417,7 @@ mod tests {
     fn sections_of_which_no_plan_is_left_take_no_more_room() {
         let mut plans = Plans::new(4, 1000);
         for id in 1..1000 {
-            plans.keep(&merged(&[section(id, 1)]));
+            plans.keep(&merged_from(&[section(id, 1)]));
         }
         assert!(plans.of_section.len() <= 32, "{}", plans.of_section.len());
     }
@@ -384,18 +426,18 @@ mod tests {
     fn a_plan_that_walks_lead_to_stays_and_one_that_was_let_go_leaves_them() {
         let (files, _) = Files::new(Limits::default(), Policy::PerRequest);
         let looked = files.look_up(b"/");
-        let mut request = Request::new(RequestHead::default(), peer(), 0);
+        let mut request = request();
         request.resource.path = UrlPath::parse(b"/d/", UriOptions::default()).unwrap();
         request.resource.file = FileName::new("/d/");
         let mut plans = Plans::new(4, 1000);
-        let wanted = merged(&[section(1, 1)]);
+        let wanted = merged_from(&[section(1, 1)]);
         plans.keep(&wanted);
         let folder = OfFolder { sections: 1, options: OptionChange::default(), constant: true };
         let walk = Walk::new(&request, b"/d/", &looked, folder, &wanted, None);
         drop(wanted);
         for id in 2..100 {
             assert!(walk.plan().is_some(), "{id}");
-            plans.keep(&merged(&[section(id, 0)]));
+            plans.keep(&merged_from(&[section(id, 0)]));
         }
         assert_eq!(walk.plan().map(|merged| merged.sections.len()), Some(1));
         plans.let_go([1].into_iter());
@@ -406,12 +448,12 @@ mod tests {
     fn kept_walks_are_bounded_by_what_they_weigh() {
         let (files, _) = Files::new(Limits::default(), Policy::PerRequest);
         let looked = files.look_up(b"/");
-        let plan = merged(&[]);
+        let plan = merged_from(&[]);
         let folder = OfFolder { sections: 0, options: OptionChange::default(), constant: true };
         let kept = |most: usize, length: usize| {
             let mut walks = Walks::new(most);
             for number in 0..2 * most {
-                let mut request = Request::new(RequestHead::default(), peer(), 0);
+                let mut request = request();
                 let path = format!("/{number:0length$}");
                 request.resource.path =
                     UrlPath::parse(path.as_bytes(), UriOptions::default()).unwrap();
@@ -425,8 +467,8 @@ mod tests {
         assert!((10..30).contains(&kept(100, 1000)), "{}", kept(100, 1000));
     }
 
-    fn peer() -> Peer {
+    pub(crate) fn request() -> Request {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
-        Peer { client: address, local: address }
+        Request::new(RequestHead::default(), Peer { client: address, local: address }, 0)
     }
 }

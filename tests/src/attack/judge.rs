@@ -204,7 +204,8 @@ fn marks(response: &Response, number: u64) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The names that a listing shows; none where the answer is no listing.
+/// The names that a listing shows; none where the answer is no listing. The orders that it offers
+/// and the administrator in its signature are no names.
 fn names(response: &Response) -> BTreeSet<String> {
     let body = String::from_utf8_lossy(&response.body).into_owned();
     if !body.contains("<title>Index of ") && !body.contains("<ul><li>") {
@@ -212,7 +213,8 @@ fn names(response: &Response) -> BTreeSet<String> {
     }
     let links = body.split("<a href=\"").skip(1);
     let links = links.filter_map(|part| part.split('"').next());
-    links.filter(|link| !link.starts_with('?')).map(str::to_owned).collect()
+    let is_name = |link: &&str| !link.starts_with('?') && !link.starts_with("mailto:");
+    links.filter(is_name).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -282,6 +284,7 @@ mod tests {
         };
         assert_eq!(judged(&listing(&["?C=N", "a"]), &listing(&["a", "b"])), "shown 200");
         assert_eq!(judged(&listing(&["a", "b"]), &listing(&["a"])), "body 200");
+        assert_eq!(judged(&listing(&["a"]), &listing(&["mailto:a@example.test"])), "body 200");
     }
 
     #[test]

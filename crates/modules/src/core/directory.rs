@@ -164,12 +164,6 @@ pub struct Directory {
     pub files: Vec<Arc<Section>>,
     /// `<If>`, `<ElseIf>` and `<Else>` sections, in order.
     pub conditions: Vec<Arc<Section>>,
-    /// Whether a `<Location>` is among the sections.
-    pub is_of_location: bool,
-    /// Whether a condition is among them that holds.
-    pub is_conditional: bool,
-    /// Whether one of these has conditions within.
-    pub is_nested: bool,
 }
 
 /// ErrorDocument of each status; a later one of the same status replaces it.
@@ -215,7 +209,7 @@ impl Merge for Directory {
             ($($field:ident),+ $(,)?) => {
                 let Self {
                     encoded_slashes, process_limits, cgi_variables, files, conditions,
-                    is_of_location, is_conditional, is_nested, $($field),+
+                    $($field),+
                 } = over;
                 // A virtual host does not inherit it (core.c: merge_core_dir_configs).
                 self.encoded_slashes = *encoded_slashes;
@@ -225,9 +219,6 @@ impl Merge for Directory {
                 self.cgi_variables.extend_from_slice(cgi_variables);
                 self.files.extend_from_slice(files);
                 self.conditions.extend_from_slice(conditions);
-                self.is_of_location |= is_of_location;
-                self.is_conditional |= is_conditional;
-                self.is_nested |= is_nested;
                 $(self.$field.add($field);)+
             };
         }

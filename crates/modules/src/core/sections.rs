@@ -201,9 +201,8 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     } else {
         (plain(&argument.text), Place::Location(argument.text.as_str().into()))
     };
-    let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     argument.check_rest(block)?;
-    settings.core.is_of_location = true;
     let section = numbered(scope, block, Kind::Location, matches, settings);
     scope.server.core.sections.locations.push(section);
     Ok(())
@@ -259,9 +258,7 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         (if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }, rest)
     };
     let place = place_within(scope);
-    let mut settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
-    settings.core.is_conditional = true;
-    settings.core.is_nested |= !settings.core.conditions.is_empty();
+    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
     if !rest.is_empty() {
         return Err(block.fault(format!("Multiple {name}> arguments not supported.")));
     }

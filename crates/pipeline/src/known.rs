@@ -1,0 +1,237 @@
+//! Whether a request is in the very settings of the one that it is a subrequest of, or that was
+//! redirected to it. Apache tells by the address of the merged configuration (per_dir_config),
+//! which stays the same where the walks of both came to the same sections: each walk is compared
+//! with that of the same number of the other request, and without one with the last of its own
+//! (request.c: prep_walk_cache). The walks note here what they come to, and the request has the
+//! number of its settings from that.
+
+use crate::walks::Merged;
+use evenkeel_message::{Request, Resource, SectionWalk, SectionWalks, SettingsId};
+use std::any::Any;
+use std::rc::Rc;
+
+/// Whether the request is in the settings of the one before, so that access has been decided
+/// (request.c: ap_process_request_internal compares the per_dir_config of `r->prev` and `r->main`).
+pub(crate) fn are_settings_known(request: &Request) -> bool {
+    request.resource.known_settings == Some(request.resource.settings)
+}
+
+/// Begins the walks anew, with the server's settings outside of sections.
+pub(crate) fn begin(request: &mut Request) {
+    request.resource.settings = SettingsId::default();
+}
+
+/// Notes the sections of the folders and files that hold for a request (request.c:
+/// ap_directory_walk, ap_file_walk).
+pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>) {
+    let Resource { known_walks, walks, settings, .. } = &mut request.resource;
+    let is_same = |walk: &&SectionWalk<Rc<dyn Any>>| {
+        walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_folders_of(merged))
+    };
+    let base = *settings;
+    *settings = match known_walks.folders.as_ref().filter(is_same) {
+        _ if merged.has_no_folders() => base,
+        Some(known) => known.result,
+        None => SettingsId::next(&mut request.merges),
+    };
+    let held = Rc::<Merged>::clone(merged);
+    walks.folders = Some(SectionWalk { base: Some(base), held, result: *settings });
+}
+
+/// Notes the `<Location>` sections among those that hold for a request (request.c:
+/// ap_location_walk). On a server without such sections there is no such walk.
+pub(crate) fn note_locations(request: &mut Request, merged: &Rc<Merged>) {
+    let Resource { known_walks, walks, settings, .. } = &mut request.resource;
+    let base = *settings;
+    let before = walk_before(&walks.locations, &known_walks.locations);
+    let is_same = |walk: &&SectionWalk<Rc<dyn Any>>| {
+        walk.base == Some(base)
+            && walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_locations_of(merged))
+    };
+    *settings = match before.filter(is_same) {
+        Some(before) => before.result,
+        None if merged.has_no_locations() => base,
+        None => SettingsId::next(&mut request.merges),
+    };
+    let held = Rc::<Merged>::clone(merged);
+    walks.locations.push(SectionWalk { base: Some(base), held, result: *settings });
+}
+
+/// What a request's next walk is compared with.
+fn walk_before<'a, S>(
+    own: &'a [SectionWalk<S>],
+    known: &'a [SectionWalk<S>],
+) -> Option<&'a SectionWalk<S>> {
+    known.get(own.len()).or(own.last())
+}
+
+/// A walk of `<If>` sections that is under way (request.c: ap_if_walk_sub). What it has come to so
+/// far is noted as it goes, since a condition may ask a question, whose walks are compared with
+/// this one.
+pub(crate) struct ConditionWalk {
+    /// How many sections of the walk that it is compared with are still to be met.
+    ahead: usize,
+    /// Whether it has come to the sections of that walk and to no others so far.
+    is_same: bool,
+}
+
+impl ConditionWalk {
+    pub(crate) fn begin(request: &mut Request) -> Self {
+        let Resource { known_walks, walks, .. } = &mut request.resource;
+        let SectionWalks { conditions: own, .. } = walks;
+        let before = walk_before(own, &known_walks.conditions).cloned();
+        let is_same = before.is_some();
+        let walk = before.unwrap_or_else(|| SectionWalk {
+            base: None,
+            held: Vec::new(),
+            result: SettingsId::default(),
+        });
+        let ahead = walk.held.len();
+        own.push(walk);
+        Self { ahead, is_same }
+    }
+
+    /// Notes that a section holds.
+    pub(crate) fn note(&mut self, request: &mut Request, section: u64) {
+        let Some(walk) = request.resource.walks.conditions.last_mut() else { return };
+        let met = walk.held.len() - self.ahead;
+        if walk.held.get(met) == Some(&section) {
+            self.ahead -= 1;
+            return;
+        }
+        walk.held.truncate(met);
+        walk.held.push(section);
+        (self.ahead, self.is_same) = (0, false);
+    }
+
+    /// Ends the walk. It says whether the request has come to settings that are known: the
+    /// conditions nested in those that hold are asked no more then.
+    pub(crate) fn end(self, request: &mut Request) -> bool {
+        let Resource { walks, settings, .. } = &mut request.resource;
+        let Some(walk) = walks.conditions.last_mut() else { return false };
+        walk.held.truncate(walk.held.len() - self.ahead);
+        let is_known = self.is_same && self.ahead == 0 && walk.base == Some(*settings);
+        if !is_known {
+            walk.base = Some(*settings);
+            walk.result = match walk.held.is_empty() {
+                true => *settings,
+                false => SettingsId::next(&mut request.merges),
+            };
+        }
+        *settings = walk.result;
+        is_known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walks::tests::{merged, request};
+    use evenkeel_message::UrlPath;
+
+    /// A subrequest of the request.
+    fn below(request: &Request) -> Request {
+        let mut below = request.question();
+        below.resource = request.resource.of_subrequest(UrlPath::default(), None);
+        below
+    }
+
+    /// Walks conditions of which these hold.
+    fn walk(request: &mut Request, sections: &[u64]) -> bool {
+        let mut walk = ConditionWalk::begin(request);
+        sections.iter().for_each(|section| walk.note(request, *section));
+        walk.end(request)
+    }
+
+    /// Walks folders, locations and conditions.
+    fn map(request: &mut Request, folders: &[u64], locations: &[u64], conditions: &[u64]) -> bool {
+        begin(request);
+        let merged = merged(folders, locations);
+        note_folders(request, &merged);
+        note_locations(request, &merged);
+        walk(request, conditions)
+    }
+
+    #[test]
+    fn settings_are_known_where_all_walks_come_to_the_same_sections() {
+        let mut first = request();
+        assert!(!map(&mut first, &[1, 2], &[3], &[4, 5]) && !are_settings_known(&first));
+        let mut same = below(&first);
+        assert!(map(&mut same, &[1, 2], &[3], &[4, 5]) && are_settings_known(&same));
+        for (folders, locations, conditions) in [
+            (&[1][..], &[3][..], &[4, 5][..]),
+            (&[1, 2, 6], &[3], &[4, 5]),
+            (&[1, 2], &[], &[4, 5]),
+            (&[1, 2], &[6], &[4, 5]),
+            (&[1, 2], &[3], &[4]),
+            (&[1, 2], &[3], &[5, 4]),
+            (&[1, 2], &[3], &[4, 5, 6]),
+        ] {
+            let mut other = below(&first);
+            assert!(!map(&mut other, folders, locations, conditions), "{folders:?}");
+            assert!(!are_settings_known(&other), "{folders:?} {locations:?} {conditions:?}");
+        }
+    }
+
+    #[test]
+    fn settings_of_no_sections_are_those_of_the_server() {
+        let mut first = request();
+        map(&mut first, &[], &[], &[]);
+        let mut other = below(&first);
+        map(&mut other, &[1], &[], &[]);
+        assert!(!are_settings_known(&other));
+        let mut third = below(&other);
+        assert!(!map(&mut third, &[], &[], &[]) && !are_settings_known(&third));
+        assert_eq!(third.resource.settings, first.resource.settings);
+    }
+
+    #[test]
+    fn a_walk_is_compared_with_that_of_its_number_and_else_with_the_last_of_its_own() {
+        let mut first = request();
+        assert!(!walk(&mut first, &[1]));
+        // Its second walk is compared with its first, the third with the second.
+        begin(&mut first);
+        assert!(walk(&mut first, &[1]));
+        begin(&mut first);
+        assert!(!walk(&mut first, &[2]));
+        begin(&mut first);
+        assert!(!walk(&mut first, &[1]));
+        let mut second = below(&first);
+        for (sections, is_known) in [(1, true), (1, true), (1, false), (2, false), (2, true)] {
+            begin(&mut second);
+            assert_eq!(walk(&mut second, &[sections]), is_known, "{sections}");
+        }
+    }
+
+    #[test]
+    fn a_nested_walk_begins_with_the_settings_of_the_one_around_it() {
+        let mut first = request();
+        assert!(!walk(&mut first, &[1]));
+        assert!(!walk(&mut first, &[2]));
+        // The nested walk had number 1; so has the next walk from the server's settings, which
+        // comes to the same section from others.
+        let mut second = below(&first);
+        assert!(!walk(&mut second, &[3]));
+        begin(&mut second);
+        assert!(!walk(&mut second, &[2]));
+    }
+
+    #[test]
+    fn a_question_sees_what_the_walk_has_come_to_so_far() {
+        let mut first = request();
+        walk(&mut first, &[1, 2, 3]);
+        begin(&mut first);
+        let mut under_way = ConditionWalk::begin(&mut first);
+        under_way.note(&mut first, 1);
+        let held = |asked: &Request| asked.resource.known_walks.conditions[1].held.clone();
+        assert_eq!(held(&below(&first)), [1, 2, 3]);
+        under_way.note(&mut first, 3);
+        assert_eq!(held(&below(&first)), [1, 3]);
+        assert!(!under_way.end(&mut first));
+        // A first walk has come to nothing that could be known.
+        let mut alone = request();
+        let _walk = ConditionWalk::begin(&mut alone);
+        let mut asked = below(&alone);
+        assert!(!walk(&mut asked, &[]));
+    }
+}
