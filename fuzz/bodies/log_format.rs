@@ -68,9 +68,9 @@ fn request(client: &[u8], peer: Peer) -> Request {
     for name in ["N", "n", "Cookie", "Referer"] {
         head.fields.add(name, client);
     }
-    head.trailers.add("N", client);
     let time_us = client.iter().fold(0, |time: u64, byte| time << 8 ^ u64::from(*byte));
     let mut request = Request::new(head, peer, time_us);
+    request.trailers.add("N", client);
     // A path is what an escaped text decodes to.
     let escaped: String = client.iter().map(|byte| format!("%{byte:02x}")).collect();
     let options = UriOptions { encoded_slashes: AllowEncodedSlashes::On, merge_slashes: false };

@@ -7,7 +7,7 @@ use crate::shown;
 use crate::site::{Done, Settings, Site};
 use crate::thread::Thread;
 use evenkeel_message::{
-    BodyLength, Departure, Name, Request, RequestHead, Response, Transfer, Version, eq_ignore_case,
+    BodyLength, Departure, Name, Request, Response, Transfer, Version, eq_ignore_case,
 };
 use evenkeel_proto::{Ask, Exchange, Head, Next, Persistence, encode_head, persistence, transfer};
 use evenkeel_scoreboard::SlotGuard;
@@ -62,7 +62,8 @@ impl Reply {
             version == Version::Http10 && request.resource.env.contains("force-response-1.0");
         let transfer = transfer(&response, version, is_head);
         let persistence = persistence(&Ask {
-            head,
+            fields: request.fields(),
+            length: head.length,
             version,
             status: response.status,
             transfer,
@@ -182,7 +183,8 @@ impl Reply {
 
     /// Whether the client asked for the connection's end, or knows of no other way: it will send
     /// nothing more that would have to be read before closing.
-    pub(crate) fn client_ends(head: &RequestHead) -> bool {
+    pub(crate) fn client_ends(request: &Request) -> bool {
+        let head = &request.head;
         let mut tokens = head.fields.tokens(Name::Connection);
         let ends = match head.version {
             Version::Http11 => tokens.any(|token| eq_ignore_case(token, b"close")),

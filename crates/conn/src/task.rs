@@ -173,7 +173,7 @@ impl<S: Site> Task<S> {
             let parsed = {
                 let inbox = self.link.inbox.borrow();
                 let rest = inbox.rest();
-                parser.parse(&mut request.head, rest, &settings.limits, &settings.options)
+                parser.parse(request.head.receive(), rest, &settings.limits, &settings.options)
             };
             match parsed {
                 Ok(Parsed::Complete(used)) => {
@@ -199,7 +199,7 @@ impl<S: Site> Task<S> {
                 }
                 Ok(_) => match parser.end() {
                     Some(refusal) => {
-                        request.head.wire_bytes = self.link.inbox.borrow().rest().len();
+                        request.head.receive().wire_bytes = self.link.inbox.borrow().rest().len();
                         let begun = self.inner.begin(&self.connection, &request, started_us);
                         let served = self.inner.refuse(request, &refusal);
                         return Ok(self.served(served, begun, Box::default()));
@@ -221,7 +221,7 @@ impl<S: Site> Task<S> {
         started_us: u64,
     ) -> Result<Begin, Outcome> {
         if has_line {
-            request.head.wire_bytes = self.link.inbox.borrow().rest().len();
+            request.head.receive().wire_bytes = self.link.inbox.borrow().rest().len();
             let begun = self.inner.begin(&self.connection, &request, started_us);
             let text = "Request header read timeout";
             request.notify(Notice::new("reqtimeout", Level::Info, 1382, text));
@@ -418,7 +418,7 @@ impl<S: Site> Task<S> {
         let next = reply.finish(site, thread, &mut self.connection, sent.is_err());
         let request = reply.into_request();
         self.link.lease.release();
-        let ends = Reply::client_ends(&request.head);
+        let ends = Reply::client_ends(&request);
         self.inner.give(request);
         match next {
             Next::Reuse => {}
@@ -445,7 +445,7 @@ impl<S: Site> Task<S> {
             self.drain(body).await;
         }
         reply.received = body.received();
-        reply.request.head.trailers = body.take_trailers();
+        reply.request.trailers = body.take_trailers();
         match body.fate() {
             Fate::Open => {}
             Fate::Read => reply.begun.life.body_read(),
@@ -573,13 +573,13 @@ impl<S: Site> Task<S> {
         let mut parser = HeadParser::new();
         let looked = {
             let inbox = self.link.inbox.borrow();
-            parser.parse(&mut request.head, inbox.rest(), &settings.limits, &settings.options)
+            parser.parse(request.head.receive(), inbox.rest(), &settings.limits, &settings.options)
         };
         if looked == Ok(Parsed::Partial) && !parser.is_started() {
             return Err(request);
         }
         // Looked at only for whether a request has begun; an error is found again.
-        request.head.clear();
+        request.head.receive().clear();
         let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
         Ok(Begin::Head(Reading { request, parser, started_us }))
     }

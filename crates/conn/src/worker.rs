@@ -311,7 +311,8 @@ impl<S: Site> Inner<S> {
         request.time_us = self.thread.day_us(started_us);
         let settings = self.site.settings(connection.server as usize);
         let mut parser = HeadParser::new();
-        let parsed = parser.parse(&mut request.head, bytes, &settings.limits, &settings.options);
+        let parsed =
+            parser.parse(request.head.receive(), bytes, &settings.limits, &settings.options);
         let used = match parsed {
             Ok(Parsed::Complete(used)) => used,
             Ok(Parsed::Partial) if follows && !parser.is_started() => {
@@ -320,7 +321,7 @@ impl<S: Site> Inner<S> {
             }
             Ok(Parsed::Partial) => {
                 // The task reads from the beginning, of a copy of these bytes.
-                request.head.clear();
+                request.head.receive().clear();
                 let parser = HeadParser::new();
                 let begin = Begin::Head(task::Reading { request, parser, started_us });
                 return Step::Task(begin, 0);
@@ -393,7 +394,7 @@ impl<S: Site> Inner<S> {
         let step = match next {
             Next::Reuse => Step::Answered(used),
             Next::Linger | Next::Drain | Next::Wait => {
-                Step::Ends { linger: left > 0 || !Reply::client_ends(&request.head) }
+                Step::Ends { linger: left > 0 || !Reply::client_ends(&request) }
             }
             Next::Abort => Step::Ends { linger: false },
         };
@@ -476,8 +477,12 @@ impl<S: Site> Inner<S> {
         let mut request = self.request(connection);
         request.time_us = self.thread.day_us(clock::monotonic_us());
         let settings = self.site.settings(connection.server as usize);
-        let parsed =
-            HeadParser::new().parse(&mut request.head, head, &settings.limits, &settings.options);
+        let parsed = HeadParser::new().parse(
+            request.head.receive(),
+            head,
+            &settings.limits,
+            &settings.options,
+        );
         if parsed.is_ok() {
             let _ = self.site.address(&mut request);
         }

@@ -268,7 +268,7 @@ impl ConnectionSite for ThreadSite {
 
     fn address(&self, request: &mut Request) -> Result<(), Refusal> {
         let options = &self.settings(request.server).options;
-        recognise_method(&mut request.head, &self.site().global.core.methods, options)?;
+        recognise_method(request.head.receive(), &self.site().global.core.methods, options)?;
         address(request, options)?;
         let Request { head, peer, server, host, resource, has_bad_path, .. } = request;
         let raw = raw_path(head);

@@ -73,7 +73,7 @@ pub(crate) fn write_default(
         out.extend_from_slice(b"] ");
     }
     write_message(notice, out);
-    let referer = origin.request.and_then(|request| request.head.fields.first("Referer"));
+    let referer = origin.request.and_then(|request| request.fields().first("Referer"));
     if let Some(referer) = referer {
         out.extend_from_slice(b", referer: ");
         escape(For::Error, referer, out);
@@ -217,7 +217,7 @@ fn write_item(
 fn write_request_item(item: &ErrorItem, request: &Request, out: &mut Vec<u8>) {
     let value = match item {
         ErrorItem::Environment(name) => request.resource.env.value(name),
-        ErrorItem::RequestField(name) => request.head.fields.first(name),
+        ErrorItem::RequestField(name) => request.fields().first(name),
         ErrorItem::Note(name) => request.resource.notes.value(name),
         _ => return number(u64::from(request.keepalives), out),
     };

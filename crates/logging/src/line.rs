@@ -53,16 +53,16 @@ fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
     let request = exchange.request;
     match item {
         Item::Text(_) | Item::Query | Item::ServerName | Item::UsedName => true,
-        Item::RequestField(name) => request.head.fields.contains(name),
+        Item::RequestField(name) => request.fields().contains(name),
         Item::ResponseField(name) if is_framing(name.name()) => false,
         Item::ResponseField(name) => {
             exchange.response.fields.contains(name) || exchange.response.always.contains(name)
         }
-        Item::RequestTrailer(name) => request.head.trailers.contains(name),
+        Item::RequestTrailer(name) => request.trailers.contains(name),
         Item::ResponseTrailer(name) => exchange.response.trailers.contains(name),
         Item::Environment(name) => request.resource.env.contains(name),
         Item::Note(name) => request.resource.notes.contains(name),
-        Item::Cookie(name) => cookie(&request.head.fields, name).is_some(),
+        Item::Cookie(name) => cookie(request.fields(), name).is_some(),
         _ => false,
     }
 }
@@ -90,12 +90,12 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
         Item::Status => number(u64::from(exchange.final_status().code()), out),
         Item::BodyBytesOrHyphen if transfer.body_sent == 0 => {}
         Item::BodyBytesOrHyphen | Item::BodyBytes => number(transfer.body_sent, out),
-        Item::RequestField(name) => write_fields(&request.head.fields, name, out),
+        Item::RequestField(name) => write_fields(request.fields(), name, out),
         Item::ResponseField(name) => write_response_field(exchange, name, out),
-        Item::RequestTrailer(name) => write_fields(&request.head.trailers, name, out),
+        Item::RequestTrailer(name) => write_fields(&request.trailers, name, out),
         Item::ResponseTrailer(name) => write_fields(&exchange.response.trailers, name, out),
         Item::Cookie(name) => {
-            if let Some(value) = cookie(&request.head.fields, name) {
+            if let Some(value) = cookie(request.fields(), name) {
                 quote(value, out);
             }
         }
@@ -527,7 +527,8 @@ mod tests {
         case.response.status = Status::URI_TOO_LONG;
         case.request.resource.path.clear();
         case.request.resource.query = None;
-        (case.request.head.target, case.request.head.method_end) = ((0, 0), 0);
+        let head = case.request.head.receive();
+        (head.target, head.method_end) = ((0, 0), 0);
         assert_eq!(case.line("%r|%m|%U|%q"), "GET /much HTTP/1.0|-|-|");
     }
 
@@ -563,13 +564,13 @@ mod tests {
         case.transfer = Transfer { aborted: true, ..Transfer::default() };
         assert_eq!(case.line("%b %B %X %^FB"), "- 0 X -");
         case.request.resource.path.clear();
-        (case.request.head.method_end, case.request.head.line) =
-            (0, b"BAD\x01 http://h/x?y 1".into());
+        let head = case.request.head.receive();
+        (head.method_end, head.line) = (0, b"BAD\x01 http://h/x?y 1".into());
         assert_eq!(case.line("%m %U%q"), "BAD\\x01 /x?y");
-        case.request.head.line = b"NONSENSE".into();
+        case.request.head.receive().line = b"NONSENSE".into();
         assert_eq!(case.line("%m %U %H"), "NONSENSE / HTTP/1.0");
         case.request.resource.user = Some(Box::from(&b""[..]));
-        case.request.head = RequestHead::default();
+        *case.request.head.receive() = RequestHead::default();
         assert_eq!(case.line("\"%r\" %m %U"), "\"-\" - -");
         assert_eq!(case.line("%u"), "\"\"");
     }

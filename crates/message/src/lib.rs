@@ -35,7 +35,9 @@ pub use notice::{Level, Notice, Told, has_quoted, quoted, quoted_byte, quoted_pa
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
 pub use probe::Probe;
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
-pub use request::{Beyond, Departure, Late, Previous, Request, RequestHead, Siblings, Version};
+pub use request::{
+    Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, Siblings, Version,
+};
 pub use resource::{
     Content, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };

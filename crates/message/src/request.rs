@@ -6,6 +6,7 @@ use crate::{
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -51,8 +52,6 @@ pub struct RequestHead {
     pub version: Version,
     /// The header fields.
     pub fields: Fields,
-    /// Trailer fields of a chunked body, once it has been read.
-    pub trailers: Fields,
     /// How long the body is.
     pub length: BodyLength,
     /// Bytes that the head took on the wire.
@@ -68,7 +67,6 @@ impl Default for RequestHead {
             target: (0, 0),
             version: Version::Http11,
             fields: Fields::new(),
-            trailers: Fields::new(),
             length: BodyLength::None,
             wire_bytes: 0,
         }
@@ -98,35 +96,45 @@ impl RequestHead {
     /// How much memory it has for what a client has sent, used or not, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.line.capacity() + self.fields.memory() + self.trailers.memory()
+        self.line.capacity() + self.fields.memory()
     }
 
     /// Forgets the request and keeps its memory for the next.
     pub fn clear(&mut self) {
-        let Self {
-            line,
-            method,
-            method_end,
-            target,
-            version,
-            fields,
-            trailers,
-            length,
-            wire_bytes,
-        } = self;
+        let Self { line, method, method_end, target, version, fields, length, wire_bytes } = self;
         line.clear();
         fields.clear();
-        trailers.clear();
         (*method, *method_end, *target, *version) = (Method::Get, 0, (0, 0), Version::Http11);
         (*length, *wire_bytes) = (BodyLength::None, 0);
+    }
+}
+
+/// The head of a request as the client has sent it. Only the connection that reads it changes it.
+#[derive(Clone, Debug, Default)]
+pub struct ReceivedHead(RequestHead);
+
+impl ReceivedHead {
+    /// The head while the connection reads it.
+    pub fn receive(&mut self) -> &mut RequestHead {
+        &mut self.0
+    }
+}
+
+impl Deref for ReceivedHead {
+    type Target = RequestHead;
+
+    fn deref(&self) -> &RequestHead {
+        &self.0
     }
 }
 
 /// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
 /// reads it; it lives on one serving thread.
 pub struct Request {
-    /// The head as it came; RequestHeader may change its fields.
-    pub head: RequestHead,
+    /// The head as it came. [`Request::fields`] are its fields with what RequestHeader has changed.
+    pub head: ReceivedHead,
+    /// Trailer fields of a chunked body, once it has been read.
+    pub trailers: Fields,
     /// The body still to be read; none where the head says that there is none.
     pub body: Option<Pin<Box<dyn Source>>>,
     /// The two ends of the connection.
@@ -320,7 +328,8 @@ impl Request {
     pub fn new(head: RequestHead, peer: Peer, time_us: u64) -> Self {
         let resource = Resource { method: head.method, ..Resource::default() };
         Self {
-            head,
+            head: ReceivedHead(head),
+            trailers: Fields::new(),
             body: None,
             peer,
             time_us,
@@ -363,6 +372,7 @@ impl Request {
         };
         Self {
             head: self.head.clone(),
+            trailers: self.trailers.clone(),
             body: None,
             peer: self.peer,
             time_us: self.time_us,
@@ -394,11 +404,25 @@ impl Request {
         }
     }
 
+    /// The fields of the request as they are for its resource: those of the head, or what
+    /// RequestHeader and a subrequest have made of them (Apache: headers_in).
+    #[must_use]
+    pub fn fields(&self) -> &Fields {
+        self.resource.changed_fields.as_deref().unwrap_or(&self.head.fields)
+    }
+
+    /// The same, to be changed for the resource and for those that follow from it.
+    pub fn fields_mut(&mut self) -> &mut Fields {
+        let changed = &mut self.resource.changed_fields;
+        Rc::make_mut(changed.get_or_insert_with(|| Rc::new(self.head.fields.clone())))
+    }
+
     /// Makes the request new for another head on the same connection or the next, its memory
     /// kept.
     pub fn renew(&mut self, client: Peer, came_us: u64) {
         let Self {
             head,
+            trailers,
             body,
             peer,
             time_us,
@@ -428,7 +452,8 @@ impl Request {
             late,
             departure,
         } = self;
-        head.clear();
+        head.receive().clear();
+        trailers.clear();
         resource.renew();
         host.clear();
         notices.clear();
@@ -454,6 +479,7 @@ impl Request {
     #[must_use]
     pub fn memory(&self) -> usize {
         self.head.memory()
+            + self.trailers.memory()
             + self.host.capacity()
             + self.resource.memory()
             + self.spare.as_ref().map_or(0, Response::memory)

@@ -104,6 +104,9 @@ pub struct Resource {
     pub method: Method,
     /// 200, or the error whose ErrorDocument is fetched.
     pub status: Status,
+    /// The fields of the request where they are others for it than those that the client has sent
+    /// (RequestHeader; Apache: headers_in).
+    pub changed_fields: Option<Rc<Fields>>,
     /// Environment: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
     pub env: Variables,
     /// Notes between modules and for `%{NAME}n`.
@@ -152,6 +155,7 @@ impl Default for Resource {
             path_info: Vec::new(),
             method: Method::Get,
             status: Status::OK,
+            changed_fields: None,
             env: Variables::new(),
             notes: Variables::new(),
             content: Content::default(),
@@ -183,6 +187,7 @@ impl Resource {
             path_info: Vec::new(),
             method: Method::Get,
             status: Status::OK,
+            changed_fields: self.changed_fields.clone(),
             env: self.env.clone(),
             notes: Variables::new(),
             content: Content::default(),
@@ -222,6 +227,7 @@ impl Resource {
             path_info: found.path_info,
             method: self.method,
             status: self.status,
+            changed_fields: self.changed_fields,
             env: found.env,
             notes,
             content: found.content,
@@ -251,6 +257,7 @@ impl Resource {
             path_info: Vec::new(),
             method: self.method,
             status: self.status,
+            changed_fields: self.changed_fields.clone(),
             env,
             notes: Variables::new(),
             content: Content::default(),
@@ -280,6 +287,7 @@ impl Resource {
             path_info,
             method,
             status,
+            changed_fields,
             env,
             notes,
             content,
@@ -309,7 +317,7 @@ impl Resource {
         *content = Content::default();
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
         (*query, *user, *auth_type, *asker) = (None, None, None, None);
-        (*negotiated, *walked, *known_settings) = (None, None, None);
+        (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
         (*is_of_file, *settings) = (false, SettingsId::default());
     }
 

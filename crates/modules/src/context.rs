@@ -184,7 +184,7 @@ impl Context for RequestContext<'_> {
     }
 
     fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.request.head.fields.whole(name)
+        self.request.fields().whole(name)
     }
 
     fn response_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {

@@ -230,7 +230,7 @@ fn page(
 ) -> Vec<u8> {
     let server = pipeline.site.server(request.server);
     let signature = pipeline.site.signature(request, plan);
-    let expect = request.head.fields.whole("Expect");
+    let expect = request.fields().whole("Expect");
     let facts = Facts {
         method: request.head.method_text(),
         location: response.always.first("Location"),

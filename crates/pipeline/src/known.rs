@@ -21,6 +21,12 @@ pub(crate) fn begin(request: &mut Request) {
     request.resource.settings = SettingsId::default();
 }
 
+/// Makes the settings of the request known to no other: whether it may be answered under them could
+/// not be decided, so that the page of that error must be admitted by itself.
+pub(crate) fn forget(request: &mut Request) {
+    request.resource.settings = SettingsId::next(&mut request.merges);
+}
+
 /// Notes the sections of the folders and files that hold for a request (request.c:
 /// ap_directory_walk, ap_file_walk).
 pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>) {

@@ -229,11 +229,11 @@ fn find_header(
     said: &Said,
 ) -> (Box<Request>, Insert) {
     let Some(name) = &said.header_name else { return (request, Insert::Nothing) };
-    let fields = request.head.fields.clone();
-    request.head.fields.set("Accept", "text/html, text/plain");
-    request.head.fields.remove("Accept-Encoding");
+    let fields = request.resource.changed_fields.clone();
+    request.fields_mut().set("Accept", "text/html, text/plain");
+    request.fields_mut().remove("Accept-Encoding");
     let (mut request, insert) = find_insert(pipeline, request, name);
-    request.head.fields = fields;
+    request.resource.changed_fields = fields;
     (request, insert)
 }
 

@@ -458,7 +458,7 @@ fn send_part(
     let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
     let modified = Some(contents.stat.modified_ns.div_euclid(1_000_000_000).min(now));
     let validators = Validators { etag: None, modified };
-    match evaluate(request.resource.method, &request.head.fields, &validators, now) {
+    match evaluate(request.resource.method, request.fields(), &validators, now) {
         Verdict::Proceed => {
             response.body = match contents.piece.slice(start, length) {
                 Piece::Bytes(bytes) => Body::Bytes(bytes),

@@ -241,6 +241,7 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
     let Mapped { mut request, plan, found } = mapped;
     if std::mem::take(&mut request.undecided) {
         request.doubtful = true;
+        known::forget(&mut request);
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
     let server = pipeline.site.server(request.server);

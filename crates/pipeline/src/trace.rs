@@ -78,7 +78,7 @@ fn too_long(request: &mut Request) -> Status {
 fn head(request: &Request) -> Vec<u8> {
     let mut text = request.head.line.clone();
     text.extend_from_slice(b"\r\n");
-    request.head.fields.write(&mut text);
+    request.fields().write(&mut text);
     text.extend_from_slice(b"\r\n");
     text
 }

@@ -25,6 +25,7 @@ pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(
 
 fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
     let Request { head, host, port, resource, .. } = request;
+    let head = head.receive();
     host.clear();
     *port = None;
     if !options.strict {
@@ -340,7 +341,7 @@ mod tests {
         let hosts = |first: &str, second: &str, strict| {
             let text = format!("GET / HTTP/1.1\r\nHost: {first}\r\nhost: {second}\r\n\r\n");
             let request = addressed(&text, strict)?;
-            let field = request.head.fields.first("host").unwrap().to_vec();
+            let field = request.fields().first("host").unwrap().to_vec();
             let name = String::from_utf8(request.host).unwrap();
             Ok((name, request.port, String::from_utf8(field).unwrap()))
         };
@@ -357,7 +358,7 @@ mod tests {
         let of = |host: &str| addressed(&format!("GET HTTPS://a:1/x HTTP/1.1\r\n{host}\r\n"), true);
         let request = of("Host: b:2\r\n").unwrap();
         assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(2)));
-        assert_eq!(request.head.fields.first("host"), Some(&b"b:2"[..]));
+        assert_eq!(request.fields().first("host"), Some(&b"b:2"[..]));
         assert_eq!(of("Host:\r\n").err(), Some(Some(569)));
         assert_eq!(of("").err(), Some(Some(569)));
         assert_eq!(of("Host: a\r\nHost: b\r\n").err(), Some(Some(550)));
@@ -370,7 +371,7 @@ mod tests {
         let request =
             addressed("GET http://B:8080/x?q HTTP/1.1\r\nHost: a b\r\n\r\n", true).unwrap();
         assert_eq!((&request.host[..], request.port), (&b"b"[..], Some(8080)));
-        assert_eq!(request.head.fields.first("host"), Some(&b"b:8080"[..]));
+        assert_eq!(request.fields().first("host"), Some(&b"b:8080"[..]));
         assert_eq!(
             (raw_path(&request.head), request.resource.query.as_deref()),
             (&b"/x"[..], Some(&b"q"[..]))

@@ -3,7 +3,7 @@
 //! fail before the other. It knows no socket and no clock.
 
 use crate::Transfer;
-use evenkeel_message::{BodyLength, Name, RequestHead, Status, Version, eq_ignore_case};
+use evenkeel_message::{BodyLength, Fields, Name, Status, Version, eq_ignore_case};
 
 /// The directives KeepAlive, KeepAliveTimeout and MaxKeepAliveRequests of the virtual host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,10 @@ pub enum Persistence {
 /// All that bears on keeping a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The request.
-    pub head: &'a RequestHead,
+    /// The fields of the request, with what RequestHeader has changed.
+    pub fields: &'a Fields,
+    /// How long the request's body is.
+    pub length: BodyLength,
     /// Its version, as far as the client is trusted with it (`downgrade-1.0`).
     pub version: Version,
     /// The response's status.
@@ -59,10 +61,10 @@ pub struct Ask<'a> {
 /// `ap_set_keepalive`, which serves one request more than MaxKeepAliveRequests says).
 #[must_use]
 pub fn persistence(ask: &Ask<'_>) -> Persistence {
-    let Ask { head, settings, .. } = ask;
+    let Ask { fields, settings, .. } = ask;
     let left = settings.max.saturating_sub(ask.keepalives);
     // A body in chunks from an HTTP/1.0 client is framed in doubt (RFC 9112, section 6.1).
-    let faulty = ask.version < Version::Http11 && head.length == BodyLength::Chunked;
+    let faulty = ask.version < Version::Http11 && ask.length == BodyLength::Chunked;
     let kept = settings.on
         && settings.timeout_ms > 0
         && (settings.max == 0 || left > 0)
@@ -72,12 +74,12 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
         && ask.transfer != Transfer::UntilClose
         && ask.version >= Version::Http10
         && !ask.status.drops_connection()
-        && (!ask.nokeepalive || head.fields.contains(Name::Via));
+        && (!ask.nokeepalive || fields.contains(Name::Via));
     if !kept {
         return Persistence::Close;
     }
     let mut told = false;
-    for token in head.fields.tokens(Name::Connection) {
+    for token in fields.tokens(Name::Connection) {
         if eq_ignore_case(token, b"close") {
             return Persistence::Close;
         }
@@ -197,10 +199,11 @@ mod tests {
         connection: &str,
         change: impl FnOnce(&mut Ask<'_>),
     ) -> Persistence {
-        let mut head = RequestHead { version, ..RequestHead::default() };
-        head.fields.add("Connection", connection);
+        let mut fields = Fields::new();
+        fields.add("Connection", connection);
         let mut ask = Ask {
-            head: &head,
+            fields: &fields,
+            length: BodyLength::None,
             version,
             status: Status::OK,
             transfer: Transfer::Exact(1),

@@ -24,7 +24,7 @@ pub fn cut_to_ranges(
     if request.resource.method != Method::Get || response.status != Status::OK {
         return Ok(response);
     }
-    let Some(range) = request.head.fields.joined(Name::Range) else { return Ok(response) };
+    let Some(range) = request.fields().joined(Name::Range) else { return Ok(response) };
     if request.resource.status != Status::OK || response.fields.contains("Content-Range") {
         return Ok(response);
     }
@@ -35,7 +35,7 @@ pub fn cut_to_ranges(
         Body::Empty | Body::Stream(..) => return Ok(response),
     };
     let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
-    if !range_holds(&request.head.fields, &validators(&response.fields, now), now) {
+    if !range_holds(request.fields(), &validators(&response.fields, now), now) {
         return Ok(response);
     }
     let length = pieces.iter().map(Piece::len).sum();

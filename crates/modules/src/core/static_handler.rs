@@ -255,7 +255,7 @@ fn meets_conditions(
         etag: fields.first(Name::ETag),
         modified: Some(last_modified(contents, now_ns)),
     };
-    evaluate(request.resource.method, &request.head.fields, &validators, now_ns / 1_000_000_000)
+    evaluate(request.resource.method, request.fields(), &validators, now_ns / 1_000_000_000)
 }
 
 /// Takes out the entity tag of a file for which `FileETag None` holds, whoever has set it

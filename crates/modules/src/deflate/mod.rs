@@ -164,7 +164,7 @@ pub fn compress(
     }
     response.fields.merge(Name::Vary, "Accept-Encoding");
     let is_forced = request.resource.env.contains("force-gzip");
-    if !is_forced && !accepts_gzip(&request.head.fields) {
+    if !is_forced && !accepts_gzip(request.fields()) {
         return Ok(false);
     }
     let Some(way) = Way::find(request, bench.presses, &response.body) else {
@@ -357,13 +357,13 @@ fn is_known(request: &Request, response: &mut Response) -> bool {
     let asks = request.resource.status == Status::OK
         && response.status == Status::OK
         && matches!(request.resource.method, Method::Get | Method::Head)
-        && request.head.fields.contains(Name::IfNoneMatch);
+        && request.fields().contains(Name::IfNoneMatch);
     if !asks {
         return false;
     }
     let now = i64::try_from(request.time_us / 1_000_000).unwrap_or(i64::MAX);
     let validators = Validators { etag: response.fields.first("ETag"), modified: None };
-    let verdict = evaluate(request.resource.method, &request.head.fields, &validators, now);
+    let verdict = evaluate(request.resource.method, request.fields(), &validators, now);
     if verdict != Verdict::NotModified {
         return false;
     }
@@ -457,7 +457,7 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let head = RequestHead { method, ..RequestHead::default() };
         let mut request = Request::new(head, Peer { client: address, local: address }, 0);
-        request.head.fields.set("Accept-Encoding", "gzip");
+        request.fields_mut().set("Accept-Encoding", "gzip");
         request
     }
 
@@ -529,7 +529,7 @@ mod tests {
     fn a_client_that_has_the_body_is_told_so_and_keeps_no_press() {
         let shop = Shop::with_presses(1);
         let mut request = request(Method::Get);
-        request.head.fields.set("If-None-Match", "\"tag-gzip\"");
+        request.fields_mut().set("If-None-Match", "\"tag-gzip\"");
         let (_, response) = shop.compress(&mut request, long());
         assert_eq!((response.status, shop.presses.free()), (Status::NOT_MODIFIED, 1));
     }

@@ -180,9 +180,9 @@ fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
             let mut change = told.resolve(&entry.action, &context);
             // Nobody looks at the fields of a request again before they are used.
             value::unwrap(&mut change);
-            let mut fields = std::mem::take(&mut request.head.fields);
+            let mut fields = std::mem::take(request.fields_mut());
             carry_out(entry, &change, &mut fields, request, &mut told.notices);
-            request.head.fields = fields;
+            *request.fields_mut() = fields;
         }
         told.report(request);
     }
@@ -392,7 +392,7 @@ fn carry_out(
 
 /// Gives the request's fields back whose names match.
 fn echo(pattern: &Pattern, request: &Request, fields: &mut Fields) -> Result<(), MatchError> {
-    for (name, value) in request.head.fields.iter() {
+    for (name, value) in request.fields().iter() {
         if pattern.matches_within(&request.allowance, name)? {
             fields.add(name, value);
         }
@@ -426,8 +426,8 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let peer = Peer { client: address, local: address };
         let mut request = Request::new(RequestHead::default(), peer, 0);
-        request.head.fields.add("X-In", "in");
-        request.head.fields.add("X-Echo", "e");
+        request.fields_mut().add("X-In", "in");
+        request.fields_mut().add("X-Echo", "e");
         request.resource.env.set("SET", "1");
         request
     }
@@ -560,7 +560,7 @@ mod tests {
         for (line, echoes) in [("Header echo ^(a+)+$", true), ("Header edit A ^(a+)+$ x", false)] {
             let mut request = request();
             if echoes {
-                request.head.fields.add(&long, "v");
+                request.fields_mut().add(&long, "v");
             }
             let (server, plan) = (ServerSettings::default(), plan(&[line]));
             let around = Around { server: &server, plan: &plan, source: None };
@@ -583,15 +583,15 @@ mod tests {
         let around = Around { server: &server, plan: &plan, source: None };
         for (value, trusted) in [("aaaa", true), ("b", false)] {
             let mut request = request();
-            request.head.fields.add("X", value);
+            request.fields_mut().add("X", value);
             act_on_request(&mut request, around);
-            let seen = request.head.fields.contains("X-Trusted");
+            let seen = request.fields().contains("X-Trusted");
             assert_eq!((seen, request.undecided), (trusted, false), "{value}");
         }
         let mut request = request();
-        request.head.fields.add("X", "a".repeat(40) + "b");
+        request.fields_mut().add("X", "a".repeat(40) + "b");
         act_on_request(&mut request, around);
-        assert!(request.undecided && !request.head.fields.contains("X-Trusted"));
+        assert!(request.undecided && !request.fields().contains("X-Trusted"));
     }
 
     #[test]
@@ -606,12 +606,12 @@ mod tests {
         let (mut request, server, plan) = (request(), ServerSettings::default(), plan(&lines));
         let around = Around { server: &server, plan: &plan, source: None };
         act_early(&mut request, around);
-        assert_eq!(shown(&request.head.fields), "X-In=in|X-Echo=e|X-Early=1");
+        assert_eq!(shown(request.fields()), "X-In=in|X-Echo=e|X-Early=1");
         assert_eq!(
             (shown(&request.resource.fields), shown(&request.resource.always)),
             ("X-Out=1".into(), "X-All=1".into())
         );
         act_on_request(&mut request, around);
-        assert_eq!(shown(&request.head.fields), "X-Early=1|X-In=on");
+        assert_eq!(shown(request.fields()), "X-Early=1|X-In=on");
     }
 }

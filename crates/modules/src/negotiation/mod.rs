@@ -158,10 +158,10 @@ pub fn negotiate(
     let reads = matches!(request.resource.method, Method::Get | Method::Head);
     let transparent = reads && neighbours && request.resource.path_info.is_empty();
     let mut wish = match transparent {
-        true => wish(&request.head.fields),
+        true => wish(request.fields()),
         false => Wish { may_choose: true, ..Wish::default() },
     };
-    let mut accepted = Accepted::read(&request.head.fields);
+    let mut accepted = Accepted::read(request.fields());
     let ranks = |ranges: &Vec<Range>| ranges.iter().any(|range| range.quality < 1.0);
     wish.types_are_ranked = accepted.types.as_ref().is_some_and(ranks);
     let types = accepted.types.get_or_insert_with(|| vec![Range::plain(b"*/*")]);
@@ -230,7 +230,7 @@ pub fn spell_encoding(request: &mut Request) {
     else {
         return;
     };
-    let Some(asked) = request.head.fields.joined(b"Accept-Encoding") else { return };
+    let Some(asked) = request.fields().joined(b"Accept-Encoding") else { return };
     let plain = quality::without_x(own);
     let asked = ranges(&asked);
     let same = asked.iter().find(|range| range.name == plain);

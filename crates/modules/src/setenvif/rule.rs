@@ -122,12 +122,12 @@ impl Attribute {
 /// The last header field whose name matches.
 fn last_field<'r>(request: &'r Request, pattern: &Pattern) -> Result<Cow<'r, [u8]>, MatchError> {
     let mut last = None;
-    for (name, _) in request.head.fields.iter() {
+    for (name, _) in request.fields().iter() {
         if pattern.matches_within(&request.allowance, name)? {
             last = Some(name);
         }
     }
-    Ok(last.and_then(|name| request.head.fields.whole(name)).unwrap_or_default())
+    Ok(last.and_then(|name| request.fields().whole(name)).unwrap_or_default())
 }
 
 /// The path of the request's target before it is decoded (Apache: r->uri in
@@ -141,7 +141,7 @@ fn client_name(request: &Request) -> Option<&str> {
 }
 
 fn field<'r>(request: &'r Request, name: &'r FieldName) -> Cow<'r, [u8]> {
-    let value = request.head.fields.whole(name);
+    let value = request.fields().whole(name);
     value.unwrap_or_else(|| request.resource.env.value(name.text()).unwrap_or_default().into())
 }
 
