@@ -98,6 +98,7 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let listed = run(root, "git", &["ls-files", "-co", "--exclude-standard"])?;
     // A file that is deleted but not yet committed is still listed.
     let files: Vec<&str> = listed.lines().filter(|path| root.join(path).exists()).collect();
+    check_format(root, &files, &mut faults)?;
     for path in files.iter().copied() {
         if let Ok(bytes) = std::fs::read(root.join(path)) {
             let text = String::from_utf8_lossy(&bytes);
@@ -106,6 +107,25 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
         }
     }
     Ok(faults)
+}
+
+/// Adds the files that rustfmt would change and `cargo fmt` does not find: it follows no `mod` that
+/// a macro makes, as `modules!` does.
+fn check_format(root: &Path, files: &[&str], faults: &mut Vec<String>) -> Result<(), String> {
+    let hidden = |path: &&&str| path.starts_with("crates/modules/src/") && path.ends_with(".rs");
+    let output = Command::new("rustfmt")
+        .args(["--check", "--files-with-diff"])
+        .args(files.iter().filter(hidden))
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("rustfmt: {error}"))?;
+    let unlike = String::from_utf8_lossy(&output.stdout).into_owned();
+    let before = faults.len();
+    faults.extend(unlike.lines().map(|path| format!("{path}: `rustfmt {path}` would change it")));
+    if output.status.success() || faults.len() > before {
+        return Ok(());
+    }
+    Err(format!("rustfmt: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// The repository's root: the folder above this package.

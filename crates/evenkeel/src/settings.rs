@@ -242,7 +242,7 @@ fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_modules::mpm::TABLES;
+    use evenkeel_modules::{Module, mpm};
 
     #[test]
     fn connections_wait_for_data_as_long_as_is_said_where_they_wait_at_all() {
@@ -279,12 +279,11 @@ mod tests {
     /// The room `mpm` knows no directive and the modules no limit: both say the numbers.
     #[test]
     fn declared_defaults_of_the_pool_are_those_that_hold() {
-        let declared = |file: &str, name: &str| {
-            let tables = TABLES.iter().filter(|table| table.module == file);
-            let directive = tables.flat_map(|table| table.directives).find(|it| it.name == name);
-            directive.unwrap().default
+        let declared = |module: Module, name: &str| {
+            let mut directives = module.directives.iter().copied().flatten();
+            directives.find(|it| it.name == name).unwrap().default
         };
-        for (model, file) in [(Model::Event, "event.c"), (Model::Worker, "worker.c")] {
+        for (model, module) in [(Model::Event, mpm::MODULE), (Model::Worker, mpm::WORKER)] {
             let configured = Configured { model, ..Configured::default() };
             let (limits, _) = check_limits(&configured, Moment::Start, 2, 4096);
             for (name, held) in [
@@ -293,7 +292,7 @@ mod tests {
                 ("ThreadsPerChild", limits.threads_per_child),
                 ("ThreadLimit", limits.thread_limit),
             ] {
-                assert_eq!(declared(file, name), held.to_string(), "{file}: {name}");
+                assert_eq!(declared(module, name), held.to_string(), "{}: {name}", module.file);
             }
         }
         let configured = Configured { model: Model::Prefork, ..Configured::default() };
@@ -301,7 +300,7 @@ mod tests {
         for (name, held) in
             [("MinSpareServers", limits.min_spare), ("MaxSpareServers", limits.max_spare)]
         {
-            assert_eq!(declared("prefork.c", name), held.to_string(), "{name}");
+            assert_eq!(declared(mpm::PREFORK, name), held.to_string(), "{name}");
         }
     }
 }

@@ -2,40 +2,57 @@
 //! and what it does in its phase. What comes in is a directive or a request, what goes out is a
 //! setting or an answer. No module calls another's phase; `pipeline` lists who acts when.
 
-pub mod access_compat;
-pub mod alias;
-pub mod authz_core;
-pub mod authz_host;
-pub mod autoindex;
+#[macro_use]
+mod module;
+
 pub mod beside;
 pub mod context;
-pub mod core;
-pub mod deflate;
-pub mod dir;
-pub mod env;
-pub mod filter;
-pub mod headers;
-pub mod lab;
-pub mod log_config;
+mod language;
 mod manual;
-pub mod mime;
-pub mod mpm;
-pub mod negotiation;
 mod registry;
-pub mod reqtimeout;
-pub mod setenvif;
 mod settings;
-pub mod status;
 #[cfg(test)]
 mod testing;
-pub mod unixd;
-pub mod watchdog;
+
+// Every module, in the order in which `-l` and `-M` list them. rustfmt does not see the folders
+// that stand here: `cargo xtask tidy` does.
+modules! {
+    mod core;
+    use language::SO;
+    mod watchdog;
+    use core::HTTP;
+    mod log_config;
+    use log_config::LOGIO;
+    use language::VERSION;
+    mod unixd;
+    mod alias;
+    mod env;
+    mod setenvif;
+    mod dir;
+    mod mime;
+    mod reqtimeout;
+    mod status;
+    mod lab;
+    mod mpm;
+    mod access_compat;
+    mod authz_core;
+    mod authz_host;
+    mod headers;
+    mod autoindex;
+    mod negotiation;
+    mod filter;
+    mod deflate;
+    use mpm::WORKER;
+    use mpm::PREFORK;
+    use language::MACRO;
+}
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
 pub use context::RequestContext;
 pub use manual::{Page, manual};
-pub use registry::{MODELS, OFFERS, active_tables, is_active, model};
+pub use module::{Active, Module};
+pub use registry::{MODELS, active_tables, is_active, model};
 pub use settings::{
     Access, DirectorySettings, GlobalSettings, Merge, Place, Said, Scope, ServerSettings, Shared,
     Unsaid,

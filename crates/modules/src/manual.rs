@@ -1,8 +1,8 @@
 //! The reference manual: the declarations of all modules come in, pages of Markdown go out, one
 //! for each module and one that lists them all. It reads and writes no file.
 
-use crate::registry::{MODELS, OFFERS, tables};
-use evenkeel_config::{Contexts, Offer, Overrides, Shape, reserved};
+use crate::{Active, MODULES, Module};
+use evenkeel_config::{Contexts, Overrides, Shape, reserved};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -15,61 +15,8 @@ pub struct Page {
     pub text: String,
 }
 
-/// What each page is about.
-#[rustfmt::skip]
-const SUBJECTS: &[(&str, &str)] = &[
-    ("core", "What every site needs: sections, virtual hosts, files, limits, error pages."),
-    ("mod_access_compat", "Access by host and address in the manner of Apache 2.2."),
-    ("mod_alias", "Other places than DocumentRoot for parts of a site, and redirects."),
-    ("mod_authz_core", "Who may see what: Require and its containers. With `LogLevel authz_core:info` the error log has a second line for each refusal. It names the Require lines that denied the client, each with its file and line number."),
-    ("mod_authz_host", "Access by the client's address and name: `Require ip`, `host`, `local`, `forward-dns`."),
-    ("mod_autoindex", "The listing of a folder that has no index."),
-    ("mod_deflate", "Bodies compressed for clients that take gzip, and unpacked again: the output filters `DEFLATE` and `INFLATE`. The bodies of requests are not unpacked. A 304 that answers the tag of the plain body has no Vary, as in Apache."),
-    ("mod_dir", "The page of a folder, and the slash behind its name."),
-    ("mod_env", "Variables of the environment for what answers a request."),
-    ("mod_filter", "Which output filters a response goes through, by its media type or by conditions. Those of another status than 200 go through none, unless the variable `filter-errordocs` is set."),
-    ("mod_headers", "Fields of requests and responses: set, added, changed, taken away."),
-    ("mod_lab", "Applications to measure this server with; no module of Apache's. The handler `lab-wait` answers `?ms=N` after N milliseconds, `lab-burn` after as much CPU time, `lab-gate` after N milliseconds at one of LabGatePlaces places, for which the requests of all children stand in line; all hold a worker meanwhile. A handler is off until its bound is configured, and refuses with 400 what is beyond it."),
-    ("mod_log_config", "Access logs: formats, files, programs, conditions."),
-    ("mod_logio", "Bytes received and sent, and the time to the first byte, in access logs: `%I`, `%O`, `%S`, `%^FB`."),
-    ("mod_macro", "Pieces of configuration with parameters."),
-    ("mod_mime", "What a file's extensions say of its content."),
-    ("mod_negotiation", "Which of several files is sent: by media type, language, charset and encoding, among those of a folder (MultiViews) or of a type map."),
-    ("mod_reqtimeout", "How long a client may take to send a request."),
-    ("mod_setenvif", "Variables set by what the request says."),
-    ("mod_so", "Which modules are active. Nothing is loaded from a file: the modules are part of the server, and LoadModule lines say which of them are to act. A configuration with such a line, other than for a process model, has the modules that its lines name and those that are always active. Any other has the usual ones as well; `-l` and `-M` show them as static."),
-    ("mod_status", "The state of the server as a page: the handler `server-status`, with `?refresh=N`, `?notable`, `?auto` and `?json`. ExtendedStatus is on where this module is active."),
-    ("mod_unixd", "Who the children of the server are. Root's server does not start without User; with `-X` it serves as nobody then."),
-    ("mod_version", "Configuration that depends on the version spoken: `<IfVersion>`."),
-    ("mod_watchdog", "Present for configurations that ask for it: its directive is checked, and nothing is done."),
-    ("syntax", "The configuration language: lines, quotes, variables, sections."),
-    ("mpm", "The process models event, worker and prefork: addresses, processes, threads. One of them is active, event where none is named."),
-];
-
-/// What an administrator who knows Apache should know of a module, by the page of the manual.
-#[rustfmt::skip]
-const REMARKS: &[(&str, &[&str])] = &[
-    ("core", &[
-        "Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date.",
-        "A redirect or a refusal goes before LimitRequestBody.",
-        "A change of a file acts on the next request, and so does that of a .htaccess file. A change that the kernel tells nobody of acts within a second: a write through a shared mapping, or through a hard link that was made after the file was read.",
-        "LAST_MODIFIED in conditions is the time of the file. Apache still has 1970 there.",
-        "Under prefork and worker, a response has `Connection: close` while other connections wait for a worker, whatever KeepAlive says: at once where clients pause between requests, else after eight requests or a tenth of a second. A connection that is idle for three quarters of a second meanwhile is closed. Apache keeps connections for KeepAliveTimeout, and others wait as long.",
-        "-U and -F of conditions lead to one another four times at most. Where an answer depends on \
-         questions beyond that, there is none, and the request is answered with 500: Apache asks on \
-         up to ten times, and each time may turn the answer round.",
-        "What cannot be decided lets nobody through: a pattern or an expression that takes too many steps is answered with 500. Apache takes it for one that does not hold.",
-    ]),
-    ("mod_access_compat", &[
-        "A line of this module that an .htaccess file may not say, and that `AllowOverride Nonfatal=Override` leaves out, undoes Satisfy of the sections outside and not their Order, Allow and Deny. Apache forgets all of these, so that such a line lifts a denial.",
-    ]),
-    ("mod_alias", &[
-        "An Alias in a section whose expression cannot be evaluated is answered with 500. Apache goes on with an empty path.",
-    ]),
-    ("mod_headers", &[
-        "A request is answered with 500 where the condition or value of a RequestHeader line asks for a file that cannot be read. Apache carries the line out.",
-    ]),
-];
+/// What the page of the language is about.
+const SYNTAX_SUBJECT: &str = "The configuration language: lines, quotes, variables, sections.";
 
 /// The page of the language, which has no directives.
 const SYNTAX: &str = include_str!("syntax.md");
@@ -90,8 +37,8 @@ struct Entry {
 #[must_use]
 pub fn manual() -> Vec<Page> {
     let mut pages: BTreeMap<&'static str, Vec<Entry>> = BTreeMap::new();
-    for offer in OFFERS {
-        pages.entry(page_of(offer.file)).or_default();
+    for module in MODULES {
+        pages.entry(module.page).or_default();
     }
     for entry in entries() {
         let Some(module) = entry.modules.first() else { continue };
@@ -111,15 +58,15 @@ pub fn manual() -> Vec<Page> {
 
 /// The directives of the modules and those of the language itself.
 fn entries() -> impl Iterator<Item = Entry> {
-    let own = tables().flat_map(|table| {
-        table.directives.iter().map(move |directive| Entry {
+    let own = MODULES.iter().flat_map(|module| {
+        module.directives.iter().copied().flatten().map(move |directive| Entry {
             name: directive.name,
             shape: directive.shape,
             contexts: directive.contexts,
             overrides: directive.overrides,
             default: directive.default,
             doc: directive.doc,
-            modules: vec![table.module],
+            modules: vec![module.file],
         })
     });
     let language = reserved().iter().map(|reserved| Entry {
@@ -134,17 +81,18 @@ fn entries() -> impl Iterator<Item = Entry> {
     own.chain(language)
 }
 
-/// The page on which a module stands: the process models share one, and so does the core.
+/// The page on which the module of a source file stands.
 fn page_of(file: &'static str) -> &'static str {
-    match file {
-        "event.c" | "worker.c" | "prefork.c" => "mpm",
-        "http_core.c" => "core",
-        file => file.strip_suffix(".c").unwrap_or(file),
-    }
+    MODULES.iter().find(|module| module.file == file).map_or("", |module| module.page)
+}
+
+/// The modules of a page.
+fn modules_of(page: &str) -> impl Iterator<Item = &'static Module> {
+    MODULES.iter().filter(move |module| module.page == page)
 }
 
 fn subject(page: &str) -> &'static str {
-    SUBJECTS.iter().find(|(name, _)| *name == page).map_or("", |(_, subject)| subject)
+    modules_of(page).map(|module| module.subject).find(|it| !it.is_empty()).unwrap_or_default()
 }
 
 fn syntax_page() -> Page {
@@ -154,8 +102,7 @@ fn syntax_page() -> Page {
 
 /// The remarks on a page, as a list.
 fn remarks(page: &str) -> String {
-    let of_page = REMARKS.iter().filter(|(name, _)| *name == page);
-    let lines = of_page.flat_map(|(_, remarks)| *remarks);
+    let lines = modules_of(page).flat_map(|module| module.remarks);
     let text: String = lines.map(|remark| format!("- {}\n", escape(remark))).collect();
     if text.is_empty() { text } else { format!("To know besides:\n\n{text}\n") }
 }
@@ -171,7 +118,7 @@ fn list(pages: &BTreeMap<&'static str, Vec<Entry>>) -> Page {
          declarations.\n\n## The language\n\n",
     );
     // Writing to a string cannot fail, here and below.
-    let _ = writeln!(text, "- [syntax](syntax.md): {}", escape(subject("syntax")));
+    let _ = writeln!(text, "- [syntax](syntax.md): {}", escape(SYNTAX_SUBJECT));
     text.push_str("\n## Modules\n\n");
     for name in pages.keys() {
         let _ = writeln!(text, "- [{name}]({name}.md): {}", escape(subject(name)));
@@ -195,15 +142,9 @@ fn page(name: &'static str, entries: &[Entry]) -> Page {
         escape(subject(name)),
         remarks(name)
     );
-    let offers = OFFERS.iter().filter(|offer| page_of(offer.file) == name);
-    for offer in offers {
-        let _ = writeln!(
-            text,
-            "- Module: `{}` (`{}`), {}",
-            offer.identifier,
-            offer.file,
-            presence(offer)
-        );
+    for module in modules_of(name) {
+        let Module { identifier, file, .. } = module;
+        let _ = writeln!(text, "- Module: `{identifier}` (`{file}`), {}", presence(module));
     }
     if entries.is_empty() {
         text.push_str("\nThis module has no directives.\n");
@@ -215,16 +156,13 @@ fn page(name: &'static str, entries: &[Entry]) -> Page {
 }
 
 /// When a module is active.
-fn presence(offer: &Offer) -> &'static str {
-    match offer {
-        Offer { identifier, default: false, .. } if MODELS.contains(identifier) => {
-            "active where a LoadModule line names it"
-        }
-        Offer { builtin: true, .. } => "always active",
-        Offer { default: true, .. } => {
+fn presence(module: &Module) -> &'static str {
+    match module.active {
+        Active::Always => "always active",
+        Active::Usually => {
             "active unless the configuration has LoadModule lines and none of them names it"
         }
-        _ => "active where a LoadModule line names it",
+        Active::WhenNamed => "active where a LoadModule line names it",
     }
 }
 
@@ -350,20 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn remarks_stand_on_a_page_that_is_there() {
-        for (name, remarks) in REMARKS {
-            let page = page_named(&format!("{name}.md"));
-            let stands = |remark: &&str| page.contains(&format!("- {}\n", escape(remark)));
-            assert!(remarks.iter().all(stands), "{page}");
-        }
-    }
-
-    #[test]
     fn every_page_has_a_subject_and_is_listed() {
         let list = page_named("README.md");
         for page in manual().iter().skip(1) {
             let name = page.file.strip_suffix(".md").unwrap();
-            assert!(!subject(name).is_empty(), "{name} is missing in SUBJECTS of this file");
+            let has_subject = name == "syntax" || !subject(name).is_empty();
+            assert!(has_subject, "no module of the page {name} says what it is about");
             assert!(list.contains(&format!("- [{name}]({name}.md): ")), "{name} is not listed");
         }
     }

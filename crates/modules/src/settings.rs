@@ -403,9 +403,9 @@ mod tests {
     #[test]
     fn adding_copies_nothing_of_what_was_there() {
         let lines = [
-            (env::TABLE, "SetEnv A 1\nUnsetEnv B"),
-            (mime::TABLE, "AddType a/b .x"),
-            (headers::TABLE, "Header set A 1\nHeader always set A 1\nRequestHeader set A 1"),
+            (env::MODULE, "SetEnv A 1\nUnsetEnv B"),
+            (mime::MODULE, "AddType a/b .x"),
+            (headers::MODULE, "Header set A 1\nHeader always set A 1\nRequestHeader set A 1"),
         ];
         let mut over = DirectorySettings::default();
         for (table, text) in lines {
@@ -414,7 +414,7 @@ mod tests {
         over.core.cgi_variables.push(("REQUEST_URI".into(), "original-uri".into()));
         let place = Place::Location("/".into());
         let rules = "SetEnvIf A b c";
-        let scope = crate::testing::apply_in(setenvif::TABLE, place, rules).unwrap();
+        let scope = crate::testing::apply_in(setenvif::MODULE, place, rules).unwrap();
         over.add(&scope.directory);
         let mut settings = DirectorySettings::default();
         settings.add(&over);

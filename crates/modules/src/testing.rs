@@ -1,7 +1,7 @@
-//! For tests under directives: lines of a configuration and a table go in, the scope that they
+//! For tests under directives: lines of a configuration and a module go in, the scope that they
 //! fill comes out. It knows no sections.
 
-use crate::{Place, Scope, Table};
+use crate::{Module, Place, Scope};
 use evenkeel_config::{Node, Position, Tables};
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// The text of the first fault.
-pub(crate) fn apply(table: Table, text: &str) -> Result<Scope, String> {
-    apply_in(table, Place::Server, text)
+pub(crate) fn apply(module: Module, text: &str) -> Result<Scope, String> {
+    apply_in(module, Place::Server, text)
 }
 
 /// Applies lines in that place. Their context is the server's all the same: a directive of
@@ -18,7 +18,7 @@ pub(crate) fn apply(table: Table, text: &str) -> Result<Scope, String> {
 ///
 /// # Errors
 /// The text of the first fault.
-pub(crate) fn apply_in(table: Table, place: Place, text: &str) -> Result<Scope, String> {
+pub(crate) fn apply_in(module: Module, place: Place, text: &str) -> Result<Scope, String> {
     let node = |(index, line): (usize, &str)| {
         let (name, arguments) = line.split_once(' ').unwrap_or((line, ""));
         Node {
@@ -34,7 +34,13 @@ pub(crate) fn apply_in(table: Table, place: Place, text: &str) -> Result<Scope, 
     let nodes: Vec<Node> = text.lines().enumerate().map(node).collect();
     let mut scope = Scope::new(Path::new("/etc/base"));
     scope.place = place;
-    evenkeel_config::apply(&Tables::new(&[table], &[]), &nodes, &mut scope, &mut Vec::new())
+    evenkeel_config::apply(&tables(&[module]), &nodes, &mut scope, &mut Vec::new())
         .map_err(|fault| fault.text)?;
     Ok(scope)
+}
+
+/// The directives of these modules.
+pub(crate) fn tables(modules: &[Module]) -> Tables<Scope> {
+    let tables: Vec<_> = modules.iter().copied().flat_map(Module::tables).collect();
+    Tables::new(&tables, &[])
 }

@@ -4,7 +4,7 @@
 
 use crate::authz_core::target;
 use crate::authz_host::{AddressFault, in_domain, parse_network, verified_name};
-use crate::{Access, Directive, Merge, Scope, Table, Where, argument, directive};
+use crate::{Access, Active, Directive, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_expr::Subnet;
 use evenkeel_message::{Level, Notice, Request};
@@ -146,11 +146,19 @@ const DIRECTIVES: &[Directive] = &[
     directive("Satisfy", Where::AUTH_CONFIG, Shape::One, "all", "access policy if both allow and require used ('all' or 'any')", satisfy).or_left_out(forget_satisfy),
 ];
 
-/// mod_access_compat's directives.
-pub const TABLE: Table = Table {
-    module: "mod_access_compat.c",
+/// mod_access_compat.
+pub const MODULE: Module = Module {
+    file: "mod_access_compat.c",
     identifier: "access_compat_module",
-    directives: DIRECTIVES,
+    active: Active::Usually,
+    page: "mod_access_compat",
+    subject: "Access by host and address in the manner of Apache 2.2.",
+    remarks: &[
+        "A line of this module that an .htaccess file may not say, and that `AllowOverride \
+         Nonfatal=Override` leaves out, undoes Satisfy of the sections outside and not their \
+         Order, Allow and Deny. Apache forgets all of these, so that such a line lifts a denial.",
+    ],
+    directives: &[DIRECTIVES],
 };
 
 /// The rules of the section at hand.
@@ -236,7 +244,7 @@ mod tests {
     /// Applies lines to an empty scope, in an .htaccess file that may say anything.
     fn apply(text: &str) -> Result<Directory, String> {
         let mut scope = Scope::default();
-        let tables = evenkeel_config::Tables::new(&[TABLE], &[]);
+        let tables = crate::testing::tables(&[MODULE]);
         let position = evenkeel_config::Position { file: "test".into(), line: 1 };
         let overrides = evenkeel_config::Overrides::ALL;
         let grant = evenkeel_config::Grant { overrides, ..Default::default() };

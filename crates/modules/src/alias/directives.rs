@@ -2,7 +2,7 @@
 
 use super::rule::{From, Rule, is_url};
 use super::{SectionAlias, SectionRedirect};
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Contexts, Shape};
 use evenkeel_message::unquoted;
 use std::sync::Arc;
@@ -27,9 +27,19 @@ const DIRECTIVES: &[Directive] = &[
     directive("ScriptAliasMatch", Where::SERVER, Shape::Two, "", ALIAS_MATCH, alias_match).of_bytes(),
 ];
 
-/// mod_alias's directives.
-pub const TABLE: Table =
-    Table { module: "mod_alias.c", identifier: "alias_module", directives: DIRECTIVES };
+/// mod_alias.
+pub const MODULE: Module = Module {
+    file: "mod_alias.c",
+    identifier: "alias_module",
+    active: Active::Usually,
+    page: "mod_alias",
+    subject: "Other places than DocumentRoot for parts of a site, and redirects.",
+    remarks: &[
+        "An Alias in a section whose expression cannot be evaluated is answered with 500. Apache \
+         goes on with an empty path.",
+    ],
+    directives: &[DIRECTIVES],
+};
 
 fn is_script(call: &Call<'_>) -> bool {
     call.name.starts_with("Script")
@@ -211,11 +221,11 @@ mod tests {
     use crate::testing::{apply, apply_in};
 
     fn refused(text: &str) -> String {
-        apply(TABLE, text).err().unwrap_or_default()
+        apply(MODULE, text).err().unwrap_or_default()
     }
 
     fn refused_in_location(text: &str) -> String {
-        apply_in(TABLE, Place::Location("/l".into()), text).err().unwrap_or_default()
+        apply_in(MODULE, Place::Location("/l".into()), text).err().unwrap_or_default()
     }
 
     #[test]
@@ -254,7 +264,7 @@ mod tests {
     fn permanent_and_temporary_redirects_have_their_status() {
         let text = "RedirectPermanent /p http://x\nRedirectTemp /t http://x\n\
                     RedirectRelative On\nAliasPreservePath Off";
-        let scope = apply(TABLE, text).unwrap();
+        let scope = apply(MODULE, text).unwrap();
         let statuses = scope.server.alias.redirects.iter().map(|rule| rule.status);
         assert_eq!(statuses.collect::<Vec<_>>(), [301, 302]);
         let said = &scope.directory.alias;
@@ -264,7 +274,7 @@ mod tests {
     #[test]
     fn script_aliases_are_scripts() {
         let text = "ScriptAlias /a /b\nScriptAliasMatch ^/c /d";
-        let scope = apply(TABLE, text).unwrap();
+        let scope = apply(MODULE, text).unwrap();
         assert!(scope.server.alias.aliases.iter().all(|rule| rule.is_script));
     }
 }

@@ -5,7 +5,7 @@
 mod directives;
 mod rule;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use rule::Rule;
 
 use crate::core::public_url;
@@ -341,19 +341,19 @@ mod tests {
     }
 
     fn redirected(text: &str, path: &str, query: Option<&str>) -> String {
-        let scope = apply(TABLE, text).unwrap();
+        let scope = apply(MODULE, text).unwrap();
         let mut request = request(path, query);
         answer(redirect_first(&mut request, &scope.server, &scope.directory))
     }
 
     fn redirected_in_location(text: &str, path: &str) -> String {
-        let scope = apply_in(TABLE, Place::Location("/l".into()), text).unwrap();
+        let scope = apply_in(MODULE, Place::Location("/l".into()), text).unwrap();
         let mut request = request(path, Some("q"));
         answer(redirect_last(&mut request, &scope.server, &scope.directory))
     }
 
     fn aliased(text: &str, path: &str) -> Option<PathBuf> {
-        let scope = apply(TABLE, text).unwrap();
+        let scope = apply(MODULE, text).unwrap();
         let mut request = request(path, None);
         translate(&mut request, &scope.server, &scope.directory, Path::new("/etc/base")).unwrap()
     }
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn script_alias_forces_the_handler() {
-        let scope = apply(TABLE, "ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/").unwrap();
+        let scope = apply(MODULE, "ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/").unwrap();
         let mut request = request("/cgi-bin/x", None);
         let root = Path::new("/");
         let file = translate(&mut request, &scope.server, &scope.directory, root).unwrap();
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn an_alias_in_a_location_is_one_file_unless_the_path_is_preserved() {
         let at = |text: &str| {
-            let scope = apply_in(TABLE, Place::Location("/l".into()), text).unwrap();
+            let scope = apply_in(MODULE, Place::Location("/l".into()), text).unwrap();
             let mut request = request("/l/rest", None);
             translate(&mut request, &scope.server, &scope.directory, Path::new("/")).unwrap()
         };
@@ -430,8 +430,8 @@ mod tests {
 
     #[test]
     fn a_virtual_host_is_asked_before_the_main_server() {
-        let base = apply(TABLE, "Redirect /a http://base/").unwrap().server.alias;
-        let over = apply(TABLE, "Redirect /a http://over/").unwrap().server.alias;
+        let base = apply(MODULE, "Redirect /a http://base/").unwrap().server.alias;
+        let over = apply(MODULE, "Redirect /a http://over/").unwrap().server.alias;
         let merged = Server::merge(&base, &over);
         let first = merged.redirects.first().and_then(|rule| rule.real.as_deref());
         assert_eq!((merged.redirects.len(), first), (2, Some(&b"http://over/"[..])));

@@ -2,7 +2,7 @@
 //! section at hand.
 
 use super::{Logic, Merging, Provider, Rule};
-use crate::{Directive, Scope, Table, Where, argument, directive, section};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive, section};
 use evenkeel_config::{Block, Call, Contexts, Fault, Shape, next_word};
 use std::sync::Arc;
 
@@ -21,9 +21,18 @@ const DIRECTIVES: &[Directive] = &[
     directive("AuthzSendForbiddenOnFailure", AUTH, Shape::Flag, "Off", "Controls if an authorization failure should result in a '403 FORBIDDEN' response instead of the HTTP-conforming '401 UNAUTHORIZED'", send_forbidden),
 ];
 
-/// mod_authz_core's directives.
-pub const TABLE: Table =
-    Table { module: "mod_authz_core.c", identifier: "authz_core_module", directives: DIRECTIVES };
+/// mod_authz_core.
+pub const MODULE: Module = Module {
+    file: "mod_authz_core.c",
+    identifier: "authz_core_module",
+    active: Active::Usually,
+    page: "mod_authz_core",
+    subject: "Who may see what: Require and its containers. With `LogLevel authz_core:info` the \
+              error log has a second line for each refusal. It names the Require lines that \
+              denied the client, each with its file and line number.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn require(scope: &mut Scope, call: &Call<'_>) -> Done {
     let (mut name, mut arguments) = next_word(call.raw);

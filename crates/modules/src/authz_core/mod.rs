@@ -6,7 +6,7 @@ mod directives;
 mod provider;
 mod rule;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use provider::Provider;
 pub use rule::{Logic, Rule, Verdict};
 
@@ -262,7 +262,7 @@ impl<'a> Inquiry<'a> {
 mod tests {
     use super::*;
     use crate::Scope;
-    use evenkeel_config::{Node, Position, Tables};
+    use evenkeel_config::{Node, Position};
     use evenkeel_message::{FileName, HostNames, Method, Peer, RequestHead, UriOptions, UrlPath};
 
     /// Applies lines, those between `<Name>` and `</Name>` as a section, to an empty scope.
@@ -288,7 +288,7 @@ mod tests {
                 nodes.last_mut().unwrap().push(node);
             }
         }
-        let tables = Tables::new(&[&core::TABLES[..], &[TABLE]].concat(), &[]);
+        let tables = crate::testing::tables(&[core::MODULE, MODULE]);
         let section = nodes.pop();
         let location = Node {
             name: "<Location".into(),

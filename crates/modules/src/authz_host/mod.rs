@@ -6,16 +6,24 @@ mod lookup;
 
 pub use lookup::{Wanted, look_up};
 
-use crate::{RequestContext, Scope, Table};
+use crate::{Active, Module, RequestContext, Scope};
 use evenkeel_config::words;
 use evenkeel_expr::{Subnet, Text};
 use evenkeel_message::{Level, Notice, Request, quoted};
 use std::fmt;
 use std::sync::Arc;
 
-/// mod_authz_host has no directives of its own: it answers Require.
-pub const TABLE: Table =
-    Table { module: "mod_authz_host.c", identifier: "authz_host_module", directives: &[] };
+/// mod_authz_host.
+pub const MODULE: Module = Module {
+    file: "mod_authz_host.c",
+    identifier: "authz_host_module",
+    active: Active::Usually,
+    page: "mod_authz_host",
+    subject: "Access by the client's address and name: `Require ip`, `host`, `local`, \
+              `forward-dns`.",
+    remarks: &[],
+    directives: &[],
+};
 
 /// Why a text is no network (apr_ipsubnet_create).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::options;
 use super::rule::{By, Description, Item};
 use super::settings::{Key, Order, Said};
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::unquoted;
 
@@ -33,9 +33,16 @@ const DIRECTIVES: &[Directive] = &[
     directive("ReadmeName", Where::INDEXES, Shape::One, "", "a filename", readme_name).of_bytes(),
 ];
 
-/// mod_autoindex's directives.
-pub const TABLE: Table =
-    Table { module: "mod_autoindex.c", identifier: "autoindex_module", directives: DIRECTIVES };
+/// mod_autoindex.
+pub const MODULE: Module = Module {
+    file: "mod_autoindex.c",
+    identifier: "autoindex_module",
+    active: Active::Usually,
+    page: "mod_autoindex",
+    subject: "The listing of a folder that has no index.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn said(scope: &mut Scope) -> &mut Said {
     scope.directory.autoindex.change()
@@ -147,7 +154,7 @@ mod tests {
     use std::sync::Arc;
 
     fn said(text: &str) -> Arc<Said> {
-        apply(TABLE, text).unwrap().directory.autoindex.said()
+        apply(MODULE, text).unwrap().directory.autoindex.said()
     }
 
     #[test]
@@ -168,7 +175,7 @@ mod tests {
         assert_eq!(odd("(A,,,/b)c"), [&b"/b"[..], b"A"]);
         assert_eq!(odd("(A)"), [&b""[..], b"A)"]);
         assert_eq!(odd("(A)b,/c"), [&b"/c"[..], b"A)b"]);
-        let missing = apply(TABLE, "AddIcon (TXT,/i/t.gif .txt").err();
+        let missing = apply(MODULE, "AddIcon (TXT,/i/t.gif .txt").err();
         assert_eq!(missing.as_deref(), Some("missing closing paren"));
     }
 
@@ -187,10 +194,10 @@ mod tests {
 
     #[test]
     fn inner_names_are_added_to_outer_ones_unless_they_are_reset() {
-        let outer = apply(TABLE, "IndexIgnore a b").unwrap().directory.into_settings().autoindex;
+        let outer = apply(MODULE, "IndexIgnore a b").unwrap().directory.into_settings().autoindex;
         let inner = |text: &str| {
             let place = Place::Directory("/s/".into());
-            let inner = apply_in(TABLE, place, text).unwrap().directory.into_settings().autoindex;
+            let inner = apply_in(MODULE, place, text).unwrap().directory.into_settings().autoindex;
             let merged = super::super::Directory::merge(&outer, &inner).said();
             ["/s/a", "/s/c", "/t/c"].map(|path| is_ignored(&merged.ignored, path.as_bytes()))
         };
@@ -212,7 +219,7 @@ mod tests {
             texts.map(|text| text.as_deref()),
             [Some(&b"/d"[..]), Some(b"/s.css"), Some(b"<x>")]
         );
-        let refused = |text: &str| apply(TABLE, text).err().unwrap_or_default();
+        let refused = |text: &str| apply(MODULE, text).err().unwrap_or_default();
         assert!(refused("IndexOrderDefault Up Name").starts_with("First keyword"));
         assert!(refused("IndexOrderDefault Ascending Icon").starts_with("Second keyword"));
         assert_eq!(refused("FancyIndexing on"), DEPRECATED);
@@ -221,7 +228,7 @@ mod tests {
     #[test]
     fn index_options_are_applied() {
         assert!(said("IndexOptions UseOldDateFormat").old_dates);
-        assert_eq!(apply(TABLE, "IndexOptions Nothing").err().as_deref(), {
+        assert_eq!(apply(MODULE, "IndexOptions Nothing").err().as_deref(), {
             Some("Invalid directory indexing option")
         });
     }

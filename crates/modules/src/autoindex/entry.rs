@@ -141,7 +141,7 @@ fn parent_path(path: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TABLE;
+    use super::super::MODULE;
     use super::*;
     use crate::testing::apply;
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn row(entry: Entry, directives: &str) -> Row {
-        let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+        let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
         Row::of(entry, &said, &Asked::parse(&said, None))
     }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn the_parent_is_found_by_its_dots() {
         let parent = |path: &str, directives: &str| {
-            let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+            let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
             Row::parent(path.as_bytes(), Path::new("/d"), &said, &Asked::parse(&said, None))
         };
         let got = parent("/x/y/", FANCY).unwrap();

@@ -114,12 +114,12 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TABLE;
+    use super::super::MODULE;
     use super::*;
     use crate::testing::apply;
 
     fn listed(root: &Path, directives: &str, query: &str) -> Vec<String> {
-        let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+        let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
         let asked = Asked::parse(&said, Some(query.as_bytes()));
         let folder = read(root, &said, &asked, &Pulse::new("a test")).unwrap().unwrap();
         let name = |found: &Candidate| String::from_utf8(found.segment()).unwrap();

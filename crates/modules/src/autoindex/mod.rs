@@ -15,7 +15,7 @@ mod rule;
 mod settings;
 mod title;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use entry::Entry;
 pub use folder::{Candidate, Folder};
 pub use page::{Insert, Listing};

@@ -235,13 +235,13 @@ fn escape_text(out: &mut Vec<u8>, part: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Candidate, TABLE};
+    use super::super::{Candidate, MODULE};
     use super::*;
     use crate::testing::apply;
     use evenkeel_message::Content;
 
     fn page(directives: &str, header: Insert, readme: Insert) -> String {
-        let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+        let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
         let listing = Listing {
             asked: Asked::parse(&said, None),
             said,
@@ -291,7 +291,7 @@ mod tests {
             passed: true,
         };
         for directives in ["", "IndexOptions FancyIndexing", "IndexOptions HTMLTable"] {
-            let said = apply(TABLE, directives).unwrap().directory.autoindex.said();
+            let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
             let listing = || Listing {
                 asked: Asked::parse(&said, None),
                 said: Arc::clone(&said),

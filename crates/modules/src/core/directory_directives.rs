@@ -4,9 +4,9 @@
 use super::directory::{AcceptPathInfo, EtagParts, Tristate};
 use super::error_document::ErrorDocument;
 use super::options::{AllowOverride, Options};
-use crate::{Directive, OFFERS, Scope, Where, argument, directive};
+use crate::{Directive, MODULES, Module, Scope, Where, argument, directive};
 use evenkeel_config::{
-    Call, Contexts, Notice, Offer, Overrides, Position, Shape, module_of, reserved, standard_module,
+    Call, Contexts, Notice, Overrides, Position, Shape, module_of, reserved, standard_module,
 };
 use evenkeel_expr::{PatternOptions, Text};
 use evenkeel_message::{AllowEncodedSlashes, Level, Status, unquoted};
@@ -158,8 +158,10 @@ fn standing(name: &str) -> Option<bool> {
     let may = |contexts: Contexts, overrides: Overrides| {
         contexts.contains(Contexts::DIRECTORY) || !overrides.is_none()
     };
-    let own = crate::registry::tables()
-        .flat_map(|table| table.directives)
+    let own = MODULES
+        .iter()
+        .flat_map(|module| module.directives)
+        .flat_map(|directives| directives.iter())
         .find(|directive| directive.name.eq_ignore_ascii_case(name));
     let language = reserved().iter().find(|reserved| reserved.name.eq_ignore_ascii_case(name));
     own.map(|directive| may(directive.contexts, directive.overrides))
@@ -563,12 +565,12 @@ fn log_level(scope: &mut Scope, call: &Call<'_>) -> Done {
 fn is_module(name: &str) -> bool {
     let file = format!("mod_{name}.c");
     let identifier = format!("{name}_module");
-    let own = |offer: &Offer| {
-        offer.file == file
-            || offer.identifier == identifier
-            || offer.file.strip_suffix(".c") == Some(name)
+    let own = |module: &Module| {
+        module.file == file
+            || module.identifier == identifier
+            || module.file.strip_suffix(".c") == Some(name)
     };
-    OFFERS.iter().any(own) || standard_module(&identifier).is_some()
+    MODULES.iter().any(own) || standard_module(&identifier).is_some()
 }
 
 fn regex_default_options(scope: &mut Scope, call: &Call<'_>) -> Done {

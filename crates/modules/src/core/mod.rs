@@ -36,18 +36,51 @@ pub use static_handler::{
 };
 pub use vary::{merge_vary, settle_vary};
 
-use crate::Table;
+use crate::{Active, Module};
 
-/// The core's directives: sections, those of servers, those of sections.
-pub const TABLES: [Table; 3] = [
-    table(sections::DIRECTIVES),
-    table(server_directives::DIRECTIVES),
-    table(directory_directives::DIRECTIVES),
-];
+/// The core.
+pub const MODULE: Module = Module {
+    file: "core.c",
+    identifier: "core_module",
+    active: Active::Always,
+    page: "core",
+    subject: "What every site needs: sections, virtual hosts, files, limits, error pages.",
+    remarks: &[
+        "Where Apache differs from RFC 9110, the RFC holds: a Range is for GET alone, \
+         If-Unmodified-Since is ignored beside If-Match, and a date of 1970 or before is a date.",
+        "A redirect or a refusal goes before LimitRequestBody.",
+        "A change of a file acts on the next request, and so does that of a .htaccess file. A \
+         change that the kernel tells nobody of acts within a second: a write through a shared \
+         mapping, or through a hard link that was made after the file was read.",
+        "LAST_MODIFIED in conditions is the time of the file. Apache still has 1970 there.",
+        "Under prefork and worker, a response has `Connection: close` while other connections \
+         wait for a worker, whatever KeepAlive says: at once where clients pause between \
+         requests, else after eight requests or a tenth of a second. A connection that is idle \
+         for three quarters of a second meanwhile is closed. Apache keeps connections for \
+         KeepAliveTimeout, and others wait as long.",
+        "-U and -F of conditions lead to one another four times at most. Where an answer depends \
+         on questions beyond that, there is none, and the request is answered with 500: Apache \
+         asks on up to ten times, and each time may turn the answer round.",
+        "What cannot be decided lets nobody through: a pattern or an expression that takes too \
+         many steps is answered with 500. Apache takes it for one that does not hold.",
+    ],
+    directives: &[
+        sections::DIRECTIVES,
+        server_directives::DIRECTIVES,
+        directory_directives::DIRECTIVES,
+    ],
+};
 
-const fn table(directives: &'static [crate::Directive]) -> Table {
-    Table { module: "core.c", identifier: "core_module", directives }
-}
+/// The protocol, whose directives are the core's.
+pub const HTTP: Module = Module {
+    file: "http_core.c",
+    identifier: "http_module",
+    active: Active::Always,
+    page: "core",
+    subject: "",
+    remarks: &[],
+    directives: &[],
+};
 
 /// The Server field under ServerTokens. Tools that read it expect Apache's shape.
 #[must_use]

@@ -1,7 +1,7 @@
 //! mod_deflate's directives: lines go in, numbers and names come out.
 
 use super::AlterTag;
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::num::IntErrorKind;
 use std::ops::RangeInclusive;
@@ -21,9 +21,18 @@ const DIRECTIVES: &[Directive] = &[
     directive("DeflateAlterEtag", Where::SERVER, Shape::One, "AddSuffix", "Set how mod_deflate should modify ETAG response headers: 'AddSuffix' (default), 'NoChange' (2.2.x behavior), 'Remove'", alter_etag),
 ];
 
-/// mod_deflate's directives.
-pub const TABLE: Table =
-    Table { module: "mod_deflate.c", identifier: "deflate_module", directives: DIRECTIVES };
+/// mod_deflate.
+pub const MODULE: Module = Module {
+    file: "mod_deflate.c",
+    identifier: "deflate_module",
+    active: Active::Usually,
+    page: "mod_deflate",
+    subject: "Bodies compressed for clients that take gzip, and unpacked again: the output \
+              filters `DEFLATE` and `INFLATE`. The bodies of requests are not unpacked. A 304 \
+              that answers the tag of the plain body has no Vary, as in Apache.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn filter_note(scope: &mut Scope, call: &Call<'_>) -> Done {
     let server = &mut scope.server.deflate;
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn numbers_are_bounded() {
-        let said = |text: &str| apply(TABLE, text).map(|scope| scope.server.deflate);
+        let said = |text: &str| apply(MODULE, text).map(|scope| scope.server.deflate);
         assert_eq!(said("DeflateCompressionLevel 9").unwrap().level, Some(9));
         assert_eq!(said("DeflateWindowSize 1x").unwrap().window, Some(1));
         assert_eq!(said("DeflateMemLevel 3").unwrap().mem_level, Some(3));
@@ -152,21 +161,21 @@ mod tests {
             said("DeflateBufferSize -1").unwrap_err(),
             "DeflateBufferSize should be positive"
         );
-        let section = apply(TABLE, "DeflateInflateRatioLimit 20\nDeflateInflateRatioBurst 5");
+        let section = apply(MODULE, "DeflateInflateRatioLimit 20\nDeflateInflateRatioBurst 5");
         let section = section.unwrap().directory.into_settings().deflate;
         assert_eq!((section.ratio_limit, section.ratio_burst), (Some(20), Some(5)));
-        assert!(apply(TABLE, "DeflateInflateLimitRequestBody -1").is_err());
+        assert!(apply(MODULE, "DeflateInflateLimitRequestBody -1").is_err());
     }
 
     #[test]
     fn notes_are_of_three_kinds() {
         let text =
             "DeflateFilterNote plain\nDeflateFilterNote Input in\nDeflateFilterNote OUTPUT o";
-        let said = apply(TABLE, text).unwrap().server.deflate;
+        let said = apply(MODULE, text).unwrap().server.deflate;
         assert_eq!(said.note_ratio.as_deref(), Some("plain"));
         assert_eq!(said.note_input.as_deref(), Some("in"));
         assert_eq!(said.note_output.as_deref(), Some("o"));
-        let refused = apply(TABLE, "DeflateFilterNote x y").map(|_| ()).unwrap_err();
+        let refused = apply(MODULE, "DeflateFilterNote x y").map(|_| ()).unwrap_err();
         assert_eq!(refused, "Unknown note type x");
     }
 }

@@ -9,7 +9,7 @@ mod directives;
 mod presses;
 mod stream;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use presses::Presses;
 
 use crate::{Merge, inherit};

@@ -1,6 +1,6 @@
 //! mod_dir's directives: lines go in, names, switches and statuses come out.
 
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::Status;
 use std::sync::Arc;
@@ -16,9 +16,16 @@ const DIRECTIVES: &[Directive] = &[
     directive("FallbackResource", Where::INDEXES, Shape::One, "disabled", "Set a default handler", fallback),
 ];
 
-/// mod_dir's directives.
-pub const TABLE: Table =
-    Table { module: "mod_dir.c", identifier: "dir_module", directives: DIRECTIVES };
+/// mod_dir.
+pub const MODULE: Module = Module {
+    file: "mod_dir.c",
+    identifier: "dir_module",
+    active: Active::Usually,
+    page: "mod_dir",
+    subject: "The page of a folder, and the slash behind its name.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 /// Names add up within a section; `disabled` alone on a line forgets those before it.
 fn index(scope: &mut Scope, call: &Call<'_>) -> Done {
@@ -80,7 +87,7 @@ mod tests {
     #[test]
     fn directory_index_adds_up_and_is_disabled() {
         let names = |text: &str| -> Vec<Box<str>> {
-            apply(TABLE, text).unwrap().directory.into_settings().dir.index_names.unwrap().to_vec()
+            apply(MODULE, text).unwrap().directory.into_settings().dir.index_names.unwrap().to_vec()
         };
         assert_eq!(
             names("DirectoryIndex a \"b c\"\nDirectoryIndex d"),
@@ -96,10 +103,10 @@ mod tests {
         for (text, code) in
             [("on", Some(302)), ("off", None), ("Permanent", Some(301)), ("308", Some(308))]
         {
-            let scope = apply(TABLE, &format!("DirectoryIndexRedirect {text}")).unwrap();
+            let scope = apply(MODULE, &format!("DirectoryIndexRedirect {text}")).unwrap();
             assert_eq!(scope.directory.dir.index_redirect.unwrap().map(Status::code), code);
         }
-        let refused = |word: &str| apply(TABLE, &format!("DirectoryIndexRedirect {word}")).err();
+        let refused = |word: &str| apply(MODULE, &format!("DirectoryIndexRedirect {word}")).err();
         let range = "DirectoryIndexRedirect only accepts values between 300 and 399";
         assert_eq!(refused("200").as_deref(), Some(range));
         let words = "DirectoryIndexRedirect ON|OFF|permanent|temp|seeother|3xx";
@@ -109,10 +116,10 @@ mod tests {
     #[test]
     fn directory_slash_check_handler_and_fallback_resource() {
         let text = "DirectorySlash Off\nDirectoryCheckHandler On\nFallbackResource /front.php";
-        let said = apply(TABLE, text).unwrap().directory.into_settings().dir;
+        let said = apply(MODULE, text).unwrap().directory.into_settings().dir;
         assert_eq!((said.slash, said.check_handler), (Some(false), Some(true)));
         assert_eq!(said.fallback, Some(Some("/front.php".into())));
-        let off = apply(TABLE, "FallbackResource Disabled").unwrap().directory.into_settings().dir;
+        let off = apply(MODULE, "FallbackResource Disabled").unwrap().directory.into_settings().dir;
         assert_eq!(off.fallback, Some(None));
     }
 }

@@ -4,7 +4,7 @@
 
 mod directives;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 
 use crate::core::public_url;
 use crate::{DirectorySettings, Merge, ServerSettings, inherit};

@@ -2,7 +2,7 @@
 //! environment of requests comes out. What SetEnvIf has set is left as it is, as in Apache.
 
 use crate::settings::merged;
-use crate::{Directive, Merge, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::{Request, Variables, unquoted};
 use std::ffi::OsStr;
@@ -18,9 +18,16 @@ const DIRECTIVES: &[Directive] = &[
     directive("UnsetEnv", Where::FILE_INFO, Shape::Iterate, "", "a list of variables to remove from the CGI environment.", unset_env).of_bytes(),
 ];
 
-/// mod_env's directives.
-pub const TABLE: Table =
-    Table { module: "mod_env.c", identifier: "env_module", directives: DIRECTIVES };
+/// mod_env.
+pub const MODULE: Module = Module {
+    file: "mod_env.c",
+    identifier: "env_module",
+    active: Active::Usually,
+    page: "mod_env",
+    subject: "Variables of the environment for what answers a request.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 /// What a section says of variables.
 #[derive(Clone, Debug, Default)]
@@ -128,7 +135,7 @@ mod tests {
     }
 
     fn said(text: &str) -> Directory {
-        apply(TABLE, text).unwrap().directory.into_settings().env
+        apply(MODULE, text).unwrap().directory.into_settings().env
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {

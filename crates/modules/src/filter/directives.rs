@@ -2,7 +2,7 @@
 //! out.
 
 use super::{Filter, Output, Protocol, Provider, Said, Stage, When};
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
 
@@ -22,9 +22,18 @@ const DIRECTIVES: &[Directive] = &[
     directive("FilterProtocol", Where::OPTIONS, Shape::TwoOrThree, "", "filter-name [provider-name] protocol-args", filter_protocol),
 ];
 
-/// mod_filter's directives.
-pub const TABLE: Table =
-    Table { module: "mod_filter.c", identifier: "filter_module", directives: DIRECTIVES };
+/// mod_filter.
+pub const MODULE: Module = Module {
+    file: "mod_filter.c",
+    identifier: "filter_module",
+    active: Active::Usually,
+    page: "mod_filter",
+    subject: "Which output filters a response goes through, by its media type or by conditions. \
+              Those of another status than 200 go through none, unless the variable \
+              `filter-errordocs` is set.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 /// The filter of that name in a section, to be changed.
 fn known<'a>(said: &'a mut Said, name: &str) -> Option<&'a mut Filter> {

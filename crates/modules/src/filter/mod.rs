@@ -5,7 +5,7 @@
 
 mod directives;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 
 use crate::settings::merged;
 use crate::{Merge, RequestContext};
@@ -360,7 +360,7 @@ mod tests {
     use evenkeel_message::{Peer, RequestHead};
 
     fn said(text: &str) -> Directory {
-        apply(TABLE, text).unwrap().directory.into_settings().filter
+        apply(MODULE, text).unwrap().directory.into_settings().filter
     }
 
     fn request() -> Request {
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_chain_has_an_end() {
-        let chain = |length| apply(TABLE, &format!("FilterChain{}", " x".repeat(length)));
+        let chain = |length| apply(MODULE, &format!("FilterChain{}", " x".repeat(length)));
         assert!(chain(1000).is_ok());
         let refused = chain(1001).map(|_| ()).unwrap_err();
         assert_eq!(refused, "more than 1000 filters are in the chain");

@@ -2,7 +2,7 @@
 //! lists comes out (mod_headers.c: header_cmd, header_inout_cmd).
 
 use super::{Action, Entry, Value, When};
-use crate::{Directive, Scope, Table, Where, directive};
+use crate::{Active, Directive, Module, Scope, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_message::unquoted;
 use std::sync::Arc;
@@ -15,9 +15,19 @@ const DIRECTIVES: &[Directive] = &[
     directive("RequestHeader", Where::FILE_INFO, Shape::Raw, "", "an action, header and value followed by optional env clause", request_header).of_bytes(),
 ];
 
-/// mod_headers' directives.
-pub const TABLE: Table =
-    Table { module: "mod_headers.c", identifier: "headers_module", directives: DIRECTIVES };
+/// mod_headers.
+pub const MODULE: Module = Module {
+    file: "mod_headers.c",
+    identifier: "headers_module",
+    active: Active::Usually,
+    page: "mod_headers",
+    subject: "Fields of requests and responses: set, added, changed, taken away.",
+    remarks: &[
+        "A request is answered with 500 where the condition or value of a RequestHeader line asks \
+         for a file that cannot be read. Apache carries the line out.",
+    ],
+    directives: &[DIRECTIVES],
+};
 
 const ACTIONS: &str = "first argument must be 'add', 'set', 'setifempty', 'append', 'merge', \
                        'unset', 'echo', 'note', 'edit', or 'edit*'.";
@@ -161,14 +171,14 @@ mod tests {
     #[test]
     fn lines_go_to_their_lists() {
         let headers =
-            apply(TABLE, "Header always set A: b").unwrap().directory.into_settings().headers;
+            apply(MODULE, "Header always set A: b").unwrap().directory.into_settings().headers;
         assert_eq!((headers.always.len(), headers.success.len()), (1, 0));
         assert_eq!(&*headers.always[0].name, b"A");
         assert_eq!(
-            apply(TABLE, "Header onsuccess unset A").unwrap().directory.headers.success.len(),
+            apply(MODULE, "Header onsuccess unset A").unwrap().directory.headers.success.len(),
             1
         );
-        let headers = apply(TABLE, "RequestHeader add A \"\" early")
+        let headers = apply(MODULE, "RequestHeader add A \"\" early")
             .unwrap()
             .directory
             .into_settings()
@@ -202,7 +212,7 @@ mod tests {
             ("Header set A %q", "Unrecognized header format %q"),
         ];
         for (line, fault) in table {
-            assert_eq!(apply(TABLE, line).err().as_deref(), Some(fault), "{line}");
+            assert_eq!(apply(MODULE, line).err().as_deref(), Some(fault), "{line}");
         }
     }
 }

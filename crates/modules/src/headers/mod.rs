@@ -6,7 +6,7 @@ mod directives;
 mod edit;
 mod value;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use edit::edited;
 pub use value::Value;
 
@@ -418,7 +418,7 @@ mod tests {
 
     fn plan(lines: &[&str]) -> DirectorySettings {
         lines.iter().fold(DirectorySettings::default(), |plan, line| {
-            DirectorySettings::merge(&plan, &apply(TABLE, line).unwrap().directory)
+            DirectorySettings::merge(&plan, &apply(MODULE, line).unwrap().directory)
         })
     }
 

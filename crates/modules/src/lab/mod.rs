@@ -5,7 +5,7 @@
 
 mod gate;
 
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use bytes::Bytes;
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response, Status};
@@ -48,9 +48,20 @@ const DIRECTIVES: &[Directive] = &[
     directive("LabChildStartDelay", Where::GLOBAL, Shape::One, "0", "Milliseconds that every child process waits before it serves", child_start_delay),
 ];
 
-/// mod_lab's directives.
-pub const TABLE: Table =
-    Table { module: "mod_lab.c", identifier: "lab_module", directives: DIRECTIVES };
+/// mod_lab.
+pub const MODULE: Module = Module {
+    file: "mod_lab.c",
+    identifier: "lab_module",
+    active: Active::Usually,
+    page: "mod_lab",
+    subject: "Applications to measure this server with; no module of Apache's. The handler \
+              `lab-wait` answers `?ms=N` after N milliseconds, `lab-burn` after as much CPU time, \
+              `lab-gate` after N milliseconds at one of LabGatePlaces places, for which the \
+              requests of all children stand in line; all hold a worker meanwhile. A handler is \
+              off until its bound is configured, and refuses with 400 what is beyond it.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn max_wait(scope: &mut Scope, call: &Call<'_>) -> Done {
     scope.global.lab.max_wait_ms = milliseconds("LabMaxWait", call)?;
@@ -227,7 +238,7 @@ fn burn(time: Duration, pulse: &Pulse) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_config::{Node, Position, Tables};
+    use evenkeel_config::{Node, Position};
     use evenkeel_message::{Peer, RequestHead};
 
     fn request(handler: &str, query: &str) -> Request {
@@ -260,7 +271,7 @@ mod tests {
         let apply = |name: &str, value: &str| {
             let position = Position { file: "t".into(), line: 1 };
             let node = Node { name: name.into(), arguments: value.into(), position, section: None };
-            let (tables, mut scope) = (Tables::new(&[TABLE], &[]), Scope::default());
+            let (tables, mut scope) = (crate::testing::tables(&[MODULE]), Scope::default());
             evenkeel_config::apply(&tables, &[node], &mut scope, &mut Vec::new())
                 .map(|()| scope.global.lab)
                 .map_err(|fault| fault.text)

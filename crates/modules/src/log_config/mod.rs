@@ -1,7 +1,7 @@
 //! Access logs (mod_log_config.c, mod_logio.c): formats, files and conditions as written. The
 //! room `logging` compiles and writes them.
 
-use crate::{Directive, Merge, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Position, Shape};
 use evenkeel_expr::Condition;
 use std::sync::Arc;
@@ -96,18 +96,33 @@ const DIRECTIVES: &[Directive] = &[
     directive("BufferedLogs", Where::GLOBAL, Shape::Flag, "On", "Enable Buffered Logging (experimental)", buffered_logs),
 ];
 
-/// mod_log_config's directives.
-pub const TABLE: Table =
-    Table { module: "mod_log_config.c", identifier: "log_config_module", directives: DIRECTIVES };
+/// mod_log_config.
+pub const MODULE: Module = Module {
+    file: "mod_log_config.c",
+    identifier: "log_config_module",
+    active: Active::Always,
+    page: "mod_log_config",
+    subject: "Access logs: formats, files, programs, conditions.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 #[rustfmt::skip]
 const LOGIO_DIRECTIVES: &[Directive] = &[
     directive("LogIOTrackTTFB", Where::ANYWHERE, Shape::Flag, "Off", "Set to 'ON' to enable tracking time to first byte", log_io_track_ttfb),
 ];
 
-/// mod_logio's directives.
-pub const LOGIO_TABLE: Table =
-    Table { module: "mod_logio.c", identifier: "logio_module", directives: LOGIO_DIRECTIVES };
+/// mod_logio: items of the formats, told apart by `evenkeel-logging`.
+pub const LOGIO: Module = Module {
+    file: "mod_logio.c",
+    identifier: "logio_module",
+    active: Active::Always,
+    page: "mod_logio",
+    subject: "Bytes received and sent, and the time to the first byte, in access logs: `%I`, \
+              `%O`, `%S`, `%^FB`.",
+    remarks: &[],
+    directives: &[LOGIO_DIRECTIVES],
+};
 
 fn log(scope: &mut Scope, call: &Call<'_>) -> Result<Log, String> {
     let condition = match argument(call, 2) {

@@ -1,7 +1,7 @@
 //! mod_mime's directives: lines go in, entries by extension come out.
 
 use super::{Extension, MultiviewsMatch};
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Contexts, Shape};
 use std::sync::Arc;
 
@@ -33,9 +33,16 @@ const DIRECTIVES: &[Directive] = &[
     directive("ModMimeUsePathInfo", Where::SECTION, Shape::Flag, "Off", "Set to 'yes' to allow mod_mime to use path info for type checking", use_path_info),
 ];
 
-/// mod_mime's directives.
-pub const TABLE: Table =
-    Table { module: "mod_mime.c", identifier: "mime_module", directives: DIRECTIVES };
+/// mod_mime.
+pub const MODULE: Module = Module {
+    file: "mod_mime.c",
+    identifier: "mime_module",
+    active: Active::Usually,
+    page: "mod_mime",
+    subject: "What a file's extensions say of its content.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 /// The entry of an extension, which may be written with its dot and in any case.
 fn entry<'a>(scope: &'a mut Scope, extension: &str) -> &'a mut Extension {
@@ -142,7 +149,7 @@ mod tests {
     #[test]
     fn multiviews_match_adds_filters_to_handlers() {
         let said = |text: &str| {
-            apply(TABLE, &format!("MultiviewsMatch {text}"))
+            apply(MODULE, &format!("MultiviewsMatch {text}"))
                 .map(|scope| scope.directory.mime.multiviews_match.unwrap())
         };
         let both = MultiviewsMatch::Also { handlers: true, filters: true };

@@ -5,7 +5,7 @@
 mod directives;
 mod types;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use types::Types;
 
 use crate::dir::FOLDER;

@@ -1,7 +1,7 @@
 //! The directives of the process models (mpm_common.c, event.c, worker.c, prefork.c): recorded as
 //! written, since what they come to depends on all of them together; the room `mpm` checks that.
 
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Position, Shape};
 
 type Done = Result<(), String>;
@@ -103,33 +103,44 @@ const EVENT: &[Directive] = &[
 ];
 
 #[rustfmt::skip]
-const PREFORK: &[Directive] = &[
+const PREFORK_DIRECTIVES: &[Directive] = &[
     directive("MinSpareServers", GLOBAL, Shape::One, "5", "Minimum number of idle children, to handle request spikes", min_spare_servers),
     directive("MaxSpareServers", GLOBAL, Shape::One, "10", "Maximum number of idle children", max_spare_servers),
 ];
 
-const fn event(directives: &'static [Directive]) -> Table {
-    Table { module: "event.c", identifier: "mpm_event_module", directives }
-}
+/// The process model event, which holds where none is named.
+pub const MODULE: Module = Module {
+    file: "event.c",
+    identifier: "mpm_event_module",
+    active: Active::Usually,
+    page: "mpm",
+    subject: "The process models event, worker and prefork: addresses, processes, threads. One of \
+              them is active, event where none is named.",
+    remarks: &[],
+    directives: &[COMMON, THREADED, EVENT],
+};
 
-const fn worker(directives: &'static [Directive]) -> Table {
-    Table { module: "worker.c", identifier: "mpm_worker_module", directives }
-}
+/// The process model worker.
+pub const WORKER: Module = Module {
+    file: "worker.c",
+    identifier: "mpm_worker_module",
+    active: Active::WhenNamed,
+    page: "mpm",
+    subject: "",
+    remarks: &[],
+    directives: &[COMMON, THREADED],
+};
 
-const fn prefork(directives: &'static [Directive]) -> Table {
-    Table { module: "prefork.c", identifier: "mpm_prefork_module", directives }
-}
-
-/// The directives of each process model.
-pub const TABLES: &[Table] = &[
-    event(COMMON),
-    event(THREADED),
-    event(EVENT),
-    worker(COMMON),
-    worker(THREADED),
-    prefork(COMMON),
-    prefork(PREFORK),
-];
+/// The process model prefork.
+pub const PREFORK: Module = Module {
+    file: "prefork.c",
+    identifier: "mpm_prefork_module",
+    active: Active::WhenNamed,
+    page: "mpm",
+    subject: "",
+    remarks: &[],
+    directives: &[COMMON, PREFORK_DIRECTIVES],
+};
 
 fn listen(scope: &mut Scope, call: &Call<'_>) -> Done {
     if !(1..=2).contains(&call.words.len()) {

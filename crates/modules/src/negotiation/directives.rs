@@ -1,7 +1,7 @@
 //! mod_negotiation's directives: lines go in, a list of languages and switches come out.
 
 use super::Force;
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
 
@@ -14,9 +14,17 @@ const DIRECTIVES: &[Directive] = &[
     directive("ForceLanguagePriority", Where::FILE_INFO, Shape::Iterate, "Prefer", "Force LanguagePriority elections, either None, or Fallback and/or Prefer", force_language_priority),
 ];
 
-/// mod_negotiation's directives.
-pub const TABLE: Table =
-    Table { module: "mod_negotiation.c", identifier: "negotiation_module", directives: DIRECTIVES };
+/// mod_negotiation.
+pub const MODULE: Module = Module {
+    file: "mod_negotiation.c",
+    identifier: "negotiation_module",
+    active: Active::Usually,
+    page: "mod_negotiation",
+    subject: "Which of several files is sent: by media type, language, charset and encoding, \
+              among those of a folder (MultiViews) or of a type map.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 /// `Off` says nothing: a virtual host cannot take back what the main server says, as in Apache.
 fn cache_negotiated_docs(scope: &mut Scope, call: &Call<'_>) -> Done {
@@ -64,7 +72,7 @@ mod tests {
 
     #[test]
     fn language_priority_adds_up() {
-        let said = apply(TABLE, "LanguagePriority en de\nLanguagePriority pt-BR").unwrap();
+        let said = apply(MODULE, "LanguagePriority en de\nLanguagePriority pt-BR").unwrap();
         let list = said.directory.into_settings().negotiation.priority.unwrap();
         assert_eq!(list.iter().map(|word| &**word).collect::<Vec<_>>(), ["en", "de", "pt-BR"]);
     }
@@ -72,7 +80,7 @@ mod tests {
     #[test]
     fn force_language_priority_is_none_or_others() {
         let force = |text: &str| {
-            apply(TABLE, &format!("ForceLanguagePriority {text}"))
+            apply(MODULE, &format!("ForceLanguagePriority {text}"))
                 .map(|scope| scope.directory.negotiation.force.unwrap())
         };
         assert_eq!(force("prefer Fallback"), Ok(Force { prefer: true, fallback: true }));
@@ -87,7 +95,7 @@ mod tests {
     #[test]
     fn cache_negotiated_docs_off_says_nothing() {
         let said = |word: &str| {
-            apply(TABLE, &format!("CacheNegotiatedDocs {word}")).unwrap().server.negotiation
+            apply(MODULE, &format!("CacheNegotiatedDocs {word}")).unwrap().server.negotiation
         };
         assert_eq!(said("On").cache_documents, Some(()));
         assert_eq!(said("Off").cache_documents, None);

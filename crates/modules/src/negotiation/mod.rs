@@ -15,7 +15,7 @@ mod tests;
 mod variant;
 
 pub use answer::escape_segment;
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use folder::{few_siblings, goes_on, siblings};
 pub use map::{Fault, map_text, read_map};
 pub use variant::Variant;

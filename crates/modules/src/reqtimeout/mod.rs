@@ -1,7 +1,7 @@
 //! mod_reqtimeout: how long a client may take over a request. The words of RequestReadTimeout go
 //! in, a time for each stage comes out; the connection keeps to them.
 
-use crate::{Directive, Merge, Scope, Table, Where, directive, inherit};
+use crate::{Active, Directive, Merge, Module, Scope, Where, directive, inherit};
 use evenkeel_config::{Call, Shape};
 
 type Done = Result<(), String>;
@@ -72,9 +72,16 @@ const DIRECTIVES: &[Directive] = &[directive(
     request_read_timeout,
 )];
 
-/// mod_reqtimeout's directives.
-pub const TABLE: Table =
-    Table { module: "mod_reqtimeout.c", identifier: "reqtimeout_module", directives: DIRECTIVES };
+/// mod_reqtimeout.
+pub const MODULE: Module = Module {
+    file: "mod_reqtimeout.c",
+    identifier: "reqtimeout_module",
+    active: Active::Usually,
+    page: "mod_reqtimeout",
+    subject: "How long a client may take to send a request.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn request_read_timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
     for word in evenkeel_config::words(call.raw) {
@@ -146,16 +153,21 @@ fn number(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_config::{Node, Position, Tables};
+    use evenkeel_config::{Node, Position};
 
     fn said(arguments: &str) -> Result<Server, String> {
         let position = Position { file: "t".into(), line: 1 };
         let (name, section) = ("RequestReadTimeout".into(), None);
         let node = Node { name, arguments: arguments.into(), position, section };
         let mut scope = Scope::default();
-        evenkeel_config::apply(&Tables::new(&[TABLE], &[]), &[node], &mut scope, &mut Vec::new())
-            .map(|()| Server::clone(&scope.server.reqtimeout))
-            .map_err(|fault| fault.text)
+        evenkeel_config::apply(
+            &crate::testing::tables(&[MODULE]),
+            &[node],
+            &mut scope,
+            &mut Vec::new(),
+        )
+        .map(|()| Server::clone(&scope.server.reqtimeout))
+        .map_err(|fault| fault.text)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::Rules;
 use super::rule::{Attribute, Change, Rule, Test, Wanted};
-use crate::{Directive, Place, Scope, Table, Where, directive};
+use crate::{Active, Directive, Module, Place, Scope, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_expr::{Part, Pattern, PatternOptions};
 use evenkeel_message::unquoted;
@@ -19,9 +19,16 @@ const DIRECTIVES: &[Directive] = &[
     directive("SetEnvIfNoCase", Where::FILE_INFO, Shape::Raw, "", "a header-name, regex and a list of variables.", set_env_if).of_bytes(),
 ];
 
-/// mod_setenvif's directives.
-pub const TABLE: Table =
-    Table { module: "mod_setenvif.c", identifier: "setenvif_module", directives: DIRECTIVES };
+/// mod_setenvif.
+pub const MODULE: Module = Module {
+    file: "mod_setenvif.c",
+    identifier: "setenvif_module",
+    active: Active::Usually,
+    page: "mod_setenvif",
+    subject: "Variables set by what the request says.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> Done {
     let (name, rest) = next_word(call.raw);
@@ -152,13 +159,13 @@ mod tests {
                 "Could not parse expression \"%{FOO} == 1\": Variable 'FOO' does not exist",
             ),
         ] {
-            assert_eq!(apply(TABLE, line).err().as_deref(), Some(text), "{line}");
+            assert_eq!(apply(MODULE, line).err().as_deref(), Some(text), "{line}");
         }
     }
 
     #[test]
     fn rules_belong_to_where_they_stand() {
-        let scope = apply_in(TABLE, Place::Location("/l".into()), "SetEnvIf A b c").unwrap();
+        let scope = apply_in(MODULE, Place::Location("/l".into()), "SetEnvIf A b c").unwrap();
         let (server, directory) = (&scope.server.setenvif, &scope.directory.setenvif);
         assert_eq!((server.list.len(), directory.list.len()), (0, 1));
     }

@@ -5,7 +5,7 @@ mod directives;
 mod rule;
 mod screen;
 
-pub use directives::TABLE;
+pub use directives::MODULE;
 pub use rule::Rule;
 
 use crate::settings::merged;
@@ -79,7 +79,7 @@ mod tests {
 
     /// A request that the rules have been run on.
     fn set(text: &str, fields: &[(&str, &str)]) -> Request {
-        let scope = apply(TABLE, text).unwrap();
+        let scope = apply(MODULE, text).unwrap();
         let mut head = RequestHead {
             line: b"GET /a.txt?a=77 HTTP/1.0".to_vec(),
             method_end: 3,
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn inner_rules_follow_outer_ones() {
-        let rules = |text: &str| apply(TABLE, text).unwrap().server.setenvif;
+        let rules = |text: &str| apply(MODULE, text).unwrap().server.setenvif;
         let merged = Rules::merge(&rules("SetEnvIf A b c"), &rules("SetEnvIf D e f"));
         assert_eq!(merged.list.len(), 2);
     }
@@ -182,7 +182,7 @@ mod tests {
                     BrowserMatch \"^WebDAVFS/1\\.[012]\" C\nBrowserMatchNoCase robot D\n\
                     BrowserMatch . E\nBrowserMatch \"Mozilla\" F\nSetEnvIf X-A Mozilla/2 G\n\
                     SetEnvIf G 1 H\nSetEnvIf Referer \"^http://(a|b)/\" I=$1";
-        let scope = apply(TABLE, text).unwrap();
+        let scope = apply(MODULE, text).unwrap();
         let sizes = |rules: &Rules| rules.groups().iter().map(|it| it.rules.len()).collect();
         let found: Vec<usize> = sizes(&scope.server.setenvif);
         assert_eq!(found, [3, 2, 1, 1, 1, 1]);

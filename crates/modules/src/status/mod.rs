@@ -2,7 +2,7 @@
 //! that its query asks for goes out. What is shown comes from a source that the binary supplies;
 //! nothing here reads the system.
 
-use crate::{Directive, Table};
+use crate::{Active, Directive, Module};
 use bytes::Bytes;
 use evenkeel_message::{Body, Method, Request, Response};
 use evenkeel_monitor::{Letterhead, Snapshot, View, render};
@@ -19,9 +19,17 @@ const MAGIC_NAME: &[u8] = b"application/x-httpd-status";
 /// mod_status has no directive of its own: ExtendedStatus and SeeRequestTail are the core's.
 const DIRECTIVES: &[Directive] = &[];
 
-/// mod_status's directives.
-pub const TABLE: Table =
-    Table { module: "mod_status.c", identifier: "status_module", directives: DIRECTIVES };
+/// mod_status.
+pub const MODULE: Module = Module {
+    file: "mod_status.c",
+    identifier: "status_module",
+    active: Active::Usually,
+    page: "mod_status",
+    subject: "The state of the server as a page: the handler `server-status`, with `?refresh=N`, \
+              `?notable`, `?auto` and `?json`. ExtendedStatus is on where this module is active.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 /// Whether the request is one for the page. Other methods than GET and HEAD are left to the
 /// default handler (mod_status.c: status_handler).

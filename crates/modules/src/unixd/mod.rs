@@ -1,7 +1,7 @@
 //! Who the children run as (mod_unixd.c): names and numbers go in, recorded as found in the
 //! system's tables. Dropping the rights themselves is `mpm`'s.
 
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_sys::identity::{group_named, user_named, user_numbered};
 
@@ -28,9 +28,17 @@ const DIRECTIVES: &[Directive] = &[
     directive("Suexec", Where::GLOBAL, Shape::Flag, "", "Enable or disable suEXEC support", suexec),
 ];
 
-/// mod_unixd's directives.
-pub const TABLE: Table =
-    Table { module: "mod_unixd.c", identifier: "unixd_module", directives: DIRECTIVES };
+/// mod_unixd.
+pub const MODULE: Module = Module {
+    file: "mod_unixd.c",
+    identifier: "unixd_module",
+    active: Active::Always,
+    page: "mod_unixd",
+    subject: "Who the children of the server are. Root's server does not start without User; with \
+              `-X` it serves as nobody then.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn user(scope: &mut Scope, call: &Call<'_>) -> Done {
     let text = argument(call, 0);

@@ -2,7 +2,7 @@
 //! checked as Apache checks it (mod_watchdog.c: wd_set_interval), and has no effect.
 
 use crate::core::parse_interval;
-use crate::{Directive, Scope, Table, Where, argument, directive};
+use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 
 /// The shortest interval, in microseconds (AP_WD_TM_SLICE).
@@ -13,9 +13,17 @@ const DIRECTIVES: &[Directive] = &[
     directive("WatchdogInterval", Where::GLOBAL, Shape::One, "1", "Watchdog interval in seconds", watchdog_interval),
 ];
 
-/// mod_watchdog's directive.
-pub const TABLE: Table =
-    Table { module: "mod_watchdog.c", identifier: "watchdog_module", directives: DIRECTIVES };
+/// mod_watchdog.
+pub const MODULE: Module = Module {
+    file: "mod_watchdog.c",
+    identifier: "watchdog_module",
+    active: Active::Always,
+    page: "mod_watchdog",
+    subject: "Present for configurations that ask for it: its directive is checked, and nothing \
+              is done.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+};
 
 fn watchdog_interval(_: &mut Scope, call: &Call<'_>) -> Result<(), String> {
     match parse_interval(argument(call, 0), 1_000_000) {
@@ -34,7 +42,7 @@ mod tests {
 
     #[test]
     fn intervals_have_a_unit_and_a_least_length() {
-        let said = |text: &str| apply(TABLE, &format!("WatchdogInterval {text}")).err();
+        let said = |text: &str| apply(MODULE, &format!("WatchdogInterval {text}")).err();
         for text in ["1", "100ms", "1h"] {
             assert_eq!(said(text), None, "{text}");
         }
