@@ -11,6 +11,7 @@ use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace;
 use crate::walk::{Arrival, conditions};
+use crate::walks::Merged;
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
@@ -73,30 +74,40 @@ pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
 /// ap_process_request_internal: walk_location_and_if before pre_translate_name and translate_name).
 pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
-    if !server.locations.is_empty() || !server.defaults.core.conditions.is_empty() {
-        match request.resource.path.before_decoding() {
-            None => drop(walk_path(pipeline, &mut request)),
-            Some(undecoded) => {
-                let path = std::mem::replace(&mut request.resource.path, undecoded);
-                drop(walk_path(pipeline, &mut request));
-                request.resource.path = path;
-            }
+    let find =
+        |request: &mut Request| pipeline.walker.borrow_mut().before_translation(server, request);
+    let located = match request.resource.path.before_decoding() {
+        None => {
+            let located = find(&mut request);
+            walk_path(pipeline, &mut request, located.as_ref());
+            located
         }
-    }
-    let plan = walk_path(pipeline, &mut request);
+        Some(undecoded) => {
+            let path = std::mem::replace(&mut request.resource.path, undecoded);
+            let located = find(&mut request);
+            walk_path(pipeline, &mut request, located.as_ref());
+            request.resource.path = path;
+            find(&mut request)
+        }
+    };
+    let plan = walk_path(pipeline, &mut request, located.as_ref());
     Ok(Received { request, plan })
 }
 
-/// Walks the sections of the path: `<Location>`, and `<If>` outside of folders and files.
-fn walk_path(pipeline: &Pipeline, request: &mut Request) -> Arc<Plan> {
+/// Walks the sections of the path: the `<Location>` sections that hold, none where the server has
+/// none, and `<If>` outside of folders and files.
+fn walk_path(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    located: Option<&Rc<Merged>>,
+) -> Arc<Plan> {
     let (site, walker) = (&pipeline.site, &pipeline.walker);
-    let server = site.server(request.server);
     known::begin(request);
-    let located = walker.borrow_mut().before_translation(server, request);
     let Some(merged) = located else {
-        return conditions(walker, site, request, Arc::clone(&server.defaults), &[]);
+        let plan = Arc::clone(&site.server(request.server).defaults);
+        return conditions(walker, site, request, plan, &[]);
     };
-    known::note_locations(request, &merged);
+    known::note_locations(request, merged);
     conditions(walker, site, request, Arc::clone(&merged.plan), &merged.sections)
 }
 
