@@ -28,6 +28,7 @@ pub struct ModuleSet {
     active: Vec<Offer>,
     named: bool,
     from_lines: Vec<&'static str>,
+    left_out: Vec<String>,
 }
 
 impl ModuleSet {
@@ -36,14 +37,14 @@ impl ModuleSet {
     pub fn preset(offers: &'static [Offer]) -> Self {
         let active =
             offers.iter().filter(|offer| offer.builtin || offer.default).copied().collect();
-        Self { offers, active, named: false, from_lines: Vec::new() }
+        Self { offers, active, named: false, from_lines: Vec::new(), left_out: Vec::new() }
     }
 
     /// The built-in modules alone; LoadModule adds the others.
     #[must_use]
     pub fn named(offers: &'static [Offer]) -> Self {
         let active = offers.iter().filter(|offer| offer.builtin).copied().collect();
-        Self { offers, active, named: true, from_lines: Vec::new() }
+        Self { offers, active, named: true, from_lines: Vec::new(), left_out: Vec::new() }
     }
 
     /// Whether a LoadModule line says which modules are active.
@@ -69,6 +70,12 @@ impl ModuleSet {
     #[must_use]
     pub fn is_shared(&self, identifier: &str) -> bool {
         self.from_lines.contains(&identifier)
+    }
+
+    /// The files of Apache's modules that LoadModule lines named and the server does not have.
+    #[must_use]
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Carries out LoadModule. A module of Apache that the server does not have is remarked on:
@@ -110,6 +117,7 @@ impl ModuleSet {
             self.named |= !is_process_model(identifier);
             let file = standard.file;
             let text = format!("this server does not have {file}: {identifier} is left out");
+            self.left_out.push(file);
             return Ok(Notice { number: None, ..Notice::warn("so", 0, text) });
         }
         let why = if std::fs::metadata(path).is_ok() {
@@ -171,6 +179,7 @@ mod tests {
         let notice = set.load("dav_module", "x.so", "/x.so").unwrap().unwrap();
         assert!(notice.to_string().starts_with("this server does not have mod_dav.c"));
         assert!(!set.is_active("mod_dav.c"));
+        assert_eq!(set.left_out(), ["mod_dav.c"]);
         let text = set.load("foo_module", "m/foo.so", "/nonexistent/m/foo.so").unwrap_err();
         let want = "Cannot load m/foo.so into server: /nonexistent/m/foo.so: cannot open shared \
                     object file: No such file or directory";

@@ -10,6 +10,12 @@ pub trait Vocabulary {
     /// `worker.c`) or an identifier (`alias_module`), and case matters.
     fn module_loaded(&self, name: &str) -> bool;
 
+    /// Whether a LoadModule line has named the module of Apache whose source file is `name`, and
+    /// this server does not have it.
+    fn is_left_out(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Loads the module `identifier` in place of an object file, whose path is given as it is
     /// `written` and made absolute.
     ///

@@ -29,6 +29,10 @@ impl Vocabulary for Words {
         is_active(&self.modules, name)
     }
 
+    fn is_left_out(&self, name: &str) -> bool {
+        self.modules.left_out().iter().any(|file| file == name)
+    }
+
     fn load_module(
         &mut self,
         identifier: &str,

@@ -65,6 +65,9 @@ pub struct SectionWalk<S> {
     pub held: S,
     /// The settings that they led to.
     pub result: SettingsId,
+    /// The path or file that it was for, where the sections do not tell alone whether two walks
+    /// came to the same.
+    pub place: Option<Box<[u8]>>,
 }
 
 /// The section walks of a request, in their order, as Apache keeps them to tell whether another

@@ -3,9 +3,12 @@
 //! which stays the same where the walks of both came to the same sections: each walk is compared
 //! with that of the same number of the other request, and without one with the last of its own
 //! (request.c: prep_walk_cache). The walks note here what they come to, and the request has the
-//! number of its settings from that.
+//! number of its settings from that. Some modules keep Apache from comparing sections
+//! (`Site::compares_sections`); folder, file name and path have to be the same there.
 
-use crate::walks::Merged;
+use crate::site::Site;
+use crate::walks::{Merged, parent};
+use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{Request, Resource, SectionWalk, SectionWalks, SettingsId};
 use std::any::Any;
 use std::rc::Rc;
@@ -16,7 +19,8 @@ pub(crate) fn are_settings_known(request: &Request) -> bool {
     request.resource.known_settings == Some(request.resource.settings)
 }
 
-/// Begins the walks anew, with the server's settings outside of sections.
+/// Sets the settings from which a walk begins: those of the server outside of sections. The walks
+/// that were noted before stay, to be compared with.
 pub(crate) fn begin(request: &mut Request) {
     request.resource.settings = SettingsId::default();
 }
@@ -27,12 +31,34 @@ pub(crate) fn forget(request: &mut Request) {
     request.resource.settings = SettingsId::next(&mut request.merges);
 }
 
+/// Where the walk of folders and files has to be made again to come to the same settings; none
+/// where its sections tell.
+pub(crate) fn place_of_file(
+    site: &Site,
+    request: &Request,
+    looked: &Looked,
+    merged: &Merged,
+) -> Option<Box<[u8]>> {
+    let file = request.resource.file.as_bytes();
+    (!site.compares_sections).then(|| match looked.found.kind() {
+        Kind::Directory => [file.strip_suffix(b"/").unwrap_or(file), b"/"].concat().into(),
+        _ if merged.has_no_files() => parent(request).into(),
+        _ => file.into(),
+    })
+}
+
+/// The same for the walk of `<Location>`.
+pub(crate) fn place_of_path(site: &Site, request: &Request) -> Option<Box<[u8]>> {
+    (!site.compares_sections).then(|| request.resource.path.merged()[..].into())
+}
+
 /// Notes the sections of the folders and files that hold for a request (request.c:
 /// ap_directory_walk, ap_file_walk).
-pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>) {
+pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>, place: Option<Box<[u8]>>) {
     let Resource { known_walks, walks, settings, .. } = &mut request.resource;
     let is_same = |walk: &&SectionWalk<Rc<dyn Any>>| {
-        walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_folders_of(merged))
+        walk.place == place
+            && walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_folders_of(merged))
     };
     let base = *settings;
     *settings = match known_walks.folders.as_ref().filter(is_same) {
@@ -41,17 +67,18 @@ pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>) {
         None => SettingsId::next(&mut request.merges),
     };
     let held = Rc::<Merged>::clone(merged);
-    walks.folders = Some(SectionWalk { base: Some(base), held, result: *settings });
+    walks.folders = Some(SectionWalk { base: Some(base), held, result: *settings, place });
 }
 
 /// Notes the `<Location>` sections among those that hold for a request (request.c:
 /// ap_location_walk). On a server without such sections there is no such walk.
-pub(crate) fn note_locations(request: &mut Request, merged: &Rc<Merged>) {
+pub(crate) fn note_locations(request: &mut Request, merged: &Rc<Merged>, place: Option<Box<[u8]>>) {
     let Resource { known_walks, walks, settings, .. } = &mut request.resource;
     let base = *settings;
     let before = walk_before(&walks.locations, &known_walks.locations);
     let is_same = |walk: &&SectionWalk<Rc<dyn Any>>| {
         walk.base == Some(base)
+            && walk.place == place
             && walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_locations_of(merged))
     };
     *settings = match before.filter(is_same) {
@@ -60,7 +87,7 @@ pub(crate) fn note_locations(request: &mut Request, merged: &Rc<Merged>) {
         None => SettingsId::next(&mut request.merges),
     };
     let held = Rc::<Merged>::clone(merged);
-    walks.locations.push(SectionWalk { base: Some(base), held, result: *settings });
+    walks.locations.push(SectionWalk { base: Some(base), held, result: *settings, place });
 }
 
 /// What a request's next walk is compared with.
@@ -82,15 +109,17 @@ pub(crate) struct ConditionWalk {
 }
 
 impl ConditionWalk {
-    pub(crate) fn begin(request: &mut Request) -> Self {
+    /// Begins a walk, which comes to nothing known unless sections are compared.
+    pub(crate) fn begin(request: &mut Request, compares_sections: bool) -> Self {
         let Resource { known_walks, walks, .. } = &mut request.resource;
         let SectionWalks { conditions: own, .. } = walks;
         let before = walk_before(own, &known_walks.conditions).cloned();
-        let is_same = before.is_some();
+        let is_same = before.is_some() && compares_sections;
         let walk = before.unwrap_or_else(|| SectionWalk {
             base: None,
             held: Vec::new(),
             result: SettingsId::default(),
+            place: None,
         });
         let ahead = walk.held.len();
         own.push(walk);
@@ -144,7 +173,7 @@ mod tests {
 
     /// Walks conditions of which these hold.
     fn walk(request: &mut Request, sections: &[u64]) -> bool {
-        let mut walk = ConditionWalk::begin(request);
+        let mut walk = ConditionWalk::begin(request, true);
         sections.iter().for_each(|section| walk.note(request, *section));
         walk.end(request)
     }
@@ -153,8 +182,8 @@ mod tests {
     fn map(request: &mut Request, folders: &[u64], locations: &[u64], conditions: &[u64]) -> bool {
         begin(request);
         let merged = merged(folders, locations);
-        note_folders(request, &merged);
-        note_locations(request, &merged);
+        note_folders(request, &merged, None);
+        note_locations(request, &merged, None);
         walk(request, conditions)
     }
 
@@ -223,11 +252,32 @@ mod tests {
     }
 
     #[test]
+    fn where_sections_are_not_compared_the_places_are() {
+        let place = |name: &str| Some(name.as_bytes().into());
+        let mut first = request();
+        note_folders(&mut first, &merged(&[1], &[2]), place("/d/"));
+        note_locations(&mut first, &merged(&[1], &[2]), place("/d/a"));
+        for (file, path, is_known) in
+            [("/d/", "/d/a", true), ("/e/", "/d/a", false), ("/d/", "/d/b", false)]
+        {
+            let mut other = below(&first);
+            note_folders(&mut other, &merged(&[1], &[2]), place(file));
+            note_locations(&mut other, &merged(&[1], &[2]), place(path));
+            assert_eq!(are_settings_known(&other), is_known, "{file} {path}");
+        }
+        walk(&mut first, &[3]);
+        let mut other = below(&first);
+        let mut walk = ConditionWalk::begin(&mut other, false);
+        walk.note(&mut other, 3);
+        assert!(!walk.end(&mut other));
+    }
+
+    #[test]
     fn a_question_sees_what_the_walk_has_come_to_so_far() {
         let mut first = request();
         walk(&mut first, &[1, 2, 3]);
         begin(&mut first);
-        let mut under_way = ConditionWalk::begin(&mut first);
+        let mut under_way = ConditionWalk::begin(&mut first, true);
         under_way.note(&mut first, 1);
         let held = |asked: &Request| asked.resource.known_walks.conditions[1].held.clone();
         assert_eq!(held(&below(&first)), [1, 2, 3]);
@@ -236,7 +286,7 @@ mod tests {
         assert!(!under_way.end(&mut first));
         // A first walk has come to nothing that could be known.
         let mut alone = request();
-        let _walk = ConditionWalk::begin(&mut alone);
+        let _walk = ConditionWalk::begin(&mut alone, true);
         let mut asked = below(&alone);
         assert!(!walk(&mut asked, &[]));
     }

@@ -31,11 +31,20 @@ pub(crate) const VARIANT_LOOKS: u16 = 250;
 /// What the copy of a variable costs a request, in steps of its allowance.
 const STEPS_A_VARIABLE: u64 = 64;
 
-/// Questions of expressions within one another. Each may ask several, so that their number grows
-/// with a power of this. Apache asks on as far as LimitInternalRecursion lets it. This is even, as
-/// that limit is unless configured, so that a question which leads to nothing but itself, and is
-/// denied the last time, comes out alike.
+/// Questions of expressions within one another, where LimitInternalRecursion lets more be asked.
+/// Each may ask several, so that their number grows with a power of this.
 const QUESTIONS: u8 = 4;
+
+/// How deep the questions of a request are asked. A question that leads to nothing but itself, and
+/// is denied the last time, comes out by whether that limit is even: so this is even where the
+/// limit of the server is.
+fn question_limit(pipeline: &Pipeline, request: &Request) -> u8 {
+    match pipeline.site.server(request.server).look_limit() {
+        limit if limit <= usize::from(QUESTIONS) => u8::MAX,
+        limit if limit % 2 == 0 => QUESTIONS,
+        _ => QUESTIONS - 1,
+    }
+}
 
 /// The state of the phases: what a request has become, or why it ended early.
 type Phase = Result<Prepared<Plan, Option<Looked>>, Stopped<Plan>>;
@@ -132,6 +141,12 @@ fn see_from(
     go_on_from(pipeline, request, begin)
 }
 
+/// Whether a subrequest of this depth is nested too deep (http_request.c:
+/// ap_is_recursion_limit_exceeded).
+fn is_too_deep(pipeline: &Pipeline, request: &Request, depth: u8) -> bool {
+    usize::from(depth) > pipeline.site.server(request.server).look_limit()
+}
+
 /// Whether the request is the last of as many internal redirects as there may be: such a one may
 /// not look at other paths either (http_request.c: ap_is_recursion_limit_exceeded counts both).
 fn may_not_look(pipeline: &Pipeline, request: &Request) -> bool {
@@ -157,7 +172,7 @@ fn go_on_from(
 ) -> (Box<Request>, Seen) {
     let limit = pipeline.site.server(request.server).look_limit();
     let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
-    let too_deep = usize::from(request.resource.depth) > limit;
+    let too_deep = is_too_deep(pipeline, &request, request.resource.depth);
     let is_last = may_not_look(pipeline, &request);
     request.doubtful |= too_many;
     if too_deep || too_many || is_last {
@@ -482,20 +497,21 @@ impl Pipeline {
         question: Vec<u8>,
         answer: impl Fn(Box<Request>) -> Option<bool>,
     ) -> Option<bool> {
-        if may_not_look(self, request) {
+        if may_not_look(self, request) || is_too_deep(self, request, request.resource.depth + 1) {
             return Some(false);
         }
+        let limit = question_limit(self, request);
         if let Some(beyond) = &request.beyond {
             if *beyond.asked != *question || request.resource.asker.is_none() {
                 beyond.is_mixed.set(true);
             }
-            if request.resource.depth < QUESTIONS {
+            if request.resource.depth < limit {
                 return answer(Box::new(request.question()));
             }
             beyond.is_reached.set(true);
             return Some(beyond.answer.get());
         }
-        if request.resource.depth >= QUESTIONS {
+        if request.resource.depth >= limit {
             return None;
         }
         let beyond = Rc::new(Beyond {

@@ -107,7 +107,8 @@ fn walk_path(
         let plan = Arc::clone(&site.server(request.server).defaults);
         return conditions(walker, site, request, plan, &[]);
     };
-    known::note_locations(request, merged);
+    let place = known::place_of_path(site, request);
+    known::note_locations(request, merged, place);
     conditions(walker, site, request, Arc::clone(&merged.plan), &merged.sections)
 }
 
@@ -117,10 +118,6 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
     let server = pipeline.site.server(request.server);
     if &*request.resource.path == b"*" && request.resource.method == Method::Options {
         return Ok(Translated { request, plan });
-    }
-    // Nobody here makes tunnels.
-    if request.resource.method == Method::Connect {
-        return stop(request, plan, Status::METHOD_NOT_ALLOWED);
     }
     let settings = &server.settings;
     if let Err(answer) = alias::redirect_first(&mut request, settings, &plan) {
@@ -185,6 +182,7 @@ pub(crate) fn show(
     let server = pipeline.site.server(request.server);
     // What sections said before the path was translated holds no longer, and they are not asked
     // again (request.c: ap_process_request_internal).
+    known::begin(&mut request);
     let plan = Arc::clone(&server.defaults);
     let enabled = server.settings.core.conduct.trace_enable;
     if let Err(answer) = trace::check(&mut request, enabled) {
@@ -215,9 +213,11 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         // What the sections of the path say is known to a walk that has come to its end alone.
         Err(answer) => return stop(request, Arc::clone(&server.defaults), answer),
     };
-    known::note_folders(&mut request, &merged);
+    let place = known::place_of_file(&pipeline.site, &request, &looked, &merged);
+    known::note_folders(&mut request, &merged, place);
     if !server.locations.is_empty() {
-        known::note_locations(&mut request, &merged);
+        let place = known::place_of_path(&pipeline.site, &request);
+        known::note_locations(&mut request, &merged, place);
     }
     let plan = Arc::clone(&merged.plan);
     let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);

@@ -50,7 +50,15 @@ pub struct Site {
     pub folders_are_listed: bool,
     /// Whether mod_negotiation is active.
     pub negotiates: bool,
+    /// Whether a subrequest or redirect that comes to the sections of the request before is in its
+    /// settings (`known`).
+    pub compares_sections: bool,
 }
+
+/// Modules that Apache asks about each subrequest and redirect, whatever sections it is in: their
+/// access hooks are not registered as AP_AUTH_INTERNAL_PER_CONF. Where one is loaded, no two
+/// requests are in the same settings for having come to the same sections.
+const DECIDING_EACH: [&str; 3] = ["mod_allowmethods.c", "mod_log_debug.c", "mod_lua.c"];
 
 /// What the words of a configuration mean: kept for .htaccess files, which are read while the
 /// server runs.
@@ -260,8 +268,11 @@ impl Site {
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
+        let is_left_out = |name: &&str| language.vocabulary.is_left_out(name);
+        let compares_sections = !DECIDING_EACH.iter().any(is_left_out);
         Ok(Site {
             negotiates,
+            compares_sections,
             folders_have_indexes,
             folders_are_listed,
             types,

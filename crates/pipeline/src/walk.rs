@@ -244,12 +244,12 @@ pub(crate) fn conditions(
     let mut levels = Vec::new();
     let mut open: Vec<Arc<Section>> = plan.core.conditions.clone();
     while !open.is_empty() {
-        // What is merged grows with every section within another.
-        if !request.allowance.spend((applied.len() * MERGE_STEPS) as u64) {
+        // All that hold are merged, and again with every level of those within.
+        if !request.allowance.spend(((applied.len() + open.len()) * MERGE_STEPS) as u64) {
             request.undecided = true;
             break;
         }
-        let mut walk = ConditionWalk::begin(request);
+        let mut walk = ConditionWalk::begin(request, site.compares_sections);
         let matched = matching_conditions(server, request, &plan, &open, &mut walk);
         let is_known = walk.end(request);
         let within = matched.iter().filter(|_| !is_known);

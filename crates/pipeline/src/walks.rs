@@ -119,7 +119,7 @@ impl Walk {
 }
 
 /// The folder of a request's file, with its slash.
-fn parent(request: &Request) -> &[u8] {
+pub(crate) fn parent(request: &Request) -> &[u8] {
     let file = request.resource.file.as_bytes();
     file.get(..file.len() - request.resource.file.last().len()).unwrap_or_default()
 }
@@ -225,6 +225,11 @@ impl Merged {
 
     pub(crate) fn has_no_folders(&self) -> bool {
         self.folders == 0
+    }
+
+    /// Whether no `<Files>` section is among them.
+    pub(crate) fn has_no_files(&self) -> bool {
+        self.sections.iter().all(|section| section.kind != core::Kind::Files)
     }
 
     pub(crate) fn has_no_locations(&self) -> bool {

@@ -41,7 +41,7 @@ impl<'a> Target<'a> {
             Target { form: Form::Origin, scheme: b"", authority: b"", path: b"", query: None };
         if method == Method::Connect {
             let authority = authority_form(text)?;
-            return Some(Target { form: Form::Authority, authority, ..empty });
+            return Some(Target { form: Form::Authority, authority, path: b"/", ..empty });
         }
         match text {
             [b'/' | b'?', ..] => {

@@ -159,10 +159,13 @@ fn ordered(name: &str, value: &str) -> String {
     names.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// The files in an error's page of the other that the oracle's answer does not have.
-pub fn only_in_page(oracle: &Answered, other: &Answered, number: u64) -> BTreeSet<String> {
+/// The files that the oracle's answer does not have, in an error's page of the other or in its
+/// answer to what the oracle redirects.
+pub fn only_in_other(oracle: &Answered, other: &Answered, number: u64) -> BTreeSet<String> {
     match (oracle, other) {
-        (Ok(oracle), Ok(other)) if denies(other.status()) => {
+        (Ok(oracle), Ok(other))
+            if denies(other.status()) || (300..400).contains(&oracle.status()) =>
+        {
             &marks(other, number) - &marks(oracle, number)
         }
         _ => BTreeSet::new(),
@@ -267,11 +270,16 @@ mod tests {
         let page = answer(403, &[], "[file htdocs/a.txt of 7]");
         assert_eq!(judged(&denied, &page), "given 403");
         assert_eq!(judged(&page, &denied), "body 403");
-        assert_eq!(only_in_page(&denied, &page, 7), BTreeSet::from(["htdocs/a.txt".to_owned()]));
+        assert_eq!(only_in_other(&denied, &page, 7), BTreeSet::from(["htdocs/a.txt".to_owned()]));
         // One that the client may have is no secret.
         let had = given(&answer(200, &[], "[file htdocs/a.txt of 7]"), 7);
         let fault = answer(500, &[], "");
         assert_eq!(judge(&fault, &page, &had, 7)[0].to_string(), "status 500 -> 403");
+        let moved = answer(301, &[], "moved");
+        let page = answer(200, &[], "[file htdocs/a.txt of 7]");
+        assert_eq!(only_in_other(&moved, &page, 7), BTreeSet::from(["htdocs/a.txt".to_owned()]));
+        assert_eq!(judged(&moved, &page), "given 301 -> 200");
+        assert_eq!(judge(&moved, &page, &had, 7)[0].to_string(), "status 301 -> 200");
         let other = answer(200, &[], "[file htdocs/b.txt of 7]");
         assert_eq!(judged(&answer(200, &[], "[file htdocs/a.txt of 7]"), &other), "other-file 200");
     }

@@ -5,7 +5,7 @@
 use super::accepted::{Entry, accepts};
 use super::client::{Client, SILENCE};
 use super::compose::{BATCH, Mix, compose};
-use super::judge::{Answered, Class, Difference, given, is_conditional, judge, only_in_page};
+use super::judge::{Answered, Class, Difference, given, is_conditional, judge, only_in_other};
 use super::pair::{Pair, Refusal};
 use super::shrink::{Bench, Seen, shrink};
 use super::site::{Ask, Change, Entry as Standing, Kind, Node, Site, section_name, text};
@@ -176,12 +176,23 @@ fn compare(
         let freed = client.ask(&encode(&without_conditions(ask)), is_head)?;
         had.extend(freed.first().map(|freed| given(freed, number)).unwrap_or_default());
     }
-    for file in only_in_page(oracle, other, number) {
-        let alone = client.ask(&encode(&asked_alone(ask, &file)), false)?;
-        had.extend(alone.first().map(|alone| given(alone, number)).unwrap_or_default());
+    for file in only_in_other(oracle, other, number) {
+        for path in paths_of(site, &file) {
+            let alone = client.ask(&encode(&asked_alone(ask, path)), false)?;
+            had.extend(alone.first().map(|alone| given(alone, number)).unwrap_or_default());
+        }
     }
     let differences = judge(oracle, other, &had, number);
     Ok((answers, differences))
+}
+
+/// The paths below the site's folder that lead to a file: its own and those of links.
+fn paths_of<'a>(site: &'a Site, file: &'a str) -> impl Iterator<Item = &'a str> {
+    let links = site.entries.iter().filter(move |entry| match &entry.kind {
+        Kind::Link(target, _) => target.strip_suffix(file).is_some_and(|it| it.ends_with('/')),
+        _ => false,
+    });
+    std::iter::once(file).chain(links.map(|entry| &*entry.path))
 }
 
 /// The request without what makes it depend on what the client has.
