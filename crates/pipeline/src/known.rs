@@ -47,9 +47,20 @@ pub(crate) fn place_of_file(
     })
 }
 
-/// The same for the walk of `<Location>`.
+/// The path that a walk of `<Location>` was for, where another walk for it is told by that.
 pub(crate) fn place_of_path(site: &Site, request: &Request) -> Option<Box<[u8]>> {
-    (!site.compares_sections).then(|| request.resource.path.merged()[..].into())
+    let has_one_form = site.server(request.server).uri_options().merge_slashes;
+    let is_asked = !site.compares_sections || !has_one_form;
+    is_asked.then(|| request.resource.path.merged()[..].into())
+}
+
+/// What holds for a request by the walk of `<Location>` that its next one is compared with, where
+/// that was for the same path.
+pub(crate) fn locations_of(request: &Request, place: Option<&[u8]>) -> Option<Rc<Merged>> {
+    let Resource { known_walks, walks, .. } = &request.resource;
+    let before = walk_before(&walks.locations, &known_walks.locations)?;
+    let is_same = place.is_some() && before.place.as_deref() == place;
+    Rc::clone(&before.held).downcast().ok().filter(|_| is_same)
 }
 
 /// Notes the sections of the folders and files that hold for a request (request.c:
@@ -72,13 +83,18 @@ pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>, place: Op
 
 /// Notes the `<Location>` sections among those that hold for a request (request.c:
 /// ap_location_walk). On a server without such sections there is no such walk.
-pub(crate) fn note_locations(request: &mut Request, merged: &Rc<Merged>, place: Option<Box<[u8]>>) {
+pub(crate) fn note_locations(
+    request: &mut Request,
+    merged: &Rc<Merged>,
+    place: Option<Box<[u8]>>,
+    compares_sections: bool,
+) {
     let Resource { known_walks, walks, settings, .. } = &mut request.resource;
     let base = *settings;
     let before = walk_before(&walks.locations, &known_walks.locations);
     let is_same = |walk: &&SectionWalk<Rc<dyn Any>>| {
         walk.base == Some(base)
-            && walk.place == place
+            && (compares_sections || walk.place == place)
             && walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_locations_of(merged))
     };
     *settings = match before.filter(is_same) {
@@ -183,7 +199,7 @@ mod tests {
         begin(request);
         let merged = merged(folders, locations);
         note_folders(request, &merged, None);
-        note_locations(request, &merged, None);
+        note_locations(request, &merged, None, true);
         walk(request, conditions)
     }
 
@@ -256,13 +272,13 @@ mod tests {
         let place = |name: &str| Some(name.as_bytes().into());
         let mut first = request();
         note_folders(&mut first, &merged(&[1], &[2]), place("/d/"));
-        note_locations(&mut first, &merged(&[1], &[2]), place("/d/a"));
+        note_locations(&mut first, &merged(&[1], &[2]), place("/d/a"), false);
         for (file, path, is_known) in
             [("/d/", "/d/a", true), ("/e/", "/d/a", false), ("/d/", "/d/b", false)]
         {
             let mut other = below(&first);
             note_folders(&mut other, &merged(&[1], &[2]), place(file));
-            note_locations(&mut other, &merged(&[1], &[2]), place(path));
+            note_locations(&mut other, &merged(&[1], &[2]), place(path), false);
             assert_eq!(are_settings_known(&other), is_known, "{file} {path}");
         }
         walk(&mut first, &[3]);

@@ -107,9 +107,25 @@ fn walk_path(
         let plan = Arc::clone(&site.server(request.server).defaults);
         return conditions(walker, site, request, plan, &[]);
     };
-    let place = known::place_of_path(site, request);
-    known::note_locations(request, merged, place);
+    let merged = note_locations(pipeline, request, Rc::clone(merged));
     conditions(walker, site, request, Arc::clone(&merged.plan), &merged.sections)
+}
+
+/// Notes the `<Location>` sections among those that hold for a request. Where the walk that this
+/// one is compared with was for the same path but for doubled slashes, its sections hold instead
+/// (request.c: ap_location_walk).
+fn note_locations(pipeline: &Pipeline, request: &mut Request, merged: Rc<Merged>) -> Rc<Merged> {
+    let site = &pipeline.site;
+    let place = known::place_of_path(site, request);
+    let merged = match known::locations_of(request, place.as_deref()) {
+        Some(known) if !known.has_locations_of(&merged) => {
+            let server = site.server(request.server);
+            pipeline.walker.borrow_mut().with_locations(server, &merged, &known)
+        }
+        _ => merged,
+    };
+    known::note_locations(request, &merged, place, site.compares_sections);
+    merged
 }
 
 /// From the URL path to a file name.
@@ -208,7 +224,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     known::begin(&mut request);
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let server = pipeline.site.server(request.server);
-    let Arrival { merged, looked } = match walked {
+    let Arrival { mut merged, looked } = match walked {
         Ok(walked) => walked,
         // What the sections of the path say is known to a walk that has come to its end alone.
         Err(answer) => return stop(request, Arc::clone(&server.defaults), answer),
@@ -216,8 +232,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let place = known::place_of_file(&pipeline.site, &request, &looked, &merged);
     known::note_folders(&mut request, &merged, place);
     if !server.locations.is_empty() {
-        let place = known::place_of_path(&pipeline.site, &request);
-        known::note_locations(&mut request, &merged, place);
+        merged = note_locations(pipeline, &mut request, merged);
     }
     let plan = Arc::clone(&merged.plan);
     let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);

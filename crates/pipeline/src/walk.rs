@@ -145,6 +145,17 @@ impl Walker {
         Ok(Arrival { merged, looked })
     }
 
+    /// The settings with the `<Location>` sections of others in place of their own.
+    pub(crate) fn with_locations(
+        &mut self,
+        server: &Server,
+        merged: &Merged,
+        others: &Merged,
+    ) -> Rc<Merged> {
+        let sections = [merged.folders(), others.locations()].concat();
+        self.plan(server, &sections, &[])
+    }
+
     /// A walk that was made before and holds, with its plan: one that began with the same walk of
     /// its folder where this one would, and one from the root elsewhere.
     fn kept<'a>(

@@ -223,6 +223,16 @@ impl Merged {
         numbers.split_at_checked(self.folders).unwrap_or((numbers, &[]))
     }
 
+    /// The sections of folders and files.
+    pub(crate) fn folders(&self) -> &[Arc<Section>] {
+        self.sections.get(..self.folders).unwrap_or_default()
+    }
+
+    /// The `<Location>` sections.
+    pub(crate) fn locations(&self) -> &[Arc<Section>] {
+        self.sections.get(self.folders..).unwrap_or_default()
+    }
+
     pub(crate) fn has_no_folders(&self) -> bool {
         self.folders == 0
     }
