@@ -40,15 +40,15 @@ pub struct Negotiated {
 /// types of the room that walks.
 pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
 
-/// Which merged settings hold for a request: the same number wherever Apache has the same
-/// configuration in memory (per_dir_config), by whose address it tells whether two requests are in
-/// the same sections. The default is that of the server's settings outside of sections; the other
-/// numbers mean something among a client's request, its subrequests and its internal redirects.
+/// Which merged settings hold for a request: the same id wherever Apache has the same configuration
+/// in memory (per_dir_config), by whose address it tells whether two requests are in the same
+/// sections. The default is the id of the server's settings outside of sections. The other ids are
+/// compared among a client's request, its subrequests and its internal redirects alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SettingsId(u64);
 
 impl SettingsId {
-    /// The number of settings that are merged anew, by how many were before.
+    /// The id of settings that are merged anew; `merges` is how many were merged before.
     #[must_use]
     pub fn next(merges: &mut u64) -> Self {
         *merges += 1;
@@ -61,7 +61,8 @@ impl SettingsId {
 pub struct SectionWalk<S> {
     /// The settings that it began with; none where it is the first of its kind and under way.
     pub base: Option<SettingsId>,
-    /// The sections that held.
+    /// The sections that held. While the walk is under way, they are those that it has met, and
+    /// behind them those that the walk before came to and that it may still meet.
     pub held: S,
     /// The settings that they led to.
     pub result: SettingsId,
@@ -88,6 +89,12 @@ impl SectionWalks {
         *folders = None;
         locations.clear();
         conditions.clear();
+    }
+
+    fn memory(&self) -> usize {
+        let Self { folders: _, locations, conditions } = self;
+        locations.capacity() * size_of::<SectionWalk<Rc<dyn Any>>>()
+            + conditions.capacity() * size_of::<SectionWalk<Vec<u64>>>()
     }
 }
 
@@ -143,9 +150,10 @@ pub struct Resource {
     pub settings: SettingsId,
     /// What its section walks have come to.
     pub walks: SectionWalks,
-    /// Those of the request that it is a subrequest of, or that was redirected to it.
+    /// The settings of the request that led here: the one that it is a subrequest of, or that was
+    /// redirected to it. None for a client's own.
     pub known_settings: Option<SettingsId>,
-    /// What the walks of that request came to.
+    /// What the section walks of the request that led here came to.
     pub known_walks: SectionWalks,
 }
 
@@ -332,5 +340,7 @@ impl Resource {
             + self.path_info.capacity()
             + self.fields.memory()
             + self.always.memory()
+            + self.walks.memory()
+            + self.known_walks.memory()
     }
 }

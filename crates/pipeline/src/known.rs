@@ -1,10 +1,11 @@
 //! Whether a request is in the very settings of the one that it is a subrequest of, or that was
 //! redirected to it. Apache tells by the address of the merged configuration (per_dir_config),
-//! which stays the same where the walks of both came to the same sections: each walk is compared
-//! with that of the same number of the other request, and without one with the last of its own
-//! (request.c: prep_walk_cache). The walks note here what they come to, and the request has the
-//! number of its settings from that. Some modules keep Apache from comparing sections
-//! (`Site::compares_sections`); folder, file name and path have to be the same there.
+//! which stays the same where the walks of both came to the same sections: the first walk of a kind
+//! is compared with the first of the other request, the second with the second, and one without a
+//! counterpart with the walk before it (request.c: prep_walk_cache). The walks note here what they
+//! come to, and the id of the request's settings follows from that. Some modules keep Apache from
+//! comparing sections (`Site::compares_sections`); folder, file name and path have to be the same
+//! there.
 
 use crate::site::Site;
 use crate::walks::{Merged, parent};
@@ -71,6 +72,7 @@ pub(crate) fn note_folders(request: &mut Request, merged: &Rc<Merged>, place: Op
         walk.place == place
             && walk.held.downcast_ref::<Merged>().is_some_and(|it| it.has_folders_of(merged))
     };
+    // Each walk of folders begins with the settings of the server, so that the bases are the same.
     let base = *settings;
     *settings = match known_walks.folders.as_ref().filter(is_same) {
         _ if merged.has_no_folders() => base,
