@@ -52,8 +52,10 @@ impl Module {
     }
 }
 
-/// Declares the modules. `mod alias;` is one with a folder, whose declaration is `alias::MODULE`.
-/// `use mpm::WORKER;` is one that is declared beside another, and has no settings of its own.
+/// Declares the modules. `mod alias;` is one with a folder: `alias::MODULE` is its declaration, and
+/// the types `Directory`, `Server` and `Global` are its settings of a section, a server and the
+/// process. `#[every_request]` puts those of a server to the head of [`crate::ServerSettings`].
+/// `use mpm::WORKER;` is one that is declared beside another and has no settings of its own.
 macro_rules! modules {
     ([$($folder:ident)*] [$($module:path,)*]) => {
         $(pub mod $folder;)*
@@ -63,6 +65,26 @@ macro_rules! modules {
 
         /// The modules as LoadModule sees them.
         pub const OFFERS: &[evenkeel_config::Offer] = &[$($module.offer()),*];
+
+        settings! {
+            /// What one section (`<Directory>`, `<Location>`, `<Files>`, `<If>`, .htaccess) says.
+            DirectorySettings: Directory; $($folder)*
+        }
+
+        settings! {
+            /// What one virtual host, or the main server, says for itself.
+            #[repr(C)]
+            ServerSettings: Server; $($folder)*
+        }
+
+        /// What is said once for the whole process.
+        #[derive(Clone, Default)]
+        #[allow(missing_docs)]
+        pub struct GlobalSettings { $(pub $folder: $folder::Global),* }
+    };
+    ([$($folders:ident)*] [$($modules:path,)*]
+        #[every_request] mod $folder:ident; $($rest:tt)*) => {
+        modules! { [$folder $($folders)*] [$($modules,)* $folder::MODULE,] $($rest)* }
     };
     ([$($folders:ident)*] [$($modules:path,)*] mod $folder:ident; $($rest:tt)*) => {
         modules! { [$($folders)* $folder] [$($modules,)* $folder::MODULE,] $($rest)* }
@@ -70,7 +92,7 @@ macro_rules! modules {
     ([$($folders:ident)*] [$($modules:path,)*] use $folder:ident::$module:ident; $($rest:tt)*) => {
         modules! { [$($folders)*] [$($modules,)* $folder::$module,] $($rest)* }
     };
-    ($keyword:ident $($rest:tt)*) => {
-        modules! { [] [] $keyword $($rest)* }
+    (#[every_request] $($list:tt)*) => {
+        modules! { [] [] #[every_request] $($list)* }
     };
 }

@@ -1,11 +1,8 @@
-//! The settings of all modules, side by side: what applies to the whole server, to one virtual
-//! host and to one directory, and the scope that directives fill while the tree is walked.
-//! Nothing here knows what a setting means.
+//! How settings are kept and merged: what applies to the whole server, to one virtual host and to
+//! one directory, and the scope that directives fill while the tree is walked. Nothing here knows
+//! what a setting means.
 
-use crate::{
-    access_compat, alias, authz_core, autoindex, core, deflate, dir, env, filter, headers, lab,
-    log_config, mime, mpm, negotiation, reqtimeout, setenvif, unixd,
-};
+use crate::{DirectorySettings, GlobalSettings, ServerSettings};
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, Request, canonical_path, unquoted};
 use std::ffi::OsStr;
@@ -57,13 +54,13 @@ macro_rules! inherit {
     };
 }
 
-/// Declares one kind of settings: a field for each module that has settings of that kind.
+/// Declares one kind of settings: a field for each module.
 macro_rules! settings {
-    ($(#[$attribute:meta])* $name:ident { $($module:ident : $type:ty),* $(,)? }) => {
+    ($(#[$attribute:meta])* $name:ident: $level:ident; $($module:ident)*) => {
         $(#[$attribute])*
         #[derive(Clone, Default)]
         #[allow(missing_docs)]
-        pub struct $name { $(pub $module: $type),* }
+        pub struct $name { $(pub $module: $module::$level),* }
 
         impl Merge for $name {
             fn merge(base: &Self, over: &Self) -> Self {
@@ -77,52 +74,14 @@ macro_rules! settings {
     };
 }
 
-settings! {
-    /// What one virtual host, or the main server, says for itself. What every request reads stands
-    /// first.
-    #[repr(C)]
-    ServerSettings {
-        alias: Shared<alias::Server>,
-        log_config: Shared<log_config::Server>,
-        setenvif: Shared<setenvif::Rules>,
-        core: core::Server,
-        deflate: Shared<deflate::Server>,
-        negotiation: negotiation::Server,
-        reqtimeout: Shared<reqtimeout::Server>,
-    }
-}
+/// The settings of a module that has none of a kind. They take no memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSettings;
 
-settings! {
-    /// What one section (`<Directory>`, `<Location>`, `<Files>`, `<If>`, .htaccess) says.
-    DirectorySettings {
-        access_compat: access_compat::Directory,
-        alias: alias::Directory,
-        authz_core: authz_core::Directory,
-        autoindex: autoindex::Directory,
-        core: core::Directory,
-        deflate: deflate::Directory,
-        dir: dir::Directory,
-        env: env::Directory,
-        filter: filter::Directory,
-        headers: headers::Directory,
-        mime: mime::Directory,
-        negotiation: negotiation::Directory,
-        setenvif: setenvif::Rules,
+impl Merge for NoSettings {
+    fn merge(_: &Self, _: &Self) -> Self {
+        Self
     }
-}
-
-/// What is said once for the whole process.
-#[derive(Clone, Default)]
-#[allow(missing_docs)]
-pub struct GlobalSettings {
-    pub authz_core: authz_core::Global,
-    pub core: core::Global,
-    pub filter: filter::Global,
-    pub lab: lab::Global,
-    pub log_config: log_config::Global,
-    pub mime: mime::Global,
-    pub mpm: mpm::Global,
-    pub unixd: unixd::Global,
 }
 
 /// Where a directive stands, as far as its meaning depends on it (Apache: cmd->path).
@@ -384,6 +343,7 @@ impl Scope {
 mod tests {
     use super::*;
     use crate::testing::apply;
+    use crate::{env, headers, mime, setenvif};
 
     /// Where the lists of settings stand in memory.
     fn places(settings: &DirectorySettings) -> [*const (); 8] {

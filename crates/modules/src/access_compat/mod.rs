@@ -2,6 +2,8 @@
 //! sections come in, whether they let it pass goes out; Satisfy says how that goes with Require.
 //! Nothing here is merged: what an inner section says stands for all that the outer one said.
 
+pub use crate::{NoSettings as Server, NoSettings as Global};
+
 use crate::authz_core::target;
 use crate::authz_host::{AddressFault, in_domain, parse_network, verified_name};
 use crate::{Access, Active, Directive, Merge, Module, Scope, Where, argument, directive};

@@ -5,12 +5,13 @@
 mod directives;
 mod rule;
 
+pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use rule::Rule;
 
 use crate::core::public_url;
 use crate::settings::merged;
-use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
+use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, Shared};
 use evenkeel_expr::Text;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use rule::is_url;
@@ -25,16 +26,19 @@ const CGI: &[u8] = b"cgi-script";
 
 /// What a server says: rules in the order in which they are tried.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct Rules {
     /// Alias and its kin.
     pub aliases: Vec<Arc<Rule>>,
     /// Redirect and its kin.
     pub redirects: Vec<Arc<Rule>>,
 }
 
-crate::unsaid!(Server);
+/// What a server says, which hosts share.
+pub type Server = Shared<Rules>;
 
-impl Merge for Server {
+crate::unsaid!(Rules);
+
+impl Merge for Rules {
     fn merge(base: &Self, over: &Self) -> Self {
         Self {
             aliases: [over.aliases.as_slice(), &base.aliases].concat(),
@@ -432,7 +436,7 @@ mod tests {
     fn a_virtual_host_is_asked_before_the_main_server() {
         let base = apply(MODULE, "Redirect /a http://base/").unwrap().server.alias;
         let over = apply(MODULE, "Redirect /a http://over/").unwrap().server.alias;
-        let merged = Server::merge(&base, &over);
+        let merged = Rules::merge(&base, &over);
         let first = merged.redirects.first().and_then(|rule| rule.real.as_deref());
         assert_eq!((merged.redirects.len(), first), (2, Some(&b"http://over/"[..])));
     }

@@ -6,6 +6,7 @@ mod directives;
 mod provider;
 mod rule;
 
+pub use crate::NoSettings as Server;
 pub use directives::MODULE;
 pub use provider::Provider;
 pub use rule::{Logic, Rule, Verdict};

@@ -4,6 +4,7 @@
 
 mod lookup;
 
+pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 pub use lookup::{Wanted, look_up};
 
 use crate::{Active, Module, RequestContext, Scope};

@@ -15,6 +15,7 @@ mod rule;
 mod settings;
 mod title;
 
+pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 pub use entry::Entry;
 pub use folder::{Candidate, Folder};

@@ -1,7 +1,7 @@
 //! Settings of a virtual host and of the main server, and the directives that make them.
 
 use super::sections::Section;
-use crate::{DirectorySettings, Merge, ServerSettings, Shared, inherit, unsaid};
+use crate::{DirectorySettings, Merge, ServerSettings, Shared};
 use evenkeel_config::Position;
 use evenkeel_message::Level;
 use std::path::Path;

@@ -9,10 +9,11 @@ mod directives;
 mod presses;
 mod stream;
 
+pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use presses::Presses;
 
-use crate::{Merge, inherit};
+use crate::{Merge, Shared};
 use accept::{accepts_gzip, is_encoded, without_gzip};
 use bytes::Bytes;
 use codec::{Codec, Done, Fault, Inflater};
@@ -47,7 +48,7 @@ pub enum AlterTag {
 
 /// What a server says of compression.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct Compression {
     /// DeflateCompressionLevel, 1 to 9; zlib's own, 6, where none is said.
     pub level: Option<u8>,
     /// DeflateWindowSize: the base 2 logarithm of the window's bytes. Below 9 it is 9, the least
@@ -67,9 +68,12 @@ pub struct Server {
     pub note_ratio: Option<Box<str>>,
 }
 
-crate::unsaid!(Server);
+/// What a server says, which hosts share.
+pub type Server = Shared<Compression>;
 
-impl Merge for Server {
+crate::unsaid!(Compression);
+
+impl Merge for Compression {
     fn merge(base: &Self, over: &Self) -> Self {
         inherit!(
             base, over; level, window, mem_level, buffer, tag, note_input, note_output, note_ratio
@@ -105,7 +109,7 @@ impl Directory {
 #[derive(Clone, Copy)]
 pub struct Bench<'a> {
     /// What the server says.
-    pub server: &'a Server,
+    pub server: &'a Compression,
     /// What the section says.
     pub directory: &'a Directory,
     /// The threads for work that burns.
@@ -124,8 +128,8 @@ struct Notes {
 
 impl Notes {
     /// None where none is wanted.
-    fn of(server: &Server) -> Option<Self> {
-        let Server { note_input: input, note_output: output, note_ratio: ratio, .. } = server;
+    fn of(server: &Compression) -> Option<Self> {
+        let Compression { note_input: input, note_output: output, note_ratio: ratio, .. } = server;
         let wanted = input.is_some() || output.is_some() || ratio.is_some();
         let (input, output, ratio) = (input.clone(), output.clone(), ratio.clone());
         wanted.then_some(Self { input, output, ratio })
@@ -334,7 +338,7 @@ fn notice(fault: &Fault, (limit, burst): (u64, u64)) -> Notice {
 }
 
 /// Takes out what was true of the body before, and alters its tag.
-fn begin_change(server: &Server, response: &mut Response, suffix: &[u8]) {
+fn begin_change(server: &Compression, response: &mut Response, suffix: &[u8]) {
     response.fields.remove("Content-Length");
     response.fields.remove("Content-MD5");
     match server.tag.unwrap_or_default() {
@@ -423,7 +427,7 @@ mod tests {
 
     /// What a bench is made of.
     struct Shop {
-        server: Server,
+        server: Compression,
         directory: Directory,
         crew: Arc<Crew>,
         presses: Arc<Presses>,
@@ -432,7 +436,7 @@ mod tests {
     impl Shop {
         fn with_presses(count: usize) -> Self {
             Self {
-                server: Server::default(),
+                server: Compression::default(),
                 directory: Directory::default(),
                 crew: Arc::new(Crew::new(1)),
                 presses: Presses::new(count),

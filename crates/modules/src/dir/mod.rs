@@ -4,10 +4,11 @@
 
 mod directives;
 
+pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
 use crate::core::public_url;
-use crate::{DirectorySettings, Merge, ServerSettings, inherit};
+use crate::{DirectorySettings, Merge, ServerSettings};
 use evenkeel_message::{Answer, Fields, Method, Request, Status};
 use std::sync::Arc;
 

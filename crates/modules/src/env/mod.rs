@@ -1,6 +1,8 @@
 //! mod_env: variables that every request of a section has. Lines of the configuration go in, the
 //! environment of requests comes out. What SetEnvIf has set is left as it is, as in Apache.
 
+pub use crate::{NoSettings as Server, NoSettings as Global};
+
 use crate::settings::merged;
 use crate::{Active, Directive, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};

@@ -5,6 +5,7 @@
 
 mod directives;
 
+pub use crate::NoSettings as Server;
 pub use directives::MODULE;
 
 use crate::settings::merged;

@@ -6,6 +6,7 @@ mod directives;
 mod edit;
 mod value;
 
+pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 pub use edit::edited;
 pub use value::Value;

@@ -5,6 +5,8 @@
 
 mod gate;
 
+pub use crate::{NoSettings as Directory, NoSettings as Server};
+
 use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use bytes::Bytes;
 use evenkeel_config::{Call, Shape};

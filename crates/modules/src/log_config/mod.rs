@@ -1,7 +1,9 @@
 //! Access logs (mod_log_config.c, mod_logio.c): formats, files and conditions as written. The
 //! room `logging` compiles and writes them.
 
-use crate::{Active, Directive, Merge, Module, Scope, Where, argument, directive};
+pub use crate::NoSettings as Directory;
+
+use crate::{Active, Directive, Merge, Module, Scope, Shared, Where, argument, directive};
 use evenkeel_config::{Call, Position, Shape};
 use evenkeel_expr::Condition;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ pub enum When {
 
 /// The access logs of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct Logs {
     /// LogFormat with a nickname: nickname and format.
     pub formats: Arc<Vec<(Box<str>, Box<str>)>>,
     /// Every format that this server writes itself, where it stands, to be checked in order.
@@ -47,7 +49,7 @@ pub struct Server {
     pub track_first_byte: Option<bool>,
 }
 
-impl Server {
+impl Logs {
     /// Whether another server's logs are these very ones.
     #[must_use]
     pub fn has_same_logs(&self, other: &Self) -> bool {
@@ -58,9 +60,12 @@ impl Server {
     }
 }
 
-crate::unsaid!(Server);
+/// What a server says, which hosts share.
+pub type Server = Shared<Logs>;
 
-impl Merge for Server {
+crate::unsaid!(Logs);
+
+impl Merge for Logs {
     fn merge(base: &Self, over: &Self) -> Self {
         let mut formats = Arc::clone(&base.formats);
         for (name, format) in over.formats.iter() {

@@ -5,12 +5,13 @@
 mod directives;
 mod types;
 
+pub use crate::NoSettings as Server;
 pub use directives::MODULE;
 pub use types::Types;
 
+use crate::Merge;
 use crate::dir::FOLDER;
 use crate::settings::merged;
-use crate::{Merge, inherit};
 use evenkeel_message::{Content, Request, Resource};
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,6 +1,8 @@
 //! The directives of the process models (mpm_common.c, event.c, worker.c, prefork.c): recorded as
 //! written, since what they come to depends on all of them together; the room `mpm` checks that.
 
+pub use crate::{NoSettings as Directory, NoSettings as Server};
+
 use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Position, Shape};
 

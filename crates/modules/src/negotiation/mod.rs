@@ -14,13 +14,14 @@ mod quality;
 mod tests;
 mod variant;
 
+pub use crate::NoSettings as Global;
 pub use answer::escape_segment;
 pub use directives::MODULE;
 pub use folder::{few_siblings, goes_on, siblings};
 pub use map::{Fault, map_text, read_map};
 pub use variant::Variant;
 
-use crate::{Merge, inherit};
+use crate::Merge;
 use accept::{Accepted, Range, ranges};
 use evenkeel_message::{
     Content, Fields, Level, Method, Notice, Request, Status, Version, eq_ignore_case, quoted_path,

@@ -1,7 +1,9 @@
 //! mod_reqtimeout: how long a client may take over a request. The words of RequestReadTimeout go
 //! in, a time for each stage comes out; the connection keeps to them.
 
-use crate::{Active, Directive, Merge, Module, Scope, Where, directive, inherit};
+pub use crate::{NoSettings as Directory, NoSettings as Global};
+
+use crate::{Active, Directive, Merge, Module, Scope, Shared, Where, directive};
 use evenkeel_config::{Call, Shape};
 
 type Done = Result<(), String>;
@@ -26,7 +28,7 @@ impl Stage {
 
 /// RequestReadTimeout of a server. A stage is said as a whole: one that names no rate has none.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct Stages {
     /// The handshake of TLS.
     pub handshake: Option<Stage>,
     /// The head of a request.
@@ -35,15 +37,18 @@ pub struct Server {
     pub body: Option<Stage>,
 }
 
-crate::unsaid!(Server);
+/// What a server says, which hosts share.
+pub type Server = Shared<Stages>;
 
-impl Merge for Server {
+crate::unsaid!(Stages);
+
+impl Merge for Stages {
     fn merge(base: &Self, over: &Self) -> Self {
         inherit!(base, over; handshake, header, body)
     }
 }
 
-impl Server {
+impl Stages {
     /// The bound of the TLS handshake; none where there is none, as by default.
     #[must_use]
     pub fn handshake(&self) -> Option<Stage> {
@@ -155,7 +160,7 @@ mod tests {
     use super::*;
     use evenkeel_config::{Node, Position};
 
-    fn said(arguments: &str) -> Result<Server, String> {
+    fn said(arguments: &str) -> Result<Stages, String> {
         let position = Position { file: "t".into(), line: 1 };
         let (name, section) = ("RequestReadTimeout".into(), None);
         let node = Node { name, arguments: arguments.into(), position, section };
@@ -166,7 +171,7 @@ mod tests {
             &mut scope,
             &mut Vec::new(),
         )
-        .map(|()| Server::clone(&scope.server.reqtimeout))
+        .map(|()| Stages::clone(&scope.server.reqtimeout))
         .map_err(|fault| fault.text)
     }
 
@@ -179,8 +184,8 @@ mod tests {
         assert_eq!(server.handshake().unwrap().timeout_s, 5);
         let header = said("header=7").unwrap().header();
         assert_eq!(header, Some(Stage { timeout_s: 7, most_s: 0, min_rate: 0 }));
-        let inner = Server { header, ..Server::default() };
-        let merged = Server::merge(&server, &inner);
+        let inner = Stages { header, ..Stages::default() };
+        let merged = Stages::merge(&server, &inner);
         assert_eq!((merged.header(), merged.body()), (header, None));
     }
 

@@ -5,11 +5,12 @@ mod directives;
 mod rule;
 mod screen;
 
+pub use crate::NoSettings as Global;
 pub use directives::MODULE;
 pub use rule::Rule;
 
 use crate::settings::merged;
-use crate::{DirectorySettings, Merge, ServerSettings};
+use crate::{DirectorySettings, Merge, ServerSettings, Shared};
 use evenkeel_message::Request;
 use screen::Group;
 use std::sync::{Arc, OnceLock};
@@ -34,6 +35,12 @@ impl Rules {
     }
 }
 
+/// What a section says.
+pub type Directory = Rules;
+
+/// What a server says, which hosts share.
+pub type Server = Shared<Rules>;
+
 crate::unsaid!(Rules);
 
 impl Merge for Rules {
@@ -42,7 +49,8 @@ impl Merge for Rules {
     }
 
     fn add(&mut self, over: &Self) {
-        self.list.extend_from_slice(&over.list);
+        let Self { list, groups: _ } = over;
+        self.list.extend_from_slice(list);
         self.groups.take();
     }
 }

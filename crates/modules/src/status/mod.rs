@@ -2,6 +2,8 @@
 //! that its query asks for goes out. What is shown comes from a source that the binary supplies;
 //! nothing here reads the system.
 
+pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
+
 use crate::{Active, Directive, Module};
 use bytes::Bytes;
 use evenkeel_message::{Body, Method, Request, Response};

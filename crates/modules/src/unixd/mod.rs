@@ -1,6 +1,8 @@
 //! Who the children run as (mod_unixd.c): names and numbers go in, recorded as found in the
 //! system's tables. Dropping the rights themselves is `mpm`'s.
 
+pub use crate::{NoSettings as Directory, NoSettings as Server};
+
 use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_sys::identity::{group_named, user_named, user_numbered};

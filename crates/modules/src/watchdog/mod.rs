@@ -1,6 +1,8 @@
 //! mod_watchdog: in Apache it calls modules at intervals. None here asks for that: its directive is
 //! checked as Apache checks it (mod_watchdog.c: wd_set_interval), and has no effect.
 
+pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
+
 use crate::core::parse_interval;
 use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
