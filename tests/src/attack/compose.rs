@@ -3,7 +3,7 @@
 //! requests are asked twice, and files change before and among those of the second time.
 
 use super::dice::Dice;
-use super::grammar::{NOUNS, ROWS, Row, place};
+use super::grammar::{NOUNS, ROWS, Row, load_line, place};
 use super::site::{Ask, Change, Entry, Kind, Node, Site, section_name};
 
 /// How many sites share the lines of a main server.
@@ -43,7 +43,15 @@ pub enum Mix {
 }
 
 /// Without a bound the questions of apache2 about questions have no end that can be waited for.
-const NESTING: &str = "LimitInternalRecursion 10 3";
+/// Which answer a question about itself has depends on whether the bound is even.
+const NESTINGS: [&str; 4] = [
+    "LimitInternalRecursion 10 3",
+    "LimitInternalRecursion 10 3",
+    "LimitInternalRecursion 10 2",
+    "LimitInternalRecursion 3 4",
+];
+/// Modules that apache2 asks about each subrequest, so that it compares no sections.
+const ASKED: [&str; 2] = ["allowmethods", "log_debug"];
 /// How much more often conditions come in a mix of questions.
 const CONDITIONS: usize = 4;
 
@@ -76,6 +84,10 @@ fn compose_main(seed: u64, batch: u64) -> Vec<Node> {
     let names = Names::grow(&mut dice);
     let mut writer = Writer::new(&mut dice, &names, Mix::All);
     let mut nodes = Vec::new();
+    if writer.dice.chance(10) {
+        let name = writer.dice.word(&ASKED);
+        nodes.push(Node::Line(load_line(name)));
+    }
     if writer.dice.chance(85) {
         let options = writer.dice.word(&["Options FollowSymLinks", "Options None", "Options All"]);
         let root = ["AllowOverride None", options, "Require all denied"];
@@ -193,6 +205,7 @@ impl Names {
                 0..=2 => format!("{folder}/"),
                 3 => format!("{folder}/none"),
                 4 => format!("{folder}/x"),
+                5 => file.replacen('/', "//", 1),
                 _ => file,
             });
         }
@@ -280,7 +293,7 @@ impl<'a> Writer<'a> {
             };
             lines.push(Node::Line(format!("DocumentRoot \"{root}\"")));
             if self.mix == Mix::Questions {
-                lines.push(Node::Line(NESTING.to_owned()));
+                lines.push(Node::Line(self.dice.word(&NESTINGS).to_owned()));
             }
             if index == 0 && self.dice.chance(20) {
                 lines.push(Node::Line("ServerAlias alias.@HOST@ *.wild.@HOST@".to_owned()));

@@ -73,6 +73,11 @@ pub const MODULES: [&str; 13] = [
     "deflate",
 ];
 
+/// The line that loads a module of Debian's apache2, by its name without `mod_`.
+pub fn load_line(name: &str) -> String {
+    format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so")
+}
+
 /// Directives and sections.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
@@ -226,7 +231,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("override_option", &["Indexes", "MultiViews", "FollowSymLinks", "SymLinksIfOwnerMatch", "Indexes,MultiViews", "All"]),
     ("override_list", &["None", "Require", "Options", "Redirect RedirectMatch", "Header SetEnv", "Order Allow Deny"]),
     ("encoded_slashes", &["On", "Off", "NoDecode"]),
-    ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "406"]),
+    ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "405", "406", "413"]),
     ("document", &["$hub", "$hub", "$hub", "$hub", "$hub", "$uri", "/$name.txt", "\"denied\"", "http://other.test/x", "$folder_uri/", "default", "/none", "/map.var"]),
     ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is"]),
     ("path_info", &["On", "Off", "Default"]),
@@ -285,7 +290,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("document_name", &["$some_file", "a.txt", "secret.txt", "$uri", "$hub", "$hub", "$hub", "README.html", "index.html"]),
     ("filter", &["DEFLATE", "INFLATE;DEFLATE"]),
     // requests
-    ("method", &["GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "OPTIONS", "TRACE", "PUT", "FOO", "get", "PATCH", "PROPFIND"]),
+    ("method", &["GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "OPTIONS", "TRACE", "PUT", "FOO", "get", "PATCH", "PROPFIND", "CONNECT"]),
     ("version", &["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0"]),
     ("host", &["@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@:@PORT@", "S@N@.TEST", "@HOST@.", "alias.@HOST@", "second.@HOST@", "second.@HOST@", "deep.wild.@HOST@", "unknown.test"]),
     ("query", &["q=1", "", "q=%2fx", "C=N;O=D", "C=S&O=A", "/../x", "F=2", "P=a*"]),

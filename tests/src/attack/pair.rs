@@ -2,7 +2,7 @@
 //! addresses, so that all that they say of a site can be equal. A batch of sites is loaded by a
 //! reload of both; a configuration that either refuses is found and left out.
 
-use super::grammar::MODULES;
+use super::grammar::{MODULES, load_line};
 use super::guard::{Guard, OVER};
 use super::site::{Node, Place, Site, text};
 use crate::house::{children_of, send, wait_for};
@@ -209,9 +209,8 @@ impl Pair {
         for (index, folder) in FOLDERS.iter().enumerate() {
             let own = root.join(folder);
             let model = format!("mpm_{}", self.model);
-            let modules = std::iter::once(model.as_str()).chain(MODULES).map(|name| {
-                format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
-            });
+            let modules = std::iter::once(model.as_str()).chain(MODULES);
+            let modules = modules.map(|name| load_line(name) + "\n");
             let [oracle, other] = self.twists;
             let base = BASE
                 .replace("@TWIST@", if index == 0 { oracle } else { other })
