@@ -1,33 +1,33 @@
-//! The two ends of a connection, and what host names are known of them.
+//! The two ends of a connection, and the host names that were looked up for them.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Who is at the other end, and on which of our addresses.
+/// The two addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The client's address and port.
     pub client: SocketAddr,
-    /// Our own address and port of this connection.
+    /// The server's address and port of this connection.
     pub local: SocketAddr,
 }
 
 impl Peer {
-    /// The client's address; an IPv4 client of a dual-stack listener is an IPv4 address.
+    /// The client's address. It is an IPv4 address for an IPv4 client of a dual-stack listener.
     #[must_use]
     pub fn client_ip(&self) -> IpAddr {
         self.client.ip().to_canonical()
     }
 
-    /// Our address, IPv4 where the connection is.
+    /// The server's address. It is an IPv4 address where the connection is IPv4.
     #[must_use]
     pub fn local_ip(&self) -> IpAddr {
         self.local.ip().to_canonical()
     }
 }
 
-/// The text of an address, made without the formatting machinery where it is IPv4: it stands in
-/// nearly every line of a log.
+/// The text of an address. IPv4 addresses are written without the formatting machinery, because
+/// nearly every log line has one.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressText {
     bytes: [u8; 48],
@@ -43,7 +43,7 @@ impl AddressText {
             IpAddr::V4(address) => text.write_v4(address),
             IpAddr::V6(address) => {
                 let mut rest = text.bytes.as_mut_slice();
-                // It fits: 39 bytes at most.
+                // A text of 39 bytes at most always fits.
                 let _ = write!(rest, "{address}");
                 text.length = 48 - rest.len();
             }
@@ -51,7 +51,7 @@ impl AddressText {
         text
     }
 
-    /// The bytes, ASCII all.
+    /// The bytes, all of them ASCII.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
@@ -66,12 +66,12 @@ impl AddressText {
             }
             at += length;
         }
-        // The dot behind the last octet.
+        // Remove the dot after the last octet.
         self.length = at.saturating_sub(1);
     }
 }
 
-/// The text of each octet with a dot behind it, and how many bytes of the four that is.
+/// The text of each octet with a dot after it, and how many of the four bytes that takes.
 static OCTETS: [([u8; 4], usize); 256] = octets();
 
 #[expect(clippy::indexing_slicing, reason = "run by the compiler, which checks the bounds")]
@@ -94,14 +94,14 @@ const fn octets() -> [([u8; 4], usize); 256] {
     table
 }
 
-/// What the resolver said for a request.
+/// The answers of the resolver for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostNames {
     /// The client's name, in lower case.
     pub client: Option<Box<str>>,
-    /// Whether that name leads back to the client's address.
+    /// Whether that name resolves to the client's address.
     pub verified: bool,
-    /// Names with their addresses, as far as they were found.
+    /// Names with their addresses, as far as they were looked up.
     pub addresses: Vec<(Box<str>, Vec<IpAddr>)>,
 }
 

@@ -1,11 +1,11 @@
-//! What a request may still spend on patterns and expressions. An .htaccess file may hold
-//! thousands of them, each within its own bounds; together they must not hold a serving thread.
-//! Nothing here reads a clock.
+//! A bound on what a request may spend on patterns and expressions. An .htaccess file may hold
+//! thousands of them, each within its own bounds; together they must not hold a serving thread. The
+//! bound counts steps and reads no clock.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Steps left to a request; copies share them. A step is about a nanosecond.
+/// The steps that a request has left. Copies share them. A step is about a nanosecond.
 #[derive(Clone, Debug)]
 pub struct Allowance(Rc<Left>);
 
@@ -16,15 +16,16 @@ struct Left {
 }
 
 impl Allowance {
-    /// Steps that a request may take altogether: about a second. The longest lists of patterns
+    /// The steps that a request may take in total, about a second. The longest lists of patterns
     /// that sites use, some 10,000, take a hundredth of that.
     pub const STEPS: u32 = 1 << 30;
 
-    /// Steps that matches may take beside that before the time of each is taken, which costs more
-    /// than most of them. What a match may take is far more than what it takes.
+    /// The steps that matches may take in addition before each of them is timed, which costs more
+    /// than most matches do. The steps that a match may take are far more than those that it takes.
     const UNTIMED: u32 = 1 << 24;
 
-    /// Takes steps; false where so many are not left, and then none is left for anything else.
+    /// Takes steps. Returns false if fewer than that are left; then none is left for anything else
+    /// either.
     #[must_use]
     pub fn spend(&self, steps: u64) -> bool {
         let before = self.0.steps.get();
@@ -33,8 +34,8 @@ impl Allowance {
         left.is_some()
     }
 
-    /// Whether a match that takes so many steps at most may go untimed; if so, these are taken
-    /// from what may.
+    /// Whether a match of at most `most` steps may go untimed. If so, takes them from the untimed
+    /// steps.
     #[must_use]
     pub fn leaves_untimed(&self, most: u64) -> bool {
         let before = self.0.untimed.get();
@@ -43,19 +44,19 @@ impl Allowance {
         left.is_some()
     }
 
-    /// The steps that are left.
+    /// The number of steps that are left.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.0.steps.get()
     }
 
-    /// Whether nothing is left: what had to be decided since may not have been.
+    /// Whether no steps are left, so that what had to be decided since may not have been.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.0.steps.get() == 0
     }
 
-    /// Begins anew, for another request.
+    /// Restores all steps, for another request.
     pub fn renew(&self) {
         self.0.steps.set(Self::STEPS);
         self.0.untimed.set(Self::UNTIMED);

@@ -1,5 +1,5 @@
-//! Bodies: what a response sends and what a request brings, as data or as a source that is
-//! polled. Nothing here knows a socket; `conn` sends and fetches.
+//! Bodies of requests and responses, as data or as a source that is polled. `conn` sends and
+//! receives them; nothing here uses a socket.
 
 use bytes::Bytes;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// How the length of a request's body is known (RFC 9112, section 6.3), decided once by `proto`.
+/// How the length of a request's body is known (RFC 9112, section 6.3). `proto` decides it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// No body.
@@ -20,16 +20,20 @@ pub enum BodyLength {
     Chunked,
 }
 
-/// What a source yields: data, or the end together with the trailer fields that came.
+/// What a source returns: data, or `None` at the end, or an error.
 pub type Chunk = Option<io::Result<Bytes>>;
 
-/// A body that comes piece by piece. It lives on one serving thread.
+/// A body that comes in pieces. It stays on one serving thread.
 pub trait Source {
-    /// The next piece; `None` at the end. An error ends it: `InvalidData` where the sender broke
-    /// the framing, `TimedOut` where it was too slow, `UnexpectedEof` where it went away.
+    /// The next piece, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// An error ends the body: `InvalidData` if the sender broke the framing, `TimedOut` if it was
+    /// too slow, `UnexpectedEof` if it closed the connection.
     fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk>;
 
-    /// Bytes in memory that it holds until they are fetched.
+    /// The bytes in memory that the source holds until they are fetched.
     fn held(&self) -> u64 {
         0
     }
@@ -43,11 +47,11 @@ pub enum Body {
     Empty,
     /// All of it in memory.
     Bytes(Bytes),
-    /// A range of a file, sent without copying it through the server.
+    /// A range of a file, sent without copying it through user memory.
     File(Piece),
     /// Several pieces one after another: a multipart range.
     Pieces(Vec<Piece>),
-    /// A source; sent in chunks unless its length is known.
+    /// A source, with its length in bytes if it is known. It is sent in chunks otherwise.
     Stream(Pin<Box<dyn Source>>, Option<u64>),
 }
 
@@ -83,8 +87,8 @@ impl Piece {
         self.len() == 0
     }
 
-    /// Bytes in memory that nobody else holds: a file's in the cache are not counted, nor are those
-    /// of the program.
+    /// The number of bytes in memory that this piece alone holds. Bytes that the file cache or the
+    /// program shares are not counted.
     #[must_use]
     pub fn held(&self) -> u64 {
         match self {
@@ -93,7 +97,7 @@ impl Piece {
         }
     }
 
-    /// `length` bytes of it from `start`, cut at its end.
+    /// The part of `length` bytes from `start`, cut at the end of this piece.
     #[must_use]
     pub fn slice(&self, start: u64, length: u64) -> Piece {
         let start = start.min(self.len());
@@ -110,7 +114,7 @@ impl Piece {
 }
 
 impl Body {
-    /// Its length in bytes, where it is known before it is sent.
+    /// The length in bytes, if it is known before the body is sent.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match self {
@@ -147,18 +151,18 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What moved over the wire for one exchange, for logs and the scoreboard.
+/// The bytes and times of one exchange, for logs and the scoreboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
-    /// Bytes received: head and body as they came (mod_logio's %I).
+    /// The bytes received: head and body as they came (mod_logio's %I).
     pub received: u64,
-    /// Bytes sent: head and body as they went (%O).
+    /// The bytes sent: head and body as they went (%O).
     pub sent: u64,
-    /// Bytes of the body that were sent, without framing (%B).
+    /// The bytes of the body that were sent, without framing (%B).
     pub body_sent: u64,
-    /// Microseconds from the request's arrival to the last byte handed to the kernel (%D).
+    /// The microseconds from the request's arrival until the kernel had the last byte (%D).
     pub duration_us: u64,
-    /// Microseconds until the first byte of the response was sent (%^FB); none if none was.
+    /// The microseconds until the first byte of the response was sent (%^FB); none if no byte was.
     pub first_byte_us: Option<u64>,
     /// Whether the connection was aborted before the response was complete (%X).
     pub aborted: bool,

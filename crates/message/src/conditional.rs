@@ -1,25 +1,25 @@
-//! Conditional requests: the fields of a request and the validators of what would be sent come
-//! in, what to do goes out (RFC 9110, section 13). It reads no clock and no file.
+//! Conditional requests (RFC 9110, section 13): compares the fields of a request with the
+//! validators of the resource, and says what to do. It reads no clock and no file.
 //!
-//! Where Apache's order differs from RFC 9110's (it lets a date overrule an entity tag, and
-//! compares tags strongly when a range is asked for), the RFC is followed.
+//! Where Apache's order differs from RFC 9110's, the RFC is followed: Apache lets a date overrule
+//! an entity tag, and compares tags strongly if a range is requested.
 
 use crate::date::parse_http_date;
 use crate::{Fields, Method, Name, trim};
 
-/// What tells one state of a resource from another.
+/// The validators that tell one state of a resource from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
     /// The entity tag as it is sent, with quotes and `W/`.
     pub etag: Option<&'a [u8]>,
-    /// Last-Modified as it is sent, in seconds since 1970.
+    /// Last-Modified in seconds since 1970, as it is sent.
     pub modified: Option<i64>,
 }
 
-/// What becomes of a conditional request.
+/// What to do with a conditional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is carried out.
+    /// The request is carried out.
     Proceed,
     /// 304.
     NotModified,
@@ -56,7 +56,7 @@ pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, no
     }
     if reads
         && let (Some(date), Some(modified)) = (date(Name::IfModifiedSince), validators.modified)
-        // A date in the future is no time at which the client can have seen anything.
+        // A client cannot have seen anything at a date in the future.
         && date <= now
         && modified <= date
     {
@@ -65,7 +65,7 @@ pub fn evaluate(method: Method, fields: &Fields, validators: &Validators<'_>, no
     Verdict::Proceed
 }
 
-/// Whether a Range field is to be heeded, as far as If-Range says (RFC 9110, section 13.1.5).
+/// Whether the Range field applies, according to If-Range (RFC 9110, section 13.1.5).
 #[must_use]
 pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bool {
     let Some(condition) = fields.first(Name::IfRange).map(trim) else { return true };
@@ -76,13 +76,13 @@ pub fn range_holds(fields: &Fields, validators: &Validators<'_>, now: i64) -> bo
     else {
         return false;
     };
-    // A date tells two states apart only when it is a minute old (as Apache has it:
+    // A date tells two states apart only if it is at least a minute old (as in Apache:
     // http_protocol.c, ap_condition_if_range).
     date == modified && now >= modified.saturating_add(60)
 }
 
-/// Whether a list of entity tags begins with `*` or holds one that compares equal. A `*` behind
-/// others is no tag (RFC 9110, section 13.1.1; http_protocol.c: ap_condition_if_match).
+/// Whether a list of entity tags begins with `*` or holds a tag that compares equal. A `*` after
+/// other tags is not a tag (RFC 9110, section 13.1.1; http_protocol.c: ap_condition_if_match).
 fn matches_any(
     fields: &Fields,
     name: Name,
@@ -91,7 +91,7 @@ fn matches_any(
 ) -> bool {
     let Some(list) = fields.whole(name) else { return false };
     let names_it = |etag: &[u8]| match *list == *etag {
-        // Nearly all lists are the one tag that was sent.
+        // Nearly all lists hold the one tag that the server sent.
         true => equal(&list, etag),
         false => Tags { rest: &list }.any(|tag| equal(tag, etag)),
     };
@@ -109,7 +109,8 @@ fn weakly_equal(a: &[u8], b: &[u8]) -> bool {
     a.get(opaque(a)..) == b.get(opaque(b)..)
 }
 
-/// The well-formed entity tags of a list; what is none is passed over to the next comma.
+/// Iterates over the well-formed entity tags of a list. Anything else is skipped up to the next
+/// comma.
 struct Tags<'a> {
     rest: &'a [u8],
 }
@@ -134,7 +135,7 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-/// The entity tag at the front, if what stands up to the next comma is one, and what follows.
+/// Splits off the text up to the next comma: the entity tag, if that text is one, and the rest.
 fn split_tag(text: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let quote = if text.starts_with(b"W/") { 2 } else { 0 };
     let closing = match text.get(quote) {
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(verdict(Method::Post, &[("If-Modified-Since", &same)]), Proceed);
         let unless = |date: &str| verdict(Method::Get, &[("If-Unmodified-Since", date)]);
         assert_eq!((unless(&same), unless(&before), unless("x")), (Proceed, Failed, Proceed));
-        // RFC 9110, 13.1.3 and 13.1.4: a tag's field makes the date's be ignored.
+        // RFC 9110, 13.1.3 and 13.1.4: the field with a tag makes the field with a date irrelevant.
         let both = [("If-None-Match", "\"64-60d\""), ("If-Modified-Since", &*before)];
         assert_eq!(verdict(Method::Get, &both), NotModified);
         let both = [("If-None-Match", "\"x\""), ("If-Modified-Since", &*same)];

@@ -1,13 +1,13 @@
-//! Dates of HTTP (RFC 9110, section 5.6.7): seconds since 1970 to the preferred form, and all
-//! three forms back to seconds. It reads no clock; the caller caches the Date line by the second.
+//! HTTP dates (RFC 9110, section 5.6.7): writes seconds since 1970 in the preferred form, and
+//! parses all three forms. It reads no clock; the caller caches the Date line for a second.
 
 const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
 const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` for seconds since 1970; years 0 to 9999, others are held to
-/// the nearest.
+/// The form `Sun, 06 Nov 1994 08:49:37 GMT` for seconds since 1970. Years outside 0 to 9999 are
+/// clamped.
 #[must_use]
 pub fn http_date(seconds: i64) -> [u8; 29] {
     // The first second of the year 0 and the last of the year 9999.
@@ -31,8 +31,8 @@ pub fn http_date(seconds: i64) -> [u8; 29] {
     text
 }
 
-/// Seconds since 1970 of a date in any of the three forms; none for what is no date.
-/// A year of two digits that lies more than 50 years ahead of `now` is of the century before.
+/// The seconds since 1970 of a date in any of the three forms, or none if the text is not a date. A
+/// two-digit year that lies more than 50 years after `now` belongs to the century before.
 #[must_use]
 pub fn parse_http_date(text: &[u8], now: i64) -> Option<i64> {
     let text = text.trim_ascii();
@@ -55,7 +55,7 @@ fn fixed(text: &[u8], separator: u8) -> Option<i64> {
     seconds(year, month(date.get(3..6)?)?, number(date.get(..2)?)?, time.get(1..9)?)
 }
 
-/// `06-Nov-94 08:49:37 GMT`, behind the day's name.
+/// Parses `06-Nov-94 08:49:37 GMT`, which follows the name of the day.
 fn rfc850(text: &[u8], now: i64) -> Option<i64> {
     let (date, time) = text.split_at_checked(9)?;
     (*date.get(2)? == b'-' && *date.get(6)? == b'-').then_some(())?;
@@ -91,7 +91,8 @@ fn number(digits: &[u8]) -> Option<i64> {
     })
 }
 
-/// Seconds since 1970 of a day and its time `08:49:37`; a leap second counts as the next one.
+/// The seconds since 1970 of a day and a time `08:49:37`. A leap second counts as the second after
+/// it.
 fn seconds(year: i64, month: i64, day: i64, time: &[u8]) -> Option<i64> {
     let (hour, minute) = (number(time.get(..2)?)?, number(time.get(3..5)?)?);
     let second = number(time.get(6..8)?)?;
@@ -107,8 +108,8 @@ fn seconds(year: i64, month: i64, day: i64, time: &[u8]) -> Option<i64> {
     valid.then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Days since 1970-01-01 of a day of the Gregorian calendar, counted in years that begin in
-/// March, so that the leap day is the last of its year.
+/// The days from 1970-01-01 to a day of the Gregorian calendar. Years are counted from March, so
+/// that the leap day is the last day of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -117,7 +118,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// Year, month and day of a number of days since 1970-01-01: the inverse of `days`.
+/// The year, month and day of a number of days since 1970-01-01: the inverse of `days`.
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -1,24 +1,26 @@
-//! Header fields in the order in which they came or will be sent, names compared without case.
-//! One buffer holds all texts, so that copying the fields of a cached file is one copy of
-//! memory. It never checks what a value means; `proto` has checked what may stand in it.
+//! Header fields, in the order in which they were received or will be sent. Names are compared
+//! without case. All texts share one buffer, so that copying the fields of a cached file is one
+//! copy of memory. This type does not check what values mean; `proto` has checked which bytes they
+//! contain.
 
 use crate::name::{Name, Named};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Where a name and its value stand in the text of the fields.
+/// The place of a name and its value in the text of the fields.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u32,
     name: u32,
     value: u32,
     known: Name,
-    /// Whether something may stand within that no field may hold, because it was found or not
-    /// looked for.
+    /// Whether the name or value may contain bytes that are not allowed there: they were found, or
+    /// nobody checked.
     suspect: bool,
 }
 
-/// A line that holds a field, with its line end: the lengths of the name and of the whole line.
+/// A line that holds a field, including its line end: the lengths of the name and of the whole
+/// line.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLine {
     /// The name.
@@ -29,12 +31,12 @@ pub struct FieldLine {
     pub length: usize,
 }
 
-/// A field that is not to be sent.
+/// A field that must not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed<'a> {
-    /// Its name holds what no name may hold.
+    /// The name contains a byte that a name may not contain.
     Name(&'a [u8]),
-    /// Its value holds a control byte; the name stands first.
+    /// The value, which stands second, contains a control byte.
     Value(&'a [u8], &'a [u8]),
 }
 
@@ -43,15 +45,16 @@ pub enum Malformed<'a> {
 pub struct Fields {
     text: Vec<u8>,
     entries: Vec<Entry>,
-    /// The bits of the names that are there. That of unknown names stays when they are taken out.
+    /// The bits of the names that are present. The bit for unknown names stays set when such fields
+    /// are removed.
     seen: u64,
-    /// The bits of those that were added more than once.
+    /// The bits of the names that were added more than once.
     repeated: u64,
-    /// Whether one of them was suspect.
+    /// Whether any of the fields is suspect.
     suspect: bool,
 }
 
-/// A name of which it is known already whether it is a known one.
+/// A name for which it is already known whether it is a known one.
 #[derive(Clone, Copy)]
 struct Spelled<'a>(Name, &'a [u8]);
 
@@ -65,11 +68,12 @@ impl Named for Spelled<'_> {
     }
 }
 
-/// Shorter texts keep what has been replaced, in bytes.
+/// Texts of fewer bytes than this keep replaced values.
 const LONG: usize = 16 << 10;
 
 impl Clone for Fields {
-    /// A copy with room for two fields more: those of a cached file get their type behind them.
+    /// Copies the fields with room for two more: the fields of a cached file get their type
+    /// appended.
     fn clone(&self) -> Self {
         if self.entries.is_empty() {
             return Self::new();
@@ -79,7 +83,7 @@ impl Clone for Fields {
         copy
     }
 
-    /// Takes over the fields of another list into memory that is there already.
+    /// Copies the fields of another list into the memory of this one.
     fn clone_from(&mut self, other: &Self) {
         self.clear();
         self.text.extend_from_slice(&other.text);
@@ -95,7 +99,7 @@ pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.eq_ignore_ascii_case(b)
 }
 
-/// The bytes without the spaces and tabs around them (OWS of RFC 9110, section 5.6.3).
+/// The bytes without surrounding spaces and tabs (OWS of RFC 9110, section 5.6.3).
 #[must_use]
 pub fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -108,20 +112,21 @@ pub fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 impl Fields {
-    /// No fields; nothing is allocated until the first is added.
+    /// An empty list. Nothing is allocated until the first field is added.
     #[must_use]
     pub const fn new() -> Self {
         Self { text: Vec::new(), entries: Vec::new(), seen: 0, repeated: 0, suspect: false }
     }
 
-    /// Room for a usual head: some 12 fields of some 40 bytes.
+    /// An empty list with room for that many fields and bytes. A usual head has about 12 fields of
+    /// 40 bytes.
     #[must_use]
     pub fn with_capacity(fields: usize, bytes: usize) -> Self {
         let (text, entries) = (Vec::with_capacity(bytes), Vec::with_capacity(fields));
         Self { text, entries, seen: 0, repeated: 0, suspect: false }
     }
 
-    /// How many fields there are, repeated names counted each.
+    /// The number of fields; each occurrence of a repeated name counts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -133,35 +138,36 @@ impl Fields {
         self.entries.is_empty()
     }
 
-    /// How much memory they have, used or not, in bytes.
+    /// The memory of the list in bytes, used or not.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.text.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Forgets all fields and keeps the memory.
+    /// Removes all fields and keeps the memory.
     pub fn clear(&mut self) {
         self.text.clear();
         self.entries.clear();
         (self.seen, self.repeated, self.suspect) = (0, 0, false);
     }
 
-    /// Adds a field at the end, whether or not its name is there already.
+    /// Appends a field, whether or not its name is already present.
     pub fn add(&mut self, name: impl Named, value: impl AsRef<[u8]>) {
         let entry = self.store(name, &[value.as_ref()]);
         self.entries.push(entry);
     }
 
-    /// Adds a field that comes as a whole line of the form `Name: value CRLF`: one copy of memory.
-    /// Its name is `known` and `name` bytes long. Nothing looks for line ends within it.
+    /// Appends a field that is a complete line of the form `Name: value CRLF`, with one copy of
+    /// memory. Its name is `known` and `name` bytes long. The line is not searched for further line
+    /// ends.
     pub fn add_line(&mut self, known: Name, line: &[u8], name: usize) {
         self.enter(self.text.len(), FieldLine { known, name, length: line.len() });
         self.text.extend_from_slice(line);
     }
 
-    /// Adds the fields at the front of a text that come as lines of that form, with one copy of
-    /// memory for them all. `next` is shown what is left, and tells the line that it begins with.
-    /// Gives the length of all lines.
+    /// Appends the fields at the front of a text of such lines, with one copy of memory for all of
+    /// them. `next` receives what is left of the text and returns the line at its front. Returns
+    /// the length of all lines in bytes.
     #[inline]
     pub fn add_lines(
         &mut self,
@@ -177,7 +183,7 @@ impl Fields {
         used
     }
 
-    /// Notes a field whose line begins there in the text.
+    /// Records a field whose line begins at `start` in the text.
     fn enter(&mut self, start: usize, line: FieldLine) {
         let FieldLine { known, name, length } = line;
         self.note(known, true);
@@ -185,15 +191,15 @@ impl Fields {
         self.entries.push(Entry { start, name: name as u32, value, known, suspect: true });
     }
 
-    /// Notes that a field of that name is added.
+    /// Records that a field of that name is added.
     fn note(&mut self, name: Name, suspect: bool) {
         self.repeated |= self.seen & name.bit();
         self.seen |= name.bit();
         self.suspect |= suspect;
     }
 
-    /// Continues the value of the field that was added last, with a space between
-    /// (obs-fold of RFC 9112, section 5.2).
+    /// Continues the value of the field that was added last, after a space (obs-fold of RFC 9112,
+    /// section 5.2).
     pub fn fold(&mut self, more: &[u8]) {
         let Some(last) = self.entries.last_mut() else { return };
         self.text.truncate((last.start + last.name + 2 + last.value) as usize);
@@ -213,7 +219,7 @@ impl Fields {
         self.set_parts(name, &[value.as_ref()]);
     }
 
-    /// As [`Fields::set`], the value given in parts that are joined.
+    /// Like [`Fields::set`], with the value in parts that are joined.
     pub fn set_parts(&mut self, name: impl Named, parts: &[&[u8]]) {
         self.make_room(name.text().len() + parts.iter().map(|part| part.len()).sum::<usize>());
         let wanted = Spelled(name.name(), name.text());
@@ -234,8 +240,8 @@ impl Fields {
         });
     }
 
-    /// Appends to the first field of that name with `, ` between (RFC 9110, section 5.3), or
-    /// adds it.
+    /// Appends the value to the first field of that name after `, ` (RFC 9110, section 5.3), or
+    /// adds the field.
     pub fn merge(&mut self, name: impl Named, value: impl AsRef<[u8]>) {
         let (wanted, value) = (Spelled(name.name(), name.text()), value.as_ref());
         let Some(place) = self.place(wanted) else { return self.add(wanted, value) };
@@ -244,7 +250,7 @@ impl Fields {
         let Some(entry) = self.entries.get_mut(place) else { return };
         let length = entry.name + entry.value + 4;
         if (entry.start + length) as usize != self.text.len() {
-            // The line goes to the end, where the next value costs no more than its bytes.
+            // Move the line to the end, so that appending the next value copies only that value.
             let start = self.text.len() as u32;
             let line = entry.start as usize..(entry.start + length) as usize;
             self.text.extend_from_within(line);
@@ -259,14 +265,14 @@ impl Fields {
         self.suspect |= entry.suspect;
     }
 
-    /// The bytes of all fields, with those that have been replaced and not yet cleared away.
+    /// The bytes of all fields, including replaced ones that have not been removed from the buffer.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Before a long text would have to grow, clears away what has been replaced, where that is
-    /// more than half of it: each byte pays for one.
+    /// Compacts a long text before it would have to grow, if more than half of it was replaced.
+    /// Each replaced byte thus pays for moving one byte.
     fn make_room(&mut self, more: usize) {
         let length = self.text.len();
         if length < LONG || length.saturating_add(more) <= self.text.capacity() {
@@ -286,7 +292,7 @@ impl Fields {
         self.text = text;
     }
 
-    /// Takes out all fields of that name; says whether there were any.
+    /// Removes all fields of that name. Returns whether there were any.
     pub fn remove(&mut self, name: impl Named) -> bool {
         let wanted = Spelled(name.name(), name.text());
         if !self.may_have(wanted.0) {
@@ -308,7 +314,7 @@ impl Fields {
         self.entries.get(place).map(|entry| self.value_of(*entry))
     }
 
-    /// Whether a field of that name is there.
+    /// Whether there is a field of that name.
     #[must_use]
     pub fn contains(&self, name: impl Named) -> bool {
         match name.name() {
@@ -332,13 +338,13 @@ impl Fields {
         entries.iter().filter(is_wanted).map(|entry| self.value_of(*entry))
     }
 
-    /// All values of that name joined by `, `, as one list (RFC 9110, section 5.3).
+    /// All values of that name as one list, joined by `, ` (RFC 9110, section 5.3).
     #[must_use]
     pub fn joined(&self, name: impl Named) -> Option<Vec<u8>> {
         self.whole(name).map(Cow::into_owned)
     }
 
-    /// As [`Fields::joined`], where one field, as a rule, is not copied.
+    /// Like [`Fields::joined`], without a copy if there is only one field, which is the usual case.
     #[must_use]
     pub fn whole(&self, name: impl Named) -> Option<Cow<'_, [u8]>> {
         let wanted = Spelled(name.name(), name.text());
@@ -355,8 +361,8 @@ impl Fields {
         Some(list)
     }
 
-    /// The elements of a comma-separated list over all fields of that name, trimmed, without
-    /// empty ones. Commas in quoted strings separate too: only for lists of tokens.
+    /// The elements of a comma-separated list over all fields of that name, trimmed and without
+    /// empty ones. Commas in quoted strings separate too, so use it only for lists of tokens.
     pub fn tokens<'a>(&'a self, name: impl Named + 'a) -> impl Iterator<Item = &'a [u8]> {
         self.all(name)
             .flat_map(|value| value.split(|byte| *byte == b','))
@@ -364,7 +370,7 @@ impl Fields {
             .filter(|token| !token.is_empty())
     }
 
-    /// Name and value of each field in order.
+    /// The name and value of each field, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.entries.iter().map(|entry| (self.name_of(*entry), self.value_of(*entry)))
     }
@@ -376,7 +382,7 @@ impl Fields {
         }
     }
 
-    /// Sets every name of another list: its values replace those that were here.
+    /// Sets every name of another list: its values replace the values here.
     pub fn overlay(&mut self, other: &Fields) {
         if !self.is_empty() {
             for entry in &other.entries {
@@ -386,17 +392,17 @@ impl Fields {
         self.extend(other);
     }
 
-    /// Writes every field as a line of a message's head, `Name: value CRLF`.
+    /// Writes every field as a line of a message head, `Name: value CRLF`.
     pub fn write(&self, out: &mut Vec<u8>) {
         for entry in &self.entries {
-            // A stored field is already a whole line, see `store`.
+            // A stored field is already a complete line; see `store`.
             out.extend_from_slice(slice(&self.text, entry.start, entry.name + entry.value + 4));
         }
     }
 
-    /// The first field that is not to be sent. A name is a token (RFC 9110, section 5.6.2) or, if
-    /// `lenient`, of any bytes but spaces and control bytes; a value holds no control byte but the
-    /// tab (section 5.5).
+    /// The first field that must not be sent. A name must be a token (RFC 9110, section 5.6.2) or,
+    /// if `lenient`, must not contain spaces and control bytes. A value must not contain control
+    /// bytes except the tab (section 5.5).
     #[must_use]
     pub fn malformed(&self, lenient: bool) -> Option<Malformed<'_>> {
         if !self.suspect {
@@ -417,8 +423,8 @@ impl Fields {
         holds_control(value).then_some(Malformed::Value(name, value))
     }
 
-    /// Name and whole line (`Name: value CRLF`) of each field in order. A field that is malformed
-    /// even for the lenient is left out, so that no value can split a message.
+    /// The name and the complete line (`Name: value CRLF`) of each field, in order. A field that is
+    /// malformed even in lenient mode is left out, so that no value can split a message.
     pub fn lines(&self) -> impl Iterator<Item = (Name, &[u8])> {
         self.entries.iter().filter_map(|entry| {
             let line = slice(&self.text, entry.start, entry.name + entry.value + 4);
@@ -435,13 +441,13 @@ impl Fields {
         slice(&self.text, entry.start + entry.name + 2, entry.value)
     }
 
-    /// Whether a field of that name is there or, of an unknown name, may be; nearly all that are
-    /// asked for are not.
+    /// Whether a field of that name is present or, for an unknown name, may be present. Most names
+    /// that are looked up are not present.
     fn may_have(&self, name: Name) -> bool {
         self.seen & name.bit() != 0
     }
 
-    /// Where the first field of that name stands.
+    /// The index of the first field of that name.
     fn place(&self, wanted: Spelled<'_>) -> Option<usize> {
         if !self.may_have(wanted.0) {
             return None;
@@ -454,7 +460,7 @@ impl Fields {
         }
     }
 
-    /// Appends the line of a field to the text, so that writing it out is one copy.
+    /// Appends the line of a field to the text, so that writing the field is one copy.
     fn store(&mut self, name: impl Named, parts: &[&[u8]]) -> Entry {
         let (start, known, name) = (self.text.len() as u32, name.name(), name.text());
         self.text.extend_from_slice(name);
@@ -472,27 +478,27 @@ impl Fields {
     }
 }
 
-/// Whether a field has that name. The texts of names are compared only where neither is known.
+/// Whether a field has that name. The texts of names are compared only if neither name is known.
 fn is_named(text: &[u8], entry: &Entry, Spelled(name, spelled): Spelled<'_>) -> bool {
     entry.known == name
         && (name != Name::Other || eq_ignore_case(slice(text, entry.start, entry.name), spelled))
 }
 
-/// Whether a value holds a control byte but the tab; without a branch for each byte, for none has
-/// one as a rule.
+/// Whether a value contains a control byte other than the tab. It has no branch for each byte,
+/// because values rarely contain one.
 fn holds_control(value: &[u8]) -> bool {
     value
         .iter()
         .fold(false, |found, byte| found | ((*byte < b' ') & (*byte != b'\t')) | (*byte == 0x7f))
 }
 
-/// Whether a name is none of the usual ones, so that it is worth a look at its bytes.
+/// Whether a name contains unusual bytes and must be checked byte by byte.
 fn is_odd(name: &[u8]) -> bool {
     let usual = |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'-');
     name.iter().fold(name.is_empty(), |found, byte| found | !usual(*byte))
 }
 
-/// Whether a byte may stand in a token.
+/// Whether a byte may be part of a token.
 fn is_token(byte: u8) -> bool {
     matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'|' | b'~' | b'^'..=b'z')
         || byte.is_ascii_alphanumeric()
@@ -629,7 +635,7 @@ mod tests {
         ] {
             assert_eq!((fault(name, b"", false), fault(name, b"", true)), (strict, lenient));
         }
-        // A request's field may come back with what an Unsafe reader lets through.
+        // A field of the request may be sent back with bytes that Unsafe lets through.
         let mut fields = Fields::new();
         fields.add_line(Name::Other, b"A: \x01\r\n", 1);
         assert_eq!(fields.malformed(false), Some(Malformed::Value(b"A", b"\x01")));
@@ -667,7 +673,7 @@ mod tests {
         assert_eq!(fields.clone().first("List"), fields.first("List"));
     }
 
-    /// The list without numbers of names: what it must do.
+    /// The same list without numbers for names, as the reference.
     fn change_plain(plain: &mut Vec<(String, String)>, verb: u8, name: &str, value: &str) {
         let is_named = |pair: &(String, String)| pair.0.eq_ignore_ascii_case(name);
         match (verb, plain.iter().position(is_named)) {

@@ -1,21 +1,21 @@
-//! The name of the file that a request's path was translated to. It is made canonical here and
-//! nowhere else, before any section or condition compares it (Apache: request.c,
-//! ap_directory_walk; APR: apr_filepath_merge).
+//! The name of the file that a request's path was translated to. Only this type makes it canonical,
+//! before any section or condition compares it (Apache: request.c, ap_directory_walk; APR:
+//! apr_filepath_merge).
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Deref;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// An absolute file name without `.`, `..` and empty segments. A slash at its end stays: sections
-/// tell a folder that was asked for with its slash from one without. Empty where a request has no
-/// file.
+/// An absolute file name without `.`, `..` and empty segments. A slash at the end stays, because
+/// sections distinguish a folder whose URL had its slash from one without. It is empty if a request
+/// has no file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileName(OsString);
 
 impl FileName {
-    /// The canonical form of a name; `..` at the root stays at the root. One that is not absolute
-    /// begins at the root.
+    /// The canonical form of a name. `..` at the root stays at the root. A relative name begins at
+    /// the root.
     #[must_use]
     pub fn new(name: impl Into<OsString>) -> Self {
         let mut file = Self::default();
@@ -23,7 +23,7 @@ impl FileName {
         file
     }
 
-    /// Takes the place of another name and keeps its memory: `path` stands below `root`.
+    /// Sets the name to `path` below `root`, and reuses the memory.
     pub fn set(&mut self, root: &[u8], path: &[u8]) {
         let name = &mut self.0;
         name.clear();
@@ -37,7 +37,7 @@ impl FileName {
         }
     }
 
-    /// The name of another file in the same folder, with a path behind it.
+    /// The name of another file in the same folder, with a path after it.
     #[must_use]
     pub fn beside(&self, name: &[u8], behind: &[u8]) -> Self {
         let own = self.as_bytes();
@@ -47,19 +47,19 @@ impl FileName {
         file
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// What follows its last slash, which `<Files>` compares: empty for a folder with its slash.
+    /// What follows the last slash, which `<Files>` compares; empty for a folder with its slash.
     #[must_use]
     pub fn last(&self) -> &[u8] {
         self.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
 
-    /// Cuts the name after so many bytes and gives what follows (PATH_INFO).
+    /// Cuts the name after `length` bytes and returns the rest (PATH_INFO).
     pub fn split_off(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.0).into_vec();
         let behind = bytes.split_off(length.min(bytes.len()));
@@ -67,20 +67,20 @@ impl FileName {
         behind
     }
 
-    /// Makes it the name of a folder, with a slash at its end.
+    /// Makes the name that of a folder, with a slash at its end.
     pub fn end_with_slash(&mut self) {
         if !self.as_bytes().ends_with(b"/") {
             self.0.push("/");
         }
     }
 
-    /// Bytes that it has room for.
+    /// The capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Makes it the name of no file.
+    /// Makes the name empty, for a request without a file.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -100,17 +100,17 @@ impl From<FileName> for PathBuf {
     }
 }
 
-/// The canonical form of a path of the file system as the configuration has it, absolute.
+/// The canonical, absolute form of a file system path in the configuration.
 #[must_use]
 pub fn canonical_path(path: &Path) -> PathBuf {
     FileName::new(path).0.into()
 }
 
-/// Whether nothing is to be done: the usual name.
+/// Whether the name is already canonical, which is the usual case.
 fn is_canonical(name: &[u8]) -> bool {
     let Some((b'/', rest)) = name.split_first() else { return false };
-    // A dot behind a slash may begin a name; that is decided by the segments. There is no branch
-    // between the pairs, so that they are compared many at once.
+    // A dot after a slash may begin a name; resolving the segments decides that. The pairs are
+    // compared without branches between them, so that the compiler can vectorise the loop.
     let is_odd = |(one, next): (&u8, &u8)| (*one == b'/') & ((*next == b'/') | (*next == b'.'));
     !name.iter().zip(rest).fold(false, |odd, pair| odd | is_odd(pair))
 }
@@ -122,7 +122,7 @@ fn canonical(name: &[u8]) -> OsString {
         match segment.strip_suffix(b"/").unwrap_or(segment) {
             b"" | b"." => {}
             b".." => {
-                // What was written ends behind a slash while segments remain.
+                // What was written ends after a slash while segments remain.
                 path.pop();
                 let parent = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
                 path.truncate(parent);

@@ -1,6 +1,6 @@
-//! The nouns of the house: what a request, a response, their fields and bodies are, what one
-//! phase of the pipeline hands to the next, and what a notice to the administrator holds.
-//! Nothing here reads a socket, a file or a clock.
+//! The types that all rooms share: requests, responses, their fields and bodies, what one phase of
+//! the pipeline hands to the next, and notices to the administrator. Nothing here reads a socket, a
+//! file or a clock.
 
 mod address;
 mod allowance;

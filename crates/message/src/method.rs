@@ -1,17 +1,18 @@
-//! Request methods: those that Apache's `<Limit>` knows by number (http_core's table), the rest
-//! by their text in the request head.
+//! Request methods. Methods of Apache's `<Limit>` (http_core's table) are numbers; for all others
+//! the request head has the text.
 
 macro_rules! methods {
     ($($name:ident = $text:literal),+ $(,)?) => {
-        /// A request method. HEAD is one of its own here; `<Limit GET>` covers it, as in Apache.
+        /// A request method. HEAD is a method of its own here; `<Limit GET>` covers it, as in
+        /// Apache.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Method {
             $(#[doc = $text] $name),+
             ,
-            /// A method that RegisterHttpMethod names; its text stands in the request head.
+            /// A method that RegisterHttpMethod names. Its text is in the request head.
             Registered,
-            /// A method that no table names; its text stands in the request head.
+            /// A method that no table names. Its text is in the request head.
             Other,
         }
 
@@ -19,7 +20,8 @@ macro_rules! methods {
             /// Every method of the table, in Apache's order.
             pub const ALL: &[Method] = &[$(Method::$name),+];
 
-            /// The method of that exact text (methods are case-sensitive: RFC 9110, 9.1).
+            /// The method with exactly that text (methods are case-sensitive: RFC 9110, section
+            /// 9.1).
             #[must_use]
             pub fn parse(text: &[u8]) -> Method {
                 $(if text == $text.as_bytes() { return Method::$name; })+
@@ -48,11 +50,11 @@ methods! {
     BaselineControl = "BASELINE-CONTROL", Merge = "MERGE",
 }
 
-/// A set of methods, as `<Limit>` and `Require method` name them. HEAD goes with GET.
+/// A set of methods, as in `<Limit>` and `Require method`. GET includes HEAD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MethodSet {
     bits: u32,
-    /// In order, each once: equal sets are equal.
+    /// Sorted and without duplicates, so that equal sets compare equal.
     others: Vec<Box<[u8]>>,
 }
 
@@ -69,7 +71,7 @@ impl MethodSet {
         }
     }
 
-    /// Whether the method is in the set; its text matters only for `Registered` and `Other`.
+    /// Whether the set contains the method. Its text is used only for `Registered` and `Other`.
     #[must_use]
     pub fn contains(&self, method: Method, text: &[u8]) -> bool {
         match method {
@@ -84,7 +86,7 @@ impl MethodSet {
         other.others.iter().for_each(|method| self.add(method));
     }
 
-    /// Leaves those methods that `wanted` says of another set: whether they are in it.
+    /// Keeps the methods that are in `other` if `wanted`, and those that are not in it otherwise.
     pub fn retain(&mut self, other: &MethodSet, wanted: bool) {
         self.bits &= if wanted { other.bits } else { !other.bits };
         self.others.retain(|method| other.others.contains(method) == wanted);

@@ -1,15 +1,14 @@
-//! Field names that the server itself has to do with, as small numbers: fields of a known name are
-//! found by comparing numbers. A name that is not among them is as good as any other, and compared
-//! by its text.
+//! Field names that the server itself uses, as small numbers, so that finding a field compares
+//! numbers. Any other name works too, and is compared by its text.
 
 use crate::eq_ignore_case;
 
-/// A known field name, or any other.
+/// A known field name, or any other name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "each is the name that it is")]
 pub enum Name {
-    /// One that is not known.
+    /// A name that is not in the table.
     Other = 0,
     Accept,
     AcceptCharset,
@@ -134,7 +133,7 @@ const KNOWN: [(Name, &str); 58] = [
     (Name::XForwardedFor, "X-Forwarded-For"),
 ];
 
-/// Names by the hash of their texts; no two known names share one.
+/// The names by the hash of their texts. No two known names have the same hash.
 static BY_HASH: [Name; 256] = by_hash();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated when it is compiled")]
@@ -151,7 +150,7 @@ const fn by_hash() -> [Name; 256] {
     table
 }
 
-/// A known name as two words of sixteen bytes, with those bytes marked that belong to it.
+/// A known name as two words of sixteen bytes, with a mask of the bytes that belong to it.
 struct Wide {
     text: [u128; 2],
     mask: [u128; 2],
@@ -180,8 +179,8 @@ const fn wide() -> [Wide; KNOWN.len() + 1] {
 }
 
 impl Wide {
-    /// Whether the first `length` bytes are the name, as it is registered. None where too few bytes
-    /// stand behind it to tell without a branch for each length.
+    /// Whether the first `length` bytes are the name in its registered spelling. None if too few
+    /// bytes follow to decide that without a branch for each length.
     #[inline]
     fn begins(&self, bytes: &[u8], length: usize) -> Option<bool> {
         let (words, _) = bytes.first_chunk::<32>()?.as_chunks::<16>();
@@ -193,7 +192,7 @@ impl Wide {
     }
 }
 
-/// The factors are those that give each known name a hash of its own.
+/// These factors give each known name a hash of its own.
 const FIRST: u8 = 169;
 const BEFORE: u8 = 200;
 const LAST: u8 = 205;
@@ -215,14 +214,14 @@ impl Name {
         if eq_ignore_case(name.text().as_bytes(), text) { name } else { Self::Other }
     }
 
-    /// The name whose text is the first `length` bytes: what [`Name::of`] says of these, faster
-    /// where a line goes on behind them.
+    /// The name whose text is the first `length` bytes. The result is that of [`Name::of`] for
+    /// these bytes; it is faster where a line continues after them.
     #[must_use]
     #[inline]
     pub fn at(bytes: &[u8], length: usize) -> Self {
         let text = bytes.get(..length).unwrap_or_default();
         let name = Self::by_hash(text);
-        // Most clients write names as they are registered.
+        // Most clients use the registered spelling.
         match WIDE.get(name as usize).and_then(|wide| wide.begins(bytes, length)) {
             Some(true) => name,
             _ => Self::of(text),
@@ -235,7 +234,7 @@ impl Name {
         BY_HASH.get(usize::from(hash(text))).copied().unwrap_or(Self::Other)
     }
 
-    /// Its text; empty where it is not known.
+    /// The text of the name; empty if the name is not known.
     #[must_use]
     #[inline]
     pub fn text(self) -> &'static str {
@@ -243,15 +242,15 @@ impl Name {
         KNOWN.get(place).map_or("", |(_, text)| text)
     }
 
-    /// A set with this name alone, as a bit.
+    /// The set of this name alone, as a bit.
     #[inline]
     pub(crate) const fn bit(self) -> u64 {
         1 << (self as u8)
     }
 }
 
-/// What fields can be looked up by: a known name, or a text, of which it is found out whether it is
-/// one.
+/// Something that fields can be looked up by: a known name, or a text that is then looked up in the
+/// table.
 pub trait Named: Copy {
     /// The name.
     fn name(&self) -> Name;
@@ -271,7 +270,7 @@ impl Named for Name {
     }
 }
 
-/// A name that is looked for again and again, as in the configuration.
+/// A name that is looked up again and again, such as one in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldName {
     name: Name,

@@ -1,4 +1,4 @@
-//! A notice to the administrator: what the error log writes. Modules return or raise notices;
+//! Notices to the administrator, which become lines of the error log. Modules return or raise them;
 //! only `logging` writes them.
 
 use memchr::memchr;
@@ -80,32 +80,33 @@ impl Level {
     }
 }
 
-/// What the error log has told so far of a connection and of the request on it: the first
-/// line of each is where ErrorLogFormat's `connection` and `request` lines go, and only what
-/// stands in the error log has an id in the access log.
+/// What the error log already has of a connection and of the current request. The lines
+/// `connection` and `request` of ErrorLogFormat go before the first line of each, and only
+/// connections and requests with a line in the error log have an id in the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Whether there is a line of the connection.
+    /// Whether the log has a line of the connection.
     pub connection: bool,
-    /// Whether there is a line of the request.
+    /// Whether the log has a line of the request.
     pub request: bool,
 }
 
-/// One thing to tell: who says it, how urgent it is, Apache's number for it and the text.
+/// One message: its module, its level, Apache's number for it and the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// The module that speaks, as in `LogLevel alias:debug`: `core`, `alias`, `authz_core`.
+    /// The module that raises it, as in `LogLevel alias:debug`: `core`, `alias`, `authz_core`.
     pub module: &'static str,
-    /// How urgent it is.
+    /// The level.
     pub level: Level,
-    /// Apache's message number (AHnnnnn); none where Apache has no such message.
+    /// Apache's message number (AHnnnnn), or none if Apache has no such message.
     pub number: Option<u16>,
-    /// The system's error number that is behind it (`(13)Permission denied: ` in the log).
+    /// The error number of the system call behind it (`(13)Permission denied: ` in the log).
     pub cause: Option<i32>,
-    /// What happened, without a line end. Client data in it is escaped when it is written; bytes
-    /// get into it with [`quoted`].
+    /// What happened, without a line end. Data of the client is escaped when the line is written;
+    /// use [`quoted`] to put bytes into the text.
     pub text: Cow<'static, str>,
-    /// Whether a section's LogLevel has let it pass, so that the server's does not count.
+    /// Whether the LogLevel of a section has already let it pass, so that the server's LogLevel
+    /// does not apply.
     pub passed: bool,
 }
 
@@ -121,24 +122,26 @@ impl Notice {
         Self { module, level, number: Some(number), cause: None, text: text.into(), passed: false }
     }
 
-    /// A notice of our own, which has no number of Apache's.
+    /// A notice that Apache does not have, and which therefore has no number.
     #[must_use]
     pub fn own(module: &'static str, level: Level, text: impl Into<Cow<'static, str>>) -> Self {
         Self { module, level, number: None, cause: None, text: text.into(), passed: false }
     }
 
-    /// The same notice with the system's error behind it, where the error is the system's.
+    /// The same notice with the system's error number, if the error has one.
     #[must_use]
     pub fn because(self, error: &std::io::Error) -> Self {
         Self { cause: error.raw_os_error(), ..self }
     }
 }
 
-/// The bytes 0x80 to 0xff stand this far up, at the end of the last private plane.
+/// The bytes 0x80 to 0xff are mapped to characters from here on, at the end of the last private
+/// plane.
 const FIRST: u32 = 0x10_ff00;
 
-/// Bytes of a client or a file's name for the text of a notice. A byte that is no part of UTF-8
-/// becomes a character of its own, of which [`quoted_byte`] makes the byte again for the log.
+/// Converts bytes of a client or of a file name for the text of a notice. A byte that is not part
+/// of UTF-8 becomes a character of its own, which [`quoted_byte`] converts back when the log is
+/// written.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
@@ -148,7 +151,7 @@ pub fn quoted(bytes: &[u8]) -> Cow<'_, str> {
             for chunk in bytes.utf8_chunks() {
                 for char in chunk.valid().chars() {
                     match quoted_byte(char) {
-                        // A client that sends such a character is quoted byte by byte.
+                        // If a client sends such a character, its bytes are quoted one by one.
                         Some(_) => {
                             let mut bytes = [0; 4];
                             text.extend(char.encode_utf8(&mut bytes).bytes().filter_map(stand_in));
@@ -163,7 +166,7 @@ pub fn quoted(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The name of a file for the text of a notice.
+/// Converts the name of a file for the text of a notice.
 #[must_use]
 pub fn quoted_path(path: &Path) -> Cow<'_, str> {
     quoted(path.as_os_str().as_bytes())
@@ -174,15 +177,15 @@ fn stand_in(byte: u8) -> Option<char> {
     char::from_u32(FIRST + u32::from(byte))
 }
 
-/// The byte that a character stands for in [`quoted`] text, if it does.
+/// The byte that a character of a [`quoted`] text stands for, if it stands for one.
 #[must_use]
 pub fn quoted_byte(char: char) -> Option<u8> {
     let byte = u8::try_from(u32::from(char).checked_sub(FIRST)?).ok()?;
     (byte >= 0x80).then_some(byte)
 }
 
-/// The bytes of a text in which those that are no part of UTF-8 are [`quoted`], as those of a
-/// configuration are.
+/// The bytes of a text in which bytes outside UTF-8 are [`quoted`], such as a text of the
+/// configuration.
 #[must_use]
 pub fn unquoted(text: &str) -> Cow<'_, [u8]> {
     if !has_quoted(text) {
@@ -198,10 +201,10 @@ pub fn unquoted(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// Whether bytes are [`quoted`] in a text.
+/// Whether a text contains [`quoted`] bytes.
 #[must_use]
 pub fn has_quoted(text: &str) -> bool {
-    // All characters that stand for bytes begin with this one, which is rare elsewhere.
+    // The UTF-8 form of all these characters begins with this byte, which is rare elsewhere.
     memchr(0xf4, text.as_bytes()).is_some() && text.chars().any(|char| quoted_byte(char).is_some())
 }
 

@@ -1,11 +1,11 @@
-//! What one phase of the pipeline hands to the next. Each phase consumes one of these types and
-//! yields the next, so that none can be left out or run twice.
+//! The types that the phases of the pipeline hand on. Each phase consumes one of them and returns
+//! the next, so that no phase can be left out or run twice.
 
 use crate::{Fields, Request, Response, Status};
 use std::sync::Arc;
 
 /// A request whose virtual host is known, with the settings that hold before its path is
-/// translated: the server's, with those of `<Location>` over them.
+/// translated: the server's settings and those of `<Location>` over them.
 pub struct Received<P> {
     /// The request.
     pub request: Box<Request>,
@@ -17,7 +17,7 @@ pub struct Received<P> {
 pub struct Translated<P> {
     /// The request.
     pub request: Box<Request>,
-    /// The settings that hold so far.
+    /// The settings that hold at this point.
     pub plan: Arc<P>,
 }
 
@@ -31,7 +31,7 @@ pub struct Mapped<P, F> {
     pub found: F,
 }
 
-/// A request that may be answered (Apache: access, check_user_id, auth).
+/// A request whose access control has passed (Apache: access, check_user_id, auth).
 pub struct Admitted<P, F> {
     /// The request.
     pub request: Box<Request>,
@@ -51,23 +51,23 @@ pub struct Prepared<P, F> {
     pub found: F,
 }
 
-/// An early exit: why the phases after this one do not run.
+/// An early exit: the remaining phases do not run.
 pub struct Stopped<P> {
-    /// The request so far.
+    /// The request at this point.
     pub request: Box<Request>,
-    /// The settings that hold so far: they say which ErrorDocument is sent.
+    /// The settings that hold at this point. They determine the ErrorDocument.
     pub plan: Arc<P>,
-    /// What to answer.
+    /// The answer.
     pub answer: Answer,
 }
 
-/// How a module answers a request before or instead of a handler.
+/// A module's answer to a request, before or instead of a handler.
 #[derive(Debug)]
 pub enum Answer {
-    /// A status; its body is the ErrorDocument's or the standard text. The fields are sent
-    /// whatever the status (Location, WWW-Authenticate, Allow).
+    /// A status. The body is the ErrorDocument or the standard text. The fields are sent with any
+    /// status (Location, WWW-Authenticate, Allow).
     Status(Status, Fields),
-    /// A whole response, sent as it is.
+    /// A complete response, sent as it is.
     Response(Box<Response>),
     /// Another path on this server, with its query string (an internal redirect).
     Redirect(Vec<u8>),

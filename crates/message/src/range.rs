@@ -1,17 +1,17 @@
-//! Byte ranges: a Range field and the length of the content come in, the parts to send go out
-//! (RFC 9110, section 14; byterange_filter.c: ap_set_byterange). It touches no content.
+//! Byte ranges (RFC 9110, section 14; byterange_filter.c: ap_set_byterange): computes the parts to
+//! send from a Range field and the length of the content.
 //!
 //! A field that is wrong in any part, asks for more than the whole or exceeds a limit is ignored,
 //! as Apache does and the RFC allows.
 
-/// Bounds on what one request may ask for; none is no bound.
+/// Bounds on what one request may ask for. None means no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeLimits {
     /// MaxRanges: parts after merging; 0 refuses all ranges.
     pub ranges: Option<u32>,
-    /// MaxRangeOverlaps: how many may be merged into their predecessor.
+    /// MaxRangeOverlaps: how many ranges may be merged into their predecessor.
     pub overlaps: Option<u32>,
-    /// MaxRangeReversals: how many of those may begin before it.
+    /// MaxRangeReversals: how many merged ranges may begin before their predecessor.
     pub reversals: Option<u32>,
 }
 
@@ -21,23 +21,23 @@ impl Default for RangeLimits {
     }
 }
 
-/// What of the content is to be sent.
+/// The parts of the content to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// All of it: the field is ignored.
+    /// All of the content: the field is ignored.
     Whole,
-    /// 416: nothing that was asked for exists.
+    /// 416: none of the requested bytes exist.
     Unsatisfiable,
-    /// These parts, in the order in which they were asked for.
+    /// These parts, in the requested order.
     Parts(Vec<Part>),
 }
 
-/// One part of the content, at least one byte long and within it.
+/// One part of the content. It lies within the content and is at least one byte long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its first byte.
+    /// The offset of its first byte.
     pub start: u64,
-    /// Its last byte.
+    /// The offset of its last byte.
     pub end: u64,
 }
 
@@ -56,7 +56,7 @@ enum Spec {
     Within(Part),
 }
 
-/// Reads a Range field for content of that length.
+/// Parses a Range field for content of `length` bytes.
 #[must_use]
 pub fn parse_ranges(field: &[u8], length: u64, limits: &RangeLimits) -> Ranges {
     let Some((unit, set)) = field.split_at_checked(6) else { return Ranges::Whole };
@@ -65,7 +65,7 @@ pub fn parse_ranges(field: &[u8], length: u64, limits: &RangeLimits) -> Ranges {
     }
     let mut collected = Collected::default();
     let mut beyond = false;
-    // As in Apache an empty element is passed over, but not as the first.
+    // As in Apache, an empty element is skipped unless it is the first.
     let elements = set.split(|byte| *byte == b',').enumerate();
     for (_, text) in elements.filter(|(index, text)| *index == 0 || !text.is_empty()) {
         match parse_spec(text, length) {
@@ -85,7 +85,7 @@ pub fn parse_ranges(field: &[u8], length: u64, limits: &RangeLimits) -> Ranges {
     }
 }
 
-/// Parts so far, and how often one was merged.
+/// The parts found so far, and how many ranges were merged.
 #[derive(Default)]
 struct Collected {
     parts: Vec<Part>,
@@ -94,7 +94,7 @@ struct Collected {
 }
 
 impl Collected {
-    /// Adds a part; one that touches the last is merged with it.
+    /// Adds a part, and merges it with the last part if the two touch.
     fn add(&mut self, part: Part) {
         if let Some(last) = self.parts.last_mut() {
             let touches = part.start <= last.end.saturating_add(1)
@@ -138,7 +138,7 @@ fn parse_spec(text: &[u8], length: u64) -> Spec {
     if start > last { Spec::Beyond } else { Spec::Within(Part { start, end }) }
 }
 
-/// Digits and nothing else, up to what a file's length may be.
+/// Parses a number of digits only, up to the largest possible file length.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

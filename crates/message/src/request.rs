@@ -1,4 +1,4 @@
-//! A request: its head as it came, and what the phases have found out about it so far.
+//! A request: its head as the client sent it, and what the phases have found out about it.
 
 use crate::{
     Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Resource, Response,
@@ -16,7 +16,7 @@ use std::task::Poll;
 /// The protocol version of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// HTTP/0.9: a request line without version; the answer has no head.
+    /// HTTP/0.9: the request line has no version, and the response has no head.
     Http09,
     /// HTTP/1.0.
     Http10,
@@ -26,7 +26,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As it stands in a request line.
+    /// The version as it is written in a request line.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -37,12 +37,12 @@ impl Version {
     }
 }
 
-/// The head of a request as it came over the wire, checked and taken apart by `proto`.
+/// The head of a request as it was received, after `proto` has checked and parsed it.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
     /// The request line without its line end (Apache: the_request).
     pub line: Vec<u8>,
-    /// The method; its text is [`RequestHead::method_text`].
+    /// The method. [`RequestHead::method_text`] is its text.
     pub method: Method,
     /// Where the method ends in `line`.
     pub method_end: usize,
@@ -54,7 +54,7 @@ pub struct RequestHead {
     pub fields: Fields,
     /// How long the body is.
     pub length: BodyLength,
-    /// Bytes that the head took on the wire.
+    /// The size of the head as received, in bytes.
     pub wire_bytes: usize,
 }
 
@@ -80,26 +80,26 @@ impl RequestHead {
         self.line.get(..self.method_end).unwrap_or_default()
     }
 
-    /// The request target as it came: origin, absolute, authority or asterisk form
-    /// (RFC 9112, section 3.2).
+    /// The request target as received: in origin, absolute, authority or asterisk form (RFC 9112,
+    /// section 3.2).
     #[must_use]
     pub fn target(&self) -> &[u8] {
         self.line.get(self.target.0..self.target.1).unwrap_or_default()
     }
 
-    /// Whether only the head of the response is wanted.
+    /// Whether the client wants only the head of the response.
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method == Method::Head
     }
 
-    /// How much memory it has for what a client has sent, used or not, in bytes.
+    /// The memory for what the client has sent, used or not, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.line.capacity() + self.fields.memory()
     }
 
-    /// Forgets the request and keeps its memory for the next.
+    /// Removes the request and keeps its memory for the next one.
     pub fn clear(&mut self) {
         let Self { line, method, method_end, target, version, fields, length, wire_bytes } = self;
         line.clear();
@@ -109,12 +109,12 @@ impl RequestHead {
     }
 }
 
-/// The head of a request as the client has sent it. Only the connection that reads it changes it.
+/// The head of a request as the client sent it. Only the connection that receives it changes it.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedHead(RequestHead);
 
 impl ReceivedHead {
-    /// The head while the connection reads it.
+    /// The head, for the connection that receives it.
     pub fn receive(&mut self) -> &mut RequestHead {
         &mut self.0
     }
@@ -128,79 +128,81 @@ impl Deref for ReceivedHead {
     }
 }
 
-/// One request on its way through the phases. `conn` makes it, the phases fill it, `record`
-/// reads it; it lives on one serving thread.
+/// One request on its way through the phases. `conn` makes it, the phases fill it in, `record`
+/// reads it. It stays on one serving thread.
 pub struct Request {
-    /// The head as it came. [`Request::fields`] are its fields with what RequestHeader has changed.
+    /// The head as received. [`Request::fields`] are its fields as changed by RequestHeader.
     pub head: ReceivedHead,
-    /// Trailer fields of a chunked body, once it has been read.
+    /// The trailer fields of a chunked body, once the body has been read.
     pub trailers: Fields,
-    /// The body still to be read; none where the head says that there is none.
+    /// The body that is still to be read; none if the head says that there is no body.
     pub body: Option<Pin<Box<dyn Source>>>,
     /// The two ends of the connection.
     pub peer: Peer,
-    /// When the first byte came, microseconds since 1970 (%t, REQUEST_TIME).
+    /// The time of the first byte, in microseconds since 1970 (%t, REQUEST_TIME).
     pub time_us: u64,
-    /// How many requests were answered on this connection before (%k).
+    /// The number of requests answered on this connection before (%k).
     pub keepalives: u32,
-    /// Index of the virtual host in the site.
+    /// The index of the virtual host in the site.
     pub server: usize,
-    /// The host of the request without port, in lower case; empty where none was given.
+    /// The host of the request without its port, in lower case; empty if there was none.
     pub host: Vec<u8>,
-    /// The port that the request names, where it names one.
+    /// The port in the request, if it has one.
     pub port: Option<u16>,
-    /// What belongs to the path that is served.
+    /// What belongs to the path that is being served.
     pub resource: Resource,
-    /// What was looked up of host names for it; none where nothing was.
+    /// The host names that were looked up for the request; none if nothing was.
     pub names: Option<Box<HostNames>>,
-    /// Where it answers a question: what those are told that are asked too deep within it.
+    /// For a question (`-U`, `-F`): the answer to questions that are nested too deep within it.
     pub beyond: Option<Rc<Beyond>>,
-    /// How many looks at other paths this request has taken in all.
+    /// The number of subrequests that this request has made in total.
     pub looks: u16,
-    /// How many files it has looked at to choose one of them (MultiViews).
+    /// The number of files that were examined to choose one of them (MultiViews).
     pub variant_looks: u16,
-    /// What was read of a folder for it beforehand; none where nothing was.
+    /// The result of reading a folder in advance; none if nothing was read.
     pub siblings: Option<Rc<Siblings>>,
-    /// Whether a pattern or condition could not be decided: what depends on it must not let the
-    /// request through, nor a response out.
+    /// Whether a pattern or condition could not be decided. What depends on it must neither admit
+    /// the request nor let a response out.
     pub undecided: bool,
-    /// Whether a look of it was refused for want of what decides it, such as the client's name: a
-    /// question that such a look answers has no answer.
+    /// Whether one of its subrequests was refused because something that decides it is missing,
+    /// such as the client's name. A question that depends on such a subrequest has no answer.
     pub doubtful: bool,
-    /// Whether it is refused for its path alone, so that what acts before the path is looked at has
-    /// yet to act (Apache's hook post_read_request).
+    /// Whether the request is refused only because of its path, so that what acts before the path
+    /// is examined (Apache's hook post_read_request) has yet to act.
     pub has_bad_path: bool,
-    /// Whether it is to be turned away with 503, since more work waits than can be done in time;
-    /// a status page is served all the same.
+    /// Whether the request is to be rejected with 503, because more work waits than can be done in
+    /// time. A status page is served nevertheless.
     pub shed: bool,
-    /// What was done for it on the serving thread beyond what all requests take, counted in plain
-    /// requests that might have been answered instead; others get their turn the sooner for it.
+    /// The work done for the request on the serving thread beyond what every request takes, in
+    /// units of a plain request. Others get their turn sooner if it is high.
     pub work: u32,
-    /// How many times settings were merged for it and its subrequests ([`SettingsId::next`]).
+    /// How many times settings were merged for the request and its subrequests
+    /// ([`SettingsId::next`]).
     pub merges: u64,
-    /// What its patterns and expressions may still take.
+    /// The steps that its patterns and expressions may still take.
     pub allowance: Allowance,
-    /// Where expressions ask about other paths; without it they count as not allowed.
+    /// Answers questions of expressions about other paths. Without it, these paths count as not
+    /// allowed.
     pub probe: Option<Rc<dyn Probe>>,
     /// The request that was redirected internally to this one, newest first.
     pub previous: Option<Box<Previous>>,
-    /// An earlier response, whose memory the next one is made in.
+    /// An earlier response, whose memory the next response reuses.
     pub spare: Option<Response>,
-    /// What the phases want to have logged, in order; written before the request waits and
-    /// before it is answered.
+    /// Messages of the phases for the error log, in order. They are written before the request
+    /// waits and before it is answered.
     pub notices: Vec<Notice>,
-    /// What the error log has of it and its connection already.
+    /// What the error log already has of the request and its connection.
     pub told: Told,
-    /// The name under which the server answers it (UseCanonicalName); none where that is the
-    /// virtual host's to say, as no section has settled it.
+    /// The server name of the response (UseCanonicalName). None if no section has decided it, so
+    /// that the virtual host does.
     pub used_name: Option<Box<[u8]>>,
-    /// What is known only once the body has been sent; none where nothing will be.
+    /// What becomes known only once the body has been sent; none if nothing will.
     pub late: Option<Rc<RefCell<Late>>>,
-    /// Where a handler that waits or has much work learns that its client has gone.
+    /// Tells a handler that waits or has much work that its client has disconnected.
     pub departure: Rc<Departure>,
 }
 
-/// What a body tells when its end has been reached, for the logs.
+/// What a body knows only at its end, for the logs.
 #[derive(Debug, Default)]
 pub struct Late {
     /// Notes for `%{NAME}n`.
@@ -209,10 +211,11 @@ pub struct Late {
     pub notices: Vec<Notice>,
 }
 
-/// What a handler that waits or has much work asks of `conn`, and is told. Whether the client has
-/// gone: the connection is watched as long as the handler asks. A client that has merely ended its
-/// side counts as gone: the two cannot be told apart, and it is answered all the same where that is
-/// little work. And whether it is the request's turn to have expensive work done.
+/// What a handler that waits, or has much work, and `conn` tell each other. First, whether the
+/// client has disconnected: `conn` watches the connection for as long as the handler asks. A client
+/// that has closed only its sending side counts as disconnected, because the two cannot be told
+/// apart; where a response takes little work, it is answered all the same. Second, whether the
+/// request may begin expensive work.
 #[derive(Debug, Default)]
 pub struct Departure {
     awaited: Cell<bool>,
@@ -220,10 +223,10 @@ pub struct Departure {
     permit: Cell<Permit>,
 }
 
-/// Where a request stands that may need a permit for expensive work.
+/// The state of a request that may need a permit for expensive work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Permit {
-    /// Nobody gives permits: none is needed.
+    /// Permits are not in use, so none is needed.
     #[default]
     Free,
     Needed,
@@ -232,8 +235,8 @@ enum Permit {
 }
 
 impl Departure {
-    /// Ready once the request may have expensive work done. The asker is polled again then; until
-    /// that it must wait for nothing else.
+    /// Returns ready once the request may begin expensive work. The caller is polled again at that
+    /// time, and must not wait for anything else until then.
     pub fn poll_permit(&self) -> Poll<()> {
         match self.permit.get() {
             Permit::Free | Permit::Given => Poll::Ready(()),
@@ -244,61 +247,61 @@ impl Departure {
         }
     }
 
-    /// Says that [`Departure::poll_permit`] waits until a permit is given.
+    /// Makes [`Departure::poll_permit`] wait until a permit is given.
     pub fn require_permit(&self) {
         self.permit.set(Permit::Needed);
     }
 
-    /// Whether a permit was asked for and not given.
+    /// Whether a permit was requested and has not been given.
     #[must_use]
     pub fn wants_permit(&self) -> bool {
         self.permit.get() == Permit::Asked
     }
 
-    /// Lets the work begin.
+    /// Gives the permit.
     pub fn give_permit(&self) {
         self.permit.set(Permit::Given);
     }
 
-    /// Asks: true once the client has gone. The asker is polled again when it goes.
+    /// Whether the client has disconnected. The caller is polled again when it does.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.awaited.set(true);
         self.told.get()
     }
 
-    /// Whether somebody has asked and was not told.
+    /// Whether a handler has asked and the client is still connected.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.awaited.get() && !self.told.get()
     }
 
-    /// Tells that the client has gone.
+    /// Records that the client has disconnected.
     pub fn tell(&self) {
         self.told.set(true);
     }
 }
 
-/// The files of a folder that names without their extensions may mean (MultiViews).
+/// The files of a folder that names without extensions may stand for (MultiViews).
 #[derive(Debug)]
 pub struct Siblings {
     /// The folder.
     pub folder: PathBuf,
     /// The names that were looked for.
     pub bases: Vec<Vec<u8>>,
-    /// The names of the files, in no order; or why the folder cannot be read.
+    /// The names of the files, in no particular order, or why the folder cannot be read.
     pub names: Result<Vec<Vec<u8>>, Box<str>>,
 }
 
-/// What stays of a request that was redirected internally (ErrorDocument, DirectoryIndex).
+/// What is kept of a request that was redirected internally (ErrorDocument, DirectoryIndex).
 #[derive(Clone, Debug)]
 pub struct Previous {
-    /// Its resource. The path is REDIRECT_URL, the status that led here REDIRECT_STATUS; the
-    /// environment reappears with `REDIRECT_` in front of each name.
+    /// Its resource. The path becomes REDIRECT_URL, the status that led here REDIRECT_STATUS, and
+    /// the environment reappears with `REDIRECT_` before each name.
     pub resource: Resource,
-    /// The method as it came: an ErrorDocument is fetched with GET.
+    /// The method as received: an ErrorDocument is fetched with GET.
     pub method: Vec<u8>,
-    /// The settings that held for it: the page of its error is made under them.
+    /// The settings that held for it, under which the page of its error is made.
     pub plan: Option<Arc<dyn Any>>,
     /// Whether the error log has a line of it.
     pub told: bool,
@@ -306,24 +309,24 @@ pub struct Previous {
     pub previous: Option<Box<Previous>>,
 }
 
-/// Questions that are asked too deep within another one.
+/// Questions that are nested too deep within another question.
 #[derive(Debug)]
 pub struct Beyond {
     /// The outermost question.
     pub asked: Box<[u8]>,
-    /// What they are answered.
+    /// The answer that they get.
     pub answer: Cell<bool>,
-    /// Whether there was one.
+    /// Whether there was such a question.
     pub is_reached: Cell<bool>,
-    /// Whether a request within was let in since it is in the sections of the one that asks, which
-    /// would refuse it.
+    /// Whether a request within was admitted because it is in the sections of the request that
+    /// asks, which would refuse it.
     pub is_presumed: Cell<bool>,
-    /// Whether something else than the outermost question led there.
+    /// Whether something other than the outermost question led there.
     pub is_mixed: Cell<bool>,
 }
 
 impl Request {
-    /// A request that has just come; the phases fill the rest.
+    /// A request that has just been received. The phases fill in the rest.
     #[must_use]
     pub fn new(head: RequestHead, peer: Peer, time_us: u64) -> Self {
         let resource = Resource { method: head.method, ..Resource::default() };
@@ -361,8 +364,8 @@ impl Request {
         }
     }
 
-    /// A request of the same client that is for another path, which the caller sets: what a
-    /// condition asks about that path, and this one stays as it is.
+    /// A request of the same client for another path, which the caller sets. A condition that asks
+    /// about that path uses it, and this request stays as it is.
     #[must_use]
     pub fn question(&self) -> Self {
         let resource = Resource {
@@ -404,21 +407,20 @@ impl Request {
         }
     }
 
-    /// The fields of the request as they are for its resource: those of the head, or what
-    /// RequestHeader and a subrequest have made of them (Apache: headers_in).
+    /// The request's fields for its resource: those of the head, or as changed by RequestHeader and
+    /// by a subrequest (Apache: headers_in).
     #[must_use]
     pub fn fields(&self) -> &Fields {
         self.resource.changed_fields.as_deref().unwrap_or(&self.head.fields)
     }
 
-    /// The same, to be changed for the resource and for those that follow from it.
+    /// The same fields, to be changed for this resource and for those that follow from it.
     pub fn fields_mut(&mut self) -> &mut Fields {
         let changed = &mut self.resource.changed_fields;
         Rc::make_mut(changed.get_or_insert_with(|| Rc::new(self.head.fields.clone())))
     }
 
-    /// Makes the request new for another head on the same connection or the next, its memory
-    /// kept.
+    /// Reuses the request and its memory for another head on this connection or the next.
     pub fn renew(&mut self, client: Peer, came_us: u64) {
         let Self {
             head,
@@ -467,15 +469,15 @@ impl Request {
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);
         *told = Told::default();
-        // One that somebody still has belongs to another request.
+        // If something still refers to it, it belongs to another request.
         match Rc::get_mut(departure) {
             Some(departure) => *departure = Departure::default(),
             None => *departure = Rc::default(),
         }
     }
 
-    /// How much memory it has for what a client and its files have said, used or not, in bytes;
-    /// of a renewed request, that is nearly all.
+    /// The memory for what a client and its files have said, used or not, in bytes. After
+    /// [`Request::renew`] that is nearly all of the request's memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.head.memory()
@@ -485,8 +487,8 @@ impl Request {
             + self.spare.as_ref().map_or(0, Response::memory)
     }
 
-    /// The name of the method that it has now: a look at another path and the page of an error are
-    /// for GET, whatever the client has sent (Apache: r->method).
+    /// The name of the current method. Subrequests and the pages of errors use GET, whatever the
+    /// client sent (Apache: r->method).
     #[must_use]
     pub fn method_name(&self) -> &[u8] {
         match self.resource.method {
@@ -502,7 +504,7 @@ impl Request {
         self.resource.method == Method::Head
     }
 
-    /// Takes over what the body has told in the end.
+    /// Takes over what the body knew at its end.
     pub fn take_late(&mut self) {
         let Some(late) = self.late.take() else { return };
         let mut late = late.borrow_mut();
@@ -512,12 +514,12 @@ impl Request {
         self.notices.append(&mut late.notices);
     }
 
-    /// Notes something for the error log, with this request's client.
+    /// Adds a message for the error log, with the client of this request.
     pub fn notify(&mut self, notice: Notice) {
         self.notices.push(notice);
     }
 
-    /// How many internal redirects led here (LimitInternalRecursion).
+    /// The number of internal redirects that led here (LimitInternalRecursion).
     #[must_use]
     pub fn redirects(&self) -> usize {
         std::iter::successors(self.previous.as_deref(), |p| p.previous.as_deref()).count()

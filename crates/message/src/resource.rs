@@ -1,54 +1,55 @@
-//! The target resource of a request (RFC 9110, section 7.1): all that belongs to the path that is
-//! served. A subrequest and an internal redirect get one of their own, and each function here names
-//! every field, so that a new one cannot be forgotten.
+//! The target resource of a request (RFC 9110, section 7.1): everything that belongs to the path
+//! that is served. A subrequest and an internal redirect have a resource of their own. Every
+//! function here names every field, so that a new field cannot be forgotten.
 
 use crate::{Fields, FileName, Method, Status, UrlPath, Variables};
 use std::any::Any;
 use std::rc::Rc;
 
-/// What is known of the content that will be served: set by `prepare`, from the file's name and
-/// the configuration (mod_mime, ForceType, SetHandler).
+/// What is known of the content that will be served. `prepare` sets it from the name of the file
+/// and the configuration (mod_mime, ForceType, SetHandler).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// The media type with its parameters.
     pub media_type: Option<Box<[u8]>>,
-    /// Content-Encoding.
+    /// The value of Content-Encoding.
     pub encoding: Option<Box<[u8]>>,
-    /// Content-Language values.
+    /// The values of Content-Language.
     pub languages: Vec<Box<[u8]>>,
-    /// Output filters that its extensions name, `;` between them (AddOutputFilter).
+    /// The output filters that the file's extensions name, separated by `;` (AddOutputFilter).
     pub output_filters: Option<Box<[u8]>>,
-    /// The handler's name; none means the default handler. A media type never stands for one.
+    /// The name of the handler; none means the default handler. A media type never selects a
+    /// handler.
     pub handler: Option<Box<[u8]>>,
-    /// Whether AddDefaultCharset must not add to the media type.
+    /// Whether AddDefaultCharset must not change the media type.
     pub charset_fixed: bool,
-    /// Whether the default handler has taken the request: conditions see the media type as the
-    /// handler's name then, where no other is named (config.c: ap_invoke_handler).
+    /// Whether the default handler has taken the request. If no other handler is named, conditions
+    /// then see the media type as the handler's name (config.c: ap_invoke_handler).
     pub is_by_type: bool,
 }
 
-/// What a response owes to the choice of one variant among several (mod_negotiation).
+/// What a response must say because one of several variants was chosen (mod_negotiation).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Negotiated {
-    /// The entity tag of the list of variants, which the variant's own tag is followed by.
+    /// The entity tag of the list of variants; the tag of the variant follows it.
     pub validator: Option<Box<[u8]>>,
-    /// Whether a cache that knows no Vary must not keep it (Apache: no_cache).
+    /// Whether a cache that does not know Vary must not store the response (Apache: no_cache).
     pub uncached: bool,
 }
 
-/// What a section walk has found of a folder, and the settings of the sections that it has met:
-/// types of the room that walks.
+/// What a section walk has found of a folder, and the settings of the sections on the way. The room
+/// that walks defines both types.
 pub type WalkedFolder = (Rc<dyn Any>, Rc<dyn Any>);
 
-/// Which merged settings hold for a request: the same id wherever Apache has the same configuration
-/// in memory (per_dir_config), by whose address it tells whether two requests are in the same
-/// sections. The default is the id of the server's settings outside of sections. The other ids are
-/// compared among a client's request, its subrequests and its internal redirects alone.
+/// Identifies merged settings. Two requests have the same id exactly if Apache uses the same
+/// configuration in memory for both (per_dir_config), by whose address it decides whether they are
+/// in the same sections. The default is the id of the server's settings outside sections. Other ids
+/// are comparable only among a client's request, its subrequests and its internal redirects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SettingsId(u64);
 
 impl SettingsId {
-    /// The id of settings that are merged anew; `merges` is how many were merged before.
+    /// The id of settings that are newly merged. `merges` counts all merges so far.
     #[must_use]
     pub fn next(merges: &mut u64) -> Self {
         *merges += 1;
@@ -56,30 +57,31 @@ impl SettingsId {
     }
 }
 
-/// What a section walk has come to (request.c: walk_cache_t).
+/// The result of a section walk (request.c: walk_cache_t).
 #[derive(Clone, Debug)]
 pub struct SectionWalk<S> {
-    /// The settings that it began with; none where it is the first of its kind and under way.
+    /// The settings that it began with; none while the first walk of its kind is in progress.
     pub base: Option<SettingsId>,
-    /// The sections that held. While the walk is under way, they are those that it has met, and
-    /// behind them those that the walk before came to and that it may still meet.
+    /// The sections that held. While the walk is in progress: the sections found so far, followed
+    /// by those sections of the compared walk that may still be found.
     pub held: S,
-    /// The settings that they led to.
+    /// The resulting settings.
     pub result: SettingsId,
-    /// The path or file that it was for, where the sections do not tell alone whether two walks
-    /// came to the same.
+    /// The path or file of the walk, where the sections alone do not tell whether two walks have
+    /// the same result.
     pub place: Option<Box<[u8]>>,
 }
 
-/// The section walks of a request, in their order, as Apache keeps them to tell whether another
-/// request comes to the very same settings (request.c: prep_walk_cache).
+/// The section walks of a request, in order, as Apache keeps them to decide whether another request
+/// has the same settings (request.c: prep_walk_cache).
 #[derive(Clone, Debug, Default)]
 pub struct SectionWalks {
-    /// Of `<Directory>`, .htaccess and `<Files>`: a type of the room that walks.
+    /// The walk of `<Directory>`, .htaccess and `<Files>`. The room that walks defines the type.
     pub folders: Option<SectionWalk<Rc<dyn Any>>>,
-    /// Of the `<Location>` sections: types of the room that walks.
+    /// The walks of `<Location>`. The room that walks defines the type.
     pub locations: Vec<SectionWalk<Rc<dyn Any>>>,
-    /// Of the `<If>` sections, by their numbers; those nested within have walks of their own.
+    /// The walks of `<If>`, with the numbers of the sections. Nested sections have walks of their
+    /// own.
     pub conditions: Vec<SectionWalk<Vec<u64>>>,
 }
 
@@ -98,62 +100,63 @@ impl SectionWalks {
     }
 }
 
-/// A resource, as far as the phases have come to know it.
+/// A resource, as far as the phases have found out about it.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// The path of its URL.
+    /// The path of the URL.
     pub path: UrlPath,
-    /// The query string without its question mark.
+    /// The query string without the question mark.
     pub query: Option<Vec<u8>>,
     /// The file that the path was mapped to.
     pub file: FileName,
-    /// What was left of the path behind the file, with its slash (PATH_INFO).
+    /// The rest of the path after the file, with its slash (PATH_INFO).
     pub path_info: Vec<u8>,
-    /// The method: a subrequest and the page of an error are for GET, whatever the client has sent
-    /// (Apache: r->method).
+    /// The method. Subrequests and the pages of errors use GET, whatever the client sent (Apache:
+    /// r->method).
     pub method: Method,
-    /// 200, or the error whose ErrorDocument is fetched.
+    /// 200, or the error whose ErrorDocument is being served.
     pub status: Status,
-    /// The fields of the request where they are others for it than those that the client has sent
-    /// (RequestHeader; Apache: headers_in).
+    /// The request's fields, if they differ from those that the client sent (RequestHeader; Apache:
+    /// headers_in).
     pub changed_fields: Option<Rc<Fields>>,
-    /// Environment: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
+    /// The environment: SetEnv, SetEnvIf, RewriteRule [E] (Apache: subprocess_env).
     pub env: Variables,
-    /// Notes between modules and for `%{NAME}n`.
+    /// Notes that modules leave for each other and for `%{NAME}n`.
     pub notes: Variables,
     /// What is known of the content.
     pub content: Content,
     /// The authenticated user.
     pub user: Option<Box<[u8]>>,
-    /// `Basic` or `Digest`, with `user`.
+    /// `Basic` or `Digest`; set together with `user`.
     pub auth_type: Option<Box<[u8]>>,
-    /// Fields that the response gets unless it is an error's standard page; those of a handler
-    /// stand for them (Apache: headers_out).
+    /// Fields of the response, unless it is the standard page of an error. A handler's own fields
+    /// win over them (Apache: headers_out).
     pub fields: Fields,
-    /// Fields that every response gets, errors and those to the requests that it is redirected to
-    /// included (Apache: err_headers_out).
+    /// Fields of every response, including errors and the responses after internal redirects
+    /// (Apache: err_headers_out).
     pub always: Fields,
-    /// What a choice between variants adds to its response; none where nothing was chosen.
+    /// What a choice among variants adds to the response; none if there was no choice.
     pub negotiated: Option<Box<Negotiated>>,
-    /// How many subrequests deep it is; 0 for the client's own request (Apache: the length of
+    /// The depth of subrequests; 0 for the client's own request (Apache: the length of the chain
     /// r->main).
     pub depth: u8,
-    /// The path of the request whose expression asks for this one; none where none does.
+    /// The path of the request whose expression asks about this one; none if no expression does.
     pub asker: Option<Box<[u8]>>,
-    /// Whether it is that of a subrequest, or of one within it, for a file whose name was known
-    /// before its path was.
+    /// Whether this is the resource of a subrequest (or of one within it) for a file whose name was
+    /// known before its path.
     pub is_of_file: bool,
-    /// What the section walk has found of its folder, for subrequests of other files there; none
-    /// before the walk. A request that is redirected internally begins with that of the one before.
+    /// What the section walk has found of the folder, for subrequests to other files in it; none
+    /// before the walk. A request that is redirected internally begins with the result of the
+    /// request before it.
     pub walked: Option<WalkedFolder>,
-    /// The settings that hold for it now (Apache: r->per_dir_config).
+    /// The settings that hold now (Apache: r->per_dir_config).
     pub settings: SettingsId,
-    /// What its section walks have come to.
+    /// The results of its section walks.
     pub walks: SectionWalks,
-    /// The settings of the request that led here: the one that it is a subrequest of, or that was
-    /// redirected to it. None for a client's own.
+    /// The settings of the request that this one is a subrequest or an internal redirect of; none
+    /// for a client's own request.
     pub known_settings: Option<SettingsId>,
-    /// What the section walks of the request that led here came to.
+    /// The section walks of that request.
     pub known_walks: SectionWalks,
 }
 
@@ -218,8 +221,8 @@ impl Resource {
         }
     }
 
-    /// The resource of a request that becomes what a subrequest of it has found
-    /// (http_request.c: ap_internal_fast_redirect).
+    /// The resource of a request that is replaced by one of its subrequests (http_request.c:
+    /// ap_internal_fast_redirect).
     #[must_use]
     pub fn replaced_by(self, found: Self) -> Self {
         let mut notes = found.notes;
@@ -258,7 +261,7 @@ impl Resource {
         }
     }
 
-    /// Makes it that of an internal redirect to another path, and gives what it was
+    /// Becomes the resource of an internal redirect to another path, and returns the previous state
     /// (http_request.c: internal_internal_redirect).
     pub fn redirect(&mut self, path: UrlPath, query: Option<Vec<u8>>, env: Variables) -> Self {
         let new = Self {
@@ -289,7 +292,7 @@ impl Resource {
         std::mem::replace(self, new)
     }
 
-    /// Makes it new for another request of a client, its memory kept.
+    /// Resets the resource for another request of a client, and keeps its memory.
     pub fn renew(&mut self) {
         let Self {
             path,
@@ -332,7 +335,7 @@ impl Resource {
         (*is_of_file, *settings) = (false, SettingsId::default());
     }
 
-    /// How much memory it has for what a client and its files have said, used or not, in bytes.
+    /// The memory for what a client and its files have said, used or not, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.path.capacity()

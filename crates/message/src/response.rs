@@ -3,8 +3,8 @@
 use crate::{Body, Fields, Status};
 use std::ops::{Deref, DerefMut};
 
-/// What will be sent. `conn` adds Date, Server, framing and Connection when it writes the head. It
-/// goes from phase to phase by value, so that its parts stand in one place and do not move.
+/// A response that will be sent. `conn` adds Date, Server, framing and Connection when it writes
+/// the head. Phases pass it by value; the box keeps its parts from being moved.
 #[derive(Debug)]
 pub struct Response(Box<ResponseParts>);
 
@@ -13,25 +13,26 @@ pub struct Response(Box<ResponseParts>);
 pub struct ResponseParts {
     /// The status.
     pub status: Status,
-    /// A status line of an application's own, in place of the standard phrase.
+    /// The status line of an application, in place of the standard phrase.
     pub status_line: Option<Box<str>>,
-    /// Fields that are sent with a success (Apache: headers_out).
+    /// Fields that are sent with a successful response (Apache: headers_out).
     pub fields: Fields,
-    /// Fields that are sent always, errors and internal redirects included (err_headers_out).
+    /// Fields that are always sent, also with errors and after internal redirects
+    /// (err_headers_out).
     pub always: Fields,
     /// The body.
     pub body: Body,
-    /// Whether the body was made for this response, so that its bytes in memory are nobody else's,
-    /// though parts of it may share them.
+    /// Whether the body was made for this response, so that its bytes in memory belong to it alone,
+    /// even if its parts share them.
     pub is_own_body: bool,
     /// Trailer fields, sent after a chunked body.
     pub trailers: Fields,
-    /// Whether the connection must be closed after it.
+    /// Whether the connection must be closed after the response.
     pub close: bool,
 }
 
 impl Response {
-    /// A response without fields and body.
+    /// A response without fields or body.
     #[must_use]
     pub fn new(status: Status) -> Self {
         Self(Box::new(ResponseParts {
@@ -46,9 +47,9 @@ impl Response {
         }))
     }
 
-    /// Makes it new, its memory kept.
+    /// Resets the response and keeps its memory.
     pub fn renew(&mut self, status: Status) {
-        // Every part is named, so that none of one client's response is left in another's.
+        // Every part is named, so that nothing of one client's response remains in another's.
         let ResponseParts {
             status: old_status,
             status_line,
@@ -66,7 +67,7 @@ impl Response {
         (*is_own_body, *close) = (false, false);
     }
 
-    /// How much memory its fields have, used or not, in bytes.
+    /// The memory of the fields in bytes, used or not.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.fields.memory() + self.always.memory() + self.trailers.memory()

@@ -1,5 +1,5 @@
-//! Status codes with the reason phrases that Apache writes (http_protocol.c's table; some of
-//! them are older than RFC 9110's, and scripts compare them).
+//! Status codes with Apache's reason phrases (http_protocol.c's table). Some phrases are older than
+//! those of RFC 9110, but scripts compare them.
 
 /// A status code from 100 to 999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,7 +11,7 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = $reason] pub const $name: Status = Status($code);)+
 
-            /// The reason phrase, or none for a code outside the table.
+            /// The reason phrase, or none for a code that is not in the table.
             #[must_use]
             pub const fn reason(self) -> Option<&'static str> {
                 match self.0 {
@@ -88,7 +88,7 @@ statuses! {
 }
 
 impl Status {
-    /// A code from 100 to 999, else none.
+    /// The status with that code; none unless the code is from 100 to 999.
     #[must_use]
     pub const fn new(code: u16) -> Option<Status> {
         if code >= 100 && code <= 999 { Some(Status(code)) } else { None }
@@ -124,20 +124,20 @@ impl Status {
         self.0 >= 400
     }
 
-    /// Whether a response of this status never has content (RFC 9110, section 6.4.1).
+    /// Whether a response with this status never has content (RFC 9110, section 6.4.1).
     #[must_use]
     pub const fn is_bodiless(self) -> bool {
         self.0 < 200 || self.0 == 204 || self.0 == 304
     }
 
-    /// Whether the connection ends after it, because what follows on it cannot be trusted
+    /// Whether the connection ends after this status, because what follows on it cannot be trusted
     /// (Apache: `ap_status_drops_connection`).
     #[must_use]
     pub const fn drops_connection(self) -> bool {
         matches!(self.0, 400 | 408 | 411 | 413 | 414 | 500 | 501 | 503)
     }
 
-    /// `404 Not Found`; a code outside the table is given as `Status 299`, as Apache does.
+    /// `404 Not Found`. A code that is not in the table is written as `Status 299`, as in Apache.
     #[must_use]
     pub fn line(self) -> String {
         match self.reason() {

@@ -1,8 +1,9 @@
-//! The path of a request's URL, in the forms that the configuration compares. A client's text
-//! becomes a [`UrlPath`] in one place: decoded once, segments resolved. Nothing behind it can climb
-//! out of a document root, since no `.` or `..` segment and no NUL is left in it.
+//! The path of a request's URL, in the forms that the configuration compares. This is the only
+//! place where a client's text becomes a [`UrlPath`]: it is decoded once and its segments are
+//! resolved. A [`UrlPath`] contains no `.` or `..` segment and no NUL, so it cannot climb out of a
+//! document root.
 //!
-//! docs/design/paths.md tells which section, directive and variable compares which form.
+//! docs/design/paths.md says which section, directive and variable compares which form.
 
 use memchr::{memchr, memrchr};
 use std::borrow::Cow;
@@ -11,16 +12,16 @@ use std::ops::Deref;
 /// The directive AllowEncodedSlashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowEncodedSlashes {
-    /// A path with `%2F` is not found.
+    /// A path with `%2F` is answered with 404.
     #[default]
     Off,
     /// `%2F` is decoded.
     On,
-    /// `%2F` is left as it is.
+    /// `%2F` is left encoded.
     NoDecode,
 }
 
-/// What the configuration says about paths.
+/// The directives about paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UriOptions {
     /// AllowEncodedSlashes.
@@ -35,51 +36,53 @@ impl Default for UriOptions {
     }
 }
 
-/// Why a text is no path.
+/// Why a text is not a valid path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPath {
-    /// A broken escape, a path above the root, or one that does not begin with a slash.
+    /// It has a broken escape, climbs above the root, or does not begin with a slash.
     Invalid,
-    /// `%00`.
+    /// It contains `%00`.
     Nul,
-    /// `%2F` where AllowEncodedSlashes is off.
+    /// It contains `%2F` and AllowEncodedSlashes is off.
     EncodedSlash,
 }
 
-/// The decoded path of a URL (`/a/b`): normalised, with a slash at its beginning. It is empty where
-/// a request has none (CONNECT) or was refused for it, and `*` in `OPTIONS *`. Doubled slashes are
-/// left only under `MergeSlashes Off`.
+/// The decoded path of a URL (`/a/b`): normalised, with a slash at its beginning. It is empty if a
+/// request has no path (CONNECT) or was refused because of it, and `*` in `OPTIONS *`. Doubled
+/// slashes occur only under `MergeSlashes Off`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlPath {
     path: Vec<u8>,
-    /// The path before its last escapes were decoded; empty where it had none.
+    /// The path before its last escapes were decoded; empty if it had none.
     escaped: Vec<u8>,
 }
 
-/// A [`UrlPath`] with a single slash wherever there were several: what `<Location>` compares
-/// (Apache: request.c, ap_location_walk).
+/// A [`UrlPath`] with runs of slashes merged into one: the form that `<Location>` compares (Apache:
+/// request.c, ap_location_walk).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedPath<'a>(Cow<'a, [u8]>);
 
 impl UrlPath {
-    /// Decodes and normalises a path as it came.
+    /// Decodes and normalises a path as received.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// Returns what is wrong with the path.
     pub fn parse(raw: &[u8], options: UriOptions) -> Result<Self, BadPath> {
         let mut path = Self::default();
         path.read(raw, options).map(|()| path)
     }
 
-    /// Takes the place of another path and keeps its memory. An empty path and `*` are left alone.
+    /// Sets the path and reuses the memory. An empty path and `*` stay as they are.
     ///
-    /// The order is Apache's (request.c, ap_process_request_internal): escapes of unreserved
-    /// characters are decoded, segments resolved, the other escapes decoded, and where that made
-    /// slashes, the segments are resolved again. Unlike Apache the second round refuses to climb
-    /// above the root (docs/differences.md).
+    /// The order is Apache's (request.c, ap_process_request_internal): decode the escapes of
+    /// unreserved characters, resolve segments, decode the other escapes, and resolve segments
+    /// again if that produced slashes. Unlike Apache, the second round refuses to climb above the
+    /// root (docs/differences.md).
     ///
     /// # Errors
-    /// What is wrong with the text; the path is empty then.
+    ///
+    /// Returns what is wrong with the text; the path is empty then.
     pub fn read(&mut self, raw: &[u8], options: UriOptions) -> Result<(), BadPath> {
         self.clear();
         self.path.extend_from_slice(raw);
@@ -90,20 +93,20 @@ impl UrlPath {
         read
     }
 
-    /// Makes it the path of no resource.
+    /// Makes the path empty.
     pub fn clear(&mut self) {
         self.path.clear();
         self.escaped.clear();
     }
 
-    /// Bytes that it has room for.
+    /// The capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.path.capacity() + self.escaped.capacity()
     }
 
-    /// The path as it was with its segments resolved and only unreserved characters decoded, where
-    /// that differs. The first walk of `<Location>` and `<If>` compares it (request.c,
+    /// The path with its segments resolved and only unreserved characters decoded, if that form
+    /// differs. The first walk of `<Location>` and `<If>` compares it (request.c,
     /// ap_process_request_internal: the walk before pre_translate_name).
     #[must_use]
     pub fn before_decoding(&self) -> Option<Self> {
@@ -128,8 +131,8 @@ impl UrlPath {
         self.get(..self.folder_end(self.len())).unwrap_or_default()
     }
 
-    /// The folder of the file that the path names, with its slash: what stands behind the file
-    /// (PATH_INFO) is left off.
+    /// The folder of the file that the path names, with its slash. PATH_INFO after the file is left
+    /// out.
     #[must_use]
     pub fn file_folder(&self, path_info: &[u8]) -> &[u8] {
         match self.get(..self.folder_end(self.file_end(path_info))) {
@@ -138,9 +141,9 @@ impl UrlPath {
         }
     }
 
-    /// The path of another file in the same folder, with what stands behind the file (PATH_INFO),
-    /// parsed as a target is (request.c: ap_sub_req_lookup_dirent). The name is one segment and no
-    /// `.` or `..`; a folder's ends with a slash.
+    /// The path of another file in the same folder, followed by PATH_INFO, parsed as a target is
+    /// (request.c: ap_sub_req_lookup_dirent). The name is one segment other than `.` and `..`; the
+    /// name of a folder ends with a slash.
     #[must_use]
     pub fn beside(&self, name: &[u8], path_info: &[u8]) -> Self {
         let path = [self.file_folder(path_info), name, path_info].concat();
@@ -169,8 +172,8 @@ impl UrlPath {
         Ok(())
     }
 
-    /// Where PATH_INFO begins. Its slashes are single, and each stands for several of the path
-    /// (server/util.c: ap_find_path_info).
+    /// The index where PATH_INFO begins. Its slashes are single, and each stands for one or more
+    /// slashes of the path (server/util.c: ap_find_path_info).
     fn file_end(&self, path_info: &[u8]) -> usize {
         let mut own = &self[..];
         for byte in path_info.iter().rev() {
@@ -206,7 +209,7 @@ impl Deref for MergedPath<'_> {
     }
 }
 
-/// A target with a single slash at its beginning: `//x/y` is a path and no network location
+/// The target with a single slash at its beginning: `//x/y` is a path and not a network location
 /// (Apache: util.c, ap_parse_uri), whatever MergeSlashes says.
 #[must_use]
 pub fn without_doubled_slash(text: &[u8]) -> &[u8] {
@@ -214,7 +217,7 @@ pub fn without_doubled_slash(text: &[u8]) -> &[u8] {
     text.get(slashes.saturating_sub(1)..).unwrap_or_default()
 }
 
-/// Whether nothing is to be done: the usual path.
+/// Whether the path is already normalised, which is the usual case.
 fn is_clean(path: &[u8]) -> bool {
     let mut previous = 0;
     for byte in path {
@@ -226,13 +229,13 @@ fn is_clean(path: &[u8]) -> bool {
     path.starts_with(b"/")
 }
 
-/// The byte of an escape's two digits.
+/// The byte that the two digits of an escape stand for.
 fn escape_at(path: &[u8], at: usize) -> Option<u8> {
     let digit = |index: usize| char::from(*path.get(index)?).to_digit(16);
     u8::try_from(digit(at + 1)? * 16 + digit(at + 2)?).ok()
 }
 
-/// Decodes letters, digits and `-._~` (RFC 3986, section 2.3); false for a broken escape.
+/// Decodes letters, digits and `-._~` (RFC 3986, section 2.3). Returns false for a broken escape.
 fn decode_unreserved(path: &mut Vec<u8>) -> bool {
     let (mut from, mut to) = (0, 0);
     while let Some(byte) = path.get(from).copied() {
@@ -258,7 +261,7 @@ fn decode_unreserved(path: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Decodes what is still escaped; says whether slashes were among it.
+/// Decodes the remaining escapes. Returns whether there were slashes among them.
 fn decode_rest(path: &mut Vec<u8>, slashes: AllowEncodedSlashes) -> Result<bool, BadPath> {
     let (mut from, mut to, mut decoded_slash) = (0, 0, false);
     while let Some(byte) = path.get(from).copied() {
@@ -294,10 +297,10 @@ fn put(path: &mut [u8], at: usize, byte: u8) {
     }
 }
 
-/// Takes out `.` and empty segments and lets `..` take out the one before it (RFC 3986, section
-/// 5.2.4); false where there is none.
+/// Removes `.` and empty segments, and removes with each `..` the segment before it (RFC 3986,
+/// section 5.2.4). Returns false if there is none.
 fn resolve_segments(path: &mut Vec<u8>, merge: bool) -> bool {
-    // What was written always ends behind a slash while segments remain.
+    // What was written always ends after a slash while segments remain.
     let (mut from, mut to) = (1, 1);
     while from < path.len() {
         let rest = path.get(from..).unwrap_or_default();
@@ -463,7 +466,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing that comes out can climb.
+        /// No result can climb.
         #[test]
         fn the_result_is_safe(path in "[/.a%205fF\u{e4}]{0,24}", merge: bool) {
             let options = UriOptions { encoded_slashes: On, merge_slashes: merge };

@@ -1,17 +1,17 @@
-//! Names with values that modules set for a request (`SetEnv`, notes). Names keep their case. A
-//! short list, which nearly every request has, is searched from front to back; a long one, which
-//! an .htaccess file may ask for, has an index, so that no list costs more than its length.
+//! Names with values that modules set for a request (`SetEnv`, notes). Names are case-sensitive. A
+//! short list, which nearly every request has, is searched from front to back. A long list, which
+//! an .htaccess file can cause, has an index, so that access does not slow down with its length.
 
 use std::collections::HashMap;
 
 /// Lists of more names than this have an index.
 const SCANNED: usize = 16;
 
-/// An ordered map of byte strings; a name stands in it once.
+/// An ordered map of byte strings. Each name occurs once.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    /// In the order in which they were first set. Where there is an index, what was taken out
-    /// leaves a gap, so that the others stay where the index says.
+    /// In the order in which they were first set. If there is an index, a removed pair leaves a
+    /// gap, so that the other pairs stay where the index says.
     pairs: Vec<Option<Pair>>,
     index: Option<Box<Index>>,
 }
@@ -19,11 +19,11 @@ pub struct Variables {
 /// A name and its value.
 type Pair = (Box<[u8]>, Box<[u8]>);
 
-/// Where each name of a long list stands.
+/// The position of each name of a long list.
 type Index = HashMap<Box<[u8]>, usize>;
 
 impl PartialEq for Variables {
-    /// Whether the same names have the same values in the same order.
+    /// Whether both lists have the same names with the same values in the same order.
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
@@ -32,13 +32,13 @@ impl PartialEq for Variables {
 impl Eq for Variables {}
 
 impl Variables {
-    /// Nothing set; nothing allocated.
+    /// An empty list, without an allocation.
     #[must_use]
     pub const fn new() -> Self {
         Self { pairs: Vec::new(), index: None }
     }
 
-    /// Sets or replaces.
+    /// Sets or replaces a value.
     pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (name, value) = (name.as_ref(), value.as_ref());
         match self.place(name).and_then(|place| self.pairs.get_mut(place)) {
@@ -47,7 +47,7 @@ impl Variables {
         }
     }
 
-    /// Takes a name out.
+    /// Removes a name.
     pub fn unset(&mut self, name: impl AsRef<[u8]>) {
         let name = name.as_ref();
         let Some(place) = self.place(name) else { return };
@@ -59,7 +59,7 @@ impl Variables {
         if let Some(pair) = self.pairs.get_mut(place) {
             *pair = None;
         }
-        // Half of the list is gaps before it is made anew: each name taken out pays for one.
+        // Rebuild the index once half of the list is gaps: each removed name pays for one step.
         if index.len() < self.pairs.len() / 2 {
             self.pairs.retain(Option::is_some);
             self.index = index_of(&self.pairs);
@@ -90,16 +90,16 @@ impl Variables {
         self.pairs.is_empty()
     }
 
-    /// Forgets all and keeps the memory of the list.
+    /// Removes everything and keeps the memory of the list.
     pub fn clear(&mut self) {
         self.pairs.clear();
         self.index = None;
     }
 
-    /// Where a name stands.
+    /// The position of a name.
     #[inline]
     fn place(&self, name: &[u8]) -> Option<usize> {
-        // As a rule nothing is set.
+        // Usually nothing is set.
         if self.pairs.is_empty() { None } else { self.find(name) }
     }
 
@@ -110,7 +110,7 @@ impl Variables {
         }
     }
 
-    /// Adds a name that is not there.
+    /// Appends a name that is not in the list.
     fn push(&mut self, name: &[u8], value: &[u8]) {
         self.pairs.push(Some((name.into(), value.into())));
         match &mut self.index {
@@ -126,7 +126,7 @@ fn is_named(pair: &Option<Pair>, name: &[u8]) -> bool {
     pair.as_ref().is_some_and(|(n, _)| **n == *name)
 }
 
-/// The index of a list without gaps; none where it is short.
+/// The index of a list without gaps; none if the list is short.
 fn index_of(pairs: &[Option<Pair>]) -> Option<Box<Index>> {
     if pairs.len() <= SCANNED {
         return None;
@@ -143,7 +143,7 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// Names looked at and put into indexes.
+        /// Counts the names that are examined and put into indexes.
         static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -155,7 +155,7 @@ mod tests {
         format!("NAME_{number}")
     }
 
-    /// What setting, replacing, asking for and taking out that many names takes.
+    /// The steps of setting, replacing, looking up and removing that many names.
     fn steps_of(count: usize) -> usize {
         let before = STEPS.get();
         let mut variables = Variables::new();
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The map without its index: what it must do.
+    /// The same map without an index, as the reference.
     #[derive(Default)]
     struct Plain(Vec<(u8, u8)>);
 
