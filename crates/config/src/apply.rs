@@ -1,6 +1,6 @@
-//! The second pass: the tree comes in, and each directive's function is called in order on the
-//! target. Here contexts, override classes and counts of arguments are enforced; what a directive
-//! means is its function's affair.
+//! The second pass: calls each directive's function on the target, in the order of the tree. It
+//! checks contexts, override classes and counts of arguments; what a directive means is up to its
+//! function.
 //!
 //! Source: server/config.c, ap_walk_config, ap_walk_config_sub and invoke_cmd.
 
@@ -14,10 +14,11 @@ use crate::place::{Parent, Permit, Scope};
 use crate::shape;
 use evenkeel_message::has_quoted;
 
-/// Applies a server's configuration to `target`. Remarks are added to `notices`, before a fault
-/// as well.
+/// Applies a server's configuration to `target`. Notices are added to `notices`, also before a
+/// fault.
 ///
 /// # Errors
+///
 /// The first directive that is unknown, out of place, or refused by its function.
 pub fn apply<T: 'static>(
     tables: &Tables<T>,
@@ -32,10 +33,11 @@ pub fn apply<T: 'static>(
     result
 }
 
-/// Applies a .htaccess file to `target`, as far as `grant` allows.
+/// Applies an .htaccess file to `target`, as far as `grant` allows.
 ///
 /// # Errors
-/// As [`apply`]; the server answers 500 and logs `FILE: TEXT`.
+///
+/// As for [`apply`]. The server answers 500 and logs `FILE: TEXT`.
 pub fn apply_htaccess<T: 'static>(
     tables: &Tables<T>,
     nodes: &[Node],
@@ -50,7 +52,7 @@ pub fn apply_htaccess<T: 'static>(
     result
 }
 
-/// Every directive in the tree that the tables do not know, with the refusal of each: what a
+/// Every directive in the tree that the tables do not know, with the text of its refusal: what a
 /// migration must deal with.
 #[must_use]
 pub fn unknown_directives<T: 'static>(tables: &Tables<T>, nodes: &[Node]) -> Vec<Fault> {
@@ -64,23 +66,23 @@ pub fn unknown_directives<T: 'static>(tables: &Tables<T>, nodes: &[Node]) -> Vec
     faults
 }
 
-/// What AllowOverride and AllowOverrideList grant the .htaccess files of a folder.
+/// What AllowOverride and AllowOverrideList allow in the .htaccess files of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grant {
-    /// The classes that are granted.
+    /// The allowed classes.
     pub overrides: Overrides,
-    /// The directives that AllowOverrideList names, case aside.
+    /// The directives in AllowOverrideList, compared without case.
     pub directives: Vec<String>,
-    /// A directive that is not granted is remarked on and left out (`Nonfatal=Override`).
+    /// Whether a directive that is not allowed is skipped with a notice (`Nonfatal=Override`).
     pub nonfatal_override: bool,
-    /// A directive that does not exist is remarked on and left out (`Nonfatal=Unknown`).
+    /// Whether a directive that does not exist is skipped with a notice (`Nonfatal=Unknown`).
     pub nonfatal_unknown: bool,
-    /// Which options Options may set, in the module core's own bits.
+    /// The options that Options may set, in the bits of the module core.
     pub options: u32,
 }
 
 impl Grant {
-    /// Whether the directive called `name` is granted.
+    /// Whether the directive `name` is allowed.
     #[must_use]
     pub fn allows(&self, name: &str, contexts: Contexts, overrides: Overrides) -> bool {
         Permit::classes(self.overrides).allows(contexts, overrides) || self.lists(name)
@@ -95,15 +97,15 @@ impl Grant {
     }
 }
 
-/// One call of a directive's function: the arguments, and where the directive stands.
+/// One call of a directive's function: the arguments and the place of the directive.
 pub struct Call<'a> {
     /// The directive's name as it is declared.
     pub name: &'static str,
-    /// The arguments as the declared shape takes them; none for [`crate::Shape::Raw`].
+    /// The arguments in the declared shape; none for [`crate::Shape::Raw`].
     pub words: &'a [String],
-    /// All that stands behind the name.
+    /// Everything after the name.
     pub raw: &'a str,
-    /// What a flag says; false for other shapes.
+    /// The value of a flag; false for other shapes.
     pub flag: bool,
     /// Where the directive stands.
     pub position: &'a Position,
@@ -131,69 +133,71 @@ impl<'a> Call<'a> {
         self.words.get(2).map(String::as_str)
     }
 
-    /// What .htaccess was granted, if the directive stands in one.
+    /// What .htaccess may contain, if the directive is in an .htaccess file.
     #[must_use]
     pub fn grant(&self) -> Option<&'a Grant> {
         self.grant
     }
 
-    /// Whether the directive stands in a .htaccess file.
+    /// Whether the directive is in an .htaccess file.
     #[must_use]
     pub fn in_htaccess(&self) -> bool {
         self.scope.htaccess
     }
 
-    /// Whether it stands in a virtual host.
+    /// Whether the directive is in a virtual host.
     #[must_use]
     pub fn in_virtual_host(&self) -> bool {
         self.scope.virtual_host
     }
 
-    /// Whether it stands in a section that requests are matched with, or in .htaccess.
+    /// Whether the directive is in a section that requests are matched with, or in .htaccess.
     #[must_use]
     pub fn in_directory_context(&self) -> bool {
         self.scope.matched
     }
 
-    /// Whether it stands in Limit or LimitExcept.
+    /// Whether the directive is in Limit or LimitExcept.
     #[must_use]
     pub fn in_limit(&self) -> bool {
         self.scope.limited
     }
 
-    /// The sections around it, the innermost first, spelled as they are written: `<Directory`.
+    /// The enclosing sections, innermost first, in the spelling of the file: `<Directory`.
     pub fn parents(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.scope.parents()
     }
 
-    /// Whether one of the sections around it is `name` (`<Location`), case aside.
+    /// Whether one of the enclosing sections is `name` (`<Location`), compared without case.
     #[must_use]
     pub fn is_within(&self, name: &str) -> bool {
         self.parents().any(|parent| parent.eq_ignore_ascii_case(name))
     }
 
-    /// Looks at rules of place that hold only for some of the directive's arguments.
+    /// Checks rules about the place that hold only for some arguments of the directive.
     ///
     /// # Errors
-    /// Apache's complaint, `X cannot occur within <Location> section`.
+    ///
+    /// Apache's message, `X cannot occur within <Location> section`.
     pub fn check_place(&self, rules: Contexts) -> Result<(), String> {
         self.scope.check_rules(self.name, rules)
     }
 
-    /// Remarks on the directive, as a warning of `module` under Apache's `number`.
+    /// Adds a warning of `module` about the directive, with Apache's `number`.
     pub fn warn(&self, module: &'static str, number: u32, text: impl Into<String>) {
         self.notice(Notice::warn(module, number, text));
     }
 
-    /// Remarks on the directive.
+    /// Adds a notice about the directive.
     pub fn notice(&self, notice: Notice) {
         self.remarks.borrow_mut().push(notice.at(self.position.clone()));
     }
 }
 
-/// A section that is entered: its opening line, and its children, which only it may walk.
+/// A section: its opening line and its children. The children can only be walked through
+/// [`Block::walk`].
 pub struct Block<'a, T: 'static> {
-    /// The opening line; [`Call::raw`] ends with the closing bracket.
+    /// The opening line. [`Call::raw`] ends with the closing bracket.
     pub call: Call<'a>,
     node: &'a Node,
     walker: &'a Walker<'a, T>,
@@ -203,7 +207,8 @@ impl<T: 'static> Block<'_, T> {
     /// The text between the name and the closing bracket.
     ///
     /// # Errors
-    /// Apache's complaint if the bracket or the text is missing.
+    ///
+    /// Apache's message if the bracket or the text is missing.
     ///
     /// Source: server/core.c, unclosed_directive and missing_container_arg.
     pub fn argument(&self) -> Result<&str, Fault> {
@@ -217,24 +222,25 @@ impl<T: 'static> Block<'_, T> {
         Ok(text)
     }
 
-    /// The directives within, as they were read.
+    /// The directives in the section, as they were read.
     #[must_use]
     pub fn children(&self) -> &[Node] {
         self.node.section.as_deref().unwrap_or_default()
     }
 
-    /// A fault at the opening line.
+    /// A fault at the position of the opening line.
     #[must_use]
     pub fn fault(&self, text: impl Into<String>) -> Fault {
         Fault::new(self.node.position.clone(), text)
     }
 
-    /// Applies what stands within to `target`. `inside` says what kind of section it is:
+    /// Applies the contents of the section to `target`. `inside` is the kind of section:
     /// [`Contexts::VHOST`], [`Contexts::DIRECTORY`], [`Contexts::LIMIT`],
     /// [`Contexts::AUTHORIZATION`] or [`Contexts::SAME`].
     ///
     /// # Errors
-    /// As [`apply`].
+    ///
+    /// As for [`apply`].
     pub fn walk(&self, target: &mut T, inside: Contexts) -> Result<(), Fault> {
         let parent = Parent { name: self.call.name, outer: self.call.scope.parent };
         let scope = self.call.scope.within(inside, &parent);
@@ -270,7 +276,7 @@ impl<T: 'static> Walker<'_, T> {
         Ok(())
     }
 
-    /// A name that no table holds: Error of the language, or a fault.
+    /// Handles a name that is in no table: the directive Error of the language, or a fault.
     fn visit_other(&self, node: &Node, scope: &Scope<'_>) -> Result<(), Fault> {
         let at = node.position.clone();
         if let Some(error) = keyword::find(&node.name).filter(|it| it.keyword == Keyword::Error) {
@@ -292,7 +298,8 @@ impl<T: 'static> Walker<'_, T> {
         Err(Fault::new(at, self.tables.refusal(&node.name)))
     }
 
-    /// Whether a directive may stand here; false when it may not but the grant says to go on.
+    /// Whether a directive may stand here. Returns false if it may not but the grant skips it;
+    /// otherwise it is a fault.
     fn is_permitted(
         &self,
         node: &Node,
@@ -353,7 +360,7 @@ impl<T: 'static> Walker<'_, T> {
     }
 }
 
-/// What Error says: its text, without the quotes if one pair is around all of it.
+/// The message of Error: its text, without the quotes if one pair encloses all of it.
 ///
 /// Source: server/core.c, generate_error.
 fn error_text(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! The conditions that act while the text is read: IfModule, IfDefine, IfFile, IfDirective,
-//! IfSection, IfVersion. The opening line comes in; the nodes within go out if it holds, none if
-//! not, and then what is within need only close its sections.
+//! IfSection, IfVersion. If a condition holds, the nodes within it are added to the tree; otherwise
+//! its text is skipped, and only its sections must be closed.
 
 use crate::keyword::{self, Keyword, Reserved};
 use crate::node::Node;
@@ -10,7 +10,7 @@ use crate::version;
 use crate::words::next_word;
 
 impl Reader<'_> {
-    /// Decides a condition by its first word, negated by a `!` before it.
+    /// Evaluates a condition by its first word, which a `!` negates.
     ///
     /// Source: server/core.c, start_cond_section.
     pub(crate) fn condition(
@@ -56,7 +56,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Decides `<IfVersion>`.
+    /// Evaluates `<IfVersion>`.
     pub(crate) fn if_version(
         &mut self,
         words: &[&str],
@@ -71,8 +71,8 @@ impl Reader<'_> {
         Ok(Vec::new())
     }
 
-    /// Skips to the line that closes `name`; the sections within must close each other properly,
-    /// but nothing in them is looked at, not even `${}`.
+    /// Skips to the line that closes `name`. The sections within must close each other properly,
+    /// but nothing in them is evaluated, not even `${}`.
     ///
     /// Source: server/config.c, ap_soak_end_container.
     fn skip(&mut self, name: &str, source: &mut Source) -> Result<(), Halt> {

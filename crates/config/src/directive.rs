@@ -1,5 +1,5 @@
-//! How a module declares its directives, and the table that finds them: a name comes in, the
-//! declarations under it go out. It never calls them; `apply` does.
+//! The declarations of directives, and the table that finds a declaration by its name. `apply`
+//! calls the functions in them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::fmt;
 use crate::apply::{Block, Call};
 use crate::fault::Fault;
 
-/// Where a directive may stand, and where not though it otherwise might. A set of flags.
+/// The places where a directive may stand, and exceptions from them, as a set of flags.
 ///
-/// As in Apache a directive is allowed if one of its contexts or override classes is among those
-/// of the place; the `NOT_IN` rules are looked at after that.
+/// As in Apache, a directive is allowed if one of its contexts or override classes is among those
+/// of the place. The `NOT_IN` rules are checked after that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Contexts(u16);
 
 impl Contexts {
-    /// Nowhere but where the override classes allow it.
+    /// Only where the override classes allow it.
     pub const NONE: Self = Self(0);
     /// The main server and virtual hosts (RSRC_CONF).
     pub const SERVER: Self = Self(1);
@@ -40,39 +40,40 @@ impl Contexts {
     pub const NOT_IN_HTACCESS: Self = Self(1 << 9);
     /// Not within any section that a request is matched with.
     pub const NOT_IN_DIR_CONTEXT: Self = Self(0b1_1111_1000);
-    /// The main server alone.
+    /// Only the main server.
     pub const GLOBAL_ONLY: Self = Self(0b1_1111_1100);
     /// Only for [`Block::walk`]: the children are in a virtual host.
     pub const VHOST: Self = Self(1 << 10);
-    /// Only for [`Block::walk`]: the children are in a Limit, whose place is as before.
+    /// Only for [`Block::walk`]: the children are in a Limit section and otherwise in the same
+    /// place.
     pub const LIMIT: Self = Self(1 << 11);
-    /// Only for [`Block::walk`]: the children are in RequireAll and its like, where what
-    /// AuthConfig allows may stand and nothing else.
+    /// Only for [`Block::walk`]: the children are in RequireAll or a similar section, which allows
+    /// only what AuthConfig allows.
     pub const AUTHORIZATION: Self = Self(1 << 12);
-    /// Only for [`Block::walk`]: the children's place is as before.
+    /// Only for [`Block::walk`]: the children are in the same place.
     pub const SAME: Self = Self(0);
 
-    /// These and `other`.
+    /// The union with `other`.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of `other` are among these.
+    /// Whether this set contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Classes of directives that AllowOverride hands to .htaccess files. A set of flags.
+/// The classes of directives that AllowOverride permits in .htaccess files, as a set of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overrides(u8);
 
 impl Overrides {
     /// No class: never in .htaccess.
     pub const NONE: Self = Self(0);
-    /// Who may see it.
+    /// Authentication and authorization.
     pub const AUTH_CONFIG: Self = Self(1);
     /// Document types, headers, rewriting.
     pub const FILE_INFO: Self = Self(1 << 1);
@@ -85,31 +86,32 @@ impl Overrides {
     /// Every class.
     pub const ALL: Self = Self(0b1_1111);
 
-    /// These and `other`.
+    /// The union with `other`.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These but not `other`.
+    /// This set without `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether any class is in both.
+    /// Whether the two sets have a class in common.
     #[must_use]
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether there is no class in it.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The class that AllowOverride calls `name`, case aside: None for any other word.
+    /// The class with the name `name` in AllowOverride, compared without case. None for any other
+    /// word.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let known = CLASSES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -127,7 +129,7 @@ const CLASSES: &[(&str, Overrides)] = &[
 ];
 
 impl fmt::Display for Overrides {
-    /// As `AuthConfig or Limit`.
+    /// Prints it like `AuthConfig or Limit`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
         for (name, class) in CLASSES {
@@ -140,48 +142,49 @@ impl fmt::Display for Overrides {
     }
 }
 
-/// How a directive takes its arguments; a wrong count is refused in Apache's words.
+/// How many arguments a directive takes, and how. A wrong number is refused with Apache's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// No argument.
+    /// No arguments.
     None,
-    /// The text as it stands, in [`Call::raw`].
+    /// The text as it is, in [`Call::raw`].
     Raw,
-    /// One.
+    /// One argument.
     One,
-    /// Two.
+    /// Two arguments.
     Two,
-    /// Three.
+    /// Three arguments.
     Three,
-    /// One, perhaps a second.
+    /// One or two arguments.
     OneOrTwo,
-    /// One to three.
+    /// One to three arguments.
     OneTwoOrThree,
-    /// Two, perhaps a third.
+    /// Two or three arguments.
     TwoOrThree,
-    /// One or three.
+    /// One or three arguments.
     OneOrThree,
-    /// One or more: the function is called for each.
+    /// One or more arguments: the function is called for each.
     Iterate,
-    /// Two or more: the function is called with the first and each of the others.
+    /// Two or more arguments: the function is called with the first and each of the others.
     IterateTwo,
     /// On or Off, in [`Call::flag`].
     Flag,
-    /// Any number, all at once.
+    /// Any number of arguments, in one call.
     Argv,
 }
 
-/// What an ordinary directive does: on an error, the text to show at its position.
+/// The function of an ordinary directive. An error is the message to print at the directive's
+/// position.
 pub type Set<T> = fn(&mut T, &Call<'_>) -> Result<(), String>;
 
-/// What a section does.
+/// The function of a section.
 pub type Enter<T> = fn(&mut T, &Block<'_, T>) -> Result<(), Fault>;
 
-/// What a directive does to the target `T`.
+/// The effect of a directive on the target `T`.
 pub enum Act<T: 'static> {
-    /// An ordinary directive: sets something.
+    /// An ordinary directive, which sets something.
     Set(Set<T>),
-    /// A section: decides for itself, then walks its children.
+    /// A section, which decides for itself and then walks its children.
     Section(Enter<T>),
 }
 
@@ -193,38 +196,41 @@ impl<T> Clone for Act<T> {
 
 impl<T> Copy for Act<T> {}
 
-/// The declaration of one directive: all that the language, the manual and `-L` need of it.
+/// The declaration of one directive: everything that the language, the manual and `-L` need to
+/// know.
 pub struct Directive<T: 'static> {
-    /// As Apache spells it; a section begins with `<` and has no closing bracket: `<Directory`.
+    /// The name in Apache's spelling. A section begins with `<` and has no closing bracket:
+    /// `<Directory`.
     pub name: &'static str,
     /// Where it may stand.
     pub contexts: Contexts,
-    /// What AllowOverride must grant for it to stand in .htaccess.
+    /// What AllowOverride must permit for the directive to be allowed in .htaccess.
     pub overrides: Overrides,
     /// How it takes its arguments.
     pub shape: Shape,
     /// The default, as the manual shows it; empty if there is none.
     pub default: &'static str,
-    /// What it is for, in one line; the complaint about a wrong count of arguments ends with it.
+    /// What the directive is for, in one line. The message about a wrong number of arguments ends
+    /// with it.
     pub doc: &'static str,
-    /// Whether its function makes bytes of its arguments with `message::unquoted`. The lines of
+    /// Whether its function converts its arguments to bytes with `message::unquoted`. The lines of
     /// other directives must be UTF-8.
     pub takes_bytes: bool,
-    /// What it does where it is left out of an .htaccess file, which may not say it
-    /// (`Nonfatal=Override`). Apache has made the section's settings of its module by then.
+    /// The effect of the directive where an .htaccess file may not contain it and it is skipped
+    /// (`Nonfatal=Override`). In Apache, the module's settings of the section exist by then.
     pub left_out: Option<fn(&mut T)>,
-    /// What it does.
+    /// The effect.
     pub act: Act<T>,
 }
 
 impl<T> Directive<T> {
-    /// The same, with arguments that need not be UTF-8.
+    /// The same directive, with arguments that need not be UTF-8.
     #[must_use]
     pub const fn of_bytes(self) -> Self {
         Self { takes_bytes: true, ..self }
     }
 
-    /// The same, which does that where it is left out.
+    /// The same directive, which has this effect where it is skipped.
     #[must_use]
     pub const fn or_left_out(self, act: fn(&mut T)) -> Self {
         Self { left_out: Some(act), ..self }
@@ -233,9 +239,9 @@ impl<T> Directive<T> {
 
 /// The directives of one module.
 pub struct Table<T: 'static> {
-    /// The module's source file, as `mod_alias.c`.
+    /// The module's source file, such as `mod_alias.c`.
     pub module: &'static str,
-    /// The module's identifier, as `alias_module`.
+    /// The module's identifier, such as `alias_module`.
     pub identifier: &'static str,
     /// What it declares.
     pub directives: &'static [Directive<T>],
@@ -249,15 +255,16 @@ impl<T> Clone for Table<T> {
 
 impl<T> Copy for Table<T> {}
 
-/// The tables of the active modules, with the look-up by name.
+/// The tables of the active modules, with a look-up by name.
 pub struct Tables<T: 'static> {
     by_name: HashMap<String, Vec<(&'static str, &'static Directive<T>)>>,
     present: Vec<&'static str>,
 }
 
 impl<T: 'static> Tables<T> {
-    /// The directives of `active`. `present` are the source files of all modules that this server
-    /// has, active or not: a directive of another module is refused with that module's name.
+    /// The directives of `active`. `present` lists the source files of all modules that this server
+    /// has, active or not. The refusal of a directive that belongs to any other module names that
+    /// module.
     #[must_use]
     pub fn new(active: &[Table<T>], present: &[&'static str]) -> Self {
         let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
@@ -270,7 +277,8 @@ impl<T: 'static> Tables<T> {
         Self { by_name, present: present.to_vec() }
     }
 
-    /// The declarations under `name` with their modules, case aside. Two modules may share a name.
+    /// The declarations of `name` with their modules, compared without case. Two modules may
+    /// declare the same name.
     #[must_use]
     pub fn find(&self, name: &str) -> &[(&'static str, &'static Directive<T>)] {
         self.by_name.get(&name.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
@@ -290,8 +298,8 @@ impl<T: 'static> Tables<T> {
         !self.find(name).is_empty() || crate::keyword::find(name).is_some()
     }
 
-    /// Why `name` is not known: misspelled or of a module that is not loaded, in Apache's words,
-    /// or of a module of Apache that this server does not have.
+    /// The message for an unknown `name`. It is Apache's if the name is misspelled or its module is
+    /// not loaded; otherwise it names the module of Apache that this server does not have.
     #[must_use]
     pub fn refusal(&self, name: &str) -> String {
         let lacking = crate::known::module_of(name).filter(|module| !self.is_present(module));
@@ -314,7 +322,7 @@ impl<T: 'static> Tables<T> {
     }
 }
 
-/// Where a directive is allowed, as `apache2 -L` says it (server/config.c, show_overrides).
+/// Where a directive is allowed, as `apache2 -L` prints it (server/config.c, show_overrides).
 #[must_use]
 pub fn allowed_text(contexts: Contexts, overrides: Overrides) -> String {
     let open = Overrides::OPTIONS.with(Overrides::FILE_INFO).with(Overrides::INDEXES);

@@ -1,6 +1,5 @@
-//! What is wrong with a configuration, and what deserves a remark: a fault ends the reading, a
-//! notice does not. Both carry the position and print the text that `apache2 -t` prints; neither
-//! is ever written anywhere from here.
+//! Faults and notices about a configuration. A fault ends the reading, a notice does not. Both have
+//! a position and print the text that `apache2 -t` prints; the caller writes them somewhere.
 
 use std::fmt;
 
@@ -8,26 +7,26 @@ use evenkeel_message::unquoted;
 
 use crate::node::Position;
 
-/// The pass that found a fault; it decides the shape of the message.
+/// The pass that found a fault. It determines the form of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The text was being read: `apache2: Syntax error on line ...`, all on one line.
+    /// Reading the text: `apache2: Syntax error on line ...`, all on one line.
     Read,
-    /// A `-C` or `-c` directive was being read: `apache2: Syntax error in -C/-c directive: ...`.
+    /// Reading a `-C` or `-c` directive: `apache2: Syntax error in -C/-c directive: ...`.
     CommandLine,
-    /// The tree was being applied: the line AH00526, then the text on a line of its own.
+    /// Applying the tree: the line AH00526, then the text on a line of its own.
     Apply,
 }
 
 /// Why a configuration cannot be used. Its Display is what `apache2 -t` prints, with `apache2` as
-/// the program's name.
+/// the name of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The directive to blame; None when no directive is (the main file cannot be opened).
+    /// The directive that is at fault. None if no directive is (the main file cannot be opened).
     pub position: Option<Position>,
-    /// What is wrong, as the directive put it.
+    /// What is wrong, in the words of the directive.
     pub text: String,
-    /// The Include directives that led to the file, the outermost first.
+    /// The Include directives that led to the file, outermost first.
     pub trail: Vec<Position>,
     /// The pass that found it.
     pub stage: Stage,
@@ -41,15 +40,15 @@ impl Fault {
         Self { position: Some(position), text, trail: Vec::new(), stage: Stage::Apply }
     }
 
-    /// The message as `apache2 -t` prints it, `program` being the name it was started under.
-    /// Characters that cannot be printed are escaped as in Apache's error log.
+    /// The message as `apache2 -t` prints it, where `program` is the name under which the program
+    /// was started. Characters that cannot be printed are escaped as in Apache's error log.
     ///
     /// Source: server/config.c, ap_process_config_tree and ap_read_config.
     #[must_use]
     pub fn report(&self, program: &str) -> String {
         if self.stage == Stage::Apply {
-            // A complaint that has its own number is not about the syntax (Apache's own ends the
-            // program there and then: ap_uname2id).
+            // A message with a number of its own is not about the syntax. Where Apache has such a
+            // message, it ends the program at that point (ap_uname2id).
             if self.position.is_some()
                 && let Some((number, text)) = numbered(&self.text)
             {
@@ -76,7 +75,7 @@ impl Fault {
     }
 }
 
-/// The number with which a text begins, and the rest.
+/// The number at the beginning of a text, and the rest.
 fn numbered(text: &str) -> Option<(&str, &str)> {
     let (number, rest) = text.split_once(": ")?;
     let digits = number.strip_prefix("AH")?;
@@ -92,45 +91,45 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The severity of a notice, as LogLevel names it.
+/// The severity of a notice, with the names of LogLevel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The server goes on, with something broken.
+    /// Something does not work, but the server continues.
     Error,
-    /// Probably not what the administrator meant.
+    /// Probably not what the administrator intended.
     Warn,
-    /// Of note, and as it should be.
+    /// Normal, but worth knowing.
     Notice,
-    /// For information.
+    /// Information.
     Info,
-    /// For whoever hunts a defect.
+    /// For debugging.
     Debug,
 }
 
-/// A remark on the configuration, to be logged as `[module:level] AHnnnnn: text`.
+/// A notice about the configuration, to be logged as `[module:level] AHnnnnn: text`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// The module that speaks: `core`, `macro`.
+    /// The module that raises it: `core`, `macro`.
     pub module: &'static str,
-    /// How severe it is.
+    /// The severity.
     pub level: Level,
-    /// Apache's number of the message; None for those that Apache does not have.
+    /// Apache's number of the message; None for messages that Apache does not have.
     pub number: Option<u32>,
     /// The message without its number.
     pub text: String,
-    /// The directive it is about, where there is one.
+    /// The directive that it is about, if there is one.
     pub position: Option<Position>,
 }
 
 impl Notice {
-    /// A warning of `module` under Apache's `number`.
+    /// A warning of `module` with Apache's `number`.
     #[must_use]
     pub fn warn(module: &'static str, number: u32, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { module, level: Level::Warn, number: Some(number), text, position: None }
     }
 
-    /// The same notice, about the directive at `position`.
+    /// The same notice, with the position of a directive.
     #[must_use]
     pub fn at(mut self, position: Position) -> Self {
         self.position = Some(position);
@@ -147,8 +146,8 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Escapes as server/util.c, ap_escape_errorlog_item: a backslash before what C escapes by a
-/// letter, `\xhh` for every other byte that is not printable ASCII, the double quote left alone.
+/// Escapes like ap_escape_errorlog_item in server/util.c: a backslash before the letters of C's
+/// escapes, `\xhh` for every other byte that is not printable ASCII. Double quotes stay.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for &byte in &*unquoted(text) {

@@ -1,5 +1,5 @@
-//! Include and IncludeOptional: a path with wildcards comes in, the nodes of the files it names go
-//! out, in the order of their names. It never follows an Include of its own: the files' lines do.
+//! Include and IncludeOptional: expands a path with wildcards and reads the files, in the order of
+//! their names. Include lines in these files are handled when those lines are read.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use crate::path::{absolute, reason};
 use crate::pattern::{Wildcards, has_wildcards, matches_wildcards};
 use crate::read::{Halt, Reader, Source};
 
-/// Files that include each other may be nested this deep (server/core.c, AP_MAX_INCLUDE_DEPTH).
+/// Files may include each other to this depth (server/core.c, AP_MAX_INCLUDE_DEPTH).
 const INCLUDE_LIMIT: u32 = 128;
 
-/// Folders may be nested this deep below an included one.
+/// Folders may be nested to this depth below an included folder.
 const FOLDER_LIMIT: u32 = 128;
 
-/// A file that was read. Its Display is the line of `-D DUMP_INCLUDES`.
+/// A file that was read. Its Display is a line of `-D DUMP_INCLUDES`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Included {
     /// Its path.
     pub file: String,
     /// The line of the Include, from 1; None for the main file.
     pub line: Option<u32>,
-    /// How many Includes led to it.
+    /// How many nested Includes led to it.
     pub depth: u32,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Included {
 }
 
 impl Reader<'_> {
-    /// Carries out Include, or IncludeOptional.
+    /// Executes Include or IncludeOptional.
     ///
     /// Source: server/core.c, include_config.
     pub(crate) fn include(
@@ -60,7 +60,7 @@ impl Reader<'_> {
         Ok(nodes)
     }
 
-    /// Reads the files that `path` names. `line` is where it was named.
+    /// Reads the files that `path` matches. `line` is the line of the Include.
     pub(crate) fn include_files(
         &mut self,
         path: &str,
@@ -74,7 +74,8 @@ impl Reader<'_> {
         Ok(nodes)
     }
 
-    /// Reads one file. A fault in it is blamed on the directive there, and on the way to it.
+    /// Reads one file. A fault in it is reported with the directive there and the Includes that led
+    /// to it.
     fn include_file(&mut self, file: String, line: Option<u32>) -> Result<Vec<Node>, Halt> {
         let text = self.load(&file)?;
         let included = Included { file: file.clone(), line, depth: self.include_depth };
@@ -93,7 +94,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The bytes of a regular file, or of /dev/null (server/util.c, ap_pcfg_openfile).
+    /// Reads the bytes of a regular file, or of /dev/null (server/util.c, ap_pcfg_openfile).
     fn load(&mut self, file: &str) -> Result<Vec<u8>, Halt> {
         let refuse = |why: String| format!("Could not open configuration file {file}: {why}");
         let found = std::fs::metadata(file).map_err(|error| refuse(reason(&error)))?;
@@ -107,7 +108,7 @@ impl Reader<'_> {
     }
 }
 
-/// The files that the absolute `path` names, in the order in which they are read.
+/// The files that the absolute `path` matches, in the order in which they are read.
 ///
 /// Source: server/util.c, ap_dir_fnmatch and ap_dir_nofnmatch.
 fn expand(path: &str, optional: bool) -> Result<Vec<String>, String> {
@@ -120,7 +121,7 @@ fn expand(path: &str, optional: bool) -> Result<Vec<String>, String> {
     Ok(files)
 }
 
-/// Matches the segments of `pattern` below `folder`, one at a time.
+/// Matches the segments of `pattern` below `folder`, one after another.
 fn match_segments(
     folder: &str,
     pattern: &str,
@@ -166,7 +167,7 @@ fn match_segments(
     Ok(())
 }
 
-/// The file at `path`, or all files below it if it is a folder.
+/// Adds the file at `path`, or all files below it if it is a folder.
 fn collect(path: &str, optional: bool, depth: u32, files: &mut Vec<String>) -> Result<(), String> {
     let found = std::fs::metadata(path);
     if !found.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
@@ -188,7 +189,7 @@ fn collect(path: &str, optional: bool, depth: u32, files: &mut Vec<String>) -> R
     Ok(())
 }
 
-/// The names in `folder`, in the order of their bytes.
+/// The names in `folder`, sorted by their bytes.
 fn list(folder: &str) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {

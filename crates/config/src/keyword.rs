@@ -1,28 +1,28 @@
-//! The directives that act while the text is read: their table, which the look-up of names and the
-//! manual share. What they do is in `read`; Error, which acts when the tree is applied, is listed
-//! here because no module owns it either.
+//! The table of the directives that belong to the language itself, for the look-up of names and for
+//! the manual. Most of them act in `read`, while the text is read. Error acts when the tree is
+//! applied; it is listed here because no module owns it.
 
 use crate::directive::{Contexts, Overrides, Shape};
 
 /// A directive that belongs to the language.
 #[derive(Debug)]
 pub struct Reserved {
-    /// As Apache spells it.
+    /// The name in Apache's spelling.
     pub name: &'static str,
     /// The source file of the module that must be loaded for it.
     pub module: &'static str,
     /// Where it may stand.
     pub contexts: Contexts,
-    /// What AllowOverride must grant for it to stand in .htaccess.
+    /// What AllowOverride must permit for it to be allowed in .htaccess.
     pub overrides: Overrides,
     /// How it takes its arguments.
     pub shape: Shape,
-    /// What it is for; the complaint about a wrong count of arguments ends with it.
+    /// What it is for. The message about a wrong number of arguments ends with it.
     pub doc: &'static str,
     pub(crate) keyword: Keyword,
 }
 
-/// Which directive of the language it is.
+/// Identifies a directive of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyword {
     IfModule,
@@ -48,7 +48,7 @@ pub(crate) enum Keyword {
 }
 
 impl Keyword {
-    /// Whether its arguments name files. Those are opened by names that are UTF-8.
+    /// Whether its arguments are file names. Such names must be UTF-8.
     pub(crate) fn names_file(self) -> bool {
         matches!(
             self,
@@ -69,7 +69,7 @@ pub fn reserved() -> &'static [Reserved] {
     RESERVED
 }
 
-/// The directive of the language called `name`, case aside.
+/// The directive of the language with the name `name`, compared without case.
 pub(crate) fn find(name: &str) -> Option<&'static Reserved> {
     RESERVED.iter().find(|reserved| reserved.name.eq_ignore_ascii_case(name))
 }

@@ -1,9 +1,9 @@
 //! What Apache httpd 2.4 knows: which module defines which directive, and which modules exist.
-//! A name comes in, the module it belongs to goes out; the error texts use it to say which module
-//! a directive needs. This page is data: it never decides whether a directive is allowed.
+//! Error messages use it to name the module that a directive needs. This file is data: it does not
+//! decide whether a directive is allowed.
 
-/// The module of Apache httpd that defines `directive` (a section is spelled with its opening
-/// angle bracket, `<Proxy`), as `mod_alias` or `core`. Case does not matter.
+/// The module of Apache httpd that defines `directive`, such as `mod_alias` or `core`. A section is
+/// spelled with its opening angle bracket, `<Proxy`. Case does not matter.
 ///
 /// Source: the quick reference of Apache's manual, and `apache2 -L` for what it leaves out.
 #[must_use]
@@ -12,18 +12,19 @@ pub fn module_of(directive: &str) -> Option<&'static str> {
     DIRECTIVES.iter().find(|(_, names)| holds(names)).map(|(module, _)| *module)
 }
 
-/// A module of Apache's distribution under its two names: the source file (`mod_alias.c`) that
+/// A module of Apache's distribution with its two names: the source file (`mod_alias.c`) that
 /// `<IfModule>` and `apache2 -l` use, and the identifier (`alias_module`) that LoadModule uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standard {
-    /// As `mod_alias.c`; the process models are `event.c`, `worker.c` and `prefork.c`.
+    /// The source file, such as `mod_alias.c`. The process models are `event.c`, `worker.c` and
+    /// `prefork.c`.
     pub file: String,
-    /// As `alias_module`; the process models are `mpm_event_module` and so on.
+    /// The identifier, such as `alias_module`. The process models are `mpm_event_module` and so on.
     pub identifier: String,
 }
 
-/// The standard module called `name`, whichever of its two names that is. Case matters, as it
-/// does to `<IfModule>`.
+/// The standard module with the name `name`, which may be either of its two names. Case matters, as
+/// in `<IfModule>`.
 #[must_use]
 pub fn standard_module(name: &str) -> Option<Standard> {
     if let Some((file, identifier)) =
@@ -51,7 +52,7 @@ const SPECIAL: &[(&str, &str)] = &[
     ("util_ldap.c", "ldap_module"),
 ];
 
-/// Modules called `mod_NAME.c` and `NAME_module`.
+/// Modules whose names are `mod_NAME.c` and `NAME_module`.
 #[rustfmt::skip]
 const MODULES: &[&str] = &[
     "access_compat", "actions", "alias", "allowmethods", "asis", "auth_basic", "auth_digest",
@@ -75,7 +76,7 @@ const MODULES: &[&str] = &[
     "userdir", "usertrack", "version", "vhost_alias", "watchdog", "xml2enc",
 ];
 
-/// Directives by the module that defines them, in the order of the module's name.
+/// Directives by the module that defines them, sorted by module.
 #[rustfmt::skip]
 const DIRECTIVES: &[(&str, &[&str])] = &[
     ("core", &[

@@ -1,11 +1,11 @@
-//! The room `config`: httpd.conf text comes in, a tree of directives with file and line goes out,
-//! and applying that tree calls the functions which the tables of directives name. It never knows
-//! what a directive means: modules hand their tables in, and what else must be known while the
-//! text is read (which modules there are, say) is asked of a [`Vocabulary`].
+//! Parses the text of httpd.conf into a tree of directives with file and line, and applies that
+//! tree by calling the functions in the tables of directives. This room does not know what a
+//! directive means: modules pass in their tables, and a [`Vocabulary`] answers what else must be
+//! known while the text is read, such as which modules there are.
 //!
-//! Reading has Apache's two passes. [`read`] acts at once on what shapes the text (Include,
+//! There are two passes, as in Apache. [`read`] acts on what changes the text itself (Include,
 //! Define, the If sections, Macro, LoadModule, ServerRoot) and builds the tree, so an error in the
-//! structure wins over any error in an argument; [`apply`] then walks the tree in order.
+//! structure is reported before any error in an argument. [`apply`] then walks the tree in order.
 
 mod apply;
 mod condition;

@@ -1,16 +1,16 @@
-//! Bytes of a configuration file come in, logical lines go out: continued lines joined, white
-//! space at both ends trimmed, counted as Apache counts them. It never looks at what a line says.
-//! A line is text; a byte that is no part of UTF-8 stands in it as [`quoted`] has it.
+//! Splits a configuration file into logical lines: joins continued lines, trims white space at both
+//! ends, and counts lines as Apache does. A line is text; a byte that is not part of UTF-8 is
+//! [`quoted`] in it.
 
 use evenkeel_message::quoted;
 
-/// A logical line may have this many bytes, as in Apache (server/config.c, VARBUF_MAX_LEN).
+/// The most bytes of a logical line, as in Apache (server/config.c, VARBUF_MAX_LEN).
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
-/// A logical line of a .htaccess file may have this many (HUGE_STRING_LEN).
+/// The most bytes of a logical line in an .htaccess file (HUGE_STRING_LEN).
 pub(crate) const HTACCESS_LINE_LIMIT: usize = 8192;
 
-/// The logical line is longer than the limit.
+/// A logical line is longer than the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -19,7 +19,7 @@ pub(crate) struct TooLong;
 pub(crate) struct Lines {
     text: Vec<u8>,
     at: usize,
-    /// How many physical lines have been taken, so the number of the line last given out.
+    /// The number of physical lines taken, which is the number of the last line returned.
     pub(crate) line: u32,
 }
 
@@ -28,11 +28,11 @@ impl Lines {
         Self { text, at: 0, line: 0 }
     }
 
-    /// The next logical line, or None at the end. It may have `limit` bytes with its white space
-    /// and its end.
+    /// The next logical line, or None at the end. `limit` bounds its bytes, including its white
+    /// space and its line end.
     ///
     /// Source: server/util.c, ap_varbuf_cfg_getline, ap_cfg_getline_core and cfg_trim_line. A
-    /// backslash before the line's end continues it, whatever stands before the backslash; a NUL
+    /// backslash before the line end continues the line, whatever precedes the backslash. A NUL
     /// hides the rest of its line.
     pub(crate) fn take(&mut self, limit: usize) -> Option<Result<String, TooLong>> {
         let mut logical: Vec<u8> = Vec::new();
@@ -58,8 +58,8 @@ impl Lines {
         Some(Ok(quoted(logical.trim_ascii()).into_owned()))
     }
 
-    /// The next physical line without its end, and the bytes of that end: none at the end of the
-    /// text and behind a NUL.
+    /// The next physical line without its end, and the number of bytes of that end: none at the end
+    /// of the text and after a NUL.
     fn physical(&mut self) -> Option<(&[u8], usize)> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let whole = match rest.iter().position(|byte| *byte == b'\n') {
@@ -124,7 +124,7 @@ mod tests {
         let mut lines = Lines::new(b"12345\n1234\n".to_vec());
         assert_eq!(lines.take(5), Some(Err(TooLong)));
         assert_eq!(lines.take(5), Some(Ok("1234".into())));
-        // White space and the end count, a backslash that continues the line does not.
+        // White space and the line end count; a backslash that continues the line does not.
         let taken = |text: &[u8]| Lines::new(text.to_vec()).take(5).unwrap().is_ok();
         assert!(
             taken(b"12345") && taken(b"123\r\n") && taken(b"12\\\n34\n") && taken(b"1\x00234567\n")

@@ -1,6 +1,6 @@
-//! Macros: `<Macro>` takes lines as they stand under a name, Use puts them in front of what is
-//! read next with the arguments filled in. It never looks at what the lines say, but for counting
-//! brackets to warn of those that do not match.
+//! Macros: `<Macro>` stores lines under a name, and Use inserts them before the text that is read
+//! next, with the arguments filled in. The lines are not interpreted, except that brackets are
+//! counted to warn of those that do not match.
 //!
 //! Source: modules/core/mod_macro.c.
 
@@ -12,14 +12,15 @@ use crate::read::{Halt, Reader, Source};
 use crate::words::{next_word, words};
 use evenkeel_message::unquoted;
 
-/// A macro's line may have this many bytes, before and after the arguments are filled in.
+/// The most bytes of a macro's line, before and after the arguments are filled in.
 const LINE_LIMIT: usize = 8192;
 
-/// What a macro's use is called holds the names of all uses around it; beyond this many bytes
-/// they are taken to be nested too deep.
+/// The description of a macro's use contains the names of all enclosing uses. Beyond this many
+/// bytes, the uses are considered to be nested too deep.
 const NAME_LIMIT: usize = 64 * 1024;
 
-/// What argument names should begin with: `@` quotes the value, the others insert it as it is.
+/// The characters that argument names should begin with. `@` quotes the value, the others insert it
+/// as it is.
 const PREFIXES: &str = "$%@";
 
 /// The macros defined so far.
@@ -53,7 +54,7 @@ impl Macros {
 }
 
 impl Reader<'_> {
-    /// Carries out `<Macro NAME ARGUMENTS...>`: reads on to `</Macro>`.
+    /// Executes `<Macro NAME ARGUMENTS...>`: reads up to `</Macro>`.
     pub(crate) fn define_macro(&mut self, text: &str, source: &mut Source) -> Result<(), Halt> {
         self.macros.started = true;
         let opened = source.position();
@@ -101,7 +102,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Takes the flags off the front of a macro's arguments.
+    /// Removes the flags from the front of a macro's arguments.
     fn macro_flags<'t>(&mut self, mut rest: &'t str, place: &str) -> (Flags, &'t str) {
         let mut flags = Flags::default();
         while rest.starts_with('/') {
@@ -160,7 +161,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The lines up to the `</Macro>` that closes this macro, comments left out.
+    /// The lines up to the `</Macro>` that closes this macro, without comments.
     fn macro_lines(
         &mut self,
         place: &str,
@@ -170,7 +171,7 @@ impl Reader<'_> {
         let start = source.position().line;
         let (mut depth, mut nesting) = (1_u32, 1_i64);
         let mut lines = Vec::new();
-        // A line that is too long ends the search as the end of the text does.
+        // A line that is too long ends the search, as the end of the text does.
         while let Ok(Some(line)) = self.line(source, LINE_LIMIT) {
             if line.starts_with('#') {
                 continue;
@@ -229,7 +230,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Carries out `Use NAME VALUES...`.
+    /// Executes `Use NAME VALUES...`.
     pub(crate) fn use_macro(&mut self, text: &str, source: &mut Source) -> Result<(), Halt> {
         if !self.macros.started {
             return Err("no macro defined before Use".to_owned().into());
@@ -288,7 +289,7 @@ impl Reader<'_> {
         self.remark_here(Notice::warn("macro", number, text));
     }
 
-    /// Remarks on text behind a closing bracket, unless it is a comment.
+    /// Adds a notice about text after a closing bracket, unless it is a comment.
     fn remark_behind(&mut self, what: &str, behind: &str, at: &Position) {
         let text = behind.trim_start_matches([' ', '\t']);
         if !text.is_empty() && !text.starts_with('#') {
@@ -298,14 +299,15 @@ impl Reader<'_> {
     }
 }
 
-/// What a macro is not to be warned of.
+/// The warnings that a macro suppresses.
 #[derive(Default)]
 struct Flags {
     empty: bool,
     bad_nesting: bool,
 }
 
-/// The first argument name in `text`, the longest where several begin: its offset and its index.
+/// The first argument name in `text`, or the longest if several begin there: its offset and its
+/// index.
 fn next_argument(text: &str, names: &[String]) -> Option<(usize, usize)> {
     let mut first: Option<(usize, usize, usize)> = None;
     for (which, name) in names.iter().enumerate() {
@@ -318,7 +320,7 @@ fn next_argument(text: &str, names: &[String]) -> Option<(usize, usize)> {
     first.map(|(at, which, _)| (at, which))
 }
 
-/// `line` with the argument names replaced by their values; None when it grows too long.
+/// The `line` with the argument names replaced by their values. None if it becomes too long.
 fn fill(line: &str, names: &[String], values: &[String]) -> Option<String> {
     let mut filled = String::new();
     let mut rest = line;
@@ -343,7 +345,7 @@ fn fill(line: &str, names: &[String], values: &[String]) -> Option<String> {
         }
     }
     filled.push_str(rest);
-    // The line's end counts too, as in Apache's buffer.
+    // The line end counts too, as in Apache's buffer.
     (filled.len() + 1 < LINE_LIMIT).then_some(filled)
 }
 

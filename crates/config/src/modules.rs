@@ -1,6 +1,6 @@
-//! Which modules are active: what the server offers and the LoadModule lines come in, the set of
-//! active modules goes out. Nothing is ever loaded: every module is built into the binary, and
-//! LoadModule only says which of them take part.
+//! Determines which modules are active, from the modules that the server has and the LoadModule
+//! lines. Nothing is loaded: every module is built into the binary, and LoadModule only says which
+//! of them take part.
 
 use crate::fault::Notice;
 use crate::known::standard_module;
@@ -8,20 +8,21 @@ use crate::known::standard_module;
 /// A module that the server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Its source file, as `mod_alias.c`.
+    /// The source file, such as `mod_alias.c`.
     pub file: &'static str,
-    /// Its identifier, as `alias_module`.
+    /// The identifier, such as `alias_module`.
     pub identifier: &'static str,
-    /// Debian's apache2 has it built in (`apache2 -l`): it is always active.
+    /// Whether Debian's apache2 has it built in (`apache2 -l`), so that it is always active.
     pub builtin: bool,
-    /// It is active when no LoadModule line says which modules are.
+    /// Whether it is active if no LoadModule line says which modules are.
     pub default: bool,
 }
 
-/// The active modules. A configuration with a LoadModule line other than for a process model has
-/// exactly those it names besides the built-in ones; any other has the default ones. As conditions
-/// ahead of the first such line depend on it, the text is read with [`ModuleSet::preset`] first,
-/// and if that turns out [`ModuleSet::is_named`], once more with [`ModuleSet::named`].
+/// The active modules. If a configuration has a LoadModule line for anything but a process model,
+/// the active modules are those that such lines name and the built-in ones; otherwise they are the
+/// default ones. Conditions before the first such line depend on that, so the text is read with
+/// [`ModuleSet::preset`] first, and once more with [`ModuleSet::named`] if [`ModuleSet::is_named`]
+/// turns out to be true.
 #[derive(Debug, Clone)]
 pub struct ModuleSet {
     offers: &'static [Offer],
@@ -40,27 +41,27 @@ impl ModuleSet {
         Self { offers, active, named: false, from_lines: Vec::new(), left_out: Vec::new() }
     }
 
-    /// The built-in modules alone; LoadModule adds the others.
+    /// Only the built-in modules; LoadModule adds the others.
     #[must_use]
     pub fn named(offers: &'static [Offer]) -> Self {
         let active = offers.iter().filter(|offer| offer.builtin).copied().collect();
         Self { offers, active, named: true, from_lines: Vec::new(), left_out: Vec::new() }
     }
 
-    /// Whether a LoadModule line says which modules are active.
+    /// Whether LoadModule lines say which modules are active.
     #[must_use]
     pub fn is_named(&self) -> bool {
         self.named
     }
 
-    /// Whether the module called `name` is active; `name` is its source file or its identifier.
+    /// Whether the module `name` is active, where `name` is its source file or its identifier.
     #[must_use]
     pub fn is_active(&self, name: &str) -> bool {
         self.active.iter().any(|offer| offer.file == name || offer.identifier == name)
     }
 
-    /// The active modules: the built-in and the default ones, then the others in the order of
-    /// their LoadModule lines.
+    /// The active modules: the built-in and default ones, then the others in the order of their
+    /// LoadModule lines.
     #[must_use]
     pub fn active(&self) -> &[Offer] {
         &self.active
@@ -72,17 +73,18 @@ impl ModuleSet {
         self.from_lines.contains(&identifier)
     }
 
-    /// The files of Apache's modules that LoadModule lines named and the server does not have.
+    /// The files of Apache's modules that LoadModule lines name and this server does not have.
     #[must_use]
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Carries out LoadModule. A module of Apache that the server does not have is remarked on:
-    /// stock configurations load dozens that they never use.
+    /// Executes LoadModule. A module of Apache that this server does not have only causes a notice,
+    /// because stock configurations load dozens of modules that they never use.
     ///
     /// # Errors
-    /// The text of the fault: a built-in module, or one that nobody knows.
+    ///
+    /// The text of the fault: the module is built in, or unknown to Apache too.
     pub fn load(
         &mut self,
         identifier: &str,

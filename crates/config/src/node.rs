@@ -1,14 +1,15 @@
-//! The directive tree: what reading the text yields and what applying it walks. A node holds a
-//! directive as it was written, after `${}` and before anything is made of its arguments.
+//! The tree of directives that reading the text produces and applying it walks. A node holds a
+//! directive as it was written, after `${}` is replaced and before its arguments are interpreted.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a directive stands: the file (or `-c/-C directives`, or a macro's use) and the number of
-/// the line, from 1. A directive continued over several lines stands at its last one, as in Apache.
+/// The position of a directive: the file (or `-c/-C directives`, or the use of a macro) and the
+/// line number, from 1. A directive that is continued over several lines has the number of the last
+/// one, as in Apache.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The path of the file, or the description of what stands in for one.
+    /// The path of the file, or a description of what takes its place.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -23,20 +24,22 @@ impl fmt::Display for Position {
 /// One directive or section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The name as written; a section's begins with `<` and has no closing bracket: `<Directory`.
+    /// The name as written. The name of a section begins with `<` and has no closing bracket:
+    /// `<Directory`.
     pub name: Box<str>,
-    /// What follows the name, after `${}`; a section's ends with its `>`.
+    /// The text after the name, with `${}` replaced. For a section it ends with the `>`.
     pub arguments: Box<str>,
-    /// Where it stands.
+    /// The position.
     pub position: Position,
-    /// What stands between a section's opening and closing lines; None for a directive.
+    /// The contents of a section; None for a directive.
     pub section: Option<Vec<Node>>,
 }
 
-/// Prints `nodes` as `-D DUMP_CONFIG` does (mod_info.c, mod_info_show_cmd): each directive behind
-/// the number of its line, the file named whenever it changes.
+/// Prints `nodes` as `-D DUMP_CONFIG` does (mod_info.c, mod_info_show_cmd): each directive after
+/// its line number, and the name of the file whenever it changes.
 ///
 /// # Errors
+///
 /// Those of `out`.
 pub fn print_tree(nodes: &[Node], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut file = None;
@@ -65,7 +68,7 @@ fn print_level<'a>(
     Ok(())
 }
 
-/// Names the file of a line where it is not that of the line before.
+/// Prints the name of a line's file if it differs from that of the line before.
 fn name_file<'a>(
     node: &'a Node,
     file: &mut Option<&'a str>,

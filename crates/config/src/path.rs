@@ -1,8 +1,9 @@
-//! A path of the configuration comes in, an absolute one goes out: against ServerRoot, without
-//! `.`, `..` and doubled slashes. It never asks the file system.
+//! Makes paths of the configuration absolute: relative to ServerRoot, without `.`, `..` and doubled
+//! slashes. It does not access the file system.
 
-/// `path` made absolute against `root`, as Apache makes those relative to ServerRoot: `.` and
-/// empty segments vanish, `..` takes back the segment before it, a slash at the end stays.
+/// The absolute form of `path` relative to `root`, as Apache makes paths relative to ServerRoot:
+/// `.` and empty segments are removed, `..` removes the segment before it, and a slash at the end
+/// stays.
 ///
 /// Source: server/config.c, ap_server_root_relative; apr_filepath_merge.
 #[must_use]
@@ -22,7 +23,7 @@ pub fn absolute(root: &str, path: &str) -> String {
     format!("/{}{tail}", segments.join("/"))
 }
 
-/// The system's words for `error`, without the number that Rust puts behind them.
+/// The system's message for `error`, without the number that Rust appends.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())

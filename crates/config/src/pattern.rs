@@ -1,18 +1,18 @@
-//! Wildcard patterns of file names: a pattern and a name come in, whether they match goes out.
-//! It never touches the file system and never takes more than the product of the two lengths.
+//! Wildcard patterns of file names. Matching does not access the file system, and takes at most the
+//! product of the two lengths.
 
 /// How a wildcard pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wildcards {
     /// `*`, `?` and `[]` match no slash (APR_FNM_PATHNAME).
     pub path: bool,
-    /// A leading dot is matched by a dot alone (APR_FNM_PERIOD).
+    /// A leading dot must be matched by a dot (APR_FNM_PERIOD).
     pub period: bool,
-    /// Case does not matter (APR_FNM_CASE_BLIND).
+    /// Case is ignored (APR_FNM_CASE_BLIND).
     pub ignore_case: bool,
 }
 
-/// Whether `text` holds a wildcard: `*`, `?`, or a `[` that a `]` closes.
+/// Whether `text` contains a wildcard: `*`, `?`, or a `[` with a `]` after it.
 ///
 /// Source: apr_fnmatch_test.
 #[must_use]
@@ -31,8 +31,8 @@ pub fn has_wildcards(text: &str) -> bool {
     false
 }
 
-/// Whether `name` matches `pattern`: `*` any run, `?` any character, `[a-z]`, `[!a-z]` and
-/// `[^a-z]` one of a set, `\` the character behind it. A `[` that nothing closes is itself.
+/// Whether `name` matches `pattern`. `*` matches any run, `?` any character, `[a-z]`, `[!a-z]` and
+/// `[^a-z]` one of a set, and `\` the character after it. A `[` without a `]` stands for itself.
 ///
 /// Source: apr_fnmatch.
 #[must_use]
@@ -42,7 +42,8 @@ pub fn matches_wildcards(pattern: &str, name: &str, how: Wildcards) -> bool {
     };
     let (pattern, name) = (fold(pattern), fold(name));
     let (mut at, mut here) = (0_usize, 0_usize);
-    // Where to go on when what follows the last star does not fit: that star takes one more.
+    // Where to continue if the rest does not match after the last star: that star then takes one
+    // more character.
     let mut star: Option<(usize, usize)> = None;
     loop {
         let previous = here.checked_sub(1).and_then(|before| name.get(before));
@@ -73,8 +74,8 @@ pub fn matches_wildcards(pattern: &str, name: &str, how: Wildcards) -> bool {
     }
 }
 
-/// Matches `character` with the first element of `pattern`: how many characters of the pattern
-/// that element takes, or None when it does not match. A `hidden` dot only a dot matches.
+/// Matches `character` with the first element of `pattern`. Returns the length of that element, or
+/// None if it does not match. A `hidden` dot is matched only by a dot.
 fn one(pattern: &[char], character: char, how: Wildcards, hidden: bool) -> Option<usize> {
     let (first, rest) = pattern.split_first()?;
     let barred = hidden || (how.path && character == '/');
@@ -92,8 +93,8 @@ fn one(pattern: &[char], character: char, how: Wildcards, hidden: bool) -> Optio
     }
 }
 
-/// Reads a set behind its `[`: its length with the `]`, and whether it holds `character`. None
-/// when nothing closes it.
+/// Parses a set after its `[`. Returns its length including the `]`, and whether it contains
+/// `character`; None if no `]` closes it.
 fn set(rest: &[char], character: char) -> Option<(usize, bool)> {
     let negated = matches!(rest.first(), Some('!' | '^'));
     let start = usize::from(negated);

@@ -1,9 +1,9 @@
-//! Whether a directive may stand where it stands: a place and a declaration's contexts come in,
-//! Apache's complaint goes out. It never looks at the directive's arguments.
+//! Checks whether a directive may stand at its place, from the place and the contexts of its
+//! declaration. The message is Apache's.
 
 use crate::directive::{Contexts, Overrides};
 
-/// What a place permits, as Apache's cmd_parms.override does.
+/// What a place permits, like cmd_parms.override in Apache.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permit {
     server: bool,
@@ -12,7 +12,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Outside of all sections and in virtual hosts: (RSRC_CONF|OR_ALL) & ~(OR_AUTHCFG|OR_LIMIT).
+    /// Outside all sections and in virtual hosts: (RSRC_CONF|OR_ALL) & ~(OR_AUTHCFG|OR_LIMIT).
     pub(crate) const SERVER: Self = Self {
         server: true,
         access: false,
@@ -23,7 +23,7 @@ impl Permit {
     pub(crate) const SECTION: Self =
         Self { server: false, access: true, overrides: Overrides::ALL };
 
-    /// Where only these override classes count: .htaccess, or RequireAll and its like.
+    /// Where only these override classes count: .htaccess, or RequireAll and similar sections.
     pub(crate) const fn classes(overrides: Overrides) -> Self {
         Self { server: false, access: false, overrides }
     }
@@ -35,21 +35,21 @@ impl Permit {
     }
 }
 
-/// A place in the tree while it is walked.
+/// A place in the tree during a walk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub(crate) permit: Permit,
-    /// In a virtual host.
+    /// Whether it is in a virtual host.
     pub(crate) virtual_host: bool,
-    /// In Limit or LimitExcept.
+    /// Whether it is in Limit or LimitExcept.
     pub(crate) limited: bool,
-    /// In a section that requests are matched with, or in .htaccess.
+    /// Whether it is in a section that requests are matched with, or in .htaccess.
     pub(crate) matched: bool,
     pub(crate) htaccess: bool,
     pub(crate) parent: Option<&'a Parent<'a>>,
 }
 
-/// The sections around a place, the innermost first.
+/// The sections around a place, innermost first.
 #[derive(Debug)]
 pub(crate) struct Parent<'a> {
     pub(crate) name: &'a str,
@@ -72,9 +72,9 @@ impl<'a> Scope<'a> {
         Self { permit: Permit::classes(classes), matched: true, htaccess: true, ..Self::server() }
     }
 
-    /// The place of the children of a section that says they are `inside`. A section within one
-    /// that requests are matched with widens nothing: in .htaccess what AllowOverride grants
-    /// goes on to hold (server/core.c, filesection and ifsection).
+    /// The place of the children of a section of the kind `inside`. A section within a section that
+    /// requests are matched with permits no more than that: in .htaccess, what AllowOverride
+    /// permits still applies (server/core.c, filesection and ifsection).
     pub(crate) fn within(&self, inside: Contexts, parent: &'a Parent<'a>) -> Scope<'a> {
         let mut scope = Scope { parent: Some(parent), ..*self };
         if inside.contains(Contexts::DIRECTORY) {
@@ -85,7 +85,7 @@ impl<'a> Scope<'a> {
         }
         if inside.contains(Contexts::AUTHORIZATION) {
             scope.permit = Permit::classes(Overrides::AUTH_CONFIG);
-            // Its list of rules is cut off from the sections around it as that of a Limit is.
+            // Its list of rules is separate from the enclosing sections, as for Limit.
             scope.limited = true;
         }
         scope.virtual_host |= inside.contains(Contexts::VHOST);
@@ -93,12 +93,12 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// The sections around this place, the innermost first, as `<Directory`.
+    /// The sections around this place, innermost first, such as `<Directory`.
     pub(crate) fn parents(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         std::iter::successors(self.parent, |parent| parent.outer).map(|parent| parent.name)
     }
 
-    /// The complaint that the place as a whole does not permit the directive `name`.
+    /// The message that the place does not permit the directive `name`.
     ///
     /// Source: server/config.c, invoke_cmd.
     pub(crate) fn refusal(&self, name: &str) -> String {
@@ -108,10 +108,11 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Looks at the `NOT_IN` rules among `rules`.
+    /// Checks the `NOT_IN` rules among `rules`.
     ///
     /// # Errors
-    /// The complaint about the directive `name`.
+    ///
+    /// The message about the directive `name`.
     ///
     /// Source: server/core.c, ap_check_cmd_context.
     pub(crate) fn check_rules(&self, name: &str, rules: Contexts) -> Result<(), String> {
@@ -143,7 +144,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The sections that each rule bars.
+/// The sections that each rule excludes.
 const SECTIONS: &[(Contexts, &[&str])] = &[
     (Contexts::NOT_IN_DIRECTORY, &["<Directory", "<DirectoryMatch"]),
     (Contexts::NOT_IN_LOCATION, &["<Location", "<LocationMatch"]),

@@ -1,6 +1,6 @@
-//! The text of a configuration comes in, the tree of its directives goes out: the first of the two
-//! passes. What shapes the text acts here, line by line; all other directives only take their
-//! place in the tree, known or not. It never applies one, and it reads nothing but files.
+//! The first of the two passes: parses the text of a configuration into the tree of its directives.
+//! Directives that change the text act here, line by line; all others are only added to the tree,
+//! known or not. This pass reads files and has no other effect.
 //!
 //! Source: server/config.c, ap_read_config, ap_build_config and ap_build_config_sub.
 
@@ -23,38 +23,38 @@ use crate::vocabulary::Vocabulary;
 use crate::words::next_word;
 use evenkeel_message::{has_quoted, unquoted};
 
-/// Sections may be nested this deep, and so may conditions and files that include each other.
-/// Apache has no such bound; without one a text could exhaust the stack.
+/// Sections may be nested to this depth, and so may conditions and files that include each other.
+/// Apache has no such bound; without one, a text could exhaust the stack.
 const DEPTH_LIMIT: usize = 256;
 
-/// Remarks beyond this many are dropped: the text decides how many there are.
+/// Notices beyond this many are dropped, because the text determines how many there are.
 const NOTICES_LIMIT: usize = 1000;
 
-/// How much a text may grow to before it is refused.
+/// Bounds on a text. Beyond them it is refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Bytes of one line as it is written.
+    /// The bytes of one line as written.
     pub(crate) line: usize,
-    /// Bytes of one line after `${}`.
+    /// The bytes of one line after `${}` is replaced.
     resolved: usize,
-    /// Lines, macros' included.
+    /// The number of lines, including those of macros.
     lines: u32,
-    /// Bytes that macros and `${}` add.
+    /// The bytes that macros and `${}` add.
     pub(crate) growth: usize,
 }
 
-/// What a server's configuration may grow to; its line is as long as Apache's.
+/// The bounds of a server's configuration. The bound of a line is Apache's.
 const SERVER_BUDGET: Budget =
     Budget { line: LINE_LIMIT, resolved: LINE_LIMIT, lines: 4_000_000, growth: 1 << 30 };
 
-/// What a .htaccess file may grow to: its author need not be trusted.
+/// The bounds of an .htaccess file, whose author need not be trusted.
 const HTACCESS_BUDGET: Budget =
     Budget { line: HTACCESS_LINE_LIMIT, resolved: 1 << 20, lines: 100_000, growth: 16 << 20 };
 
-/// What to read, and what is known before.
+/// What to read, and what is known before that.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// ServerRoot until a directive sets it (`-d`).
+    /// ServerRoot, until a directive sets it (`-d`).
     pub server_root: String,
     /// The main file.
     pub main: Main,
@@ -73,37 +73,38 @@ pub enum Main {
     File {
         /// Its path (`-f`).
         path: String,
-        /// It is the one that was built in as the default: it may be absent if there are `-C` or
-        /// `-c` directives.
+        /// Whether it is the built-in default, which may be absent if there are `-C` or `-c`
+        /// directives.
         default: bool,
     },
-    /// A text that no file holds.
+    /// A text that is not in a file.
     Text {
-        /// What messages call it.
+        /// Its name in messages.
         name: String,
         /// The text.
         text: Vec<u8>,
     },
 }
 
-/// What reading yields.
+/// The result of reading.
 #[derive(Debug, Clone)]
 pub struct Tree {
     /// The directives in order.
     pub nodes: Vec<Node>,
-    /// What is defined at the end; .htaccess files are read with it.
+    /// What is defined at the end. .htaccess files are read with these.
     pub variables: Variables,
     /// ServerRoot.
     pub server_root: String,
-    /// DefaultRuntimeDir, absolute; None if it was not given.
+    /// DefaultRuntimeDir, absolute; None if it is not set.
     pub runtime_dir: Option<String>,
 }
 
-/// Reads a server's configuration. Remarks are added to `notices`, and the files that were read to
-/// `includes` (`-D DUMP_INCLUDES`), before a fault as well.
+/// Reads a server's configuration. Notices are added to `notices`, and the names of the files to
+/// `includes` (`-D DUMP_INCLUDES`), also before a fault.
 ///
 /// # Errors
-/// The first fault of the text's structure: a file that cannot be read, a section that is not
+///
+/// The first fault in the structure of the text: a file that cannot be read, a section that is not
 /// closed, a directive of the language with wrong arguments.
 pub fn read(
     start: Start,
@@ -124,11 +125,12 @@ pub fn read(
     })
 }
 
-/// Reads a .htaccess file's `text`. `grant` says which directives of the language may act;
-/// `file` is its path, `server_root` what IfFile is relative to.
+/// Reads the `text` of an .htaccess file. `grant` says which directives of the language may act,
+/// `file` is its path, and IfFile is relative to `server_root`.
 ///
 /// # Errors
-/// As [`read`]; the server answers 500 and logs `FILE: TEXT`.
+///
+/// As for [`read`]. The server answers 500 and logs `FILE: TEXT`.
 pub fn read_htaccess(
     text: &[u8],
     file: &str,
@@ -150,7 +152,7 @@ pub fn read_htaccess(
     }
 }
 
-/// Why reading stops: the text, and the included files' directives that led there.
+/// Why reading stops: the text, and the Include directives that led there.
 #[derive(Debug)]
 pub(crate) struct Halt {
     pub(crate) text: String,
@@ -163,7 +165,7 @@ impl From<String> for Halt {
     }
 }
 
-/// The vocabulary: LoadModule changes it while a server's configuration is read; requests share it.
+/// The vocabulary. LoadModule changes it while a server's configuration is read; requests share it.
 pub(crate) enum Terms<'a> {
     Loading(&'a mut dyn Vocabulary),
     Fixed(&'a dyn Vocabulary),
@@ -178,8 +180,8 @@ impl Terms<'_> {
     }
 }
 
-/// One text that is being read. A macro's use puts its expansion in front of it, so that a section
-/// may begin in the macro and end behind its use.
+/// A text that is being read. The use of a macro puts the macro's lines in front of it, so that a
+/// section may begin in the macro and end after its use.
 pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     lines: Lines,
@@ -191,18 +193,18 @@ impl Source {
         Self { name, lines: Lines::new(text), under: None }
     }
 
-    /// Where the line last taken stands.
+    /// The position of the line that was taken last.
     pub(crate) fn position(&self) -> Position {
         Position { file: self.name.clone(), line: self.lines.line }
     }
 
-    /// Reads `text` first, then goes on where this stands.
+    /// Reads `text` first, and then continues here.
     pub(crate) fn put_in_front(&mut self, name: Arc<str>, text: Vec<u8>) {
         let under = std::mem::replace(self, Self::new(name, text));
         self.under = Some(Box::new(under));
     }
 
-    /// The next line, of at most `limit` bytes; None at the end of all.
+    /// The next line of at most `limit` bytes; None at the end of all texts.
     fn take(&mut self, limit: usize) -> Option<Result<String, crate::lines::TooLong>> {
         loop {
             if let Some(line) = self.lines.take(limit) {
@@ -214,7 +216,7 @@ impl Source {
     }
 }
 
-/// The sections that are open, and what stands before and in them.
+/// The open sections, and the nodes before and in them.
 #[derive(Default)]
 struct Frame {
     done: Vec<Node>,
@@ -236,7 +238,7 @@ impl Frame {
     }
 }
 
-/// The state of reading.
+/// The state of the reader.
 pub(crate) struct Reader<'a> {
     pub(crate) terms: Terms<'a>,
     pub(crate) variables: Cow<'a, Variables>,
@@ -245,7 +247,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) includes: Vec<Included>,
     pub(crate) include_depth: u32,
     pub(crate) macros: Macros,
-    /// The directive that a fault would be blamed on (Apache's err_directive).
+    /// The directive that a fault would be reported with (Apache's err_directive).
     pub(crate) blame: Option<Position>,
     runtime_dir: Option<String>,
     grant: Option<&'a Grant>,
@@ -275,7 +277,7 @@ impl<'a> Reader<'a> {
         Fault { position: self.blame.take(), text: halt.text, trail: halt.trail, stage }
     }
 
-    /// Reads the main text between the directives of the command line.
+    /// Reads the main text and the directives of the command line before and after it.
     fn all(&mut self, before: &[String], main: Main, after: &[String]) -> Result<Vec<Node>, Fault> {
         let mut nodes = self.commands(before)?;
         nodes.extend(self.main(main, !before.is_empty() || !after.is_empty())?);
@@ -283,7 +285,7 @@ impl<'a> Reader<'a> {
         Ok(nodes)
     }
 
-    /// Reads `-C` or `-c` directives, one to a line.
+    /// Reads `-C` or `-c` directives, one in each line.
     fn commands(&mut self, lines: &[String]) -> Result<Vec<Node>, Fault> {
         let text = unquoted(&lines.join("\n")).into_owned();
         let mut source = Source::new("-c/-C directives".into(), text);
@@ -311,7 +313,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads `source` to its end; all its sections must be closed by then.
+    /// Reads `source` to its end, where all its sections must be closed.
     pub(crate) fn build(&mut self, source: &mut Source) -> Result<Vec<Node>, Halt> {
         let mut frame = Frame::default();
         while let Some(line) = self.line(source, self.budget.line)? {
@@ -327,7 +329,7 @@ impl<'a> Reader<'a> {
         Err(complaints.join("\n").into())
     }
 
-    /// The next logical line of `source`, None at its end.
+    /// The next logical line of `source`; None at its end.
     pub(crate) fn line(
         &mut self,
         source: &mut Source,
@@ -345,14 +347,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `line` after `${}`; a name that is not defined is left and remarked on.
+    /// The `line` with `${}` replaced. An undefined name stays and causes a notice.
     pub(crate) fn resolve(&mut self, line: &str, at: &Position) -> Result<String, Halt> {
         if !line.contains("${") {
             return Ok(line.to_owned());
         }
         let mut undefined: Vec<String> = Vec::new();
         let resolved = self.variables.resolve(line, self.budget.resolved, |name| {
-            // A colon is left to what reads the arguments: %{NAME:...} in a pattern, say.
+            // A name with a colon belongs to the directive that reads the argument, such as
+            // %{NAME:...} in a pattern.
             if !name.contains(':') && undefined.len() < NOTICES_LIMIT {
                 undefined.push(name.to_owned());
             }
@@ -378,14 +381,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Keeps a remark.
+    /// Stores a notice.
     pub(crate) fn remark(&mut self, notice: Notice) {
         if self.notices.len() < NOTICES_LIMIT {
             self.notices.push(notice);
         }
     }
 
-    /// Keeps a remark on the directive that is being carried out.
+    /// Stores a notice about the current directive.
     pub(crate) fn remark_here(&mut self, notice: Notice) {
         let notice = match &self.blame {
             Some(position) => notice.at(position.clone()),
@@ -394,7 +397,7 @@ impl<'a> Reader<'a> {
         self.remark(notice);
     }
 
-    /// Takes in one line: acts on it, opens or closes a section, or adds a directive.
+    /// Handles one line: acts on it, opens or closes a section, or adds a directive.
     fn statement(
         &mut self,
         line: &str,
@@ -442,7 +445,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Closes the innermost section; `name` is the closing line's first word.
+    /// Closes the innermost section. `name` is the first word of the closing line.
     fn close(&mut self, name: &str, position: Position, frame: &mut Frame) -> Result<(), Halt> {
         let tail = name.get(2..).unwrap_or_default();
         let Some(open) = frame.open.last() else {
@@ -464,7 +467,8 @@ impl<'a> Reader<'a> {
         Err(complaint.into())
     }
 
-    /// The directive of the language called `name` that acts while reading, if its module is there.
+    /// The directive of the language with the name `name` that acts while the text is read, if its
+    /// module is loaded.
     pub(crate) fn reserved(&self, name: &str) -> Option<&'static Reserved> {
         let reserved = keyword::find(name).filter(|found| found.keyword != Keyword::Error)?;
         let loaded =
@@ -472,7 +476,7 @@ impl<'a> Reader<'a> {
         loaded.then_some(reserved)
     }
 
-    /// Carries out a directive of the language; what it brings into the tree is returned.
+    /// Executes a directive of the language, and returns the nodes that it adds to the tree.
     fn execute(
         &mut self,
         reserved: &'static Reserved,
@@ -494,7 +498,7 @@ impl<'a> Reader<'a> {
         let mut nodes = Vec::new();
         let calls = shape::split(reserved.shape, reserved.name, reserved.doc, arguments)?;
         if self.grant.is_some() {
-            // Only AllowOverrideList brings a directive this far that has rules against it.
+            // A directive that has rules against .htaccess gets here only by AllowOverrideList.
             Scope::htaccess(Overrides::NONE).check_rules(reserved.name, reserved.contexts)?;
         }
         for words in calls {
@@ -551,7 +555,7 @@ impl<'a> Reader<'a> {
         Ok(Vec::new())
     }
 
-    /// `path` against ServerRoot, if that is a folder.
+    /// The absolute form of `path` relative to ServerRoot, if it is a folder.
     fn folder(&self, path: &str, complaint: &str) -> Result<String, Halt> {
         let path = absolute(&self.server_root, path);
         if !std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
@@ -571,7 +575,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// LoadFile brings in what Apache's modules are linked against; nothing here is.
+    /// LoadFile loads libraries that Apache's modules are linked against. No module here needs any.
     fn load_file(&mut self, written: &str, at: Position) -> Result<(), Halt> {
         let path = absolute(&self.server_root, written);
         if written.contains('/') && !std::path::Path::new(&path).exists() {
@@ -588,8 +592,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads on to the line that closes `name`, a condition that holds. Sections within must be
-    /// closed before that line; at the end of the text the condition ends too, as in Apache.
+    /// Reads up to the line that closes `name`, a condition that holds. Sections within must be
+    /// closed before that line. At the end of the text the condition ends too, as in Apache.
     ///
     /// Source: server/config.c, ap_build_cont_config.
     pub(crate) fn contents(&mut self, name: &str, source: &mut Source) -> Result<Vec<Node>, Halt> {
@@ -622,7 +626,7 @@ impl<'a> Reader<'a> {
         Ok(frame.done)
     }
 
-    /// One step deeper into conditions or included files.
+    /// Enters another level of conditions or included files.
     pub(crate) fn enter(&mut self) -> Result<(), Halt> {
         self.depth += 1;
         if self.depth > DEPTH_LIMIT {
@@ -636,7 +640,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Define and UnDefine keep the colon free for what `${}` may come to mean.
+/// Define and UnDefine reserve the colon for future meanings of `${}`.
 fn check_variable(name: &str) -> Result<(), Halt> {
     if name.contains(':') {
         return Err("Variable name must not contain ':'".to_owned().into());

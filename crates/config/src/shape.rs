@@ -1,14 +1,15 @@
-//! A directive's text of arguments comes in, the words of each call go out, or Apache's complaint
-//! about their count. It never looks at what the words say, but for On and Off.
+//! Splits the text of a directive's arguments into the words of each call, or returns Apache's
+//! message about their number. The words are not interpreted, except On and Off.
 
 use crate::directive::Shape;
 use crate::words::{next_word, words};
 
-/// The words of the calls that `arguments` asks for: one call, or with [`Shape::Iterate`] and
-/// [`Shape::IterateTwo`] one for each word.
+/// The words of the calls for `arguments`: one call, or one for each word with [`Shape::Iterate`]
+/// and [`Shape::IterateTwo`].
 ///
 /// # Errors
-/// The complaint, ending with `doc` where Apache's does.
+///
+/// The message, which ends with `doc` where Apache's does.
 ///
 /// Source: server/config.c, invoke_cmd.
 pub(crate) fn split(
@@ -46,12 +47,12 @@ pub(crate) fn split(
     }
 }
 
-/// Words up to the first that is empty: there Apache's loops over a list end.
+/// The words up to the first empty one, where Apache's loops over a list end.
 fn until_empty(text: &str) -> impl Iterator<Item = String> {
     words(text).into_iter().take_while(|word| !word.is_empty())
 }
 
-/// On or Off; what follows the word Apache does not look at.
+/// On or Off. Apache does not look at what follows the word.
 fn flag(name: &str, arguments: &str) -> Result<Vec<Vec<String>>, String> {
     let (word, _) = next_word(arguments);
     if word.eq_ignore_ascii_case("on") || word.eq_ignore_ascii_case("off") {
@@ -60,7 +61,8 @@ fn flag(name: &str, arguments: &str) -> Result<Vec<Vec<String>>, String> {
     Err(format!("{name} must be On or Off"))
 }
 
-/// The shapes with a fixed count. A word that must be there must not be empty, not even quoted.
+/// The shapes with a fixed number of arguments. A required word must not be empty, not even in
+/// quotes.
 fn counted(shape: Shape, arguments: &str) -> Result<Vec<Vec<String>>, &'static str> {
     let (needed, most, what) = match shape {
         Shape::One => (1, 1, "takes one argument"),
@@ -77,7 +79,7 @@ fn counted(shape: Shape, arguments: &str) -> Result<Vec<Vec<String>>, &'static s
     if filled < needed || list.len() > most || between {
         return Err(what);
     }
-    // A second word that is empty is no second word (AP_TAKE2 gets NULL for it).
+    // An empty second word counts as missing (AP_TAKE2 gets NULL for it).
     if shape == Shape::OneOrTwo && list.last().is_some_and(String::is_empty) {
         list.pop();
     }

@@ -1,9 +1,9 @@
-//! What `-D`, Define and the environment define: names come in, `<IfDefine>` and `${}` are
-//! answered. It never reads the process's environment itself: that is handed in.
+//! The names that `-D`, Define and the environment define, for `<IfDefine>` and `${}`. The caller
+//! passes in the environment of the process.
 
 use std::collections::BTreeMap;
 
-/// The defined names and their values, and the environment behind them.
+/// The defined names with their values, and the environment as the fallback.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
     names: Vec<(String, Option<String>)>,
@@ -11,7 +11,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// With the names that `-D` gave and the environment that `${}` falls back on.
+    /// The names of `-D`, and the environment that `${}` falls back on.
     pub fn new<N, E>(names: N, environment: E) -> Self
     where
         N: IntoIterator<Item = String>,
@@ -25,14 +25,14 @@ impl Variables {
         variables
     }
 
-    /// Whether `name` is defined, by `-D` or Define. Case matters, as it does to `<IfDefine>`.
+    /// Whether `-D` or Define defines `name`. Case matters, as in `<IfDefine>`.
     #[must_use]
     pub fn is_defined(&self, name: &str) -> bool {
         self.names.iter().any(|(known, _)| known == name)
     }
 
-    /// The value of `${name}`: that of Define, whose names ignore case here (they are an
-    /// apr_table_t in Apache), else the environment's.
+    /// The value of `${name}`: that of Define, or else that of the environment. Names of Define
+    /// ignore case here, because they are an apr_table_t in Apache.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         let own = self.names.iter().find_map(|(known, value)| {
@@ -41,7 +41,7 @@ impl Variables {
         own.or_else(|| self.environment.get(name).map(String::as_str))
     }
 
-    /// Defines `name`; a value replaces the one it had.
+    /// Defines `name`. A value replaces the previous one.
     pub fn define(&mut self, name: &str, value: Option<&str>) {
         if value.is_some() {
             self.forget_value(name);
@@ -56,13 +56,13 @@ impl Variables {
         }
     }
 
-    /// Undoes Define or `-D` of `name`.
+    /// Removes `name`, whether Define or `-D` defined it.
     pub fn undefine(&mut self, name: &str) {
         self.names.retain(|(known, _)| known != name);
         self.forget_value(name);
     }
 
-    /// The names in the order of their definition, as `-D DUMP_RUN_CFG` lists them.
+    /// The names in the order of definition, as `-D DUMP_RUN_CFG` lists them.
     pub fn defines(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.names.iter().map(|(name, value)| (name.as_str(), value.as_deref()))
     }
@@ -75,9 +75,9 @@ impl Variables {
         }
     }
 
-    /// `line` with each `${NAME}` replaced by its value; what has none stays as it is written, and
-    /// its name is handed to `undefined`. Values are not looked into. None when the result would
-    /// be longer than `limit` bytes: values that double each other must not fill the memory.
+    /// The `line` with each `${NAME}` replaced by its value. A name without a value stays as it is
+    /// and is passed to `undefined`. Values are not expanded further. None if the result would be
+    /// longer than `limit` bytes: values that double each other must not fill the memory.
     ///
     /// Source: server/util.c, ap_resolve_env.
     pub(crate) fn resolve(

@@ -1,14 +1,15 @@
-//! `<IfVersion>`: its words and the server's version come in, whether it holds goes out. The
-//! regular expression is left to whom it is handed.
+//! `<IfVersion>`: compares the server's version with the words of the condition. The caller
+//! supplies the matching of regular expressions.
 //!
 //! Source: modules/metadata/mod_version.c, start_ifversion.
 
 type Numbers = (u32, u32, u32);
 
-/// Whether the condition holds; `matches` compares the version's text with a pattern.
+/// Whether the condition holds. `matches` compares the text of the version with a pattern.
 ///
 /// # Errors
-/// The complaint about the operator, the version or the closing bracket.
+///
+/// The message about the operator, the version or the closing bracket.
 pub(crate) fn holds(
     words: &[&str],
     server: Numbers,
@@ -39,8 +40,8 @@ pub(crate) fn holds(
     Ok(found != negated)
 }
 
-/// The operator, `=` if none is given, and the operand without the closing bracket, which may be
-/// a word of its own behind a quoted operand.
+/// The operator (`=` if there is none) and the operand without the closing bracket, which may be a
+/// word of its own after a quoted operand.
 fn split<'a>(words: &[&'a str]) -> Result<(&'a str, &'a str), String> {
     let (operator, operand, closed) = match words {
         [operator, operand, ">"] => (*operator, *operand, true),
@@ -63,7 +64,7 @@ fn matched(pattern: &str, matches: &dyn Fn(&str) -> Option<bool>) -> Result<bool
     matches(pattern).ok_or_else(|| "Unable to compile regular expression".into())
 }
 
-/// `major[.minor[.patch]]`; what is not given counts as 0.
+/// Parses `major[.minor[.patch]]`. Missing parts are 0.
 fn numbers(text: &str) -> Result<Numbers, String> {
     let parts: Vec<Option<u32>> = text
         .split('.')

@@ -1,9 +1,9 @@
-//! A directive's arguments come in, its words go out: the quoting rules of the language. It never
+//! Splits a directive's arguments into words by the quoting rules of the language. This never
 //! fails: a quote that is not closed runs to the end, as in Apache.
 
-/// The first word of `text` and what follows it and the white space behind it. Both quotes group;
-/// within them a backslash escapes itself and that quote, outside only itself. An empty word means
-/// that there is none, or that it was written `""`.
+/// The first word of `text`, and what follows it and the white space after it. Both kinds of quotes
+/// group. Within them a backslash escapes itself and that quote; outside, only itself. An empty
+/// word means that there is none or that it was written as `""`.
 ///
 /// Source: server/util.c, ap_getword_conf and substring_conf.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn next_word(text: &str) -> (String, &str) {
     (word, rest.trim_start_matches(is_space))
 }
 
-/// All the words of `text`, empty ones that were quoted included.
+/// All words of `text`, including quoted empty ones.
 #[must_use]
 pub fn words(text: &str) -> Vec<String> {
     let mut rest = text.trim_start_matches(is_space);
@@ -32,12 +32,12 @@ pub fn words(text: &str) -> Vec<String> {
     all
 }
 
-/// White space as C's isspace has it; other spaces of Unicode are text.
+/// White space as in C's isspace. Other spaces of Unicode are text.
 pub(crate) fn is_space(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
 
-/// The word up to the closing `quote`, and what follows that.
+/// The word up to the closing `quote`, and what follows.
 fn quoted(text: &str, quote: char) -> (String, &str) {
     let mut word = String::new();
     let mut characters = text.char_indices().peekable();
@@ -53,7 +53,7 @@ fn quoted(text: &str, quote: char) -> (String, &str) {
     (word, "")
 }
 
-/// The word up to white space, and what follows it.
+/// The word up to white space, and what follows.
 fn bare(text: &str) -> (String, &str) {
     let (raw, rest) = text.split_at(text.find(is_space).unwrap_or(text.len()));
     (raw.replace("\\\\", "\\"), rest)

@@ -1,6 +1,6 @@
-//! Broken configurations come in, what `apache2 -t` says of them must go out: every
-//! tests/broken/NN-name.conf is read and applied with a small table of directives, and the text
-//! compared with the NN-name.want beside it, which tests/oracle took from Debian's apache2.
+//! Compares the messages for broken configurations with those of `apache2 -t`. Every
+//! tests/broken/NN-name.conf is read and applied with a small table of directives; NN-name.want
+//! beside it holds the text that tests/oracle took from Debian's apache2.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_config::{Main, Start, Variables, apply, read};
 
-/// What the command line adds: the `-C` lines of the prelude and the case's own arguments.
+/// The additions of the command line: the `-C` lines of the prelude and the arguments of the case.
 fn start(dir: &Path, conf: &Path, text: &str) -> Start {
     let lines = fs::read_to_string(dir.join("prelude")).unwrap();
     let mut before: Vec<String> = lines.lines().map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! The fuzzer's corpus replays: every text that once was of interest is read and applied again.
+//! Replays the fuzzer's corpus: every text in it is read and applied again.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,5 +1,5 @@
-//! Debian's stock configuration, as its package apache2 installs it, is read whole: every file is
-//! found, and the table of known directives holds everything that stands in it.
+//! Reads Debian's complete stock configuration, as the package apache2 installs it: every file is
+//! found, and the table of known directives contains everything in it.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

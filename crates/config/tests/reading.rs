@@ -1,5 +1,5 @@
-//! Whole texts are read: what the tree, the list of files and the variables are at the end, how
-//! .htaccess differs, and that no text can make reading run away.
+//! Reads whole texts and checks the tree, the list of files and the variables, how .htaccess
+//! differs, and that no text makes the reader run away.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
@@ -18,7 +18,7 @@ fn read_main(main: Main) -> (Result<Tree, Fault>, Vec<Notice>) {
     (tree, notices)
 }
 
-/// The same with the lines of `-D DUMP_INCLUDES`.
+/// The same, with the lines of `-D DUMP_INCLUDES`.
 fn read_listed(main: Main) -> (Result<Tree, Fault>, Vec<Notice>, Vec<String>) {
     let (mut notices, mut includes) = (Vec::new(), Vec::new());
     let variables = Variables::new([], [("HOME".to_owned(), "/root".to_owned())]);
@@ -32,7 +32,7 @@ fn read_text(text: &str) -> (Result<Tree, Fault>, Vec<Notice>) {
     read_main(Main::Text { name: "t".into(), text: text.into() })
 }
 
-/// The directives as `NAME ARGUMENTS@LINE`, sections with their contents in brackets.
+/// The directives as `NAME ARGUMENTS@LINE`, with the contents of sections in brackets.
 fn outline(text: &str) -> String {
     fn walk(nodes: &[evenkeel_config::Node], out: &mut String) {
         for node in nodes {
@@ -92,7 +92,7 @@ fn files_are_listed_as_they_are_read() {
     let mut text = String::new();
     print_tree(&tree.nodes, &mut text).unwrap();
     assert_eq!(text, format!("# In file: {root}/b.conf\n#   1:\nB\n#   1:\nB\n"));
-    // Those before a fault as well.
+    // The files are also listed before a fault.
     let broken = format!("Include {root}/b.conf\n</S>\nInclude {root}/b.conf\n");
     std::fs::write(folder.path().join("a.conf"), broken).unwrap();
     let (tree, _, lines) = read_listed(main);
@@ -208,7 +208,7 @@ fn texts_that_would_grow_without_end_are_stopped() {
     assert_eq!(skipped.text, "Expected </IfModule> before end of configuration");
 }
 
-/// Bytes that are no part of UTF-8 are kept; files that the language opens have names in UTF-8.
+/// Bytes that are not part of UTF-8 are kept. Names of files that the language opens must be UTF-8.
 #[test]
 fn a_line_in_another_encoding_keeps_its_bytes() {
     let read = |text: &[u8]| read_main(Main::Text { name: "t".into(), text: text.into() }).0;

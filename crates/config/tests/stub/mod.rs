@@ -1,5 +1,6 @@
-//! A small table of Apache's directives and the vocabulary over it, for the tests of the language.
-//! The directives set nothing: what is tested is who may stand where, and with how many arguments.
+//! A small table of Apache's directives and the vocabulary over it, for tests of the language. The
+//! directives set nothing: the tests check which directives may stand where, and with how many
+//! arguments.
 
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 
@@ -193,7 +194,7 @@ impl Vocabulary for Words {
         (2, 4, 71)
     }
 
-    /// As much of a regular expression as the tests hold: `^` and escaped dots.
+    /// Implements just enough of a regular expression for the tests: `^` and escaped dots.
     fn version_matches(&self, pattern: &str) -> Option<bool> {
         let plain = pattern.replace('\\', "");
         let found = match plain.strip_prefix('^') {
