@@ -1,9 +1,9 @@
-//! In comes a pattern as the administrator wrote it, out goes one in which every `$` that does
-//! not stand for line ends is `\z`. PCRE2 has an option for that, DOLLAR_ENDONLY, which Apache
-//! sets by default and which the crate `pcre2` does not offer; without it `\.php$` would match
-//! the name `x.php` with a line feed behind it. Nothing is compiled here.
+//! Rewrites the `$` of a pattern to `\z` unless it stands for line ends. PCRE2 has the option
+//! DOLLAR_ENDONLY for that, which Apache sets by default and the crate `pcre2` does not offer.
+//! Without it, `\.php$` would match the name `x.php` followed by a line feed. Nothing is compiled
+//! here.
 
-/// Splits the items that PCRE2 accepts at the very start of a pattern, as `(*UTF)`, from the rest.
+/// Splits off the items that PCRE2 accepts only at the very start of a pattern, such as `(*UTF)`.
 pub(crate) fn split_start_items(pattern: &str) -> (&str, &str) {
     const ITEMS: &[&str] = &[
         "UTF",
@@ -33,18 +33,17 @@ pub(crate) fn split_start_items(pattern: &str) -> (&str, &str) {
     pattern.split_at(pattern.len() - rest.len())
 }
 
-/// Whether a pattern can match at the beginning of the subject alone; false where that takes a
-/// closer look.
+/// Whether a pattern can only match at the beginning of the subject. False if that is not obvious.
 pub(crate) fn is_anchored(pattern: &str, dot_all: bool) -> bool {
     let rest = ["(?i)", "(?s)"].into_iter().find_map(|item| pattern.strip_prefix(item));
     let rest = rest.unwrap_or(pattern);
     let first = rest.starts_with('^') || rest.starts_with("\\A");
-    // Options may make `^` stand for line starts, and another branch may be without it.
+    // Options may turn `^` into line starts, and another branch may not have it.
     (first || dot_all && takes_all(rest)) && !has_options(rest) && !has_branches(rest)
 }
 
-/// Whether a pattern changes its options somewhere, or has anything else behind `(?` that is not a
-/// plain group or a look around.
+/// Whether a pattern changes its options somewhere, or has anything after `(?` other than a plain
+/// group or an assertion.
 pub(crate) fn has_options(pattern: &str) -> bool {
     let is_option = |(at, _): (usize, &str)| {
         let behind = pattern.get(at + 2..).and_then(|behind| behind.chars().next());
@@ -53,8 +52,8 @@ pub(crate) fn has_options(pattern: &str) -> bool {
     pattern.match_indices("(?").any(is_option)
 }
 
-/// Whether a pattern begins with `.*` or `(.*)`: PCRE2 does not move on with it, unless a group is
-/// referred to.
+/// Whether a pattern begins with `.*` or `(.*)`. PCRE2 then does not try later positions, unless
+/// the pattern has a back reference.
 fn takes_all(pattern: &str) -> bool {
     let group = ["(.*)", "(.*?)"].into_iter().find_map(|group| pattern.strip_prefix(group));
     let refers = |(at, _): (usize, &str)| {
@@ -68,7 +67,7 @@ fn takes_all(pattern: &str) -> bool {
     begins && !pattern.contains("(*") && !pattern.match_indices('\\').any(refers)
 }
 
-/// Whether a pattern has branches outside of all groups.
+/// Whether a pattern has branches outside groups.
 pub(crate) fn has_branches(pattern: &str) -> bool {
     let mut walk = Walk::new(pattern);
     let mut depth = 0_usize;
@@ -90,14 +89,14 @@ pub(crate) fn has_branches(pattern: &str) -> bool {
     false
 }
 
-/// The options of a group that change what a `$`, a `#` or a space in it means.
+/// The options of a group that change the meaning of `$`, `#` or a space in it.
 #[derive(Clone, Copy)]
 struct Flags {
-    /// `$` stands for line ends.
+    /// Whether `$` stands for line ends.
     multi_line: bool,
-    /// `#` begins a comment.
+    /// Whether `#` begins a comment.
     extended: bool,
-    /// Spaces within classes mean nothing.
+    /// Whether spaces in classes are ignored.
     spaced_classes: bool,
 }
 
@@ -116,7 +115,7 @@ pub(crate) fn pin_dollars(pattern: &str, extended: bool) -> String {
             '(' => {
                 let options = walk.rest.strip_prefix("(?").and_then(read_options);
                 match options {
-                    // Options of the rest of the group, without a group of their own.
+                    // Options that apply to the rest of the enclosing group.
                     Some((length, ')', change)) => {
                         walk.pass(length + 2);
                         flags = change(flags);
@@ -146,8 +145,8 @@ pub(crate) fn pin_dollars(pattern: &str, extended: bool) -> String {
     walk.done
 }
 
-/// Reads option letters up to `)` or `:`; returns the length with that end, the end, and what
-/// the letters change.
+/// Parses option letters up to `)` or `:`. Returns the length including that end, the end, and the
+/// change that the letters make.
 fn read_options(text: &str) -> Option<(usize, char, impl Fn(Flags) -> Flags)> {
     let length = text.find([')', ':'])?;
     let letters = text.get(..length)?;
@@ -162,7 +161,7 @@ fn read_options(text: &str) -> Option<(usize, char, impl Fn(Flags) -> Flags)> {
         let decide = |letter: char, before: bool| {
             (before && !reset || on.contains(letter)) && !off.contains(letter)
         };
-        // A single x takes the second one back.
+        // A single x cancels the second x.
         let kept = before.spaced_classes && !reset && !on.contains('x');
         Flags {
             multi_line: decide('m', before.multi_line),
@@ -173,7 +172,7 @@ fn read_options(text: &str) -> Option<(usize, char, impl Fn(Flags) -> Flags)> {
     Some((length + 1, end, change))
 }
 
-/// The pattern still to be read and the one written so far.
+/// The part of the pattern still to be read, and the part written so far.
 pub(crate) struct Walk<'p> {
     rest: &'p str,
     done: String,
@@ -184,7 +183,7 @@ impl<'p> Walk<'p> {
         Self { rest: pattern, done: String::with_capacity(pattern.len() + 8) }
     }
 
-    /// Passes the class or the group that comes next, with all that is in it; gives its length.
+    /// Skips the class or group that comes next, with its contents. Returns its length.
     pub(crate) fn pass_whole(&mut self) -> usize {
         let mut depth = 0_usize;
         while let Some(head) = self.rest.chars().next() {
@@ -207,35 +206,35 @@ impl<'p> Walk<'p> {
         self.done.len()
     }
 
-    /// Takes the next bytes over as they are.
+    /// Copies the next bytes unchanged.
     fn pass(&mut self, length: usize) {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.done.push_str(taken);
         self.rest = rest;
     }
 
-    /// Takes everything over up to and with the mark, or to the end.
+    /// Copies everything up to and including the mark, or to the end.
     fn pass_through(&mut self, mark: &str) {
         let length = self.rest.find(mark).map_or(self.rest.len(), |at| at + mark.len());
         self.pass(length);
     }
 
-    /// Takes over a backslash and what it escapes, `\Q` up to its `\E`.
+    /// Copies a backslash and what it escapes; `\Q` up to its `\E`.
     fn pass_escape(&mut self) {
         if self.rest.starts_with("\\Q") {
             return self.pass_through("\\E");
         }
-        // A control character takes the letter after the c with it, be it a dollar.
+        // A control character includes the letter after the c, even if that is a dollar.
         let letters = if self.rest.starts_with("\\c") { 2 } else { 1 };
         let escaped: usize = self.rest.chars().skip(1).take(letters).map(char::len_utf8).sum();
         self.pass(1 + escaped);
     }
 
-    /// Takes over a class in brackets, within which `$` is a letter like any other.
+    /// Copies a class in brackets, in which `$` is an ordinary character.
     fn pass_class(&mut self, spaced: bool) {
         self.pass(1);
         let mut negated = false;
-        // Quoting marks around nothing stand in nobody's way here, nor do spaces if they are free.
+        // Here, quoting marks around nothing have no effect, nor do spaces if they are ignored.
         loop {
             let idle = ["\\Q\\E", "\\E"].iter().find(|mark| self.rest.starts_with(**mark));
             match (idle, self.rest.chars().next()) {
@@ -263,13 +262,13 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// Whether the text starts with a verb, as `(*FAIL)`; `(*pla:` and its like are groups.
+/// Whether the text begins with a verb, such as `(*FAIL)`. `(*pla:` and similar items are groups.
 fn is_verb(text: &str) -> bool {
     let name = text.strip_prefix("(*").and_then(|name| name.chars().next());
     name.is_some_and(|letter| letter.is_ascii_uppercase() || letter == ':')
 }
 
-/// Whether the text starts with a class by name, as `[:alpha:]`.
+/// Whether the text begins with a named class, such as `[:alpha:]`.
 fn is_named_class(text: &str) -> bool {
     let Some(inner) = text.strip_prefix("[:") else { return false };
     let name = inner.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '^');

@@ -1,14 +1,14 @@
-//! In comes what a pattern matched, out go the groups `$0` to `$9` and templates with the groups
-//! filled in. The matched subject is copied, so that captures outlive the request's buffers.
+//! The groups `$0` to `$9` of a match, and templates that contain them. The subject is copied, so
+//! that captures outlive the buffers of the request.
 
-/// Groups fill a template to this many bytes (util.c: AP_PREGSUB_MAXLEN) and are cut off there.
-/// Without it two groups in one line double what the line before has set.
+/// A template with its groups is cut off at this many bytes (util.c: AP_PREGSUB_MAXLEN). Without a
+/// bound, two groups in one line double what the previous line has set.
 const LONGEST: usize = 64 * 1024;
 
-/// How many groups Apache keeps of a match: the whole and nine more (`AP_MAX_REG_MATCH`).
+/// The number of groups that Apache keeps of a match: the whole and nine more (`AP_MAX_REG_MATCH`).
 pub const GROUPS: usize = 10;
 
-/// The groups of the last match; all of them are empty before the first.
+/// The groups of the last match. Before the first match all are empty.
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
     subject: Vec<u8>,
@@ -16,26 +16,26 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// The bytes of a group; empty where the group took no part or does not exist.
+    /// The bytes of a group; empty if the group did not take part or does not exist.
     #[must_use]
     pub fn group(&self, number: usize) -> &[u8] {
         let span = self.spans.get(number).copied().flatten();
         span.and_then(|(from, to)| self.subject.get(from..to)).unwrap_or_default()
     }
 
-    /// Where a group begins and ends in the subject; None where the group took no part.
+    /// The start and end of a group in the subject; None if the group did not take part.
     #[must_use]
     pub fn span(&self, number: usize) -> Option<(usize, usize)> {
         self.spans.get(number).copied().flatten()
     }
 
-    /// Forgets the match.
+    /// Removes the match.
     pub fn clear(&mut self) {
         self.subject.clear();
         self.spans = [None; GROUPS];
     }
 
-    /// Keeps a match of the subject; groups beyond the ninth are dropped.
+    /// Stores a match of the subject. Groups after the ninth are dropped.
     pub(crate) fn keep(
         &mut self,
         subject: &[u8],
@@ -48,8 +48,8 @@ impl Captures {
         }
     }
 
-    /// Appends the template with `$0` to `$9` filled in; a backslash makes the byte after it
-    /// stand for itself. The rules are those of `ap_pregsub` (server/util.c).
+    /// Appends the template with `$0` to `$9` replaced. A backslash makes the next byte stand for
+    /// itself. The rules are those of `ap_pregsub` (server/util.c).
     pub fn substitute(&self, template: &[u8], out: &mut Vec<u8>) {
         let most = out.len().saturating_add(LONGEST);
         let mut bytes = template.iter().copied().peekable();

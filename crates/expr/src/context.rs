@@ -1,5 +1,5 @@
-//! What an expression asks of the world: one request as it stands when the expression is
-//! evaluated. Files are asked of the operating system unless the implementor knows better.
+//! What an expression can ask about the request that it is evaluated for. By default, questions
+//! about files go to the operating system.
 
 use crate::variable::Variable;
 use evenkeel_message::{Allowance, quoted};
@@ -12,48 +12,49 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-/// The largest file that `file()` reads, in bytes; Apache's limit.
+/// The size in bytes of the largest file that `file()` reads; Apache's limit.
 pub const FILE_MOST: u64 = 10 * 1024 * 1024;
 
-/// One request as an expression sees it. Values are bytes; what is not known is empty or None.
+/// One request, as an expression sees it. Values are bytes; an unknown value is empty or None.
 pub trait Context {
-    /// The value of a variable; empty where it has none, or none yet in this phase.
+    /// The value of a variable; empty if it has none, or none yet in this phase.
     fn variable(&self, variable: Variable) -> Cow<'_, [u8]>;
 
-    /// A header of the request, its values joined by `, ` where it came several times.
+    /// A header of the request. Several values are joined by `, `.
     fn request_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
 
-    /// A header of the response as far as it is set.
+    /// A header of the response, if it is already set.
     fn response_header(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
 
     /// A variable of the request's environment (SetEnvIf, RewriteRule's E flag, ...).
     fn request_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
 
-    /// A note that one module left for another.
+    /// A note that one module leaves for another.
     fn note(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
 
-    /// The client's address, as mod_remoteip leaves it.
+    /// The client's address as set by mod_remoteip.
     fn client_address(&self) -> Option<IpAddr>;
 
-    /// Whether a request for this file would be allowed and find a file (`-F`); none where that
-    /// is not known.
+    /// Whether a request for this file would be allowed and find a file (`-F`); none if that cannot
+    /// be known.
     fn file_allowed(&self, path: &[u8]) -> Option<bool>;
 
-    /// Whether a request for this URL would be allowed and succeed (`-U`, `-A`); none where
-    /// that is not known.
+    /// Whether a request for this URL would be allowed and succeed (`-U`, `-A`); none if that
+    /// cannot be known.
     fn url_allowed(&self, url: &[u8]) -> Option<bool>;
 
-    /// What the expression may take of the request's steps; none where it is asked apart.
+    /// The steps of the request that the expression uses; none if the expression is not evaluated
+    /// for a request.
     fn allowance(&self) -> Option<&Allowance> {
         None
     }
 
-    /// A variable of the server's own environment.
+    /// A variable of the server's environment.
     fn process_environment(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         std::env::var_os(OsStr::from_bytes(name)).map(|value| Cow::Owned(value.into_vec()))
     }
 
-    /// What the file system says of a path, of a symbolic link itself if `follow` is false.
+    /// The metadata of a path; of a symbolic link itself if `follow` is false.
     fn metadata(&self, path: &[u8], follow: bool) -> Option<Metadata> {
         let path = Path::new(OsStr::from_bytes(path));
         match follow {
@@ -62,12 +63,12 @@ pub trait Context {
         }
     }
 
-    /// The contents of a file of at most [`FILE_MOST`] bytes; none where its size is said to be 0,
-    /// as of a device and below /proc.
+    /// The contents of a file of at most [`FILE_MOST`] bytes. Empty for files whose reported size
+    /// is 0, such as devices and files below /proc.
     ///
     /// # Errors
     ///
-    /// Why the file cannot be read, in words for the error log.
+    /// Why the file cannot be read, as text for the error log.
     fn file_contents(&self, path: &[u8]) -> Result<Vec<u8>, FileError> {
         read(path)
     }
@@ -76,10 +77,11 @@ pub trait Context {
 /// Why a file cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FileError {
-    /// The reason, in words for the error log.
+    /// The reason, as text for the error log.
     pub text: String,
-    /// Whether the file itself is to blame: it is not there, may not be read, is a folder or too
-    /// large. Else something ran out for the moment, or the file is of a kind that is not read.
+    /// Whether the file itself is the reason: it does not exist, may not be read, is a folder or is
+    /// too large. Otherwise a resource ran out for the moment, or the file is of a kind that is not
+    /// read.
     pub is_of_file: bool,
 }
 
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!(asked("it"), Err(false), "a socket cannot be opened");
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        // Open at both ends already, so that a read of it as of an empty file would end.
+        // Both ends are open, so that reading would return the end at once, as for an empty file.
         let _ends = File::options().read(true).write(true).open(&pipe).unwrap();
         assert_eq!(asked("pipe"), Err(false), "a pipe is not opened");
         for empty in ["/dev/null", "/dev/zero", "/proc/version"] {

@@ -1,6 +1,5 @@
-//! In come a compiled expression and the request that it is asked of, out goes whether it holds,
-//! or its text. Along the way the evaluation keeps what later steps may refer to: the groups of
-//! the last match, and the request headers on which the answer depended.
+//! Evaluates a compiled expression for a request. The evaluation also collects what later steps may
+//! need: the groups of the last match, and the request headers that the answer depended on.
 
 use crate::captures::Captures;
 use crate::context::{Context, FileError};
@@ -17,14 +16,14 @@ use std::fmt;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 
-/// The longest value that a word may have, in bytes. It is more than any file that `file()`
-/// reads; without it nested escapes could grow without bound.
+/// The most bytes of a word's value. It is more than any file that `file()` reads; without a bound,
+/// nested escapes could grow indefinitely.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// The steps that a question about a file counts for.
+/// The steps for a question about a file.
 const FILE_STEPS: usize = 1000;
 
-/// The steps that a question counts for which goes through the phases of another request.
+/// The steps for a question that runs another request through the phases.
 const LOOK_STEPS: usize = 1_000_000;
 
 /// One evaluation, or several in a row that share their captures.
@@ -35,13 +34,13 @@ pub struct Evaluation<'c> {
 }
 
 impl<'c> Evaluation<'c> {
-    /// Starts without captures.
+    /// An evaluation without captures.
     #[must_use]
     pub fn new(context: &'c dyn Context) -> Self {
         Self { context, captures: Captures::default(), vary: Vec::new() }
     }
 
-    /// Starts with the captures of an earlier match, so that `$1` means its groups.
+    /// An evaluation with the captures of an earlier match, so that `$1` refers to its groups.
     #[must_use]
     pub fn with_captures(context: &'c dyn Context, captures: Captures) -> Self {
         Self { context, captures, vary: Vec::new() }
@@ -51,7 +50,8 @@ impl<'c> Evaluation<'c> {
     ///
     /// # Errors
     ///
-    /// The condition has no answer for this request; Apache logs that and takes it for false.
+    /// The condition has no answer for this request. Apache logs that and treats the condition as
+    /// false.
     pub fn holds(&mut self, condition: &Condition) -> Result<bool, EvaluationError> {
         self.test(&condition.0)
     }
@@ -60,7 +60,7 @@ impl<'c> Evaluation<'c> {
     ///
     /// # Errors
     ///
-    /// The text has no value for this request; Apache logs that and goes on without it.
+    /// The text has no value for this request. Apache logs that and continues without it.
     pub fn text(&mut self, text: &Text) -> Result<Vec<u8>, EvaluationError> {
         self.word(&text.0).map(Cow::into_owned)
     }
@@ -71,7 +71,7 @@ impl<'c> Evaluation<'c> {
         &self.captures
     }
 
-    /// The request headers that were asked for, each once, for the response's `Vary`.
+    /// The request headers that were used, each once, for the response's `Vary`.
     #[must_use]
     pub fn vary(&self) -> &[Vec<u8>] {
         &self.vary
@@ -140,7 +140,7 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// Goes through the tests until one gives the wanted answer.
+    /// Evaluates tests until one has the wanted result.
     fn until(&mut self, tests: &[Test], wanted: bool) -> Result<bool, EvaluationError> {
         for test in tests {
             if self.test(test)? == wanted {
@@ -150,8 +150,8 @@ impl<'c> Evaluation<'c> {
         Ok(!wanted)
     }
 
-    /// Matches; a pattern without groups leaves the captures of an earlier one alone, and one
-    /// with groups that does not match forgets them (server/util_expr_eval.c).
+    /// Matches a pattern. A pattern without groups leaves earlier captures as they are; one with
+    /// groups that does not match clears them (server/util_expr_eval.c).
     fn matches(&mut self, pattern: &Pattern, subject: &[u8]) -> Result<bool, EvaluationError> {
         let apart = Allowance::default;
         let allowance = self.context.allowance().cloned().unwrap_or_else(apart);
@@ -178,7 +178,7 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// The value of a word, whose bytes count as steps.
+    /// The value of a word. Its bytes count as steps.
     fn word<'a>(&mut self, word: &'a Word) -> Result<Cow<'a, [u8]>, EvaluationError>
     where
         'c: 'a,
@@ -188,7 +188,7 @@ impl<'c> Evaluation<'c> {
         Ok(value)
     }
 
-    /// Takes steps of the request for whom the expression is asked.
+    /// Takes steps from the request that the expression is evaluated for.
     fn pay(&self, steps: usize) -> Result<(), EvaluationError> {
         match self.context.allowance() {
             Some(allowance) if !allowance.spend(steps as u64) => Err(EvaluationError::Spent),
@@ -225,7 +225,7 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// Calls the function; those that look something up are empty where nothing is found.
+    /// Calls a function. A look-up that finds nothing returns an empty value.
     fn call(
         &mut self,
         function: Function,
@@ -275,8 +275,8 @@ impl<'c> Evaluation<'c> {
         Ok(Cow::Owned(computed))
     }
 
-    /// Notes a request header on which the answer depends. Host is a part of the URI that every
-    /// cache knows an answer by, and is not named (util_expr_eval.c: add_vary).
+    /// Records a request header that the answer depends on. Host is omitted, because it is part of
+    /// the URI under which every cache stores a response (util_expr_eval.c: add_vary).
     fn depend_on(&mut self, name: &[u8]) -> Result<(), EvaluationError> {
         if name.eq_ignore_ascii_case(b"Host") {
             return Ok(());
@@ -307,8 +307,8 @@ fn relates(relation: Relation, order: Ordering) -> bool {
     }
 }
 
-/// The number that a text begins with, as `apr_atoi64` reads it: white space, a sign, decimal
-/// digits; 0 where there are none; the nearest number where it is out of range.
+/// The number at the beginning of a text, as `apr_atoi64` reads it: white space, a sign, decimal
+/// digits. 0 if there are no digits; clamped if out of range.
 fn integer(text: &[u8]) -> i64 {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let start = text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len());
@@ -331,7 +331,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether the text means yes: everything does but nothing, 0, off, false and no.
+/// Whether the text is true: everything except the empty text, 0, off, false and no.
 fn truthy(text: &[u8]) -> bool {
     let no: [&[u8]; 5] = [b"", b"0", b"off", b"false", b"no"];
     !no.iter().any(|no| text.eq_ignore_ascii_case(no))
@@ -340,21 +340,21 @@ fn truthy(text: &[u8]) -> bool {
 /// Why an expression has no answer for a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum EvaluationError {
-    /// A pattern passed its bounds on the request's bytes.
+    /// A pattern exceeded its bounds for this subject.
     Match(MatchError),
-    /// A value grew past what an expression may hold.
+    /// A value became longer than an expression may hold.
     TooLong,
     /// The request has no steps left.
     Spent,
     /// A file cannot be read.
     File(FileError),
-    /// Whether another path would be allowed is not known.
+    /// It cannot be known whether another path would be allowed.
     Unknown,
 }
 
 impl EvaluationError {
-    /// Whether a file is to blame that cannot be read, as in Apache. Else something ran out, or a
-    /// bound was passed that is of this server's own making.
+    /// Whether the reason is a file that cannot be read, as it can be in Apache. Otherwise a
+    /// resource ran out, or the expression exceeded one of this server's own bounds.
     #[must_use]
     pub fn is_of_file(&self) -> bool {
         matches!(self, Self::File(error) if error.is_of_file)

@@ -1,6 +1,6 @@
-//! In comes a function's name, out goes the function, with the place where it may stand; in come
-//! bytes, out go their encodings and digests. Functions that ask the world (headers, environment,
-//! files) are named here and answered by the evaluation.
+//! The functions of expressions: their names, where they may be used, and those that encode and
+//! digest bytes. Functions that look something up (headers, environment, files) have their names
+//! here and are implemented by the evaluation.
 
 use crate::Author;
 use base64::Engine as _;
@@ -11,14 +11,14 @@ use sha1::Digest as _;
 /// A function of one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Function {
-    /// A request header, which then belongs into `Vary`.
+    /// A request header, which is then part of `Vary`.
     RequestHeader,
     RequestHeaderWithoutVary,
     ResponseHeader,
     Note,
     RequestEnvironment,
     ProcessEnvironment,
-    /// The first of note, request environment and process environment.
+    /// The first that is set of note, request environment and process environment.
     AnyEnvironment,
     ToLower,
     ToUpper,
@@ -33,8 +33,8 @@ pub(crate) enum Function {
     FileSize,
 }
 
-/// Every function: its name, and whether an .htaccess file may use it. Those that read files may
-/// not stand there, because the server can read more than the author of the file.
+/// Every function: its name, and whether an .htaccess file may use it. Functions that read files
+/// are not allowed there, because the server can read more than the author of the file.
 const FUNCTIONS: &[(&str, Function, bool)] = &[
     ("osenv", Function::ProcessEnvironment, true),
     ("env", Function::AnyEnvironment, true),
@@ -57,11 +57,11 @@ const FUNCTIONS: &[(&str, Function, bool)] = &[
     ("ldap", Function::Ldap, true),
 ];
 
-/// Finds the function of that name, in any case.
+/// Finds the function with that name, in any case.
 ///
 /// # Errors
 ///
-/// The configuration is to blame; the text is Apache's.
+/// The configuration is at fault. The text is Apache's.
 pub(crate) fn find(name: &str, author: Author) -> Result<Function, String> {
     let known = FUNCTIONS.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
     match known {
@@ -73,10 +73,10 @@ pub(crate) fn find(name: &str, author: Author) -> Result<Function, String> {
     }
 }
 
-/// What `ap_escape_uri` leaves as it is, beside letters and digits.
+/// What `ap_escape_uri` leaves unescaped, apart from letters and digits.
 const PLAIN_IN_PATHS: &[u8] = b"$-_.+!*'(),:;@&=/~";
 
-/// Writes bytes that have a meaning in a path, or none in ASCII, as `%` and two digits.
+/// Writes bytes that are special in a path or not ASCII as `%` and two digits.
 pub(crate) fn escape(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
     for byte in value {
@@ -93,7 +93,7 @@ pub(crate) fn escape(value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads `%` and two digits as a byte; an encoded slash stays encoded. Empty where an escape is
+/// Decodes `%` and two digits to a byte; an encoded slash stays encoded. Empty if an escape is
 /// broken or stands for NUL.
 pub(crate) fn unescape(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
@@ -129,7 +129,7 @@ pub(crate) fn base64(value: &[u8]) -> Vec<u8> {
     base64::engine::general_purpose::STANDARD.encode(value).into_bytes()
 }
 
-/// Reads base64 up to the first byte that is none; what stands behind a NUL in it is dropped.
+/// Decodes base64 up to the first byte that does not belong to it. The result is cut at a NUL.
 pub(crate) fn unbase64(value: &[u8]) -> Vec<u8> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::RequireNone)
@@ -152,14 +152,14 @@ pub(crate) fn sha1(value: &[u8]) -> Vec<u8> {
     sha1::Sha1::digest(value).iter().copied().flat_map(digits).collect()
 }
 
-/// The byte as two hexadecimal digits in small letters.
+/// The byte as two lower-case hexadecimal digits.
 fn digits(byte: u8) -> [u8; 2] {
     let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
     [digit(byte >> 4), digit(byte & 15)]
 }
 
-/// Writes what has a meaning in a distinguished name (RFC 4514) or a filter (RFC 4515), and what
-/// is not printable ASCII, as a backslash and two digits. Apache leaves `=` and `#` as they are.
+/// Writes what is special in a distinguished name (RFC 4514) or a filter (RFC 4515), and what is
+/// not printable ASCII, as a backslash and two digits. Apache leaves `=` and `#` as they are.
 pub(crate) fn ldap(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len());
     for byte in value {

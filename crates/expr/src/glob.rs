@@ -1,18 +1,17 @@
-//! In come a wildcard pattern and a subject, out goes whether they match, by the rules of
-//! `apr_fnmatch`: `*`, `?`, `[a-z]`, `[!a-z]` and `\` before a literal. The time is bounded by
-//! the product of the two lengths, whatever the pattern.
+//! Wildcard patterns by the rules of `apr_fnmatch`: `*`, `?`, `[a-z]`, `[!a-z]` and `\` before a
+//! literal. The time is bounded by the product of the two lengths, whatever the pattern.
 
-/// How a wildcard pattern reads slashes and letters.
+/// How a wildcard pattern treats slashes and letters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct GlobStyle {
-    /// A slash is matched by a slash alone, never by a wildcard (`APR_FNM_PATHNAME`).
+    /// Whether wildcards do not match a slash (`APR_FNM_PATHNAME`).
     pub path: bool,
-    /// Letters match in either case (`APR_FNM_CASE_BLIND`).
+    /// Whether case is ignored (`APR_FNM_CASE_BLIND`).
     pub ignore_case: bool,
 }
 
-/// Whether a text has wildcards, and so is compared as a pattern and not to the letter (APR:
-/// apr_fnmatch_test): `*`, `?`, or a `[` with a `]` behind it, none behind a backslash.
+/// Whether a text contains wildcards, so that it is compared as a pattern and not literally (APR:
+/// apr_fnmatch_test): `*`, `?`, or a `[` with a `]` after it, none of them after a backslash.
 #[must_use]
 pub fn is_glob(text: &[u8]) -> bool {
     let mut bracket = false;
@@ -31,26 +30,26 @@ pub fn is_glob(text: &[u8]) -> bool {
     false
 }
 
-/// A pattern that many subjects are compared with. Most end with a text without wildcards, such as
-/// `*.html`, and most subjects end otherwise: one look at their ends decides.
+/// A pattern that many subjects are compared with. Most patterns end with a text without wildcards,
+/// such as `*.html`, and most subjects end differently, so comparing the ends decides most cases.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Glob {
     pattern: Box<[u8]>,
     style: GlobStyle,
-    /// Where the text begins that ends the pattern and has no wildcards.
+    /// The start of the text at the end of the pattern that has no wildcards.
     tail: usize,
-    /// Whether all before it is one `*`, which matches whatever comes before.
+    /// Whether everything before it is a single `*` that matches any text.
     is_suffix: bool,
 }
 
 impl Glob {
-    /// A pattern as [`glob`] has it.
+    /// A pattern with the meaning of [`glob`].
     #[must_use]
     pub fn new(pattern: impl Into<Box<[u8]>>, style: GlobStyle) -> Self {
         let pattern = pattern.into();
         let special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\');
         let tail = match pattern.iter().rposition(special) {
-            // What a backslash stands before is part of it.
+            // The character after a backslash belongs to the backslash.
             Some(at) if pattern.get(at) == Some(&b'\\') => pattern.len().min(at + 2),
             Some(at) => at + 1,
             None => 0,
@@ -65,7 +64,7 @@ impl Glob {
         &self.pattern
     }
 
-    /// Matches the whole subject, as [`glob`] does.
+    /// Whether the whole subject matches, as for [`glob`].
     #[must_use]
     pub fn matches(&self, subject: &[u8]) -> bool {
         let tail = self.pattern.get(self.tail..).unwrap_or_default();
@@ -78,11 +77,11 @@ impl Glob {
     }
 }
 
-/// Matches the whole subject against the pattern.
+/// Whether the whole subject matches the pattern.
 #[must_use]
 pub fn glob(pattern: &[u8], subject: &[u8], style: GlobStyle) -> bool {
     let (mut rest, mut text) = (pattern, subject);
-    // Where the last star stood: what follows it, and the subject from where it last gave up.
+    // The last star: the pattern after it, and the position in the subject where it was last tried.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let Some((b'*', after)) = rest.split_first().map(|(first, after)| (*first, after)) {
@@ -100,7 +99,7 @@ pub fn glob(pattern: &[u8], subject: &[u8], style: GlobStyle) -> bool {
             }
             _ => {}
         }
-        // The star takes one byte more; in a path it may not take a slash.
+        // The star takes one more byte, which may not be a slash in a path.
         let Some((after, from)) = star else { return false };
         let Some((skipped, from_after)) = from.split_first() else { return false };
         if style.path && *skipped == b'/' {
@@ -111,7 +110,7 @@ pub fn glob(pattern: &[u8], subject: &[u8], style: GlobStyle) -> bool {
     }
 }
 
-/// Matches one byte against the head of the pattern and returns what follows that head.
+/// Matches one byte with the first element of the pattern. Returns the pattern after that element.
 fn step(pattern: &[u8], byte: u8, style: GlobStyle) -> Option<&[u8]> {
     let (head, after) = pattern.split_first()?;
     let slash = style.path && byte == b'/';
@@ -119,7 +118,7 @@ fn step(pattern: &[u8], byte: u8, style: GlobStyle) -> Option<&[u8]> {
         b'?' => (!slash).then_some(after),
         b'[' => match bracket(after, byte, style) {
             Some((inside, after)) => (inside && !slash).then_some(after),
-            // A bracket that is never closed is a bracket.
+            // A bracket that is never closed stands for itself.
             None => (byte == b'[').then_some(after),
         },
         b'\\' => match after.split_first() {
@@ -130,7 +129,8 @@ fn step(pattern: &[u8], byte: u8, style: GlobStyle) -> Option<&[u8]> {
     }
 }
 
-/// Reads a set up to its closing bracket; says whether the byte is in it and what follows it.
+/// Parses a set up to its closing bracket. Returns whether it contains the byte, and what follows
+/// it.
 fn bracket(set: &[u8], byte: u8, style: GlobStyle) -> Option<(bool, &[u8])> {
     let negated = matches!(set.first(), Some(b'!' | b'^'));
     let mut rest = set.get(usize::from(negated)..)?;
@@ -138,7 +138,7 @@ fn bracket(set: &[u8], byte: u8, style: GlobStyle) -> Option<(bool, &[u8])> {
     let mut first = true;
     loop {
         let (low, after) = member(rest)?;
-        // No set reaches over the end of a segment.
+        // A set does not extend beyond a segment.
         if style.path && low == b'/' {
             return None;
         }
@@ -156,7 +156,7 @@ fn bracket(set: &[u8], byte: u8, style: GlobStyle) -> Option<(bool, &[u8])> {
     }
 }
 
-/// Reads one member of a set, a backslash taking the byte after it as it stands.
+/// Parses one member of a set. A backslash makes the next byte stand for itself.
 fn member(set: &[u8]) -> Option<(u8, &[u8])> {
     let (head, after) = set.split_first()?;
     if *head == b'\\' {

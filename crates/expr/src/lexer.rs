@@ -1,12 +1,11 @@
-//! In comes the text of an expression, out comes one token at a time. What a byte means depends
-//! on where it stands: between operators, in a string, in a variable's name or in a function's
-//! argument. The rules, and the names that tokens have in messages, are those of Apache's
-//! server/util_expr_scan.l. A text that no rule takes becomes one error token, after which the
-//! lexer is not asked again.
+//! Splits the text of an expression into tokens. The meaning of a byte depends on its place:
+//! between operators, in a string, in the name of a variable or in the argument of a function. The
+//! rules, and the names of tokens in messages, are those of Apache's server/util_expr_scan.l. Text
+//! that no rule accepts becomes one error token, after which the lexer must not be used.
 
 use evenkeel_message::quoted;
 
-/// How two words are compared.
+/// A comparison of two words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Relation {
     Equal,
@@ -51,7 +50,7 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// The token's name in messages.
+    /// The name of the token in messages.
     pub(crate) fn label(&self) -> String {
         let relation = |relation: &Relation| match relation {
             Relation::Equal => "EQ",
@@ -93,27 +92,27 @@ impl Token {
     }
 }
 
-/// Where the lexer stands.
+/// The place of the lexer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
     /// Between operators.
     Condition,
-    /// In a text as a whole, which ends with the expression.
+    /// In a text that ends with the expression.
     Text,
     /// In a string that ends with this quote.
     Quoted(u8),
-    /// In a variable's or a function's name.
+    /// In the name of a variable or function.
     Name,
-    /// In a function's argument after the colon.
+    /// In the argument of a function, after the colon.
     Argument,
 }
 
 const UNTERMINATED: &str = "Unterminated string or variable";
 
-/// What may stand around a pattern after an `m`.
+/// The delimiters of a pattern that follows an `m`.
 const DELIMITERS: &[u8] = b"/#$%^|?!'\",;:.-";
 
-/// What a text in the condition is where it is no name, the longest first.
+/// The operators of a condition that are not names, longest first.
 const OPERATORS: &[(&[u8], Token)] = &[
     (b"==", Token::Strings(Relation::Equal)),
     (b"!=", Token::Strings(Relation::NotEqual)),
@@ -136,24 +135,24 @@ const OPERATORS: &[(&[u8], Token)] = &[
     (b":", Token::Mark(':')),
 ];
 
-/// The text still to be read and the scopes that it is in, the innermost last.
+/// The text still to be read, and the enclosing scopes, innermost last.
 pub(crate) struct Lexer<'t> {
     rest: &'t [u8],
     scopes: Vec<Scope>,
 }
 
 impl<'t> Lexer<'t> {
-    /// Reads a condition.
+    /// A lexer for a condition.
     pub(crate) fn condition(text: &'t [u8]) -> Self {
         Self { rest: text, scopes: vec![Scope::Condition] }
     }
 
-    /// Reads a text with variables in it.
+    /// A lexer for a text with variables.
     pub(crate) fn text(text: &'t [u8]) -> Self {
         Self { rest: text, scopes: vec![Scope::Text] }
     }
 
-    /// The next token; the end again and again once the text is used up.
+    /// The next token. Once the text is used up, always the end.
     pub(crate) fn next(&mut self) -> Token {
         match self.scopes.last().copied() {
             Some(Scope::Quoted(quote)) => self.string(Some(quote)),
@@ -192,7 +191,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A word that begins with a letter: a keyword of fixed case, or a function's name.
+    /// A word that begins with a letter: a keyword, whose case matters, or the name of a function.
     fn word(&mut self) -> Token {
         let word = ascii(self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
         match word.as_str() {
@@ -228,7 +227,7 @@ impl<'t> Lexer<'t> {
         self.take(1);
         let ignore_case = self.rest.first() == Some(&b'i');
         self.take(usize::from(ignore_case));
-        // Delimiters are ASCII, so that this is whole characters of the expression.
+        // Delimiters are ASCII, so this text consists of whole characters.
         Token::Regex { text: quoted(text).into_owned(), ignore_case }
     }
 
@@ -251,8 +250,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The rules within a string: a run of text, or what ends the run. The end of a text as a
-    /// whole is the end of the expression; it has no closing byte.
+    /// The rules in a string: returns a run of text, or what ends the run. A text as a whole ends
+    /// with the expression and has no closing byte.
     fn string(&mut self, close: Option<u8>) -> Token {
         let mut run = Vec::new();
         loop {
@@ -275,7 +274,7 @@ impl<'t> Lexer<'t> {
             }
         }
         if !run.is_empty() {
-            // A NUL ends a string in Apache; no value here may hold one.
+            // In Apache a NUL ends a string; no value here may contain one.
             run.truncate(run.iter().position(|byte| *byte == 0).unwrap_or(run.len()));
             return Token::Text(run);
         }
@@ -288,7 +287,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The byte that stands behind a backslash.
+    /// The byte that an escape after a backslash stands for.
     fn escape(&mut self) -> Result<u8, &'static str> {
         let digits = self.take_while(|byte| byte.is_ascii_digit());
         if !digits.is_empty() {
@@ -305,7 +304,7 @@ impl<'t> Lexer<'t> {
             b"t" => Ok(b'\t'),
             b"b" => Ok(8),
             b"f" => Ok(12),
-            // Apache's own scanner jams on a backslash at the very end and ends the server.
+            // Apache's own scanner fails on a backslash at the very end and ends the server.
             other => other.first().copied().ok_or(UNTERMINATED),
         }
     }
@@ -341,7 +340,7 @@ impl<'t> Lexer<'t> {
         self.take(length)
     }
 
-    /// The character that the rest begins with.
+    /// The first character of the rest.
     fn head_as_text(&self) -> String {
         let text = quoted(self.rest);
         text.chars().next().map(String::from).unwrap_or_default()

@@ -1,7 +1,7 @@
-//! The room `expr`: the text of an expression (`ap_expr`) comes in, a compiled [`Condition`] or
-//! [`Text`] goes out, and an [`Evaluation`] asks it of one request through a [`Context`]. The
-//! patterns, wildcards and subnets of the whole server are here too. Nothing here knows what a
-//! request is, nothing is unbounded in time, depth or length, and nothing panics.
+//! Compiles expressions (`ap_expr`) to a [`Condition`] or a [`Text`]. An [`Evaluation`] evaluates
+//! them for one request through a [`Context`]. The patterns, wildcards and subnets of the whole
+//! server are here too. Nothing here knows what a request is. Time, depth and length are bounded
+//! everywhere.
 //!
 //! ```
 //! use evenkeel_expr::{Condition, Author};
@@ -37,12 +37,12 @@ pub use variable::Variable;
 
 use std::fmt;
 
-/// Who has written an expression, which decides what it may use.
+/// The author of an expression, which determines what it may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Author {
-    /// That of the server's own configuration, who may read what the server reads.
+    /// The author of the server's configuration, who may read what the server can read.
     Server,
-    /// That of an .htaccess file, who may not: `file()` and `filesize()` are refused.
+    /// The author of an .htaccess file, who may not: `file()` and `filesize()` are refused.
     Htaccess,
 }
 
@@ -55,12 +55,12 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// The configuration is to blame; the message is the one that Apache gives.
+    /// The configuration is at fault. The message is Apache's.
     pub fn compile(text: &str, author: Author) -> Result<Self, SyntaxError> {
         Self::compile_with(text, author, PatternOptions::default())
     }
 
-    /// Compiles a condition whose patterns are read by the options of RegexDefaultOptions.
+    /// Compiles a condition. Its patterns have the options of RegexDefaultOptions.
     ///
     /// # Errors
     ///
@@ -73,8 +73,8 @@ impl Condition {
         parser::condition(text, author, patterns).map(Self)
     }
 
-    /// Whether the condition holds for the request. Callers that want the captures or the headers
-    /// for `Vary` use an [`Evaluation`].
+    /// Whether the condition holds for the request. Use an [`Evaluation`] to get the captures or
+    /// the headers for `Vary` as well.
     ///
     /// # Errors
     ///
@@ -89,11 +89,11 @@ impl Condition {
 pub struct Text(tree::Word);
 
 impl Text {
-    /// Compiles a text with variables in it.
+    /// Compiles a text with variables.
     ///
     /// # Errors
     ///
-    /// The configuration is to blame; the message is the one that Apache gives.
+    /// The configuration is at fault. The message is Apache's.
     pub fn compile(text: &str, author: Author) -> Result<Self, SyntaxError> {
         parser::text(text, author).map(Self)
     }
@@ -107,7 +107,7 @@ impl Text {
         Evaluation::new(context).text(self)
     }
 
-    /// The value where it is the same for every request, because nothing in it varies.
+    /// The value, if it is the same for every request because it contains no variables.
     #[must_use]
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -117,8 +117,8 @@ impl Text {
     }
 }
 
-/// The text is no expression. Display gives the message without the directive's own words before
-/// it.
+/// The text is not a valid expression. Display prints the message without the words that the
+/// directive puts before it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SyntaxError(String);
 

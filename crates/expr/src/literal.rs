@@ -1,6 +1,6 @@
-//! The text that every subject of a pattern must hold, found when the pattern is compiled. Most
-//! subjects are told apart by it, so that the pattern itself runs for few. A pattern that this file
-//! does not understand has no such text and runs each time.
+//! Finds the text that every matching subject must contain when a pattern is compiled. Most
+//! subjects do not contain it, so that the pattern itself rarely runs. A pattern that this file
+//! does not understand has no such text and always runs.
 
 use crate::anchor::{Walk, has_branches, has_options};
 use crate::pattern::SPENT;
@@ -9,10 +9,10 @@ use memchr::memmem::Finder;
 use std::cell::OnceCell;
 use std::fmt;
 
-/// What any look at a subject costs a request, in steps of its allowance.
+/// The minimum cost of searching a subject, in steps of the request's allowance.
 pub(crate) const LEAST: u64 = 64;
 
-/// A text in which others are looked for, put in lower case once for all of them.
+/// A subject for several searches. Its lower-case form is made once for all of them.
 #[derive(Debug)]
 pub struct Subject<'a> {
     text: &'a [u8],
@@ -26,7 +26,7 @@ impl<'a> Subject<'a> {
         Self { text, lower: OnceCell::new() }
     }
 
-    /// Its text.
+    /// The text.
     #[must_use]
     pub fn text(&self) -> &'a [u8] {
         self.text
@@ -37,7 +37,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The request has spent what it may on patterns and expressions.
+/// The request has used up its steps for patterns and expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spent;
 
@@ -47,16 +47,16 @@ impl fmt::Display for Spent {
     }
 }
 
-/// A text that is looked for in others.
+/// A text to search for in subjects.
 #[derive(Debug)]
 pub struct Part {
-    /// In lower case where case is ignored.
+    /// The search; in lower case if case is ignored.
     finder: Box<Finder<'static>>,
     ignore_case: bool,
 }
 
 impl Part {
-    /// Prepares the search; letters are the same in either case where `ignore_case` says so.
+    /// Prepares the search for `text`.
     #[must_use]
     pub fn new(text: &[u8], ignore_case: bool) -> Self {
         let finder = match ignore_case {
@@ -66,16 +66,17 @@ impl Part {
         Self { finder: Box::new(finder), ignore_case }
     }
 
-    /// The text, where case counts.
+    /// The text, if case matters.
     #[must_use]
     pub fn text(&self) -> Option<&[u8]> {
         (!self.ignore_case).then(|| self.finder.needle())
     }
 
-    /// Whether the subject of a request holds the text. The request pays for the look.
+    /// Whether a request's subject contains the text. The search takes steps from the request.
     ///
     /// # Errors
-    /// The request may spend no more.
+    ///
+    /// The request has no steps left.
     pub fn is_within(&self, allowance: &Allowance, subject: &Subject<'_>) -> Result<bool, Spent> {
         let text = match self.ignore_case {
             true => subject.lower(),
@@ -87,7 +88,8 @@ impl Part {
         Ok(self.finder.find(text).is_some())
     }
 
-    /// Whether the subject holds the text. It takes time in proportion to the subject's length.
+    /// Whether the subject contains the text. The time is proportional to the length of the
+    /// subject.
     #[must_use]
     pub fn is_in(&self, subject: &[u8]) -> bool {
         if subject.len() < self.finder.needle().len() {
@@ -100,15 +102,15 @@ impl Part {
     }
 }
 
-/// What every subject of a pattern holds.
+/// The texts that every matching subject contains.
 #[derive(Debug)]
 pub(crate) struct Literal {
-    /// What the subject begins with.
+    /// The beginning of the subject.
     prefix: Box<[u8]>,
     ignore_case: bool,
-    /// What stands somewhere in it.
+    /// A text somewhere in the subject.
     part: Option<Part>,
-    /// Whether each subject that holds these matches.
+    /// Whether every subject that contains these texts matches.
     is_all: bool,
 }
 
@@ -119,7 +121,7 @@ impl Literal {
             Some(rest) => (rest, true),
             None => (pattern.strip_prefix("(?s)").unwrap_or(pattern), ignore_case),
         };
-        // Quoting marks and verbs mean something wherever they stand.
+        // Quoting marks and verbs change the meaning of what follows, wherever they stand.
         let is_strange = ["(*", "\\Q", "\\E"].iter().any(|text| pattern.contains(text));
         if is_strange || has_options(pattern) || has_branches(pattern) {
             return None;
@@ -139,14 +141,14 @@ impl Literal {
         has_text.then(|| Self { prefix: prefix.into(), ignore_case, part, is_all })
     }
 
-    /// The longest text that every subject that matches holds, where case counts.
+    /// The longest text that every matching subject contains, if case matters.
     pub(crate) fn text(&self) -> Option<&[u8]> {
         let part = self.part.as_ref().and_then(Part::text).unwrap_or_default();
         let longer = if part.len() > self.prefix.len() { part } else { &*self.prefix };
         (!self.ignore_case).then_some(longer)
     }
 
-    /// Whether the subject matches, where the literal texts tell.
+    /// Whether the subject matches, if the literal texts decide it.
     pub(crate) fn decide(&self, subject: &[u8]) -> Option<bool> {
         let begins = match (subject.get(..self.prefix.len()), self.ignore_case) {
             (None, _) => false,
@@ -160,33 +162,33 @@ impl Literal {
     }
 }
 
-/// The runs of letters outside of all groups.
+/// The runs of letters outside groups.
 #[derive(Default)]
 struct Runs {
-    /// The run that the pattern begins with; empty where it begins with something else.
+    /// The run at the beginning of the pattern; empty if the pattern begins with something else.
     first: Vec<u8>,
-    /// The longest of the others.
+    /// The longest of the other runs.
     longest: Vec<u8>,
-    /// Whether there is nothing but the first run.
+    /// Whether the pattern consists of the first run only.
     is_all: bool,
 }
 
-/// One thing that a pattern asks for, with the length of its text.
+/// One element of a pattern, with the length of its text.
 enum Atom {
     Letter(usize, char),
-    /// A class, a group, an assertion.
+    /// A class, a group or an assertion.
     Other(usize),
-    /// What follows may mean anything.
+    /// Something after which the rest may mean anything.
     Unknown,
 }
 
-/// How often an atom stands there.
+/// How often an element occurs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Times {
     Once,
-    /// Once at least.
+    /// At least once.
     Some,
-    /// Perhaps never.
+    /// Any number of times, including none.
     Any,
 }
 
@@ -229,7 +231,7 @@ impl Runs {
     }
 }
 
-/// The atom that a text begins with.
+/// The element at the beginning of a text.
 fn atom(text: &str, ignore_case: bool) -> Atom {
     let mut letters = text.chars();
     let (first, second) = (letters.next(), letters.next());
@@ -240,7 +242,7 @@ fn atom(text: &str, ignore_case: bool) -> Atom {
         (Some('{'), _) if quantifier(text).0 != Times::Once => Atom::Unknown,
         (Some('(' | '['), _) => Atom::Other(Walk::new(text).pass_whole()),
         (Some('.' | '^' | '$' | '{'), _) => Atom::Other(1),
-        // The last of several bytes is what a quantifier means.
+        // A quantifier applies to the last of several bytes.
         (Some(other), _) if other.is_ascii() || !ignore_case => {
             Atom::Letter(other.len_utf8(), other)
         }
@@ -248,7 +250,7 @@ fn atom(text: &str, ignore_case: bool) -> Atom {
     }
 }
 
-/// How often the atom before a text stands there, and how long the text is that says so.
+/// How often the element before a text occurs, and the length of the quantifier.
 fn quantifier(text: &str) -> (Times, usize) {
     let (times, length) = match text.as_bytes().first() {
         Some(b'*' | b'?') => (Times::Any, 1),
@@ -259,12 +261,12 @@ fn quantifier(text: &str) -> (Times, usize) {
         },
         _ => return (Times::Once, 0),
     };
-    // Lazy or possessive.
+    // A lazy or possessive quantifier.
     let more = matches!(text.as_bytes().get(length), Some(b'?' | b'+'));
     (times, length + usize::from(more))
 }
 
-/// Whether braces around a text may be a quantifier; a literal text that looks so is no loss.
+/// Whether text in braces may be a quantifier. Mistaking a literal text for one does no harm.
 fn is_count(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b' ' | b'\t'))
 }
@@ -288,8 +290,8 @@ mod tests {
     use crate::{Pattern, PatternOptions};
     use proptest::prelude::*;
 
-    /// `^` and the first run, or nothing; the longest run, where it is another; `=` where these
-    /// are all.
+    /// `^` and the first run, if any; the longest run, if it is another one; `=` if these are
+    /// everything.
     fn told(pattern: &str) -> Option<String> {
         let literal = Literal::of(pattern, false)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -334,11 +336,11 @@ mod tests {
         assert_eq!(literal.decide(b"Ab--c"), Some(false));
         assert_eq!(literal.decide(b"-ab--cd"), Some(false));
         assert_eq!(Literal::of("a", true).unwrap().decide(b"-A"), Some(true));
-        // Without (*UTF), letters beyond ASCII have one case.
+        // Without (*UTF), letters outside ASCII have no case.
         assert_eq!(told("(?i)É"), None);
     }
 
-    /// Texts near to patterns: pieces that matter, in any order.
+    /// Texts that resemble patterns: special elements in any order.
     fn pattern_text() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             6 => prop::sample::select(vec!["a", "b", "A", "ab", "\\.", "é", " "]),

@@ -1,8 +1,7 @@
-//! In come tokens, out goes the compiled tree, or the message with which Apache refuses the text.
-//! The grammar is that of server/util_expr_parse.y; what a message lists as expected is what the
-//! tables made from that grammar list, which is nothing where more than four tokens would do. A
-//! name that means nothing does not stop the parsing: the last such name is what the message tells,
-//! behind the first error of syntax if there is one.
+//! Parses the tokens of an expression into a tree, or returns the message with which Apache refuses
+//! the text. The grammar is that of server/util_expr_parse.y. A message lists what its tables list
+//! as expected, which is nothing if more than four tokens are possible. An unknown name does not
+//! stop the parser: the message is about the last such name, unless there is a syntax error.
 
 use crate::function;
 use crate::glob::GlobStyle;
@@ -14,8 +13,8 @@ use crate::variable::{self, Named};
 use crate::{Author, SyntaxError};
 use evenkeel_message::unquoted;
 
-/// How deep parentheses and functions may stand within one another. No administrator comes near
-/// it, and an .htaccess file must not be able to exhaust the stack.
+/// The deepest nesting of parentheses and functions. Real configurations do not come near it, and
+/// an .htaccess file must not exhaust the stack.
 const DEEPEST: usize = 100;
 
 /// Compiles a condition.
@@ -34,7 +33,7 @@ pub(crate) fn condition(
     }
 }
 
-/// Compiles a text with variables in it.
+/// Compiles a text with variables.
 pub(crate) fn text(text: &str, author: Author) -> Result<Word, SyntaxError> {
     let bytes = unquoted(text);
     let mut parser = Parser::start(Lexer::text(&bytes), author);
@@ -55,14 +54,14 @@ fn refuse(message: impl Into<String>) -> SyntaxError {
     SyntaxError(message.into())
 }
 
-/// The tokens still to come, the first of them read.
+/// The tokens still to come. The first of them has been read.
 struct Parser<'t> {
     lexer: Lexer<'t>,
     token: Token,
     author: Author,
     patterns: PatternOptions,
     depth: usize,
-    /// What the last name that means nothing was.
+    /// The message about the last unknown name.
     stranger: Option<String>,
 }
 
@@ -72,13 +71,13 @@ impl<'t> Parser<'t> {
         Self { lexer, token, author, patterns: PatternOptions::default(), depth: 0, stranger: None }
     }
 
-    /// Takes the token and reads the next.
+    /// Takes the token and reads the next one.
     fn take(&mut self) -> Token {
         let next = self.lexer.next();
         std::mem::replace(&mut self.token, next)
     }
 
-    /// Takes a token that must stand here.
+    /// Takes a token that is required here.
     fn expect(&mut self, wanted: &Token, expected: &[&str]) -> Result<(), SyntaxError> {
         if self.token != *wanted {
             return Err(self.unexpected(expected));
@@ -87,12 +86,12 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Hands out what was parsed, unless a name in it means nothing.
+    /// Returns what was parsed, unless there was an unknown name.
     fn finish<T>(self, parsed: T) -> Result<T, SyntaxError> {
         self.stranger.map_or(Ok(parsed), |stranger| Err(SyntaxError(stranger)))
     }
 
-    /// Notes a name that means nothing; something that parses on stands in for it.
+    /// Records an unknown name and returns a replacement with which parsing can continue.
     fn resolve<T>(&mut self, found: Result<T, String>, instead: impl FnOnce() -> T) -> T {
         found.unwrap_or_else(|message| {
             self.stranger = Some(message);
@@ -130,7 +129,7 @@ impl<'t> Parser<'t> {
         parsed
     }
 
-    /// One or more conjunctions of which any suffices.
+    /// A disjunction: one or more conjunctions.
     fn any(&mut self) -> Result<Test, SyntaxError> {
         let first = self.all()?;
         let mut tests = vec![first];
@@ -141,7 +140,7 @@ impl<'t> Parser<'t> {
         Ok(if tests.len() > 1 { Test::Any(tests) } else { single(tests) })
     }
 
-    /// One or more tests that must all hold.
+    /// A conjunction: one or more tests.
     fn all(&mut self) -> Result<Test, SyntaxError> {
         let first = self.unit()?;
         let mut tests = vec![first];
@@ -152,7 +151,7 @@ impl<'t> Parser<'t> {
         Ok(if tests.len() > 1 { Test::All(tests) } else { single(tests) })
     }
 
-    /// One test, its negations counted rather than nested.
+    /// One test. Its negations are counted and not nested.
     fn unit(&mut self) -> Result<Test, SyntaxError> {
         let mut negated = false;
         while self.token == Token::Not {
@@ -180,7 +179,7 @@ impl<'t> Parser<'t> {
         Ok(if negated { Test::Not(Box::new(test)) } else { test })
     }
 
-    /// A word, an operator and what the operator takes.
+    /// A word, an operator and the operator's operand.
     fn comparison(&mut self) -> Result<Test, SyntaxError> {
         let left = self.word()?;
         let operator = match &self.token {
@@ -221,7 +220,8 @@ impl<'t> Parser<'t> {
         Ok(pattern)
     }
 
-    /// The words in braces. Functions that return lists belong to modules that are not here.
+    /// The words in braces. The functions that return lists belong to modules that do not exist
+    /// here.
     fn list(&mut self) -> Result<Vec<Word>, SyntaxError> {
         if let Token::Name(name) = &self.token {
             let name = name.clone();
@@ -281,7 +281,7 @@ impl<'t> Parser<'t> {
         self.resolve(call, Word::empty)
     }
 
-    /// A word in parentheses behind a function's name.
+    /// A word in parentheses after the name of a function.
     fn argument(&mut self) -> Result<Word, SyntaxError> {
         self.expect(&Token::Mark('('), &["'('"])?;
         let word = self.deeper(Self::word)?;
@@ -312,7 +312,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// One part of a string: text, a group or a variable; None where none of them stands.
+    /// One part of a string: text, a group or a variable. None if there is no further part.
     fn part(&mut self) -> Result<Option<Word>, SyntaxError> {
         match &mut self.token {
             Token::Text(text) => {
@@ -333,7 +333,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A variable's name, or a function's with its argument, up to the closing brace.
+    /// The name of a variable, or of a function with its argument, up to the closing brace.
     fn variable(&mut self) -> Result<Word, SyntaxError> {
         let Token::Name(name) = &self.token else { return Err(self.unexpected(&["T_ID"])) };
         let name = name.clone();
@@ -376,7 +376,7 @@ fn single(tests: Vec<Test>) -> Test {
     tests.into_iter().next().unwrap_or(Test::Constant(false))
 }
 
-/// The test that an operator of one letter stands for; its case matters.
+/// The test for an operator of one letter. Its case matters.
 fn unary(letter: char, word: Word) -> Result<Test, String> {
     let question = match letter {
         'd' => FileQuestion::Directory,
@@ -396,7 +396,7 @@ fn unary(letter: char, word: Word) -> Result<Test, String> {
     Ok(Test::File(question, word))
 }
 
-/// The test that an operator by name stands for, in any case.
+/// The test for a named operator, in any case.
 fn binary(name: &str, left: Word, right: Word) -> Result<Test, String> {
     let style = match name.to_ascii_lowercase().as_str() {
         "ipmatch" => return Ok(Test::AddressIn(left, subnet("ipmatch", &right)?)),
@@ -408,7 +408,7 @@ fn binary(name: &str, left: Word, right: Word) -> Result<Test, String> {
     Ok(Test::Glob { subject: left, pattern: right, style })
 }
 
-/// The subnet that a string without variables names.
+/// The subnet that a string without variables stands for.
 fn subnet(operator: &str, word: &Word) -> Result<Subnet, String> {
     let Word::Literal(text) = word else {
         return Err(format!("-{operator} requires subnet/netmask as constant argument"));

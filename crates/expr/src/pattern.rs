@@ -1,7 +1,6 @@
-//! In comes the text of a Perl-compatible pattern, out goes a compiled one that says whether a
-//! subject matches and what its groups are. Every match is bounded in steps and in memory: past
-//! the bound the answer is an error, never a hang. Subjects are bytes; nothing here is UTF-8
-//! unless the pattern itself asks for it with `(*UTF)`.
+//! Perl-compatible patterns (PCRE2): compiles them, and says whether a subject matches and what its
+//! groups are. Every match is bounded in steps and in memory; beyond the bound the answer is an
+//! error. Subjects are bytes: nothing here is UTF-8 unless the pattern requests it with `(*UTF)`.
 
 use crate::anchor::{is_anchored, pin_dollars, split_start_items};
 use crate::captures::Captures;
@@ -13,78 +12,79 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// The most steps of a match from one place of the subject, in three attempts. PCRE2 counts from
-/// each place anew, and not each turn of a loop, so that an attempt is made only where all that it
-/// may take is bounded. Nearly all matches take a few steps; a path of the length that
-/// LimitRequestLine allows takes some thousands with a pattern that is well made.
+/// The most steps of a match from one position of the subject, for each of three attempts. PCRE2
+/// counts from each position anew, and does not count each turn of a loop, so an attempt is only
+/// made if everything it may take is bounded. Nearly all matches take a few steps. With a well-made
+/// pattern, a path of the length that LimitRequestLine allows takes some thousands.
 const STEPS: [u32; 3] = [32, 4096, 500_000];
 
-/// Turns of a loop that one step may stand for.
+/// The turns of a loop that one step may stand for.
 const TURNS: u64 = 64;
 
 /// The steps of the last attempt.
 const MOST_STEPS: u32 = 500_000;
 
-/// The most memory that one match may take for the places to go back to, in KiB.
+/// The most memory for backtracking in one match, in KiB.
 const MEMORY_KIB: u32 = 8192;
 
-/// PCRE2's number for a match that takes more steps than it may.
+/// PCRE2's error number for a match that exceeds its steps.
 const STEPS_EXHAUSTED: i32 = -47;
 
-/// PCRE2's number for a match that needs more stack than its machine code has.
+/// PCRE2's error number for a match that needs more stack than the machine code has.
 const JIT_STACK_EXHAUSTED: i32 = -46;
 
-/// How a pattern is read: the flags of a directive and of RegexDefaultOptions.
+/// The options of a pattern: the flags of a directive and of RegexDefaultOptions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PatternOptions {
-    /// Letters match in either case.
+    /// Whether case is ignored.
     pub ignore_case: bool,
-    /// White space and comments in the pattern mean nothing (EXTENDED).
+    /// Whether white space and comments in the pattern are ignored (EXTENDED).
     pub extended: bool,
-    /// A dot matches a line feed too (DOTALL).
+    /// Whether a dot also matches a line feed (DOTALL).
     pub dot_all: bool,
-    /// A dollar matches at the end alone, not before a line feed there (DOLLAR_ENDONLY).
+    /// Whether a dollar matches only at the end, not before a line feed there (DOLLAR_ENDONLY).
     pub dollar_end_only: bool,
 }
 
 impl Default for PatternOptions {
-    /// The options that Apache 2.4 sets where RegexDefaultOptions does not say otherwise.
+    /// The options that Apache 2.4 sets unless RegexDefaultOptions changes them.
     fn default() -> Self {
         Self { ignore_case: false, extended: false, dot_all: true, dollar_end_only: true }
     }
 }
 
-/// A compiled pattern. Threads may share it.
+/// A compiled pattern. Threads can share it.
 pub struct Pattern {
     text: Box<str>,
     source: Box<str>,
     options: PatternOptions,
-    /// Whether it can match at the beginning of the subject alone.
+    /// Whether it can only match at the beginning of the subject.
     anchored: bool,
-    /// What decides about most subjects.
+    /// The literal texts that decide most subjects.
     literal: Option<Box<Literal>>,
     /// The first attempt.
     regex: Regex,
     /// The other attempts.
     thorough: [OnceLock<Built>; 2],
-    /// The last one without machine code, for the subject that needs more stack than that has.
+    /// The last attempt without machine code, for subjects that need more stack than the machine
+    /// code has.
     patient: OnceLock<Built>,
 }
 
-/// Why a match is given up that no error of PCRE2's ended.
+/// The reason for giving up a match that PCRE2 did not end with an error.
 pub(crate) const SPENT: &str = "the request takes too many steps in all";
 const TOO_MUCH: &str = "match limit exceeded";
 
-/// Compiled when it is first needed.
+/// Compiled on first use.
 type Built = Box<Result<Regex, pcre2::Error>>;
 
 impl Pattern {
-    /// Compiles a pattern. Bytes that are no part of UTF-8 stand in it as `message::quoted` has
-    /// them, and mean those bytes.
+    /// Compiles a pattern. Bytes that are not part of UTF-8 are quoted in the text by
+    /// `message::quoted`, and mean those bytes.
     ///
     /// # Errors
     ///
-    /// The configuration is to blame: the text is no pattern. The error says what PCRE2 missed.
+    /// The configuration is at fault: the text is not a valid pattern. The error is that of PCRE2.
     pub fn compile(text: &str, options: PatternOptions) -> Result<Self, PatternError> {
         let spelled = match has_quoted(text) {
             true => spell_bytes(text).map(Cow::Owned)?,
@@ -108,7 +108,7 @@ impl Pattern {
         Ok(Self { text: text.into(), source, options, anchored, literal, regex, thorough, patient })
     }
 
-    /// A text that every subject that matches holds; none where none is known.
+    /// A text that every matching subject contains; none if none is known.
     #[must_use]
     pub fn literal_text(&self) -> Option<&[u8]> {
         self.literal.as_ref()?.text().filter(|text| !text.is_empty())
@@ -118,16 +118,16 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// The pattern and this subject together pass the bounds of a match.
+    /// The match exceeds its bounds.
     pub fn matches(&self, subject: &[u8]) -> Result<bool, MatchError> {
         self.matches_within(&Allowance::default(), subject)
     }
 
-    /// As [`Pattern::matches`], at the cost of a request.
+    /// Like [`Pattern::matches`], at the cost of a request.
     ///
     /// # Errors
     ///
-    /// As for [`Pattern::matches`], or the request has not enough steps left.
+    /// As for [`Pattern::matches`], or the request has too few steps left.
     pub fn matches_within(
         &self,
         allowance: &Allowance,
@@ -140,8 +140,8 @@ impl Pattern {
         self.attempt(allowance, subject.len(), |regex| regex.is_match(subject))
     }
 
-    /// Whether the subject matches; if so, its groups replace those in `captures`, which stay as
-    /// they are if not.
+    /// Whether the subject matches. If it does, its groups replace those in `captures`; otherwise
+    /// these stay as they are.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Pattern {
         self.capture_within(&Allowance::default(), subject, captures)
     }
 
-    /// As [`Pattern::capture`], at the cost of a request.
+    /// Like [`Pattern::capture`], at the cost of a request.
     ///
     /// # Errors
     ///
@@ -168,20 +168,20 @@ impl Pattern {
         self.attempt(allowance, subject.len(), |regex| capture(regex, subject, captures))
     }
 
-    /// As [`Pattern::matches`], whatever literal texts tell.
+    /// Like [`Pattern::matches`], without the decision by literal texts.
     #[cfg(test)]
     pub(crate) fn runs(&self, subject: &[u8]) -> Result<bool, MatchError> {
         self.attempt(&Allowance::default(), subject.len(), |regex| regex.is_match(subject))
     }
 
-    /// How many groups the pattern captures, the whole match not counted.
+    /// The number of groups in the pattern, not counting the whole match.
     #[must_use]
     pub fn groups(&self) -> usize {
         self.regex.capture_names().len().saturating_sub(1)
     }
 
-    /// The named groups with their numbers, in the order of the numbers. Apache makes each of
-    /// them the variable `MATCH_` and the name in capitals in sections with patterns.
+    /// The named groups with their numbers, ordered by number. In sections with patterns, Apache
+    /// sets for each of them the variable `MATCH_` followed by the name in capitals.
     pub fn names(&self) -> impl Iterator<Item = (usize, &str)> {
         let names = self.regex.capture_names().iter().enumerate();
         names.filter_map(|(number, name)| Some((number, name.as_deref()?)))
@@ -193,17 +193,17 @@ impl Pattern {
         &self.text
     }
 
-    /// Takes what a match costs from what the request may spend.
+    /// Takes the cost of a match from the steps of the request.
     fn charge(&self, allowance: &Allowance, steps: u64) -> Result<(), MatchError> {
-        // What is spent stays so.
+        // Once the steps are used up, every match fails.
         let is_left = !allowance.is_spent() && allowance.spend(steps);
         is_left.then_some(()).ok_or_else(|| self.given_up(SPENT))
     }
 
-    /// Tries to match with few steps, then with more. Beyond what goes untimed the request pays
-    /// the time that it took, a step for each nanosecond, since nothing else tells what a match
-    /// has cost; but no more than its attempts could take at all, so that a thread that lost its
-    /// core does not pay for that.
+    /// Tries to match with few steps, then with more. Matches beyond the untimed steps cost the
+    /// request the time that they took, one step for each nanosecond, because nothing else shows
+    /// what a match has cost. They never cost more than the attempts could take in total, so that a
+    /// thread which lost its core does not pay for that.
     fn attempt(
         &self,
         allowance: &Allowance,
@@ -230,7 +230,7 @@ impl Pattern {
         answer
     }
 
-    /// The attempts from that number on; adds up what they may take.
+    /// Makes the attempts from that number on, and adds up the steps that they may take.
     fn attempts(
         &self,
         first: usize,
@@ -255,7 +255,7 @@ impl Pattern {
         run(patient).map_err(|error| self.failed(&error))
     }
 
-    /// The steps that an attempt may take at all places of a subject of that length.
+    /// The most steps of an attempt over all positions of a subject of that length.
     fn most(&self, number: usize, length: usize) -> u64 {
         let places = if self.anchored { 1 } else { length as u64 + 1 };
         let turns = TURNS.min(length as u64).max(1);
@@ -263,7 +263,7 @@ impl Pattern {
         u64::from(steps).saturating_mul(places).saturating_mul(turns)
     }
 
-    /// The pattern of an attempt.
+    /// The compiled pattern for an attempt.
     fn regex(&self, number: usize, steps: u32) -> Result<&Regex, MatchError> {
         match number.checked_sub(1).and_then(|number| self.thorough.get(number)) {
             None => Ok(&self.regex),
@@ -296,17 +296,17 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// What it costs to look for literal texts.
+/// The cost of searching for literal texts.
 fn look_at(subject: &[u8]) -> u64 {
     LEAST + subject.len() as u64
 }
 
-/// Whether another attempt may decide what this one did not.
+/// Whether a further attempt may decide what this one did not.
 fn is_exhausted(error: &pcre2::Error) -> bool {
     matches!(error.code(), STEPS_EXHAUSTED | JIT_STACK_EXHAUSTED)
 }
 
-/// Writes the bytes that are quoted in a pattern as `\xHH`, since the library takes texts alone.
+/// Writes the quoted bytes of a pattern as `\xHH`, because the library only accepts text.
 fn spell_bytes(text: &str) -> Result<String, PatternError> {
     let refuse = |why: &str| Err(PatternError(why.to_owned()));
     if text.starts_with("(*UTF") || text.starts_with("(*UCP)(*UTF") {
@@ -323,7 +323,7 @@ fn spell_bytes(text: &str) -> Result<String, PatternError> {
                 is_literal = next != Some('E');
                 spelled.push(head);
             }
-            // A backslash before such a byte means nothing.
+            // A backslash before such a byte has no effect.
             ('\\', None) if next.is_some_and(|next| quoted_byte(next).is_some()) => {}
             ('\\', None) => {
                 spelled.push(head);
@@ -339,8 +339,8 @@ fn spell_bytes(text: &str) -> Result<String, PatternError> {
     Ok(spelled)
 }
 
-/// Compiles with limits before the pattern. The pattern may lower them and cannot raise them: of
-/// several settings PCRE2 takes the lowest.
+/// Compiles the pattern with limits in front of it. The pattern can lower but not raise them: of
+/// several settings, PCRE2 uses the lowest.
 fn build(
     source: &str,
     options: PatternOptions,
@@ -367,13 +367,13 @@ fn capture(regex: &Regex, subject: &[u8], captures: &mut Captures) -> Result<boo
     Ok(true)
 }
 
-/// PCRE2's words for the error, without the two labels that the crate puts before them.
+/// PCRE2's message for the error, without the two labels that the crate puts before it.
 fn cause(error: &pcre2::Error) -> String {
     let text = error.to_string();
     text.splitn(3, ": ").last().unwrap_or_default().to_owned()
 }
 
-/// The text is no pattern.
+/// The text is not a valid pattern.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PatternError(String);
 
@@ -391,7 +391,7 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// A match was given up because it passed its bounds.
+/// A match was given up because it exceeded its bounds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MatchError {
     pattern: Box<str>,
@@ -462,7 +462,7 @@ mod tests {
         for text in [&b"(*UTF)\xe9"[..], b"\\c\xe9"] {
             assert!(Pattern::compile(&quoted(text), PatternOptions::default()).is_err());
         }
-        // One of UTF-8 means the bytes of its letters.
+        // A pattern in UTF-8 matches the bytes of its letters.
         assert_eq!(compile("^[é]$").matches("é".as_bytes()), Ok(false));
         assert_eq!(compile("^[é]{2}$").matches("é".as_bytes()), Ok(true));
         assert_eq!(compile("^é{2}$").matches(b"\xc3\xa9\xa9"), Ok(true));
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_match_that_literal_texts_decide_does_not_run() {
-        // The groups alone would be given up on.
+        // With the groups alone the match would be given up.
         let (pattern, subject) = (compile("^b.*(a+)+(a+)+xa"), "b".to_owned() + &"a".repeat(900));
         assert!(pattern.runs(subject.as_bytes()).is_err());
         let (allowance, mut captures) = (Allowance::default(), Captures::default());

@@ -1,6 +1,5 @@
-//! In comes the text of an address, of a network or of its first octets, out goes a subnet that
-//! says whether an address lies in it. The forms are those of `apr_ipsubnet_create`; names are
-//! never looked up.
+//! Subnets: parses an address, a network or the first octets of one, and tests whether an address
+//! belongs to it. The forms are those of `apr_ipsubnet_create`. Names are never looked up.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,9 +14,9 @@ enum Network {
 }
 
 impl Subnet {
-    /// Reads `10.1.2.3`, `10.1`, `10.1.2.`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `::1` or
-    /// `2001:db8::/32`. None where the text is none of these, where a prefix has no bits or too
-    /// many, and for IPv4 addresses in their IPv6 form, which no client ever has.
+    /// Parses `10.1.2.3`, `10.1`, `10.1.2.`, `10.0.0.0/8`, `10.0.0.0/255.0.0.0`, `::1` or
+    /// `2001:db8::/32`. None if the text has none of these forms, if a prefix has no bits or too
+    /// many, or for IPv4 addresses in their IPv6 form, which no client ever has.
     #[must_use]
     pub fn parse(text: &str) -> Option<Subnet> {
         let (address, mask) = match text.split_once('/') {
@@ -44,7 +43,7 @@ impl Subnet {
         Some(Subnet(network))
     }
 
-    /// Whether the address lies in the network; an IPv4 address in IPv6 form counts as IPv4.
+    /// Whether the address belongs to the network. An IPv4 address in IPv6 form counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.0, address.to_canonical()) {
@@ -64,13 +63,13 @@ impl Subnet {
     }
 }
 
-/// Reads a prefix length of at least one bit.
+/// Parses a prefix length of at least one bit.
 fn prefix(text: &str, most: u32) -> Option<u32> {
     let bits = text.parse::<u32>().ok()?;
     (bits > 0 && bits <= most).then_some(bits)
 }
 
-/// Reads a prefix length or a netmask in octets, which need not be contiguous.
+/// Parses a prefix length, or a netmask in octets, which need not be contiguous.
 fn mask_v4(text: &str) -> Option<u32> {
     match prefix(text, 32) {
         Some(bits) => u32::MAX.checked_shl(32 - bits),
@@ -78,7 +77,7 @@ fn mask_v4(text: &str) -> Option<u32> {
     }
 }
 
-/// Reads the first one to four octets of a network, with or without a dot at the end.
+/// Parses the first one to four octets of a network, with or without a dot at the end.
 fn octets(text: &str) -> Option<Network> {
     let trimmed = text.strip_suffix('.').unwrap_or(text);
     let (mut base, mut bits) = (0_u32, 0_u32);

@@ -1,5 +1,6 @@
-//! The compiled form of an expression: tests that are true or false, words that are bytes. The
-//! parser makes it, the evaluation walks it; names are resolved and patterns compiled by then.
+//! The compiled form of an expression: tests that are true or false, and words that are bytes. The
+//! parser builds it and the evaluation walks it. Names are resolved and patterns are compiled at
+//! this point.
 
 use crate::function::Function;
 use crate::glob::GlobStyle;
@@ -8,7 +9,7 @@ use crate::pattern::Pattern;
 use crate::subnet::Subnet;
 use crate::variable::Variable;
 
-/// What is true or false of a request.
+/// A test that is true or false for a request.
 #[derive(Debug)]
 pub(crate) enum Test {
     Constant(bool),
@@ -30,7 +31,7 @@ pub(crate) enum Test {
     Truthy(Word),
 }
 
-/// What is asked of a file.
+/// A question about a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileQuestion {
     Directory,
@@ -41,11 +42,11 @@ pub(crate) enum FileQuestion {
     Executable,
 }
 
-/// What stands for bytes.
+/// An expression for bytes.
 #[derive(Debug)]
 pub(crate) enum Word {
     Literal(Box<[u8]>),
-    /// A number without quotes, which no operator takes for an address.
+    /// A number without quotes, which no operator accepts as an address.
     Digits(Box<[u8]>),
     Variable(Variable),
     Header(&'static str),
@@ -59,7 +60,7 @@ impl Word {
         Word::Literal(Box::default())
     }
 
-    /// Joins words to one; a chain of joins stays flat, so that its length costs no depth.
+    /// Joins words to one. A chain of joins stays flat, so that a long one does not become deep.
     pub(crate) fn join(mut words: Vec<Word>) -> Word {
         match (words.len(), words.pop()) {
             (_, None) => Word::empty(),

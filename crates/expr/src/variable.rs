@@ -1,6 +1,6 @@
-//! In comes the name between `%{` and `}`, out goes the variable that it stands for. The table
-//! names every variable that the core of Apache 2.4 knows (server/util_expr_eval.c); values come
-//! from the caller's [`Context`](crate::Context), never from here.
+//! The variables between `%{` and `}`. The table has every variable that the core of Apache 2.4
+//! knows (server/util_expr_eval.c). Their values come from the [`Context`](crate::Context) of the
+//! caller.
 
 /// A request header that has a variable of its own, and its spelling in `Vary`.
 const HEADERS: &[(&str, &str)] = &[
@@ -13,10 +13,10 @@ const HEADERS: &[(&str, &str)] = &[
     ("HTTP_USER_AGENT", "User-Agent"),
 ];
 
-/// Declares each variable once: its variant, its name, what it holds.
+/// Declares each variable once: its variant, its name, its meaning.
 macro_rules! variables {
     ($($(#[doc = $text:literal])+ $variant:ident = $name:literal,)+) => {
-        /// A variable whose value the server knows; `HTTP_*` variables are headers instead.
+        /// A variable whose value the server knows. Other `HTTP_*` variables are headers.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         pub enum Variable {
             $($(#[doc = $text])+ $variant,)+
@@ -38,19 +38,19 @@ macro_rules! variables {
 }
 
 variables! {
-    /// The method, as `GET`.
+    /// The method, such as `GET`.
     RequestMethod = "REQUEST_METHOD",
-    /// The scheme of the request's URI, as `http`.
+    /// The scheme of the request's URI, such as `http`.
     RequestScheme = "REQUEST_SCHEME",
     /// The decoded path of the URI, without the query.
     RequestUri = "REQUEST_URI",
     /// The same as `REQUEST_URI`.
     DocumentUri = "DOCUMENT_URI",
-    /// The file that the path was mapped to, or the path while it is not mapped yet.
+    /// The file that the path was mapped to, or the path until it is mapped.
     RequestFilename = "REQUEST_FILENAME",
     /// The same as `REQUEST_FILENAME`.
     ScriptFilename = "SCRIPT_FILENAME",
-    /// The file's time of modification in local time, as `20101231235959`.
+    /// The file's time of modification in local time, such as `20101231235959`.
     LastModified = "LAST_MODIFIED",
     /// The name of the file's owner.
     ScriptUser = "SCRIPT_USER",
@@ -68,11 +68,11 @@ variables! {
     RemoteAddr = "REMOTE_ADDR",
     /// The client's port.
     RemotePort = "REMOTE_PORT",
-    /// The client's name where HostnameLookups has found it, else its address.
+    /// The client's name if HostnameLookups has found it, otherwise its address.
     RemoteHost = "REMOTE_HOST",
     /// The authenticated user.
     RemoteUser = "REMOTE_USER",
-    /// The user that an ident server named.
+    /// The user according to an ident server.
     RemoteIdent = "REMOTE_IDENT",
     /// The server's name for this request (UseCanonicalName).
     ServerName = "SERVER_NAME",
@@ -80,7 +80,7 @@ variables! {
     ServerPort = "SERVER_PORT",
     /// The address of the administrator.
     ServerAdmin = "SERVER_ADMIN",
-    /// The request's protocol, as `HTTP/1.1`.
+    /// The request's protocol, such as `HTTP/1.1`.
     ServerProtocol = "SERVER_PROTOCOL",
     /// The virtual host's document root.
     DocumentRoot = "DOCUMENT_ROOT",
@@ -94,7 +94,7 @@ variables! {
     Http2 = "HTTP2",
     /// `on` over TLS, else `off`.
     Https = "HTTPS",
-    /// `on` where the connection is over IPv6, else `off`.
+    /// `on` if the connection uses IPv6, else `off`.
     Ipv6 = "IPV6",
     /// The response's status code.
     RequestStatus = "REQUEST_STATUS",
@@ -102,7 +102,7 @@ variables! {
     RequestLogId = "REQUEST_LOG_ID",
     /// The identifier of the connection in the error log.
     ConnLogId = "CONN_LOG_ID",
-    /// The address of the connection's peer, whatever mod_remoteip says of the client.
+    /// The address of the connection's peer, whatever mod_remoteip sets for the client.
     ConnRemoteAddr = "CONN_REMOTE_ADDR",
     /// The URL prefix that Alias or UserDir matched.
     ContextPrefix = "CONTEXT_PREFIX",
@@ -122,15 +122,15 @@ variables! {
     TimeSec = "TIME_SEC",
     /// The day of the week, 0 for Sunday.
     TimeWday = "TIME_WDAY",
-    /// The local time as `20101231235959`.
+    /// The local time, such as `20101231235959`.
     Time = "TIME",
     /// The server's own name and version.
     ServerSoftware = "SERVER_SOFTWARE",
-    /// The date of the module interface that the server stands in for.
+    /// The date of the module interface that the server claims to have.
     ApiVersion = "API_VERSION",
 }
 
-/// What a name between `%{` and `}` stands for.
+/// The meaning of a name between `%{` and `}`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Named {
     /// The value of a request header.
@@ -139,7 +139,7 @@ pub(crate) enum Named {
     Variable(Variable),
 }
 
-/// Finds the variable of that name; case does not matter, as in Apache.
+/// Finds the variable with that name. Case does not matter, as in Apache.
 pub(crate) fn find(name: &str) -> Option<Named> {
     let header = HEADERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     if let Some((_, header)) = header {

@@ -1,4 +1,4 @@
-//! Replays the corpus of the fuzz target `expression`: no file of it may make anything panic.
+//! Replays the corpus of the fuzz target `expression`: no file in it may cause a panic.
 
 #[path = "../../../fuzz/bodies/expression.rs"]
 mod body;

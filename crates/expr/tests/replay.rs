@@ -1,6 +1,6 @@
-//! Replays the table that `oracle/generate.py` made of Debian's apache2: every expression must be
-//! refused with the same words, or give the same answer for the same request. apache2 itself is
-//! not needed here.
+//! Replays the table that `oracle/generate.py` made with Debian's apache2: every expression must be
+//! refused with the same words, or give the same answer for the same request. The test does not
+//! need apache2.
 
 #![expect(clippy::unwrap_used, reason = "a scratch folder that fails is a failed test")]
 
@@ -114,19 +114,19 @@ impl Context for Exchange {
     }
 }
 
-/// What the expression makes of the request, in the words of the table.
+/// The answer to the expression for the request, in the form of the table.
 fn answer(kind: &str, expression: &str, exchange: &Exchange) -> String {
     if kind == "if" {
         return match Condition::compile(expression, Author::Server) {
             Err(error) => format!("refused: {error}"),
-            // Apache logs an evaluation that fails and takes it for false.
+            // Apache logs an evaluation that fails and treats it as false.
             Ok(condition) => condition.holds(exchange).unwrap_or(false).to_string(),
         };
     }
     match Text::compile(expression, Author::Server) {
         Err(error) => format!("refused: {error}"),
         Ok(text) => {
-            // As above: a header whose value cannot be made is not set.
+            // Likewise, a header without a value is not set.
             let value = text.value(exchange).unwrap_or_default();
             let root = exchange.root.path().to_str().unwrap();
             // A header's value has no white space at its ends.
