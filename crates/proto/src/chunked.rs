@@ -1,6 +1,5 @@
-//! A body in chunks (RFC 9112, section 7.1): the receive buffer comes in, stretches of data and
-//! at the end the trailer fields go out. It copies no data and holds no more than one trailer
-//! line.
+//! Decodes a chunked body (RFC 9112, section 7.1) in the receive buffer: yields stretches of data,
+//! and the trailer fields at the end. It copies no data and stores at most one trailer line.
 
 use crate::field::{self, Line};
 use crate::refusal::Refusal;
@@ -8,23 +7,23 @@ use crate::{HttpProtocolOptions, Limits};
 use evenkeel_message::{Fields, Level, Notice, Status};
 use memchr::memchr;
 
-/// How many spaces and tabs may stand behind a chunk's size (Apache: `parse_chunk_size`).
+/// The most spaces and tabs after the size of a chunk (Apache: `parse_chunk_size`).
 const BLANKS: u8 = 10;
 
-/// What stands at the front of the buffer.
+/// What is at the front of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `skip` bytes of framing, then `length` bytes of data. Both are to be taken off the buffer
-    /// before the next step.
+    /// `skip` bytes of framing, then `length` bytes of data. The caller removes both from the
+    /// buffer before the next step.
     Data {
-        /// Bytes before the data.
+        /// The number of bytes before the data.
         skip: usize,
-        /// Bytes of data, at least one.
+        /// The number of bytes of data, at least one.
         length: usize,
     },
-    /// All bytes given are framing and are to be taken off; more are needed.
+    /// All bytes are framing, and the caller removes them; more are needed.
     Partial,
-    /// The body ends behind so many bytes of framing.
+    /// The body ends after this many bytes of framing.
     End(usize),
 }
 
@@ -33,35 +32,35 @@ enum State {
     /// In the digits of a size, or before them.
     #[default]
     Size,
-    /// In spaces behind the digits.
+    /// In spaces after the digits.
     Space,
-    /// In an extension, behind its semicolon.
+    /// In an extension, after its semicolon.
     Extension,
-    /// Behind the carriage return of a size's line.
+    /// After the carriage return of the line with the size.
     SizeEnd,
-    /// In data; so many bytes of the chunk are left in `size`.
+    /// In data; `size` holds how many bytes of the chunk are left.
     Data,
-    /// Behind the data, before its carriage return.
+    /// After the data, before its carriage return.
     DataReturn,
-    /// Behind the data's carriage return.
+    /// After the carriage return of the data.
     DataEnd,
     /// In the trailer section.
     Trailer,
     Done,
 }
 
-/// Reads one body; made new for each.
+/// Decodes one body. Each body needs a new decoder.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
-    /// Size of the chunk as far as it is read, later what is left of it.
+    /// The size of the chunk as read so far, and then what is left of it.
     size: u64,
-    /// Bytes of the size's line so far, held to the limit of a request line.
+    /// The bytes of the line with the size so far, bounded by the limit of a request line.
     line: usize,
     has_digit: bool,
-    /// Spaces and tabs behind the size so far.
+    /// The spaces and tabs after the size so far.
     blanks: u8,
-    /// The beginning of a trailer line whose end has not come.
+    /// The beginning of a trailer line whose end has not arrived.
     trailer: Vec<u8>,
 }
 
@@ -72,16 +71,17 @@ impl ChunkedDecoder {
         Self::default()
     }
 
-    /// Whether the trailer section has begun, and has not ended.
+    /// Whether the decoder is in the trailer section.
     #[must_use]
     pub fn is_in_trailer(&self) -> bool {
         self.state == State::Trailer
     }
 
-    /// Reads on at the front of `buffer`; trailer fields are added to `trailers`.
+    /// Continues at the front of `buffer`. Trailer fields are added to `trailers`.
     ///
     /// # Errors
-    /// 400 for broken framing, 413 for a size beyond 2^63 - 1 or a size's line beyond
+    ///
+    /// 400 for broken framing; 413 for a size beyond 2^63 - 1 or a line with a size beyond
     /// LimitRequestLine (Apache: http_filters.c, `parse_chunk_size`).
     pub fn decode(
         &mut self,
@@ -122,7 +122,7 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Takes one byte of framing.
+    /// Handles one byte of framing.
     fn frame(&mut self, byte: u8, limits: &Limits) -> Result<(), Refusal> {
         self.line += 1;
         if self.line > limits.line {
@@ -162,7 +162,7 @@ impl ChunkedDecoder {
         Ok(())
     }
 
-    /// Takes lines of the trailer section; the bytes used when its end has come.
+    /// Handles lines of the trailer section. Returns the bytes used once its end has arrived.
     fn trailer(
         &mut self,
         buffer: &[u8],
@@ -195,7 +195,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// Apache tells no more than that it could not read the chunk.
+/// Like Apache, says only that the chunk could not be read.
 fn broken(status: Status) -> Refusal {
     let overflow = if status == Status::CONTENT_TOO_LARGE { "(overflow)" } else { "" };
     let text = format!("Error reading/parsing chunk {overflow} ");
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The data and what follows the body, reading in pieces of so many bytes.
+    /// The data and what follows the body, read in pieces of `piece` bytes.
     fn decoded(bytes: &[u8], piece: usize) -> Result<(Vec<u8>, Fields, Option<usize>), u16> {
         let (limits, options) = (Limits::default(), HttpProtocolOptions::default());
         let (mut decoder, mut data, mut trailers) =
@@ -243,7 +243,7 @@ mod tests {
             ("5\r\nhello\r\n0\r\n\r\nNEXT", "hello"),
             ("5 \t\r\nhello\r\n0\r\n\r\nNEXT", "hello"),
             ("00000000000000000005;a=\"b\"\r\nhello\r\n000\r\n\r\nNEXT", "hello"),
-            // Ten blanks behind each size, and any number behind a semicolon.
+            // Ten blanks after each size, and any number after a semicolon.
             ("5          \r\nhello\r\n0 \t \t \t \t \t;             a\r\n\r\nNEXT", "hello"),
             ("A;\u{e4}\r\nhellohello\r\n1\r\n!\r\n0 ; x\r\nB: c\r\n\r\nNEXT", "hellohello!"),
         ] {

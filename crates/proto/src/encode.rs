@@ -1,6 +1,5 @@
-//! The head of a response and the framing of its body: a response and what was decided about the
-//! connection come in, bytes are appended to a buffer (Apache: http_filters.c,
-//! `ap_http_header_filter`, whose order of the lines this keeps). It sends nothing.
+//! Writes the head of a response and the framing of its body to a buffer, in Apache's order of the
+//! lines (http_filters.c, `ap_http_header_filter`). It sends nothing.
 
 use crate::state::Persistence;
 use evenkeel_message::{Body, Fields, Name, Response, Status, Version, trim};
@@ -10,28 +9,28 @@ use std::io::Write as _;
 /// The interim response that asks for the body (RFC 9110, section 15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// How the end of a response's body is told.
+/// How the client finds the end of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// There is no body, and nothing says how long one would be.
+    /// There is no body and no field about its length.
     Nothing,
-    /// Content-Length. For HEAD it is that of the body that GET would send.
+    /// By Content-Length. For HEAD it is the length of the body that GET would send.
     Exact(u64),
-    /// Transfer-Encoding: chunked.
+    /// By Transfer-Encoding: chunked.
     Chunked,
     /// By the end of the connection.
     UntilClose,
 }
 
-/// Chooses how the end of the body is told to a client of that version.
+/// Chooses how a client of that version finds the end of the body.
 #[must_use]
 pub fn transfer(response: &Response, version: Version, is_head: bool) -> Transfer {
     if response.status.is_bodiless() {
         return Transfer::Nothing;
     }
     match (response.body.length(), version) {
-        // What answers HEAD need not make the body: a length that it gives is taken, and none is
-        // told for an empty one, as in Apache (HttpContentLengthHeadZero Off).
+        // A handler need not make the body for HEAD: if the response states a length, that is used,
+        // and for an empty body none is stated, as in Apache (HttpContentLengthHeadZero Off).
         (Some(0), _) if is_head => {
             stated_length(response).map_or(Transfer::Nothing, Transfer::Exact)
         }
@@ -50,37 +49,37 @@ fn stated_length(response: &Response) -> Option<u64> {
     std::str::from_utf8(trim(text)).ok()?.parse().ok().filter(|length| *length > 0)
 }
 
-/// What the head of a response tells beside the response's own fields.
+/// What the head of a response contains besides the response's own fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// The date, see [`crate::http_date`].
+    /// The date; see [`crate::http_date`].
     pub date: &'a [u8; 29],
-    /// The Server field's value; empty for no such field.
+    /// The value of the Server field; empty for none.
     pub server: &'a [u8],
-    /// How the body's end is told.
+    /// How the client finds the end of the body.
     pub transfer: Transfer,
-    /// What is told about the connection.
+    /// What the head says about the connection.
     pub persistence: Persistence,
-    /// Whether the status line says HTTP/1.0, for a client that misreads 1.1
+    /// Whether the status line says HTTP/1.0, for a client that misunderstands 1.1
     /// (`force-response-1.0`).
     pub http10: bool,
-    /// Whether Date and Server of the response stand, because another server made it.
+    /// Whether Date and Server of the response are kept, because another server made it.
     pub proxied: bool,
 }
 
-/// Where a field belongs in the order of lines.
+/// The place of a field in the order of the lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
-    /// Among the others, in their order.
+    /// Among the other fields, in their order.
     Middle,
-    /// Date or Server: written by us, or first.
+    /// Date or Server: written first.
     Origin,
-    /// Written by us: framing and Keep-Alive.
+    /// Written by this module: framing and Keep-Alive.
     Ours,
-    /// Written by us, where the response has its own.
+    /// Written by this module, unless the response has its own.
     Length,
     Connection,
-    /// Behind all others: type, coding and language of the content, in that order.
+    /// After all others: type, encoding and language of the content, in that order.
     Content(usize),
 }
 
@@ -97,9 +96,9 @@ fn rank(name: Name) -> Rank {
     }
 }
 
-/// Appends the head: status line, Date, Server, the response's fields, framing, what is told
-/// about the connection, and the type of the content. A field that holds a line end is left out,
-/// so that no value can split the response.
+/// Appends the head: status line, Date, Server, the response's fields, framing, Keep-Alive and
+/// Connection, and the type of the content. A field that contains a line end is left out, so that
+/// no value can split the response.
 pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     out.extend_from_slice(if head.http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
     write_status(out, response);
@@ -137,7 +136,7 @@ pub fn encode_head(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The status with its phrase, or the response's own line if it is one for that status.
+/// Writes the status with its phrase, or the response's own line if it is for that status.
 fn write_status(out: &mut Vec<u8>, response: &Response) {
     let status = response.status;
     let start = out.len();
@@ -174,7 +173,7 @@ fn write_origin(out: &mut Vec<u8>, response: &Response, head: &Head<'_>) {
     }
 }
 
-/// The options that modules put into Connection, such as `Upgrade`.
+/// The options that modules add to Connection, such as `Upgrade`.
 fn connection_values(response: &Response) -> Vec<u8> {
     let mut values = Vec::new();
     for fields in [&response.always, &response.fields] {
@@ -191,7 +190,7 @@ fn connection_values(response: &Response) -> Vec<u8> {
     values
 }
 
-/// Keep-Alive and Connection; `others` are options with a comma and space behind each.
+/// Writes Keep-Alive and Connection. `others` are options, each followed by a comma and a space.
 fn write_connection(out: &mut Vec<u8>, others: &[u8], persistence: Persistence) {
     let option: &[u8] = match persistence {
         Persistence::Close => b"close",
@@ -230,14 +229,14 @@ fn write_decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends the line before a chunk of so many bytes; the data and a line end follow it. A chunk
-/// of no bytes would end the body: it is not to be written.
+/// Appends the line before a chunk of `length` bytes. The caller appends the data and a line end.
+/// `length` must not be 0, because an empty chunk ends the body.
 pub fn encode_chunk(out: &mut Vec<u8>, length: usize) {
-    // Writing into a vector cannot fail.
+    // Writing to a vector cannot fail.
     let _ = write!(out, "{length:x}\r\n");
 }
 
-/// Appends the end of a body in chunks, with trailer fields.
+/// Appends the end of a chunked body, with trailer fields.
 pub fn encode_end(out: &mut Vec<u8>, trailers: &Fields) {
     out.extend_from_slice(b"0\r\n");
     for (_, line) in trailers.lines() {

@@ -1,10 +1,9 @@
-//! Escaping of what goes out: paths into URLs, text into HTML. The bytes come in as they are and
-//! are appended to a buffer (Apache: util.c, `ap_escape_path_segment`, `ap_os_escape_path`,
-//! `ap_escape_html`).
+//! Escapes paths for URLs and text for HTML, and appends the result to a buffer (Apache: util.c,
+//! `ap_escape_path_segment`, `ap_os_escape_path`, `ap_escape_html`).
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Bytes beside letters and digits that Apache leaves as they are in a path.
+/// The bytes, apart from letters and digits, that Apache leaves unescaped in a path.
 const PATH: &[u8] = b"$-_.+!*'(),:;@&=/~";
 
 fn append_escaped(out: &mut Vec<u8>, text: &[u8]) {
@@ -18,14 +17,14 @@ fn append_escaped(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Escapes a decoded path for a URL whose path it begins or continues, as in Location
+/// Escapes a decoded path that begins or continues the path of a URL, as in Location
 /// (`ap_escape_uri`).
 pub fn escape_uri(out: &mut Vec<u8>, path: &[u8]) {
     append_escaped(out, path);
 }
 
-/// Escapes a decoded path that may be taken for a relative reference: `./` goes before a first
-/// segment with a colon, which would read as a scheme (`ap_os_escape_path`; RFC 3986, 4.2).
+/// Escapes a decoded path that may be used as a relative reference: `./` precedes a first segment
+/// with a colon, which would look like a scheme (`ap_os_escape_path`; RFC 3986, section 4.2).
 pub fn escape_path(out: &mut Vec<u8>, path: &[u8]) {
     let segment = path.split(|byte| *byte == b'/').next().unwrap_or_default();
     if segment.contains(&b':') {

@@ -1,14 +1,14 @@
-//! The field Expect: a head comes in, whether the client waits for `100 Continue` goes out
-//! (RFC 9110, section 10.1.1).
+//! The field Expect: whether the client waits for `100 Continue` (RFC 9110, section 10.1.1).
 
 use crate::refusal::{Refusal, excerpt};
 use evenkeel_message::{Level, Name, RequestHead, Status, Version, eq_ignore_case};
 
-/// Whether the client waits for `100 Continue` before it sends the body; `strict` is the
-/// directive HttpExpectStrict.
+/// Whether the client waits for `100 Continue` before it sends the body. `strict` is the directive
+/// HttpExpectStrict.
 ///
 /// # Errors
-/// 417 for any other expectation where `strict` is set (Apache: protocol.c, `ap_read_request`).
+///
+/// 417 for any other expectation if `strict` is set (Apache: protocol.c, `ap_read_request`).
 pub fn expectation(head: &RequestHead, strict: bool) -> Result<bool, Refusal> {
     let Some(value) = head.fields.first(Name::Expect).filter(|value| !value.is_empty()) else {
         return Ok(false);

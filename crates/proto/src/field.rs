@@ -1,6 +1,5 @@
-//! One field line of a head or of a trailer section: the line comes in with its line end, and
-//! goes into the fields, checked. It never joins fields of the same name, but tells when they would
-//! be too long together.
+//! Parses and checks one field line of a head or of a trailer section, and adds it to the fields.
+//! Fields of the same name are not joined, but checked for their total length.
 
 use crate::line::is_token;
 use crate::refusal::{Refusal, excerpt};
@@ -12,21 +11,21 @@ use memchr::memchr;
 const TOO_LONG: &str = "Size of a request header field exceeds server limit.";
 const TOO_MANY: &str = "The number of request header fields exceeds this server's limit.";
 
-/// What a line turned out to be.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The empty line behind the last field.
+    /// The empty line after the last field.
     End,
-    /// A field of this name.
+    /// A field with this name.
     Field(Name),
-    /// The continuation of the field before.
+    /// The continuation of the previous field.
     Folded,
 }
 
-/// Takes the lines at the front of `bytes` that are what nearly all are: a known name, a colon, a
+/// Takes the lines at the front of `bytes` that have the usual form: a known name, a colon, a
 /// space, a value without control bytes and without spaces around it, CRLF; none of them too long
-/// or too many. Tells how many bytes they are, and whether one says something about the body's
-/// length. What follows is [`take`]'s.
+/// or too many. Returns their length in bytes, and whether one of them concerns the length of the
+/// body. [`take`] handles the rest.
 pub(crate) fn take_usual(fields: &mut Fields, bytes: &[u8], limits: &Limits) -> (usize, bool) {
     let most = if limits.fields == 0 { usize::MAX } else { limits.fields };
     let (mut room, mut framed) = (most.saturating_sub(fields.len()), false);
@@ -39,12 +38,12 @@ pub(crate) fn take_usual(fields: &mut Fields, bytes: &[u8], limits: &Limits) -> 
     (used, framed)
 }
 
-/// The line at the front of `bytes`; none where it is not as above.
+/// The line at the front of `bytes`, if it has that form.
 fn usual_line(bytes: &[u8]) -> Option<FieldLine> {
-    // No further than the line's end: what follows may be many lines without a colon.
+    // Do not search beyond the end of the line: many lines without a colon may follow.
     let (name, rest) = bytes.split_at_checked(first_colon_or_control(bytes)?)?;
     let known = Name::at(bytes, name.len());
-    // The end of such a line is the first control byte behind its name, which holds none.
+    // The name contains no control byte, so the first one after it is the end of such a line.
     let (value, behind) = rest.split_at_checked(first_control(rest)?)?;
     let is_usual = match value {
         [b':', b' ', inner @ ..] => inner.first() != Some(&b' ') && inner.last() != Some(&b' '),
@@ -58,14 +57,14 @@ fn usual_line(bytes: &[u8]) -> Option<FieldLine> {
     })
 }
 
-/// Whether fields of that name say something about the body's length.
+/// Whether fields of that name concern the length of the body.
 pub(crate) fn is_framing(name: Name) -> bool {
     matches!(name, Name::ContentLength | Name::TransferEncoding)
 }
 
 /// Takes one line with its line feed (RFC 9112, section 5; Apache: protocol.c,
-/// `ap_get_mime_headers_core`). A folded line is joined to the field before it by one space:
-/// nothing behind this sees a fold (RFC 9112, section 5.2).
+/// `ap_get_mime_headers_core`). A folded line is joined to the previous field by one space, so that
+/// no later code sees a fold (RFC 9112, section 5.2).
 pub(crate) fn take(
     fields: &mut Fields,
     line: &[u8],
@@ -74,7 +73,8 @@ pub(crate) fn take(
 ) -> Result<Line, Refusal> {
     let whole = line.strip_suffix(b"\r\n");
     let content = whole.unwrap_or_else(|| line.strip_suffix(b"\n").unwrap_or(line));
-    // The length first: a line that comes in pieces is refused for it before its end is seen.
+    // Check the length first: a line that arrives in pieces is refused for its length before its
+    // end is seen.
     if content.len() > limits.field_size.saturating_add(1) {
         return Err(too_long(content));
     }
@@ -104,8 +104,8 @@ pub(crate) fn take(
     Ok(Line::Field(name))
 }
 
-/// Whether a value begins with one space and has no other around it, so that the whole line can
-/// be stored as it is.
+/// Whether a value begins with one space and has no other around it, so that the whole line can be
+/// stored as it is.
 fn is_canonical(value: &[u8]) -> bool {
     match value {
         [b' '] => true,
@@ -141,8 +141,8 @@ fn unsafe_name(content: &[u8]) -> Result<usize, Refusal> {
     Ok(end)
 }
 
-/// Strict lets no control byte but the tab into a value (RFC 9110, section 5.5); Unsafe refuses
-/// those that could end a line or a string elsewhere.
+/// Checks a value. Strict allows no control byte except the tab (RFC 9110, section 5.5); Unsafe
+/// refuses those that could end a line or a string elsewhere.
 fn check_value(content: &[u8], value: &[u8], strict: bool) -> Result<(), Refusal> {
     let is_bad = |byte: &u8| *byte < b' ' && *byte != b'\t' || *byte == 0x7f;
     if first_control(content).is_none() || !content.iter().any(is_bad) {
@@ -174,7 +174,7 @@ fn fold(
     let Some((name, value)) = fields.iter().last() else {
         return Err(Refusal::bad(3442, "Line folding encountered before first header line"));
     };
-    // The field as one line: the name, a colon, a space, the value, a space and what is added.
+    // The field as one line: the name, a colon, a space, the value, a space and the continuation.
     let joined = name.len() + 2 + value.len() + usize::from(!value.is_empty()) + more.len();
     if joined > limits.field_size.saturating_sub(2) {
         return Err(beyond_limit(562, "folding", name));
@@ -184,15 +184,15 @@ fn fold(
     Ok(Line::Folded)
 }
 
-/// LimitRequestFieldSize holds for the values of one name together too, with a comma and a space
-/// between them (Apache: protocol.c, `table_do_fn_check_lengths`).
+/// Checks the values of one name together, with a comma and a space between them, because
+/// LimitRequestFieldSize holds for them too (Apache: protocol.c, `table_do_fn_check_lengths`).
 pub(crate) fn check_joined(fields: &Fields, limits: &Limits) -> Result<(), Refusal> {
-    // Nearly all heads are shorter than the limit as a whole.
+    // Nearly all heads as a whole are shorter than the limit.
     if fields.bytes() <= limits.field_size {
         return Ok(());
     }
     let mut all: Vec<_> = fields.iter().map(|(name, value)| (name, value.len() + 2)).collect();
-    // There may be any number of fields: the sort brings those of one name together.
+    // The number of fields is not bounded here; sorting brings those with the same name together.
     all.sort_by(|(a, _), (b, _)| {
         let lower = |name| <[u8]>::iter(name).map(u8::to_ascii_lowercase);
         lower(a).cmp(lower(b))
@@ -208,14 +208,14 @@ pub(crate) fn check_joined(fields: &Fields, limits: &Limits) -> Result<(), Refus
     Ok(())
 }
 
-/// A field that is longer than LimitRequestFieldSize when its parts are put together.
+/// The refusal of a field that exceeds LimitRequestFieldSize when its parts are joined.
 fn beyond_limit(number: u16, after: &str, name: &[u8]) -> Refusal {
     let name = excerpt(name);
     let text = format!("Request header exceeds LimitRequestFieldSize after {after}: {name}");
     Refusal::new(Status::BAD_REQUEST, Level::Info, number, text).with_detail(TOO_LONG)
 }
 
-/// A field longer than LimitRequestFieldSize, whole or as far as it has come.
+/// The refusal of a field that exceeds LimitRequestFieldSize, complete or as far as it has arrived.
 pub(crate) fn too_long(content: &[u8]) -> Refusal {
     let name = content.split(|byte| *byte == b':').next().unwrap_or_default();
     let text = format!("Request header exceeds LimitRequestFieldSize: {}", excerpt(name));
@@ -227,7 +227,8 @@ pub(crate) fn is_too_long(refusal: &Refusal) -> bool {
     refusal.notice.number == Some(561)
 }
 
-/// A line with NUL, without its carriage return, or cut off by the end of the connection.
+/// The refusal of a line that contains NUL, lacks its carriage return, or is cut off by the end of
+/// the connection.
 pub(crate) fn unreadable() -> Refusal {
     Refusal::bad(567, "request failed: error reading the headers")
 }
@@ -246,7 +247,7 @@ mod tests {
         Ok(fields)
     }
 
-    /// Lines and the notices that Apache 2.4.71 logs for them; folding apart.
+    /// Lines and the notices that Apache 2.4.71 logs for them, except for folding.
     #[test]
     fn bad_fields_get_apaches_notices() {
         let long = [b"A: ".as_slice(), &[b'b'; 59], b"\r\n"].concat();
@@ -298,7 +299,8 @@ mod tests {
             assert_eq!(value(&[b"A: b\r\n", b" c\0\r\n"]), Err(567));
             let control = if strict { 2427 } else { 3451 };
             assert_eq!(value(&[b"A: b\r\n", b" c\rd\r\n"]), Err(control));
-            // 3 bytes of the name's and 15 of the first value's; a limit of 60 lets 58 pass.
+            // 3 bytes for the name and 15 for the first value; with a limit of 60, a value of 58
+            // passes.
             for (length, expected) in [(39, None), (40, Some(562))] {
                 let more = [b"   ".as_slice(), &vec![b'c'; length], b"  \r\n"].concat();
                 let joined = outcome(&[b"A: 123456789012345\r\n", &more], strict);
@@ -326,7 +328,7 @@ mod tests {
         assert_eq!(joined(&[("a", 20), ("A", 20), ("a", 16)]), Ok(()));
         assert_eq!(joined(&[("a", 20), ("A", 20), ("a", 17)]), Err(format!("{after}a")));
         assert_eq!(joined(&[("a", 50), ("a-", 50), ("b", 50)]), Ok(()));
-        // One field alone has been measured as a line.
+        // A single field was already checked as a line.
         assert_eq!(joined(&[("a", 61)]), Ok(()));
     }
 }

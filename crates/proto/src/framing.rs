@@ -1,17 +1,19 @@
-//! How long a request's body is: the fields of its head come in, the length goes out
-//! (RFC 9112, section 6.3). The decision is made once, here; all who read a body follow it.
+//! Determines the length of a request's body from its fields (RFC 9112, section 6.3). The decision
+//! is made once, here, and every reader of a body follows it.
 
 use crate::refusal::{Refusal, excerpt};
 use evenkeel_message::{BodyLength, Level, RequestHead, Status, eq_ignore_case};
 
-/// Decides the length.
+/// Determines the length.
 ///
-/// Apache takes Transfer-Encoding over Content-Length and any list that ends in `chunked`. Here
-/// both fields in one head, and a list with another coding, are refused: a proxy in front that
-/// decides otherwise would see other requests on the connection (RFC 9112, section 11.2).
+/// Apache lets Transfer-Encoding override Content-Length and accepts any list that ends in
+/// `chunked`. Here a head with both fields and a list with another coding are refused: a proxy in
+/// front that decides otherwise would see other requests on the connection (RFC 9112, section
+/// 11.2).
 ///
 /// # Errors
-/// 400 where the length is in doubt, 501 for a coding that is not known (RFC 9112, section 6.1).
+///
+/// 400 if the length is in doubt, 501 for an unknown coding (RFC 9112, section 6.1).
 pub fn body_length(head: &RequestHead) -> Result<BodyLength, Refusal> {
     let fields = &head.fields;
     let mut lengths = fields.all(b"Content-Length");
@@ -40,7 +42,7 @@ pub fn body_length(head: &RequestHead) -> Result<BodyLength, Refusal> {
     Ok(BodyLength::Chunked)
 }
 
-/// `chunked` must be the last coding and the only one that is known.
+/// Checks that `chunked` is the last coding and the only one.
 fn check_codings(head: &RequestHead) -> Result<(), Refusal> {
     let mut values = head.fields.all(b"Transfer-Encoding").peekable();
     let (mut chunked, mut known) = (0, true);
@@ -66,7 +68,7 @@ fn check_codings(head: &RequestHead) -> Result<(), Refusal> {
     }
 }
 
-/// Digits only, at most 2^63 - 1 as in Apache (`ap_parse_strict_length`).
+/// Parses digits only, up to 2^63 - 1 as in Apache (`ap_parse_strict_length`).
 fn content_length(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -1,6 +1,6 @@
-//! The head of a request: the receive buffer comes in, as often as bytes are added to it, and a
-//! filled request head goes out. Each byte is looked at once, however the bytes arrive; what
-//! follows the head in the buffer is left alone.
+//! Parses the head of a request from the receive buffer. Call it each time bytes are added to the
+//! buffer; each byte is examined once, however the bytes arrive. Bytes after the head are not
+//! touched.
 
 use crate::field::{self, Line};
 use crate::refusal::Refusal;
@@ -8,14 +8,14 @@ use crate::{HttpProtocolOptions, Limits, framing, line};
 use evenkeel_message::{BodyLength, Level, RequestHead, Status, Version};
 use memchr::memchr;
 
-/// How many empty lines may stand before a request line (RFC 9112, section 2.2 asks for one;
-/// Apache allows ten).
+/// The most empty lines before a request line (RFC 9112, section 2.2 requires one; Apache allows
+/// ten).
 const EMPTY_LINES: u8 = 10;
 
-/// What became of the buffer.
+/// The result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// The head is whole and took so many bytes from the front of the buffer.
+    /// The head is complete and took this many bytes from the front of the buffer.
     Complete(usize),
     /// More bytes are needed.
     Partial,
@@ -28,17 +28,17 @@ enum Stage {
     Fields,
 }
 
-/// Reads one head; it remembers where it stopped, so that the same buffer with more bytes behind
-/// continues there. After `Complete` it is new again.
+/// Parses one head. It remembers where it stopped, and continues there when it gets the same buffer
+/// with more bytes. After `Complete` it is ready for the next head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadParser {
     stage: Stage,
-    /// Where the line begins that is not yet whole.
+    /// The beginning of the line that is not yet complete.
     start: usize,
-    /// Up to where that line was searched for its end.
+    /// How far that line was searched for its end.
     searched: usize,
     empty_lines: u8,
-    /// Whether a field says something about the body's length.
+    /// Whether one of the fields concerns the length of the body.
     framed: bool,
 }
 
@@ -49,24 +49,25 @@ impl HeadParser {
         Self::default()
     }
 
-    /// Whether anything but empty lines has come: what follows is a request that was begun.
+    /// Whether anything but empty lines has arrived, so that a request has begun.
     #[must_use]
     pub fn is_started(&self) -> bool {
         self.stage == Stage::Fields || self.searched > self.start
     }
 
-    /// Whether the request line is whole, so that an answer has something to refer to.
+    /// Whether the request line is complete, so that there is something to answer.
     #[must_use]
     pub fn has_line(&self) -> bool {
         self.stage == Stage::Fields
     }
 
-    /// Reads on. `head` must be cleared before the first call for a request; on an error it holds
-    /// what was read, for the access log, and how many bytes of the wire that was. The buffer must
-    /// begin where it began on the last call.
+    /// Continues parsing. `head` must be cleared before the first call for a request. After an
+    /// error it holds what was parsed, for the access log, and how many bytes were received. The
+    /// buffer must begin where it began in the previous call.
     ///
     /// # Errors
-    /// The request is refused: its form is wrong or a limit is exceeded.
+    ///
+    /// The request is refused: it is malformed or exceeds a limit.
     pub fn parse(
         &mut self,
         head: &mut RequestHead,
@@ -115,7 +116,7 @@ impl HeadParser {
             self.take_usual(head, buffer, limits);
         }
         let rest = buffer.get(self.start..).unwrap_or_default();
-        // A line of the limit and one byte more still passes, and its line end is two.
+        // A line one byte above the limit still passes, and its line end has two bytes.
         if rest.len() > limits.field_size.saturating_add(3) {
             let refusal = field::too_long(rest);
             self.start = buffer.len();
@@ -124,14 +125,14 @@ impl HeadParser {
         Ok(Parsed::Partial)
     }
 
-    /// What the end of the connection in the middle of a head means: a refusal where the request
-    /// line had come (Apache answers 400), else nothing that could be answered.
+    /// What the end of the connection in the middle of a head means: a refusal if the request line
+    /// had arrived (Apache answers 400), otherwise nothing that could be answered.
     #[must_use]
     pub fn end(&self) -> Option<Refusal> {
         self.has_line().then(field::unreadable)
     }
 
-    /// Reads the request line, empty lines before it skipped; false while it is not whole.
+    /// Parses the request line, after skipping empty lines. Returns false while it is incomplete.
     fn take_line(
         &mut self,
         head: &mut RequestHead,
@@ -171,8 +172,9 @@ impl HeadParser {
         Ok(false)
     }
 
-    /// Notes how much was read when a field that ends at `end` was refused. Apache looks at a
-    /// field when it has read the line behind it, which might continue it, unless it is too long.
+    /// Records how much was read when the field that ends at `end` was refused. Apache checks a
+    /// field after it has read the next line, which might continue it, unless the field is too
+    /// long.
     fn pass(&mut self, end: usize, buffer: &[u8], refusal: &Refusal) {
         (self.start, self.searched) = (end, end);
         if !field::is_too_long(refusal)
@@ -182,7 +184,7 @@ impl HeadParser {
         }
     }
 
-    /// Takes the lines of the usual form that come next; not where a line has come in pieces.
+    /// Takes the next lines of the usual form, except while a line has arrived only in part.
     fn take_usual(&mut self, head: &mut RequestHead, buffer: &[u8], limits: &Limits) {
         if self.searched > self.start {
             return;
@@ -194,7 +196,7 @@ impl HeadParser {
         self.framed |= framed;
     }
 
-    /// The next line with its line feed, if it is whole.
+    /// The next line with its line feed, if it is complete.
     fn next_line<'a>(&mut self, buffer: &'a [u8]) -> Option<&'a [u8]> {
         match memchr(b'\n', buffer.get(self.searched..)?) {
             Some(at) => buffer.get(self.start..self.searched + at + 1),
@@ -247,7 +249,7 @@ mod tests {
         (result, head)
     }
 
-    /// The same bytes, shown to the parser one more at a time.
+    /// Parses the same bytes, with one more byte in each call.
     fn dribbled(bytes: &[u8]) -> (Result<Parsed, Refusal>, RequestHead) {
         let (mut head, mut parser) = (RequestHead::default(), HeadParser::new());
         for end in 0..=bytes.len() {
@@ -291,7 +293,7 @@ mod tests {
             (format!("GET /{long}"), 9_005),
             (format!("GET / HTTP/1.1\r\nA: {long}\r\nB: c\r\n\r\n"), 9_021),
             (format!("GET / HTTP/1.1\r\nA: {long}"), 9_019),
-            // The line behind it has been read too.
+            // The line after it has been read too.
             ("GET / HTTP/1.1\r\nbad\r\nB: c\r\n\r\n".to_owned(), 27),
             ("GET / HTTP/1.1\r\nContent-Length: x\r\n\r\nmore".to_owned(), 37),
         ] {
@@ -347,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Text near to a head: pieces that matter, in any order, and some noise.
+    /// Texts that resemble a head: significant pieces in any order, and some noise.
     fn head_text() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             Just(b"GET / HTTP/1.1\r\n".to_vec()),

@@ -1,6 +1,6 @@
-//! Whom a request is addressed to: head and target come in; host, port and query go
-//! into the request (RFC 9112, section 3.3; Apache: vhost.c, `fix_hostname` and
-//! `ap_update_vhost_from_headers`). It chooses no virtual host.
+//! Determines the host that a request is addressed to: sets host, port and query of the request
+//! from its head (RFC 9112, section 3.3; Apache: vhost.c, `fix_hostname` and
+//! `ap_update_vhost_from_headers`). It does not choose a virtual host.
 
 use crate::HttpProtocolOptions;
 use crate::refusal::{Refusal, excerpt};
@@ -8,12 +8,13 @@ use crate::target::{Form, Target};
 use evenkeel_message::{Fields, Level, Name, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
-/// Fills host, port and query of a request whose head is whole. The host of a target wins over the
-/// field Host and replaces it, if the target's scheme is that of the connection, which is http.
-/// The host of another scheme is not looked at: what stands between client and server may have
-/// chosen by the field (Apache: protocol.c, `ap_parse_uri`). A request that is refused has no host.
+/// Sets host, port and query of a request whose head is complete. The host of the target wins over
+/// the field Host and replaces it, if the scheme of the target is that of the connection, which is
+/// http. The host of another scheme is ignored, because an intermediary may have chosen by the
+/// field (Apache: protocol.c, `ap_parse_uri`). A request that is refused has no host.
 ///
 /// # Errors
+///
 /// 400 for a host that is missing in HTTP/1.1, given twice or malformed.
 pub fn address(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refusal> {
     let filled = fill(request, options);
@@ -52,7 +53,8 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
         let has_field = field.is_some();
         let whole = target.authority.rsplit(|b| *b == b'@').next().unwrap_or_default();
         let authority = whole.strip_suffix(b":").unwrap_or(whole);
-        // An empty host is no http URI (RFC 9110, section 4.2.1), though Apache takes it.
+        // An http URI must have a host (RFC 9110, section 4.2.1), though Apache accepts an empty
+        // one.
         *port = split(authority, host, options.strict)?;
         if host.is_empty() {
             return Err(malformed(authority));
@@ -69,8 +71,8 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
     Ok(())
 }
 
-/// Makes one field of several, as Apache joins the fields of every name. Strict refuses what would
-/// come of it, for its comma.
+/// Joins several fields to one, as Apache joins the fields of every name. Strict refuses the result
+/// because of its comma.
 fn join_hosts(fields: &mut Fields) {
     if host_field(fields).1
         && let Some(joined) = fields.joined(b"Host")
@@ -79,14 +81,14 @@ fn join_hosts(fields: &mut Fields) {
     }
 }
 
-/// The field Host, and whether it is there more than once.
+/// The field Host, and whether there are several.
 fn host_field(fields: &Fields) -> (Option<&[u8]>, bool) {
     let mut hosts = fields.all(Name::Host);
     (hosts.next(), hosts.next().is_some())
 }
 
-/// Puts the name in lower case into `host`, without a dot at its end or the brackets around an
-/// IPv6 address; gives the port.
+/// Writes the name in lower case to `host`, without a final dot or the brackets of an IPv6 address.
+/// Returns the port.
 fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, Refusal> {
     if text.is_empty() {
         return Ok(None);
@@ -125,8 +127,8 @@ fn split(text: &[u8], host: &mut Vec<u8>, strict: bool) -> Result<Option<u16>, R
     Ok(port)
 }
 
-/// What the field Host says where a target names the host: the name as it is compared, with the
-/// port as it came (Apache: vhost.c, `construct_host_header`).
+/// The value of the field Host if the target names the host: the name in the form in which it is
+/// compared, with the port as received (Apache: vhost.c, `construct_host_header`).
 fn host_value(authority: &[u8]) -> Vec<u8> {
     let bare = authority.strip_suffix(b":").unwrap_or(authority);
     let name = port(bare).map_or(bare, |(name, _)| name);
@@ -135,7 +137,8 @@ fn host_value(authority: &[u8]) -> Vec<u8> {
     [&name.to_ascii_lowercase(), behind].concat()
 }
 
-/// Name and port; the port is cut off only where it is a number (APR: `apr_parse_addr_port`).
+/// Splits into name and port. The port is split off only if it is a number (APR:
+/// `apr_parse_addr_port`).
 fn port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, number) = text.split_at_checked(text.len() - digits)?;
@@ -149,7 +152,7 @@ fn port(text: &[u8]) -> Option<(&[u8], Option<u16>)> {
     (number > 0 && !name.is_empty()).then_some((name, Some(number)))
 }
 
-/// Kinds of bytes in a host name, as bits.
+/// Classes of bytes in a host name, as bits.
 const LETTER: u8 = 1;
 const DOT: u8 = 2;
 const SLASH: u8 = 4;
@@ -174,16 +177,16 @@ const fn kinds() -> [u8; 256] {
     table
 }
 
-/// What one look at a host name shows.
+/// The properties of a host name, found in one pass.
 #[derive(Default)]
 struct Shape {
-    /// Two dots in a row or a slash: refused always.
+    /// Whether there are two dots in a row or a slash, which are always refused.
     barred: bool,
-    /// A byte that no host name holds.
+    /// Whether there is a byte that no host name contains.
     foreign: bool,
-    /// A letter, `-` or `_`.
+    /// Whether there is a letter, `-` or `_`.
     lettered: bool,
-    /// Where the last label begins, a dot at the name's end not counted.
+    /// The beginning of the last label, ignoring a dot at the end of the name.
     last: usize,
 }
 
@@ -209,8 +212,9 @@ impl Shape {
         }
     }
 
-    /// A dotted quad without leading zeros, or letters, digits, `-` and `_` in labels of which
-    /// the last begins with a letter (RFC 1123, section 2.1; Apache: `strict_hostname_check`).
+    /// Whether the name is a dotted quad without leading zeros, or consists of letters, digits, `-`
+    /// and `_` in labels, the last of which begins with a letter (RFC 1123, section 2.1; Apache:
+    /// `strict_hostname_check`).
     fn is_strict_name(&self, name: &[u8]) -> bool {
         if self.foreign || name.is_empty() {
             return false;
@@ -225,7 +229,7 @@ impl Shape {
     }
 }
 
-/// Apache refuses such a target too, but logs nothing.
+/// The refusal of a target with another scheme. Apache refuses it too, but logs nothing.
 fn unknown_scheme(target: &[u8]) -> Refusal {
     let text = format!("client sent a request for another scheme than http: {}", excerpt(target));
     Refusal { notice: Notice::own("core", Level::Debug, text), ..malformed(target) }
@@ -258,7 +262,7 @@ mod tests {
         Ok((String::from_utf8(request.host).unwrap(), request.port))
     }
 
-    /// Outcomes of Apache 2.4.71 under Strict.
+    /// The results of Apache 2.4.71 under Strict.
     #[test]
     fn strict_host_names() {
         for good in [
@@ -335,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Outcomes of Apache 2.4.71 under Unsafe.
+    /// The results of Apache 2.4.71 under Unsafe.
     #[test]
     fn several_hosts_are_one_with_commas_in_unsafe() {
         let hosts = |first: &str, second: &str, strict| {

@@ -1,6 +1,6 @@
-//! Bytes to HTTP/1.1 events and back, without I/O: the server and the load lab share it.
-//! Bytes come in as slices of a receive buffer and go out as appended bytes; nothing here reads
-//! a socket, a file or a clock, and nothing here allocates once its buffers are warm.
+//! Parses and writes HTTP/1.1 without I/O, for the server and for the load lab. Callers pass slices
+//! of a receive buffer and append output to a buffer of their own; nothing here reads a socket, a
+//! file or a clock, and nothing allocates once the buffers have grown to their size.
 
 mod chunked;
 mod encode;

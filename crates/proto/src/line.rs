@@ -1,5 +1,5 @@
-//! The request line: its bytes come in without their line end, method, target and version go
-//! out into the request head. It never looks at the fields behind it.
+//! Parses the request line, without its line end, into the method, target and version of the
+//! request head.
 
 use crate::refusal::{Refusal, excerpt};
 use crate::scan::first_space_or_control;
@@ -22,7 +22,7 @@ const fn token_table() -> [bool; 256] {
     table
 }
 
-/// Whether a byte may stand in a token.
+/// Whether a byte may be part of a token.
 pub(crate) fn is_token(byte: u8) -> bool {
     TOKEN.get(usize::from(byte)).copied().unwrap_or(false)
 }
@@ -31,11 +31,12 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | b'\r')
 }
 
-/// Takes the request line apart (RFC 9112, section 3; Apache: protocol.c, `read_request_line`
-/// and its checks, whose notices these are).
+/// Parses the request line (RFC 9112, section 3; Apache: protocol.c, `read_request_line` and its
+/// checks, whose notices these are).
 ///
 /// # Errors
-/// The line is refused; what can be told of it is in the head all the same.
+///
+/// The line is refused. The head still holds what could be parsed of it.
 pub(crate) fn parse(
     head: &mut RequestHead,
     line: &[u8],
@@ -48,9 +49,9 @@ pub(crate) fn parse(
     read
 }
 
-/// Writes the first three words of a line into the head, with single spaces between them, as logs
-/// and conditions show a line that has more or other white space (Apache rebuilds `the_request`
-/// likewise).
+/// Writes the first three words of a line to the head, separated by single spaces. Logs and
+/// conditions show this form of a line with more or other white space (Apache rebuilds
+/// `the_request` in the same way).
 fn spell(head: &mut RequestHead, line: &[u8]) {
     let mut words = line.split(|byte| is_space(*byte)).filter(|word| !word.is_empty());
     let method = words.next().unwrap_or_default();
@@ -82,12 +83,12 @@ fn read(head: &mut RequestHead, line: &[u8], options: &HttpProtocolOptions) -> R
         check_http09(method, options)?;
     }
     target::check(head.method, uri, options.strict)?;
-    // Last, so that a refusal is not told in HTTP/0.9, which has no status.
+    // Set the version last, so that a refusal is never answered in HTTP/0.9, which has no status.
     head.version = version;
     Ok(())
 }
 
-/// The method, and where what follows its space begins.
+/// The method, and the index after its space.
 fn method<'a>(line: &'a [u8], options: &HttpProtocolOptions) -> Result<(&'a [u8], usize), Refusal> {
     let accepts =
         |byte: u8| if options.strict { is_token(byte) } else { byte > b' ' && byte < 0x7f };
@@ -155,7 +156,7 @@ fn spaces(line: &[u8], start: usize) -> usize {
     line.iter().skip(start).take_while(|byte| **byte == b' ').count()
 }
 
-/// As Apache does, a version above 1.1 is taken for 1.1 and one below 1.0 is none.
+/// As in Apache, a version above 1.1 counts as 1.1, and one below 1.0 is invalid.
 fn version(protocol: &[u8], options: &HttpProtocolOptions) -> Result<Version, Refusal> {
     match protocol {
         b"HTTP/1.1" => return Ok(Version::Http11),
@@ -269,8 +270,8 @@ mod tests {
         }
     }
 
-    /// What Apache's `%m`, `%U` and `%r` show of lines that it refuses, and of lines that it takes
-    /// with `HttpProtocolOptions Unsafe` alone.
+    /// What Apache's `%m`, `%U` and `%r` show of lines that it refuses, and of lines that it
+    /// accepts only with `HttpProtocolOptions Unsafe`.
     #[test]
     fn what_is_odd_is_told_with_single_spaces() {
         let cases: [[&[u8]; 4]; 7] = [

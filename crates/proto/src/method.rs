@@ -1,14 +1,15 @@
-//! Methods that no table names: a head and the names that RegisterHttpMethod knows come in; the
-//! head says whether its method is one of them (Apache: protocol.c, `read_request_line`).
+//! Methods outside the built-in table: marks the method of a head as registered if
+//! RegisterHttpMethod names it (Apache: protocol.c, `read_request_line`).
 
 use crate::HttpProtocolOptions;
 use crate::refusal::{Refusal, excerpt};
 use evenkeel_message::{Level, Method, RequestHead, Status};
 
-/// Recognises a method by name.
+/// Recognises a registered method.
 ///
 /// # Errors
-/// 501 for one that nobody knows where HttpProtocolOptions says RegisteredMethods.
+///
+/// 501 for an unknown method if HttpProtocolOptions says RegisteredMethods.
 pub fn recognise_method(
     head: &mut RequestHead,
     registered: &[Box<str>],

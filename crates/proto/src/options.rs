@@ -1,15 +1,14 @@
-//! What the configuration says about the reading of a request: its limits and how strictly the
-//! syntax is held to.
+//! The directives about parsing a request: its limits, and how strictly the syntax is checked.
 
-/// The limits on a request's head (LimitRequestLine, LimitRequestFieldSize,
-/// LimitRequestFields); they bound the trailer fields too.
+/// The limits on the head of a request (LimitRequestLine, LimitRequestFieldSize,
+/// LimitRequestFields), which also bound the trailer fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the request line. As in Apache, one byte more than this still passes.
+    /// The bytes of the request line. As in Apache, one byte more still passes.
     pub line: usize,
-    /// Bytes of one field, name and value; again one more passes.
+    /// The bytes of one field, name and value; again one more passes.
     pub field_size: usize,
-    /// Number of fields; 0 sets no limit.
+    /// The number of fields; 0 means no limit.
     pub fields: usize,
 }
 
@@ -22,11 +21,11 @@ impl Default for Limits {
 /// The directive HttpProtocolOptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpProtocolOptions {
-    /// `Strict`, else `Unsafe`.
+    /// `Strict`; otherwise `Unsafe`.
     pub strict: bool,
-    /// `RegisteredMethods`, else `LenientMethods`.
+    /// `RegisteredMethods`; otherwise `LenientMethods`.
     pub registered_methods: bool,
-    /// `Allow0.9`, else `Require1.0`.
+    /// `Allow0.9`; otherwise `Require1.0`.
     pub allow_http09: bool,
 }
 

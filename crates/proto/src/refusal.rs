@@ -1,23 +1,23 @@
-//! Why a request is not served: the status for the client, the notice for the administrator,
-//! and the sentence that Apache adds to the error page (its note `error-notes`).
+//! Why a request is refused: the status for the client, the notice for the administrator, and the
+//! sentence that Apache adds to the error page (its note `error-notes`).
 
 use evenkeel_message::{Level, Notice, Status, quoted};
 use std::borrow::Cow;
 
-/// A request refused for its form. After it nothing on the connection can be trusted unless the
-/// status leaves the connection open ([`Status::drops_connection`]).
+/// The refusal of a malformed request. Nothing after it on the connection can be trusted, unless
+/// the status leaves the connection open ([`Status::drops_connection`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What to answer.
+    /// The status of the response.
     pub status: Status,
-    /// What to log.
+    /// The notice for the error log.
     pub notice: Notice,
-    /// A sentence of HTML for the error page; empty for most.
+    /// A sentence of HTML for the error page; usually empty.
     pub detail: &'static str,
 }
 
 impl Refusal {
-    /// A 400 with a notice of Apache's core at level debug, as most of them are.
+    /// A 400 with a notice of Apache's core at level debug, the most common kind.
     pub(crate) fn bad(number: u16, text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Status::BAD_REQUEST, Level::Debug, number, text)
     }
@@ -38,7 +38,7 @@ impl Refusal {
     }
 }
 
-/// As much of a client's bytes as a notice quotes: 80 (Apache: `LOG_NAME_MAX_LEN`).
+/// The part of a client's bytes that a notice quotes: 80 bytes (Apache: `LOG_NAME_MAX_LEN`).
 pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     quoted(bytes.get(..80).unwrap_or(bytes))
 }

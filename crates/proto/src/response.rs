@@ -1,34 +1,34 @@
-//! The head of a response as a client reads it: the front of the receive buffer comes in; the
-//! status, where the body ends and whether the connection is kept go out. It copies nothing and
-//! keeps no fields; who wants one reads it from the same bytes with [`response_field`].
+//! Parses the head of a response for a client: its status, the length of its body and whether the
+//! connection is kept. It copies nothing and stores no fields; use [`response_field`] to read a
+//! field from the same bytes.
 
 use evenkeel_message::{Version, eq_ignore_case, trim};
 use memchr::memchr;
 
-/// The most bytes of a head that a client takes before it calls the response broken.
+/// The most bytes of a head. Beyond that, a client considers the response broken.
 const MOST: usize = 256 << 10;
 
-/// Where the body of a response ends (RFC 9112, section 6.3).
+/// The end of a response's body (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseLength {
-    /// There is none.
+    /// There is no body.
     None,
-    /// After so many bytes, at least one.
+    /// The body has this many bytes, at least one.
     Exact(u64),
-    /// With the last chunk.
+    /// The body ends with the last chunk.
     Chunked,
-    /// With the connection.
+    /// The body ends with the connection.
     UntilClose,
 }
 
-/// What the head of a response says of its reading.
+/// What a client needs to know to read a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// The version that the server speaks; 1.0 for anything older.
+    /// The version of the server; 1.0 for anything older.
     pub version: Version,
     /// The status code, from 100 to 999.
     pub status: u16,
-    /// Where its body ends.
+    /// The end of the body.
     pub length: ResponseLength,
     /// Whether the connection stays open for another request.
     pub persistent: bool,
@@ -44,24 +44,25 @@ impl ResponseHead {
     }
 }
 
-/// Why bytes are no response: the server's fault.
+/// Why the bytes of a server are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The first line is no status line.
+    /// The first line is not a status line.
     StatusLine,
-    /// A line of the head is no field.
+    /// A line of the head is not a field.
     Field,
-    /// Content-Length is no number, or there are two that differ.
+    /// Content-Length is not a number, or there are two that differ.
     Length,
     /// The head does not end within 256 KiB.
     Size,
 }
 
-/// Reads the head at the front of `buffer`; nothing while its end has not come. `no_body` tells
-/// that the request was HEAD, whose response ends with its head.
+/// Parses the head at the front of `buffer`. Returns None until its end has arrived. `no_body` says
+/// that the request was HEAD, whose response ends with the head.
 ///
 /// # Errors
-/// What is wrong with it.
+///
+/// What is wrong with the head.
 pub fn parse_response(buffer: &[u8], no_body: bool) -> Result<Option<ResponseHead>, Malformed> {
     let Some((line, mut at)) = next_line(buffer, 0) else { return unfinished(buffer) };
     let (version, status) = status_line(line).ok_or(Malformed::StatusLine)?;
@@ -86,7 +87,7 @@ pub fn parse_response(buffer: &[u8], no_body: bool) -> Result<Option<ResponseHea
     Ok(Some(ResponseHead { version, status, length, persistent, size: at }))
 }
 
-/// The first value of a field in a head that [`parse_response`] has read.
+/// The first value of a field in a head that [`parse_response`] has parsed.
 #[must_use]
 pub fn response_field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (_, mut at) = next_line(head, 0)?;
@@ -102,7 +103,7 @@ pub fn response_field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 fn unfinished(buffer: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
-    // What cannot become a status line is refused before its line ends.
+    // Refuse what cannot become a status line before the line ends.
     let start = buffer.get(..buffer.len().min(5)).unwrap_or_default();
     if !b"HTTP/".starts_with(start) {
         return Err(Malformed::StatusLine);
@@ -110,8 +111,8 @@ fn unfinished(buffer: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
     if buffer.len() > MOST { Err(Malformed::Size) } else { Ok(None) }
 }
 
-/// A line without its end, and where the next begins. A lone line feed ends a line too
-/// (RFC 9112, section 2.2).
+/// A line without its end, and the index of the next one. A line feed alone ends a line too (RFC
+/// 9112, section 2.2).
 fn next_line(buffer: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = buffer.get(at..)?;
     let end = memchr(b'\n', rest)?;
@@ -138,7 +139,7 @@ fn status_line(line: &[u8]) -> Option<(Version, u16)> {
     Some((version, digit(hundreds) * 100 + digit(tens) * 10 + digit(ones)))
 }
 
-/// What the fields say of framing.
+/// What the fields say about framing.
 #[derive(Default)]
 struct Said {
     length: Option<u64>,
@@ -149,7 +150,7 @@ struct Said {
 
 impl Said {
     fn take(&mut self, line: &[u8]) -> Result<(), Malformed> {
-        // Most fields are told apart by their first letter.
+        // The first letter rules out most fields.
         match line.first() {
             Some(b'C' | b'c' | b'T' | b't') => {}
             Some(b' ' | b'\t') => return Ok(()),

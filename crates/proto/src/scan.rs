@@ -1,8 +1,8 @@
-//! Searches over bytes that decide how fast a head is read: sixteen bytes at a time where nothing
-//! is found, which is nearly always. Bytes come in, places go out.
+//! Searches that determine how fast a head is parsed. They examine sixteen bytes at a time while
+//! nothing is found, which is nearly always the case.
 
-/// Where the first byte stands that is looked for. The bytes of a chunk are asked without a branch
-/// between them, so that they are compared all at once.
+/// The index of the first matching byte. The bytes of a chunk are tested without branches between
+/// them, so that the compiler can compare them all at once.
 fn first(bytes: &[u8], is_wanted: impl Fn(u8) -> bool) -> Option<usize> {
     let (chunks, rest) = bytes.as_chunks::<16>();
     for (at, chunk) in chunks.iter().enumerate() {
@@ -16,17 +16,17 @@ fn first(bytes: &[u8], is_wanted: impl Fn(u8) -> bool) -> Option<usize> {
     Some(bytes.len() - rest.len() + found)
 }
 
-/// Where the first colon, control byte or DEL stands.
+/// The index of the first colon, control byte or DEL.
 pub(crate) fn first_colon_or_control(bytes: &[u8]) -> Option<usize> {
     first(bytes, |byte| (byte < b' ') | (byte == 0x7f) | (byte == b':'))
 }
 
-/// Where the first control byte or DEL stands.
+/// The index of the first control byte or DEL.
 pub(crate) fn first_control(bytes: &[u8]) -> Option<usize> {
     first(bytes, |byte| (byte < b' ') | (byte == 0x7f))
 }
 
-/// Where the first space, control byte or DEL stands.
+/// The index of the first space, control byte or DEL.
 pub(crate) fn first_space_or_control(bytes: &[u8]) -> Option<usize> {
     first(bytes, |byte| (byte <= b' ') | (byte == 0x7f))
 }

@@ -1,6 +1,6 @@
-//! The life of one exchange on a connection: what was read and written comes in as events, what
-//! happens to the connection goes out. Reading and writing are apart, since either can end or
-//! fail before the other. It knows no socket and no clock.
+//! The state of one exchange on a connection, which determines what happens to the connection next.
+//! Reading and writing are separate, because either can end or fail before the other. Nothing here
+//! uses a socket or a clock.
 
 use crate::Transfer;
 use evenkeel_message::{BodyLength, Fields, Name, Status, Version, eq_ignore_case};
@@ -10,60 +10,61 @@ use evenkeel_message::{BodyLength, Fields, Name, Status, Version, eq_ignore_case
 pub struct KeepAlive {
     /// KeepAlive.
     pub on: bool,
-    /// KeepAliveTimeout; 0 keeps no connection.
+    /// KeepAliveTimeout in milliseconds; with 0, no connection is kept.
     pub timeout_ms: u64,
-    /// MaxKeepAliveRequests; 0 sets no limit.
+    /// MaxKeepAliveRequests; 0 means no limit.
     pub max: u32,
 }
 
-/// What is told to the client about the connection.
+/// What the response tells the client about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It is closed after this response.
+    /// The connection is closed after this response.
     Close,
-    /// It is kept, which HTTP/1.1 need not be told.
+    /// The connection is kept, which an HTTP/1.1 client need not be told.
     Keep,
-    /// It is kept, and the client, which asked, is told for how long.
+    /// The connection is kept, and the client is told for how long, because it asked.
     KeepTold {
-        /// Seconds of KeepAliveTimeout.
+        /// KeepAliveTimeout in seconds.
         timeout_s: u64,
-        /// Requests that may still come; none where there is no limit.
+        /// How many requests may still follow; none without a limit.
         max: Option<u32>,
     },
 }
 
-/// All that bears on keeping a connection.
+/// Everything that determines whether a connection is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The fields of the request, with what RequestHeader has changed.
+    /// The fields of the request, as changed by RequestHeader.
     pub fields: &'a Fields,
-    /// How long the request's body is.
+    /// The length of the request's body.
     pub length: BodyLength,
-    /// Its version, as far as the client is trusted with it (`downgrade-1.0`).
+    /// The version, lowered for a client that claims too much (`downgrade-1.0`).
     pub version: Version,
-    /// The response's status.
+    /// The status of the response.
     pub status: Status,
-    /// How the end of the response's body is told.
+    /// How the client finds the end of the response's body.
     pub transfer: Transfer,
-    /// Whether the server wants to close: the response or a process that retires says so.
+    /// Whether the server wants to close the connection, because of the response or because the
+    /// process retires.
     pub close: bool,
-    /// Whether `100 Continue` was asked for and not sent, so that the body may or may not come.
+    /// Whether `100 Continue` was requested and not sent, so that the body may or may not follow.
     pub expecting: bool,
-    /// Whether the request's environment holds `nokeepalive`.
+    /// Whether the request's environment contains `nokeepalive`.
     pub nokeepalive: bool,
-    /// How many requests were answered on this connection before.
+    /// The number of requests answered on this connection before.
     pub keepalives: u32,
     /// The directives.
     pub settings: KeepAlive,
 }
 
-/// Decides whether the connection may be kept (RFC 9112, section 9.3; Apache: http_protocol.c,
+/// Decides whether the connection can be kept (RFC 9112, section 9.3; Apache: http_protocol.c,
 /// `ap_set_keepalive`, which serves one request more than MaxKeepAliveRequests says).
 #[must_use]
 pub fn persistence(ask: &Ask<'_>) -> Persistence {
     let Ask { fields, settings, .. } = ask;
     let left = settings.max.saturating_sub(ask.keepalives);
-    // A body in chunks from an HTTP/1.0 client is framed in doubt (RFC 9112, section 6.1).
+    // The framing of a chunked body from an HTTP/1.0 client is in doubt (RFC 9112, section 6.1).
     let faulty = ask.version < Version::Http11 && ask.length == BodyLength::Chunked;
     let kept = settings.on
         && settings.timeout_ms > 0
@@ -95,36 +96,37 @@ pub fn persistence(ask: &Ask<'_>) -> Persistence {
     }
 }
 
-/// How far one direction has come.
+/// The progress of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Progress {
     /// Nothing of this message yet.
     #[default]
     Idle,
-    /// The head is through, the body is not.
+    /// The head is complete, the body is not.
     Body,
-    /// The message is through.
+    /// The message is complete.
     Done,
-    /// It broke off: the framing was wrong, the peer too slow or gone.
+    /// The message broke off: the framing was wrong, or the peer was too slow or closed the
+    /// connection.
     Broken,
 }
 
 /// What happens to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The exchange is not over.
+    /// The exchange continues.
     Wait,
-    /// The rest of the request's body is to be read and thrown away, then ask again.
+    /// Read and discard the rest of the request's body, then ask again.
     Drain,
-    /// The next request may come.
+    /// The next request may follow.
     Reuse,
-    /// It is closed, with lingering, so that the client reads the response.
+    /// Close with lingering, so that the client can read the response.
     Linger,
-    /// It is cut off, so that the client sees that the response is not whole.
+    /// Reset the connection, so that the client sees that the response is incomplete.
     Abort,
 }
 
-/// One exchange: a request is read, a response is written.
+/// One exchange: a request is read and a response is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
     reading: Progress,
@@ -133,13 +135,13 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Before the request.
+    /// The state before the request.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The request's head was read.
+    /// Records that the head of the request was read.
     pub fn head_read(&mut self, length: BodyLength) {
         self.reading = match length {
             BodyLength::None | BodyLength::Exact(0) => Progress::Done,
@@ -147,32 +149,32 @@ impl Exchange {
         };
     }
 
-    /// The request's body was read to its end.
+    /// Records that the body of the request was read to its end.
     pub fn body_read(&mut self) {
         if self.reading == Progress::Body {
             self.reading = Progress::Done;
         }
     }
 
-    /// The request broke off; nothing more is read from the connection.
+    /// Records that the request broke off. Nothing more is read from the connection.
     pub fn read_failed(&mut self) {
         self.reading = Progress::Broken;
     }
 
-    /// The response's head was written.
+    /// Records that the head of the response was written.
     pub fn head_written(&mut self, persistence: Persistence) {
         self.kept = persistence != Persistence::Close;
         self.writing = Progress::Body;
     }
 
-    /// The response was written to its end.
+    /// Records that the response was written to its end.
     pub fn body_written(&mut self) {
         if self.writing == Progress::Body {
             self.writing = Progress::Done;
         }
     }
 
-    /// The response broke off; nothing more is written to the connection.
+    /// Records that the response broke off. Nothing more is written to the connection.
     pub fn write_failed(&mut self) {
         self.writing = Progress::Broken;
     }

@@ -1,5 +1,5 @@
-//! The request target: its text comes in, host, port, path and query go out, borrowed from it
-//! (RFC 9112, section 3.2). Nothing is decoded here; that is `uri`'s task.
+//! Parses the request target into host, port, path and query, all borrowed from it (RFC 9112,
+//! section 3.2). Nothing is decoded here; `UrlPath` of `message` does that.
 
 use crate::refusal::{Refusal, excerpt};
 use evenkeel_message::{Method, RequestHead, without_doubled_slash};
@@ -18,23 +18,23 @@ pub enum Form {
     Asterisk,
 }
 
-/// A request target taken apart.
+/// A parsed request target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
     /// Its form.
     pub form: Form,
-    /// Scheme of the absolute form.
+    /// The scheme of the absolute form.
     pub scheme: &'a [u8],
-    /// Host and port as they came, for the absolute and the authority form.
+    /// Host and port as received, for the absolute and the authority form.
     pub authority: &'a [u8],
-    /// Path as it came, not decoded; `/` where there is none.
+    /// The path as received, not decoded; `/` if there is none.
     pub path: &'a [u8],
-    /// Query without its question mark.
+    /// The query without its question mark.
     pub query: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a target apart; none where it has none of the four forms.
+    /// Parses a target; none if it has none of the four forms.
     #[must_use]
     pub fn parse(method: Method, text: &'a [u8]) -> Option<Self> {
         let empty =
@@ -56,13 +56,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The path of a request's target as it came, not decoded; empty where it has none.
+/// The path of a request's target as received, not decoded; empty if there is none.
 #[must_use]
 pub fn raw_path(head: &RequestHead) -> &[u8] {
     Target::parse(head.method, head.target()).map_or(b"", |target| target.path)
 }
 
-/// Path and query; what a fragment adds is left off (only Unsafe lets one come here).
+/// Path and query, without a fragment (which only Unsafe lets pass).
 fn split(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (path, query) = match memchr2(b'?', b'#', text) {
         Some(mark) => {
@@ -91,7 +91,7 @@ fn absolute_form(text: &[u8]) -> Option<Target<'_>> {
     Some(Target { form: Form::Absolute, scheme, authority, path, query })
 }
 
-/// `host:port`, the port required (RFC 9110, section 9.3.6).
+/// `host:port`, where the port is required (RFC 9110, section 9.3.6).
 fn authority_form(text: &[u8]) -> Option<&[u8]> {
     let colon = text.iter().rposition(|byte| *byte == b':')?;
     let port = text.get(colon + 1..)?;
@@ -99,7 +99,7 @@ fn authority_form(text: &[u8]) -> Option<&[u8]> {
     (digits && memchr2(b'/', b'@', text).is_none()).then_some(text)
 }
 
-/// Whether what stands behind the host's colon is a number or nothing.
+/// Whether the text after the host's colon is a number or empty.
 fn has_valid_port(text: &[u8]) -> bool {
     let after_host = match text {
         [b'[', rest @ ..] => match memchr(b']', rest) {
@@ -118,8 +118,8 @@ fn has_valid_port(text: &[u8]) -> bool {
     }
 }
 
-/// Refuses a target that cannot be taken apart, as soon as the request line is there (Apache:
-/// protocol.c's checks behind `ap_parse_uri`).
+/// Refuses a target that cannot be parsed as soon as the request line is complete (Apache: the
+/// checks in protocol.c after `ap_parse_uri`).
 pub(crate) fn check(method: Method, text: &[u8], strict: bool) -> Result<(), Refusal> {
     let fragment = strict && memchr(b'#', text).is_some();
     if text.starts_with(b"/") && !fragment && method != Method::Connect {

@@ -1,10 +1,10 @@
-//! What a request whose path is no path is answered: the statuses and log lines of Apache's
+//! The refusals of requests with an invalid path: the statuses and log lines of Apache's
 //! ap_process_request_internal (request.c).
 
 use crate::refusal::Refusal;
 use evenkeel_message::{BadPath, Level, Notice, Status, quoted};
 
-/// The refusal of a request for its path; `target` is what the notice quotes.
+/// The refusal of a request because of its path. The notice quotes `target`.
 #[must_use]
 pub fn bad_path(reason: BadPath, target: &[u8]) -> Refusal {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();

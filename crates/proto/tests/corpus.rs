@@ -1,4 +1,4 @@
-//! Replays the corpora of fuzz targets: no file of them may make anything panic.
+//! Replays the corpora of the fuzz targets: no file in them may cause a panic.
 
 #![allow(
     clippy::unwrap_used,
