@@ -1,6 +1,6 @@
-//! Opening and reading: the bytes of a file and the text of an access file. What was looked up
-//! comes in; bytes go out with what the kernel says of the very descriptor they were read from.
-//! A path is opened without following links, since its links were followed and checked before.
+//! Opens and reads files: the bytes of a file that was looked up, and the text of an access file,
+//! together with the metadata of the very descriptor that they were read from. Paths are opened
+//! without following links, because their links were followed and checked before.
 
 use crate::folder::{Access, AccessFile, Folder, join};
 use crate::found::{Contents, Found, Kind};
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-// Of errno(3).
+// Error numbers of errno(3).
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 const ENOTDIR: i32 = 20;
@@ -29,14 +29,15 @@ const ELOOP: i32 = 40;
 /// The largest access file that is read, in bytes.
 pub(crate) const LARGEST_ACCESS_FILE: u64 = 1 << 20;
 
-/// What an access file counts for besides its text, in bytes.
+/// The bytes that an access file counts for in addition to its text.
 const ACCESS_FILE_BYTES: u64 = 256;
 
-/// A change this close to the reading may be followed by one that shows the same times.
+/// A change this close before the reading may be followed by another one that leaves the same
+/// times.
 const RACY_NS: i64 = 1_000_000_000;
 
 impl State {
-    /// Opens a file, reads it where it is small, and keeps it where that is safe.
+    /// Opens a file, reads it if it is small, and caches it if that is safe.
     pub(crate) fn read_contents(&mut self, found: &Found) -> io::Result<Rc<Contents>> {
         match found.kind {
             Kind::File => {}
@@ -48,7 +49,8 @@ impl State {
         let file = self.open(found)?;
         let stat = open::fstat(&file)?;
         if stat != found.stat {
-            // Exchanged or changed since the look-up: serve what is there now, keep nothing.
+            // The file was replaced or changed since the look-up: serve the current one and cache
+            // nothing.
             found.valid.set(false);
             let other_owner = stat.uid != found.stat.uid && found.through_link();
             if other_owner || !stat.is_file() {
@@ -56,8 +58,8 @@ impl State {
             }
         }
         let (piece, whole) = if stat.size <= self.limits.file_bytes {
-            // A process that has the file open for writing may write through a memory map, of
-            // which nothing is told.
+            // A process that has the file open for writing may write through a memory map, which
+            // the kernel does not report.
             let quiet = open::has_no_writer(file.as_fd()) != Some(false);
             let (piece, whole) = read_whole(&file, stat.size)?;
             (piece, whole && quiet)
@@ -73,8 +75,8 @@ impl State {
         Ok(contents)
     }
 
-    /// Opens a file that was looked up. Where the process has no descriptor left, those that are
-    /// held for later give way.
+    /// Opens a file that was looked up. If the process has no free descriptor, cached ones are
+    /// closed.
     fn open(&mut self, found: &Found) -> io::Result<OwnedFd> {
         let path = found.real_path();
         let opened = match open::open_without_links(&path).map_err(errno) {
@@ -85,13 +87,13 @@ impl State {
             other => other,
         };
         if let Err(ENOENT | ENOTDIR | ELOOP) = opened {
-            // Something else stands there by now.
+            // Something else is there by now.
             found.valid.set(false);
         }
         opened.map_err(io::Error::from_raw_os_error)
     }
 
-    /// The access file of that name in a folder, read once and kept with the folder.
+    /// The access file with that name in a folder. It is read once and cached with the folder.
     pub(crate) fn access_file(
         &mut self,
         folder: &Rc<Folder>,
@@ -108,7 +110,7 @@ impl State {
             };
             match let_go {
                 true => drop(folder.access.borrow_mut().swap_remove(at)),
-                // What a link to it passed, and its inode, would be watched twice.
+                // Otherwise the inode, and the steps of a link to it, would be watched twice.
                 false => self.drop_folder(folder),
             }
         }
@@ -136,7 +138,7 @@ impl State {
             false => None,
         };
         if is_told && (!watched || (has_names && file_watch.is_none())) {
-            // Nothing would tell of all changes: it is read again for the next request.
+            // Not all changes would be reported, so it is read again for the next request.
             self.drop_folder(folder);
         }
         let outcome = match own {
@@ -164,7 +166,7 @@ impl State {
         answer
     }
 
-    /// The access file of that text: the same as before where the text is the same.
+    /// The access file with that text: the same one as before if the text is the same.
     fn identify(&mut self, path: Box<[u8]>, text: Bytes) -> Rc<AccessFile> {
         if let Some(known) = self.access_files.get(&path) {
             if known.text == text {
@@ -176,7 +178,7 @@ impl State {
         self.serial += 1;
         let file = Rc::new(AccessFile { path: path.clone(), text, serial: self.serial });
         let bytes = access_weight(&file);
-        // Those that no folder has go first, then the longest: few have to go.
+        // Drop access files that no folder uses first, then the longest, so that few have to go.
         while self.access_bytes + bytes > self.limits.access_bytes {
             let order = |file: &&Rc<AccessFile>| (Rc::strong_count(file) == 1, file.text.len());
             let Some(other) = self.access_files.values().max_by_key(order).cloned() else { break };
@@ -187,7 +189,7 @@ impl State {
         file
     }
 
-    /// Lets the text of an access file go. Its folder still learns of changes to it.
+    /// Drops the text of an access file. Its folder still learns of changes to the file.
     fn let_go_access_file(&mut self, file: &AccessFile) {
         if self.access_files.remove(&file.path).is_some() {
             self.access_bytes = self.access_bytes.saturating_sub(access_weight(file));
@@ -204,12 +206,12 @@ impl State {
     }
 }
 
-/// What an access file takes of the bound.
+/// The bytes that an access file counts for.
 fn access_weight(file: &AccessFile) -> u64 {
     file.text.len() as u64 + ACCESS_FILE_BYTES
 }
 
-/// The bytes of a small file, and whether they are all that it had when it was opened.
+/// The bytes of a small file, and whether these are all that it had when it was opened.
 fn read_whole(file: &OwnedFd, size: u64) -> io::Result<(Piece, bool)> {
     let size = usize::try_from(size).unwrap_or(0);
     // One byte more shows whether the file has grown.
@@ -219,8 +221,8 @@ fn read_whole(file: &OwnedFd, size: u64) -> io::Result<(Piece, bool)> {
     Ok((Piece::Bytes(Bytes::from(buffer)), length == size))
 }
 
-/// Whether contents may change without any sign: what they were found by is void, or, without
-/// word from the kernel, they were changed just now.
+/// Whether contents may change without a sign: what they were found by is no longer valid, or the
+/// kernel reports nothing and they were changed just now.
 fn is_racy(found: &Found, contents: &Contents) -> bool {
     if !found.valid.get() || !found.folder.valid.get() {
         return true;
@@ -228,7 +230,7 @@ fn is_racy(found: &Found, contents: &Contents) -> bool {
     !found.trusted && is_recent(contents.stat.changed_ns.max(contents.stat.modified_ns))
 }
 
-/// Whether a time lies within the last second.
+/// Whether a time is within the last second.
 fn is_recent(time_ns: i64) -> bool {
     let now_us = i64::try_from(clock::realtime_us()).unwrap_or(i64::MAX);
     now_us.saturating_mul(1000).saturating_sub(time_ns) < RACY_NS

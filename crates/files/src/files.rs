@@ -1,5 +1,6 @@
-//! The cache as the rest of the server sees it: look up, ask whether an answer still holds, read.
-//! It belongs to one serving thread; every verb heeds the changes that were told before it.
+//! The interface of the cache: look up a path, ask whether an answer still holds, read a file. It
+//! belongs to one serving thread. Every function first applies the changes that the kernel has
+//! reported.
 
 use crate::contents::LARGEST_ACCESS_FILE;
 use crate::folder::{AccessFile, Folder};
@@ -12,38 +13,39 @@ use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long an answer stands without lstat, in milliseconds: the bound on what the kernel does
-/// not tell (a file system mounted over a folder, writes through a memory map).
+/// How long an answer holds without lstat, in milliseconds. It bounds what the kernel does not
+/// report (a file system mounted over a folder, writes through a memory map).
 pub(crate) const FRESH_MS: u64 = 1000;
 
 /// How the cache learns of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// By inotify and a signal; where that cannot be had, as `PerRequest`.
+    /// By inotify and a signal; like `PerRequest` if these are not available.
     Told,
-    /// By lstat for each request: for processes of one thread each, of which there may be more
-    /// than the kernel grants inotify instances to a user (128).
+    /// By lstat for each request. For processes of one thread each, of which there may be more than
+    /// the kernel grants inotify instances to a user (128).
     PerRequest,
 }
 
-/// The bounds of a cache, which each serving thread has.
+/// The bounds of a cache. Each serving thread has one cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files and folders that are remembered.
+    /// The number of cached files and folders.
     pub entries: usize,
-    /// Paths where nothing is that are remembered; apart, so that a search for absent files
-    /// pushes no file out. Walks to them are kept in the same number.
+    /// The number of cached paths where nothing is. They are separate, so that requests for absent
+    /// files evict no file. As many walks to such paths are cached.
     pub absent: usize,
-    /// Folders in the tree of folders.
+    /// The number of folders in the tree of folders.
     pub folders: usize,
-    /// Texts of access files that are remembered altogether, in bytes, each with some more for
-    /// itself. What is made of the texts is many times as large.
+    /// The bytes of all cached texts of access files, each with an overhead. What is made of the
+    /// texts is many times as large.
     pub access_bytes: u64,
-    /// The largest file that is held in memory, in bytes; larger ones are held open.
+    /// The largest file that is cached in memory, in bytes. Of larger files the open descriptor is
+    /// cached.
     pub file_bytes: u64,
-    /// Contents in memory altogether, in bytes.
+    /// The bytes of all contents in memory.
     pub total_bytes: u64,
-    /// Files held open.
+    /// The number of cached descriptors.
     pub descriptors: usize,
 }
 
@@ -62,7 +64,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These bounds for each of so many caches.
+    /// The bounds of each of `caches` caches that share these.
     #[must_use]
     pub fn shared_by(self, caches: usize) -> Self {
         let caches = caches.max(1);
@@ -86,14 +88,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// An empty cache for the calling thread, and what the administrator should know where
-    /// inotify cannot be had; that is told once for the process.
+    /// An empty cache for the calling thread. If inotify is not available, the result includes a
+    /// notice to the administrator, once for the process.
     #[must_use]
     pub fn new(limits: Limits, policy: Policy) -> (Self, Option<Notice>) {
         Self::with_clock(limits, policy, || evenkeel_sys::clock::monotonic_coarse_us() / 1000)
     }
 
-    /// As [`Files::new`], with a clock in milliseconds that never goes back.
+    /// Like [`Files::new`], with a monotonic clock in milliseconds.
     #[must_use]
     pub fn with_clock(
         limits: Limits,
@@ -110,8 +112,8 @@ impl Files {
         (Self { state: RefCell::new(State::new(limits, inotify)), clock }, notice)
     }
 
-    /// What stands at an absolute path, and how much of the path that is. Call it after the recv
-    /// that completed the request. Nothing that it finds is an error: see [`crate::Kind`].
+    /// What is at an absolute path, and how much of the path that is. Call it after the recv that
+    /// completed the request. Nothing that it finds is an error: see [`crate::Kind`].
     #[must_use]
     pub fn look_up(&self, path: &[u8]) -> Looked {
         let now_ms = (self.clock)();
@@ -125,10 +127,10 @@ impl Files {
         state.walk(path, now_ms)
     }
 
-    /// Begins a round of look-ups that follow each other without a wait: each folder on the way is
-    /// looked at once in it, not for each of many files in the same folder. The files of a large
-    /// round are remembered only where the kernel tells of changes: elsewhere lstat is called for
-    /// each of them the next time too, and they would push out those that clients ask for.
+    /// Begins a round of look-ups without waits between them. In a round, each folder on the way is
+    /// checked once, and not for each of many files in the same folder. The files of a large round
+    /// are cached only where the kernel reports changes: otherwise lstat is called for each of them
+    /// the next time anyway, and they would evict those that clients request.
     pub fn begin_round(&self, is_large: bool) {
         let mut state = self.state.borrow_mut();
         state.round += 1;
@@ -141,9 +143,9 @@ impl Files {
         (state.is_round, state.is_large) = (false, false);
     }
 
-    /// Whether an earlier answer still holds, so that what was derived from it does. It costs a few
-    /// loads of memory and a clock reading where the kernel tells of changes. Call it as
-    /// [`Files::look_up`].
+    /// Whether an earlier answer still holds, and so does what was derived from it. Where the
+    /// kernel reports changes, this costs a few loads from memory and a reading of the clock. Call
+    /// it when you would call [`Files::look_up`].
     #[must_use]
     pub fn holds(&self, found: &Found) -> bool {
         let now_ms = (self.clock)();
@@ -155,8 +157,12 @@ impl Files {
         state.is_current(found, now_ms)
     }
 
-    /// The bytes of a file. Errors: those of open(2) and read(2); PermissionDenied also where
-    /// another owner's file took the place of one that a link had led to.
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of open(2) and read(2). PermissionDenied also if a file of another owner took the
+    /// place of one that a link had led to.
     pub fn contents(&self, found: &Found) -> io::Result<Rc<Contents>> {
         if let Some(held) = &*found.held.borrow() {
             return Ok(Rc::clone(held));
@@ -164,8 +170,11 @@ impl Files {
         self.state.borrow_mut().read_contents(found)
     }
 
-    /// The access file of that name in a folder, if there is one. Errors: those of open(2) and
-    /// read(2) other than its absence; FileTooLarge above 1 MiB.
+    /// The access file with that name in a folder, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Those of open(2) and read(2), except that the file does not exist; FileTooLarge above 1 MiB.
     pub fn access_file(
         &self,
         folder: &Rc<Folder>,
@@ -180,8 +189,8 @@ impl Files {
         self.state.borrow().limits
     }
 
-    /// What the administrator should know, told once: folders cannot be watched because the
-    /// user's watches are used up.
+    /// A notice to the administrator, returned once: folders cannot be watched because the user's
+    /// watches are used up.
     #[must_use]
     pub fn take_notice(&self) -> Option<Notice> {
         static TOLD: AtomicBool = AtomicBool::new(false);
@@ -194,24 +203,24 @@ impl Files {
         })
     }
 
-    /// Forgets everything.
+    /// Removes everything.
     pub fn clear(&self) {
         self.state.borrow_mut().drop_all();
     }
 
-    /// Bytes of contents in memory and files held open, at the moment.
+    /// The bytes of contents in memory and the number of cached descriptors at the moment.
     #[must_use]
     pub fn held(&self) -> (u64, usize) {
         self.state.borrow().held()
     }
 
-    /// Bytes that the texts of access files count for.
+    /// The bytes that the texts of access files count for.
     #[cfg(test)]
     pub(crate) fn access_bytes(&self) -> u64 {
         self.state.borrow().access_bytes
     }
 
-    /// How many entries, folders and watches there are.
+    /// The numbers of entries, folders and watches.
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         self.state.borrow().counts()

@@ -1,5 +1,5 @@
-//! A folder on the way to a file: whether a link led to it, and which .htaccess files stand in
-//! it. Folders form a tree, so that a change of one voids all that was found below it.
+//! A folder on the way to a file: whether a link led to it, and which .htaccess files are in it.
+//! Folders form a tree, so that a change of one invalidates everything below it.
 
 use crate::found::Link;
 use crate::resolve::Passed;
@@ -8,28 +8,28 @@ use evenkeel_sys::open::Stat;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-/// A folder, by the path under which it was asked for. What each look at a file in it reads stands
-/// first.
+/// A folder, under the path of its look-up. The fields that every look-up of a file in it reads
+/// come first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Folder {
     pub(crate) parent: Option<Rc<Folder>>,
     pub(crate) trusted: bool,
     pub(crate) valid: Cell<bool>,
-    /// Whether it was passed since the hand of its ring came by.
+    /// Whether it was used since the hand of its ring last passed.
     pub(crate) used: Cell<bool>,
     pub(crate) link: Option<Link>,
     pub(crate) checked_ms: Cell<u64>,
-    /// The number of the round in which it was last found to be what it was.
+    /// The number of the round in which it was last checked.
     pub(crate) checked_in: Cell<u64>,
     pub(crate) access: RefCell<Vec<Access>>,
     pub(crate) path: Box<[u8]>,
-    /// Its path without symbolic links.
+    /// The path without symbolic links.
     pub(crate) real: Box<[u8]>,
     pub(crate) children: RefCell<Vec<Weak<Folder>>>,
-    /// What lstat said of the component itself, folder or link.
+    /// The lstat of the component itself, a folder or a link.
     pub(crate) own: Stat,
-    /// The folder's.
+    /// The stat of the folder.
     pub(crate) stat: Stat,
     pub(crate) passed: Box<[Passed]>,
     pub(crate) watch: Cell<Option<i32>>,
@@ -42,59 +42,60 @@ pub(crate) struct Access {
     pub(crate) name: Box<[u8]>,
     pub(crate) own: Result<Stat, i32>,
     pub(crate) passed: Box<[Passed]>,
-    /// The watch of its inode, where that has several names.
+    /// The watch of its inode, if the inode has several names.
     pub(crate) file_watch: Option<i32>,
-    /// What reading it gave; none where that was let go, and is read again when it is asked for.
+    /// The result of reading it; none if that was dropped. It is then read again when it is needed.
     pub(crate) outcome: Option<Result<Option<Rc<AccessFile>>, i32>>,
-    /// Whether it was read so soon after its last change that another may show the same times.
+    /// Whether it was read so soon after its last change that another change may leave the same
+    /// times.
     pub(crate) racy: bool,
 }
 
 /// An .htaccess file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AccessFile {
-    /// Its path, as the folder was asked for.
+    /// The path, under which its folder was looked up.
     pub path: Box<[u8]>,
-    /// Its text.
+    /// The text.
     pub text: Bytes,
-    /// A number that is another whenever the text is another: what was made from the text may be
-    /// kept under it.
+    /// A number that changes whenever the text changes, so that what was made from the text can be
+    /// cached under it.
     pub serial: u64,
 }
 
 impl Folder {
-    /// Its path as it was asked for, `/` for the root, else without a slash at its end.
+    /// The path of its look-up: `/` for the root, otherwise without a slash at the end.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The link that its last component is; links further out belong to their own folders.
+    /// The link, if its last component is one. Links further out belong to their own folders.
     #[must_use]
     pub fn link(&self) -> Option<Link> {
         self.link
     }
 
-    /// Type, owner and times, links followed.
+    /// Type, owner and times, with links followed.
     #[must_use]
     pub fn stat(&self) -> &Stat {
         &self.stat
     }
 
-    /// The folder in which it stands; none for the root.
+    /// The folder that contains it; none for the root.
     #[must_use]
     pub fn parent(&self) -> Option<&Rc<Folder>> {
         self.parent.as_ref()
     }
 
-    /// Its last component.
+    /// The last component of its path.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
 
-    /// Whether it may be another, or have other rules, and yet lead to the same files: where a link
-    /// leads to it, and where access files were looked for.
+    /// Whether it may be replaced, or get other rules, and still lead to the same files: if a link
+    /// leads to it, or if access files were looked for in it.
     pub(crate) fn is_exchangeable(&self) -> bool {
         self.link.is_some() || !self.access.borrow().is_empty()
     }
@@ -105,7 +106,7 @@ impl Folder {
     }
 }
 
-/// The path of `name` in the folder at `path`.
+/// The path of `name` in the folder `path`.
 pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(path.len() + 1 + name.len());
     joined.extend_from_slice(path);

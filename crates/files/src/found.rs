@@ -1,5 +1,5 @@
-//! What stands at a path: the answer of a look-up. It holds facts alone; whether they still hold
-//! is asked of [`crate::Files`], and what they permit is the caller's affair.
+//! The answer of a look-up: what is at a path. It holds facts only. [`crate::Files`] says whether
+//! they still hold, and the caller decides what they permit.
 
 use crate::folder::Folder;
 use crate::resolve::Passed;
@@ -8,32 +8,32 @@ use evenkeel_sys::open::{self, Stat};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What kind of thing stands at a path.
+/// The kind of what is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A folder.
     Directory,
-    /// A pipe, a socket or a device, which is never served.
+    /// A pipe, a socket or a device, none of which is ever served.
     Other,
     /// Nothing.
     Absent,
-    /// The kernel refused to say, with this errno: EACCES where a folder on the way may not be
-    /// searched, ENAMETOOLONG, ELOOP and the like.
+    /// The kernel refused to say, with this errno: EACCES if a folder on the way may not be
+    /// searched, ENAMETOOLONG, ELOOP and so on.
     Denied(i32),
 }
 
-/// What is known of a symbolic link (Apache: resolve_symlink in request.c).
+/// The properties of a symbolic link (Apache: resolve_symlink in request.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Whether the link and what it finally leads to have the same owner.
+    /// Whether the link and its final target have the same owner.
     pub owner_matches: bool,
-    /// Whether it leads nowhere, or where we may not look.
+    /// Whether it leads nowhere, or to a place that the server may not look at.
     pub broken: bool,
 }
 
-/// What `Options` says of symbolic links.
+/// The rule of `Options` about symbolic links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SymlinkRule {
     /// No link is followed.
@@ -46,7 +46,7 @@ pub enum SymlinkRule {
 }
 
 impl SymlinkRule {
-    /// Whether a component may be passed; one that is no link always may.
+    /// Whether a component may be passed. A component that is not a link always may.
     #[must_use]
     pub fn admits(self, link: Option<Link>) -> bool {
         match link {
@@ -61,18 +61,18 @@ impl SymlinkRule {
     }
 }
 
-/// A look-up's answer: what was found, and where in the path it ends.
+/// The answer of a look-up: what was found, and where in the path it ends.
 #[derive(Clone, Debug)]
 pub struct Looked {
-    /// What stands at the longest part of the path that exists, or at the first that does not.
+    /// What is at the longest part of the path that exists, or at the first part that does not.
     pub found: Rc<Found>,
-    /// Index in the path behind the part that was found. What follows is `/` for a folder that
-    /// was named with its slash, and PATH_INFO behind anything else.
+    /// The index in the path after the part that was found. What follows is `/` for a folder that
+    /// was requested with its slash, and PATH_INFO after anything else.
     pub rest: usize,
 }
 
-/// What stands at a path. What every request for it reads stands first and together in memory: a
-/// site of many files waits for each cache line.
+/// What is at a path. The fields that every request for it reads come first and lie together in
+/// memory, because a site of many files waits for each cache line.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Found {
@@ -81,43 +81,43 @@ pub struct Found {
     pub(crate) valid: Cell<bool>,
     pub(crate) used: Cell<bool>,
     pub(crate) checked_ms: Cell<u64>,
-    /// How many folders had become void when its own was last seen to hold.
+    /// How many folders had become invalid when its own folder was last known to be valid.
     pub(crate) voided: Cell<u64>,
     pub(crate) folder: Rc<Folder>,
     pub(crate) held: RefCell<Option<Rc<Contents>>>,
-    // What a check reads comes next.
+    // The fields that a check reads.
     pub(crate) path: Box<[u8]>,
     pub(crate) passed: Box<[Passed]>,
     pub(crate) link: Option<Link>,
-    /// What lstat said of the last component itself; its errno where it failed.
+    /// The lstat of the last component itself, or the errno if it failed.
     pub(crate) own: Result<Stat, i32>,
-    /// What it leads to; as `own` where it is no link, zeros where nothing is there.
+    /// The stat of what it leads to: equal to `own` if it is not a link, zeros if nothing is there.
     pub(crate) stat: Stat,
-    /// Where the file really is, where that differs from `path`.
+    /// The real path of the file, if it differs from `path`.
     pub(crate) real: Option<Box<[u8]>>,
     pub(crate) file_watch: Cell<Option<i32>>,
     pub(crate) slot: Cell<Option<usize>>,
 }
 
-/// The value of [`Found::voided`] where the folder was not asked yet.
+/// The value of [`Found::voided`] until the folder is first checked.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Found {
-    /// The path that was found, without PATH_INFO, doubled slashes and a slash at its end.
+    /// The path that was found, without PATH_INFO, doubled slashes and a slash at the end.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// What it is.
+    /// The kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Type, owner, size and times of the file or folder, links followed; `None` where nothing
-    /// is there. A folder is asked each time: what changes in it changes its time and size, and
-    /// voids nothing that is known of it.
+    /// Type, owner, size and times of the file or folder, with links followed; `None` if nothing is
+    /// there. A folder is read each time: a change in it changes its time and size, but invalidates
+    /// nothing that is known of it.
     #[must_use]
     pub fn stat(&self) -> Option<Stat> {
         match self.kind {
@@ -127,19 +127,19 @@ impl Found {
         }
     }
 
-    /// Whether it is remembered: what was derived from one that is not holds for this request.
+    /// Whether it is cached. What was derived from an uncached one holds for this request.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.slot.get().is_some()
     }
 
-    /// The link that its last component is. That of a folder is found in [`Folder::link`].
+    /// The link, if its last component is one. [`Folder::link`] has that of a folder.
     #[must_use]
     pub fn link(&self) -> Option<Link> {
         self.link
     }
 
-    /// The innermost folder: a directory's own, else that in which the last component stands.
+    /// The innermost folder: the directory itself, or the one that contains the last component.
     #[must_use]
     pub fn folder(&self) -> &Rc<Folder> {
         &self.folder
@@ -159,8 +159,9 @@ impl Found {
         way
     }
 
-    /// Whether it needs no check at this time: nothing was told of a change, and the last check
-    /// is at most [`crate::files::FRESH_MS`] old. `voided` folders have become void so far.
+    /// Whether it needs no check now: no change was reported, and the last check is at most
+    /// [`crate::files::FRESH_MS`] old. `voided` is the number of folders that have become invalid
+    /// so far.
     pub(crate) fn is_fresh(&self, now_ms: u64, voided: u64) -> bool {
         self.trusted
             && self.valid.get()
@@ -168,7 +169,8 @@ impl Found {
             && self.has_its_folder(voided)
     }
 
-    /// Whether its folder holds. The folder is asked only where one has become void since.
+    /// Whether its folder is valid. The folder is only checked if one has become invalid since the
+    /// last time.
     fn has_its_folder(&self, voided: u64) -> bool {
         if self.voided.get() == voided {
             return true;
@@ -180,7 +182,7 @@ impl Found {
         holds
     }
 
-    /// Where the file really is: its path without a link in it.
+    /// The real path of the file, which contains no links.
     #[must_use]
     pub fn real_path(&self) -> Vec<u8> {
         match (&self.real, self.kind) {
@@ -190,13 +192,13 @@ impl Found {
         }
     }
 
-    /// Its last component.
+    /// The last component of the path.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
 
-    /// Whether a symbolic link led here, at any component.
+    /// Whether any component is a symbolic link.
     #[must_use]
     pub fn through_link(&self) -> bool {
         let links = |folder: &Folder| folder.link.is_some();
@@ -205,24 +207,24 @@ impl Found {
     }
 }
 
-/// The bytes of a file, with what the kernel said of the descriptor they were read from. As in
-/// [`Found`], what every request reads stands first.
+/// The bytes of a file, with the metadata of the descriptor that they were read from. As in
+/// [`Found`], the fields that every request reads come first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Contents {
-    /// When they were changed last, in nanoseconds since 1970: that of `stat`.
+    /// The time of the last change, in nanoseconds since 1970; that of `stat`.
     pub modified_ns: i64,
-    /// The header fields of the last response that sent them, under the caller's mark.
+    /// The header fields of the last response with these contents, under the caller's mark.
     pub(crate) head: RefCell<Option<(u64, Fields)>>,
     /// The bytes, in memory or as an open file.
     pub piece: Piece,
-    /// Size and times to make validators from: those of these very bytes.
+    /// The size and times of these very bytes, for validators.
     pub stat: Stat,
 }
 
 impl Contents {
-    /// Puts the fields that were kept under that mark in the place of others; says whether there
-    /// are any.
+    /// Copies the fields that were stored under that mark to `fields`, in place of its own. Returns
+    /// whether there are any.
     #[must_use]
     pub fn copy_head(&self, mark: u64, fields: &mut Fields) -> bool {
         match &*self.head.borrow() {
@@ -234,10 +236,10 @@ impl Contents {
         }
     }
 
-    /// Keeps header fields for the next response. The mark stands for all that they depend on
-    /// besides the contents.
+    /// Stores header fields for the next response. The mark identifies everything that they depend
+    /// on besides the contents.
     pub fn keep_head(&self, mark: u64, fields: &Fields) {
-        // With no more room than they need.
+        // Copy them, so that they take no more memory than they need.
         let mut own = Fields::new();
         own.clone_from(fields);
         *self.head.borrow_mut() = Some((mark, own));

@@ -1,10 +1,10 @@
-//! From a path to what is served: a cache of metadata, contents, absent files and folders that is
-//! never older than the request. A path comes in; what stands there, the links on the way to it,
-//! its bytes and the .htaccess files above it go out. It never decides what a client may see.
+//! Finds what a path stands for: a cache of metadata, contents, absent files and folders that is
+//! never older than the request. It also finds the links on the way and the .htaccess files above.
+//! It does not decide what a client may see.
 //!
-//! Each serving thread has one [`Files`], so that nothing is locked. A change of a file reaches
-//! the thread as a signal that sets a flag (see `watches`); where the kernel cannot tell of
-//! changes, and for file systems that others change behind its back, every request asks lstat.
+//! Each serving thread has one [`Files`], so that nothing is locked. A change of a file reaches the
+//! thread as a signal that sets a flag (see `watches`). Where the kernel cannot report changes, and
+//! for file systems that other machines change, every request calls lstat.
 
 mod contents;
 mod files;

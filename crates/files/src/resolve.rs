@@ -1,6 +1,5 @@
-//! Where a symbolic link leads, step by step, each step watched before it is looked at. A folder
-//! and the text of a link come in; the real path, what stands there and every step on the way go
-//! out. Nothing is opened.
+//! Follows a symbolic link step by step, and watches each step before it reads it. The result is
+//! the real path, what is there, and every step on the way. Nothing is opened.
 
 use crate::folder::join;
 use crate::watches::Watches;
@@ -11,50 +10,50 @@ use std::io;
 /// The kernel's own bound on links in one path (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
-/// One component that a link's target passes.
+/// One component on the way of a link.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// The watch of the folder in which it stands.
+    /// The watch of the folder that contains it.
     pub(crate) watch: Option<i32>,
-    /// Its path without links.
+    /// The path without links.
     pub(crate) path: Box<[u8]>,
-    /// What lstat said of it.
+    /// The result of lstat.
     pub(crate) own: Result<Stat, i32>,
 }
 
 impl Passed {
-    /// Its last component.
+    /// The last component of the path.
     pub(crate) fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
 }
 
-/// Where a link leads.
+/// The target of a link.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// The path without links.
     pub(crate) real: Vec<u8>,
-    /// What stands there, or the errno of the first step that failed.
+    /// What is there, or the errno of the first step that failed.
     pub(crate) target: Result<Stat, i32>,
     /// Every component on the way.
     pub(crate) passed: Vec<Passed>,
-    /// Whether each is watched.
+    /// Whether each of them is watched.
     pub(crate) watched: bool,
 }
 
-/// Follows a link that stands in the folder at `real` and has that text.
+/// Follows a link in the folder `real` with the text `text`.
 pub(crate) fn resolve(watches: &mut Watches, real: &[u8], text: &[u8]) -> Resolved {
     let mut at = real.to_vec();
     let mut passed = Vec::new();
     let mut watched = true;
     let mut links = 1;
-    // Components still to go, the next one last.
+    // The components still to follow, the next one last.
     let mut ahead: Vec<Vec<u8>> = Vec::new();
     push(&mut ahead, &mut at, text);
     let mut last = None;
     while let Some(name) = ahead.pop() {
         if name == b".." {
-            // `at` holds no link, so its parent is the one that its text names.
+            // `at` contains no link, so its parent is the one in its text.
             let end = at.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
             at.truncate(end.max(1));
             last = None;
@@ -92,7 +91,7 @@ pub(crate) fn resolve(watches: &mut Watches, real: &[u8], text: &[u8]) -> Resolv
     Resolved { real: at, target, passed, watched }
 }
 
-/// Puts the components of a link's text before those that are still to go.
+/// Puts the components of a link's text before those that are still to follow.
 fn push(ahead: &mut Vec<Vec<u8>>, at: &mut Vec<u8>, text: &[u8]) {
     if text.first() == Some(&b'/') {
         at.clear();
@@ -105,14 +104,14 @@ fn push(ahead: &mut Vec<Vec<u8>>, at: &mut Vec<u8>, text: &[u8]) {
 /// Too many links (errno(3)).
 const ELOOP: i32 = 40;
 
-/// The errno of an error, EIO where it has none.
+/// The errno of an error; EIO if it has none.
 pub(crate) fn errno(error: io::Error) -> i32 {
     const EIO: i32 = 5;
     error.raw_os_error().unwrap_or(EIO)
 }
 
-/// Whether a component is what it was: all of it for files and links, only what makes a folder
-/// the same folder for folders, whose times change with their contents.
+/// Whether a component is unchanged. For files and links everything is compared; for folders only
+/// what identifies a folder, because its times change with its contents.
 pub(crate) fn is_same(old: &Result<Stat, i32>, new: &Result<Stat, i32>) -> bool {
     match (old, new) {
         (Ok(old), Ok(new)) if old.is_folder() => {
@@ -123,7 +122,7 @@ pub(crate) fn is_same(old: &Result<Stat, i32>, new: &Result<Stat, i32>) -> bool 
     }
 }
 
-/// Whether every component that a link passed is what it was.
+/// Whether every component on the way of a link is unchanged.
 pub(crate) fn all_same(passed: &[Passed]) -> bool {
     passed.iter().all(|step| is_same(&step.own, &open::lstat(&step.path).map_err(errno)))
 }

@@ -1,23 +1,24 @@
-//! A bounded set of entries from which the one that was not used for longest goes first, nearly:
-//! a hand goes round and gives each entry that was used since its last visit a second chance.
+//! A bounded set that evicts approximately the least recently used entry, by the CLOCK algorithm: a
+//! hand moves round and gives each entry that was used since its last visit a second chance.
 
 use crate::folder::Folder;
 use crate::found::Found;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many entries the hand passes for one new entry before it takes the next in any case.
+/// The number of entries that the hand passes for one new entry before it evicts the next one in
+/// any case.
 const LONGEST_SEARCH: usize = 64;
 
-/// What a ring holds.
+/// An entry of a ring.
 pub(crate) trait Entry {
-    /// Its place in the ring.
+    /// The place in the ring.
     fn slot(&self) -> &Cell<Option<usize>>;
 
-    /// Whether it holds no more.
+    /// Whether it is no longer valid.
     fn is_void(&self) -> bool;
 
-    /// Whether it was used since this was asked last, or others depend on it.
+    /// Whether it was used since the last call, or others depend on it.
     fn was_used(&self) -> bool;
 }
 
@@ -44,7 +45,7 @@ impl Entry for Folder {
         !self.valid.get()
     }
 
-    /// Those below a folder go with it.
+    /// The folders below would be evicted with it.
     fn was_used(&self) -> bool {
         let has_inner = || self.children.borrow().iter().any(|inner| inner.strong_count() > 0);
         self.used.replace(false) || has_inner()
@@ -66,7 +67,7 @@ impl<T: Entry> Ring<T> {
         Self { slots: Vec::new(), free: Vec::new(), hand: 0, limit: limit.max(1) }
     }
 
-    /// Puts an entry in; gives back the one that had to go for it, which has no place any more.
+    /// Adds an entry. Returns the entry that was evicted for it, which no longer has a place.
     pub(crate) fn put(&mut self, entry: Rc<T>) -> Option<Rc<T>> {
         if self.free.is_empty() && self.slots.len() < self.limit {
             self.free.push(self.slots.len());
@@ -78,7 +79,7 @@ impl<T: Entry> Ring<T> {
         gone.inspect(|gone| gone.slot().set(None))
     }
 
-    /// Takes an entry out, if it is in.
+    /// Removes an entry, if it is in the ring.
     pub(crate) fn take(&mut self, entry: &T) {
         let Some(slot) = entry.slot().take() else { return };
         if let Some(place) = self.slots.get_mut(slot) {
@@ -87,7 +88,7 @@ impl<T: Entry> Ring<T> {
         }
     }
 
-    /// The next entry at the hand, which moves on.
+    /// The next entry at the hand. The hand moves on.
     pub(crate) fn turn(&mut self) -> Option<&Rc<T>> {
         self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
         self.slots.get(self.hand).and_then(Option::as_ref)

@@ -1,5 +1,5 @@
-//! What the cache holds, its bounds, and what becomes void by a change. Events of the kernel come
-//! in; entries that no longer hold are marked and let go. It never looks at a file.
+//! The tables of the cache, their bounds, and what a change invalidates. Events of the kernel mark
+//! entries that no longer hold, and these are dropped. Nothing here reads a file.
 
 use crate::files::Limits;
 use crate::folder::{AccessFile, Folder, join};
@@ -11,13 +11,13 @@ use evenkeel_sys::inotify::{Event, Inotify};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Paths longer than this are looked up each time, so that entries are small.
+/// Longer paths are looked up each time, so that entries stay small.
 pub(crate) const LONGEST_KEY: usize = 1024;
 
-/// How many entries are asked to give up their contents for those of one more file.
+/// How many entries are examined to evict contents for those of one more file.
 const LONGEST_SEARCH: usize = 256;
 
-/// A table by path. Clients choose paths, so its hashing is seeded and of the stronger kind.
+/// A table by path. Clients choose paths, so the hash is seeded and of the stronger kind.
 type ByPath<T> = HashMap<Box<[u8]>, T, foldhash::quality::RandomState>;
 
 /// The cache.
@@ -29,18 +29,19 @@ pub(crate) struct State {
     pub(crate) founds: ByPath<Rc<Found>>,
     /// Whether a device holds a local file system.
     pub(crate) local: HashMap<u64, bool>,
-    /// Access files by path, so that one whose text is the same keeps its serial.
+    /// Access files by path, so that a file with the same text keeps its serial number.
     pub(crate) access_files: ByPath<Rc<AccessFile>>,
-    /// What they take of the bound.
+    /// The bytes that they count for.
     pub(crate) access_bytes: u64,
     pub(crate) serial: u64,
-    /// How many rounds there have been.
+    /// The number of rounds so far.
     pub(crate) round: u64,
-    /// Whether one is under way, in which a folder is looked at once.
+    /// Whether a round is in progress, in which each folder is checked once.
     pub(crate) is_round: bool,
-    /// Whether the round is of so many files that those which must be asked for again are not kept.
+    /// Whether the round has so many files that those which need a check the next time anyway are
+    /// not cached.
     pub(crate) is_large: bool,
-    /// How many folders have become void.
+    /// The number of folders that have become invalid.
     pub(crate) voided: u64,
     ring: Ring<Folder>,
     kept: Ring<Found>,
@@ -79,7 +80,7 @@ impl State {
         found.is_fresh(now_ms, self.voided).then(|| Rc::clone(found))
     }
 
-    /// Applies every change that the kernel has told of.
+    /// Applies every change that the kernel has reported.
     pub(crate) fn heed_changes(&mut self) {
         let Some(inotify) = &self.watches.inotify else { return };
         let mut names: Vec<(i32, Box<[u8]>)> = Vec::new();
@@ -107,7 +108,7 @@ impl State {
         }
     }
 
-    /// Something happened to a name in a watched folder.
+    /// Handles a change of a name in a watched folder.
     fn name_changed(&mut self, watch: i32, name: &[u8]) {
         for folder in self.watches.folders(watch) {
             if folder.access.borrow().iter().any(|access| *access.name == *name) {
@@ -126,7 +127,7 @@ impl State {
         self.drop_dependents(dependents);
     }
 
-    /// Something happened to a watched folder or file, or its watch has ended.
+    /// Handles a change of a watched folder or file itself, or the end of its watch.
     fn itself_changed(&mut self, watch: i32, ended: bool) {
         for folder in self.watches.folders(watch) {
             self.drop_folder(&folder);
@@ -158,7 +159,8 @@ impl State {
         }
     }
 
-    /// Voids a folder with all that was found below it. The entries go when their turn comes.
+    /// Invalidates a folder with everything that was found below it. The entries are removed when
+    /// their turn comes.
     pub(crate) fn drop_folder(&mut self, folder: &Rc<Folder>) {
         if !folder.valid.replace(false) {
             return;
@@ -176,7 +178,7 @@ impl State {
         }
     }
 
-    /// Forgets everything: too much has changed, or too much is held.
+    /// Removes everything, because too much has changed or too much is cached.
     pub(crate) fn drop_all(&mut self) {
         for folder in self.folders.values().cloned().collect::<Vec<_>>() {
             self.drop_folder(&folder);
@@ -189,7 +191,7 @@ impl State {
         self.access_bytes = 0;
     }
 
-    /// Voids an entry and lets it go.
+    /// Invalidates an entry and removes it.
     pub(crate) fn forget(&mut self, found: &Found) {
         found.valid.set(false);
         if self.founds.get(&found.path).is_some_and(|one| std::ptr::eq(&**one, found)) {
@@ -199,7 +201,7 @@ impl State {
         self.let_go(found);
     }
 
-    /// Puts an entry in the tables; others may have to go.
+    /// Adds an entry to the tables, which may evict others.
     pub(crate) fn keep(&mut self, found: &Rc<Found>) {
         if let Some(old) = self.founds.get(&found.path).cloned() {
             self.forget(&old);
@@ -210,7 +212,7 @@ impl State {
         }
     }
 
-    /// Puts a folder in the tables; another may have to go, with what was found in it.
+    /// Adds a folder to the tables, which may evict another one with what was found in it.
     pub(crate) fn keep_folder(&mut self, folder: &Rc<Folder>) {
         self.folders.insert(folder.path.clone(), Rc::clone(folder));
         if let Some(parent) = &folder.parent {
@@ -225,7 +227,7 @@ impl State {
         }
     }
 
-    /// Holds contents with their entry, if there is room or others can make it.
+    /// Caches contents with their entry, if there is room or others can be evicted for it.
     pub(crate) fn hold(&mut self, found: &Found, contents: &Rc<Contents>) {
         let (bytes, descriptors) = weight(contents);
         for _ in 0..LONGEST_SEARCH {
@@ -233,7 +235,7 @@ impl State {
                 break;
             }
             let Some(other) = self.kept.turn().cloned() else { continue };
-            // Memory makes no room for descriptors, nor the other way round.
+            // Evicting memory gives no descriptors, and the other way round.
             let alike = |held: &Rc<Contents>| (weight(held).1 > 0) == (descriptors > 0);
             if other.held.borrow().as_ref().is_some_and(alike)
                 && (!other.used.replace(false) || !other.folder.valid.get())
@@ -248,7 +250,7 @@ impl State {
         }
     }
 
-    /// Closes the files that are held open, as far as no response sends them.
+    /// Closes the cached descriptors that no response is using.
     pub(crate) fn let_go_descriptors(&mut self) {
         for found in self.founds.values().cloned().collect::<Vec<_>>() {
             let open = |contents: &Rc<Contents>| weight(contents).1 > 0;
@@ -258,7 +260,7 @@ impl State {
         }
     }
 
-    /// Bytes in memory and files held open.
+    /// The bytes in memory and the number of cached descriptors.
     pub(crate) fn held(&self) -> (u64, usize) {
         (self.bytes, self.descriptors)
     }
@@ -288,14 +290,14 @@ impl State {
         }
     }
 
-    /// How many entries, folders and watches there are.
+    /// The numbers of entries, folders and watches.
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         (self.kept.len() + self.absent.len(), self.folders.len(), self.watches.len())
     }
 }
 
-/// What contents take of the bounds.
+/// The bytes and descriptors that contents count for.
 fn weight(contents: &Contents) -> (u64, usize) {
     match &contents.piece {
         Piece::Bytes(bytes) => (bytes.len() as u64, 0),

@@ -1,5 +1,5 @@
-//! The cache against a real folder: after any change, the next look-up shows the new state, both
-//! where the kernel tells of changes and where each request asks.
+//! Tests the cache with a real folder: after any change, the next look-up shows the new state, both
+//! where the kernel reports changes and where each request checks.
 
 use crate::{Files, Kind, Limits, Policy, SymlinkRule};
 use evenkeel_message::Piece;
@@ -40,7 +40,7 @@ impl Site {
         fs::write(path, text).unwrap();
     }
 
-    /// What a request for the path is served: the text, or what stands in its way.
+    /// What a request for the path gets: the text, or what is in its place.
     fn serve(&self, name: &str) -> String {
         let looked = self.files.look_up(bytes(&self.path(name)));
         match looked.found.kind() {
@@ -84,7 +84,7 @@ fn both(test: impl Fn(Site)) {
 #[test]
 fn a_rewritten_file_is_never_served_old() {
     both(|site| {
-        // Many rounds within one tick of the file system's clock, and of the same length.
+        // Many rounds with the same length within one tick of the file system's clock.
         for round in 0..200 {
             site.write("a.txt", &format!("{round:04}"));
             assert_eq!(site.serve("a.txt"), format!("{round:04}"));
@@ -196,7 +196,7 @@ fn a_change_through_another_hard_link_is_seen() {
     });
 }
 
-/// Another name of the inode may be in a folder that nobody watches.
+/// Another name of the inode may be in a folder that is not watched.
 #[test]
 fn a_change_of_an_access_file_through_another_hard_link_is_seen() {
     both(|site| {
@@ -316,7 +316,7 @@ fn access_files_are_seen_when_they_come_change_and_go() {
         site.write("d/.htaccess", "Deny");
         let (first, text) = site.access("d").unwrap();
         assert_eq!(text, "Deny");
-        // The page's answer is void with the file above it.
+        // The answer for the page is invalid together with the file above it.
         site.write("d/f", "text");
         let page = site.files.look_up(bytes(&site.path("d/f"))).found;
         let _ = site.files.access_file(page.folder(), b".htaccess").unwrap();
@@ -358,7 +358,7 @@ fn links_tell_whether_their_owner_matches() {
         assert!(found.through_link());
         let links = found.folders().iter().filter(|folder| folder.link().is_some()).count();
         assert_eq!(links, 1);
-        // Only root may give files away; elsewhere the first half of the test has to do.
+        // Only root can give files away; for other users the first half of the test must suffice.
         if std::os::unix::fs::lchown(site.path("same"), Some(65534), None).is_ok() {
             assert!(!SymlinkRule::IfOwnerMatch.admits(link("same")));
             assert!(SymlinkRule::Follow.admits(link("same")));
@@ -457,7 +457,7 @@ fn a_folder_with_access_files_is_looked_at_once_a_second() {
     site.write("d/page", "text");
     assert_eq!(site.access("d"), None);
     let page = site.files.look_up(bytes(&site.path("d/page"))).found;
-    // As if a file system had been mounted over it: nothing is told of that.
+    // Simulates a file system mounted over it, which is not reported.
     NOW_MS.set(500);
     let folder = Rc::clone(page.folder());
     folder.access.borrow_mut().iter_mut().for_each(|access| access.own = Err(13));
@@ -492,7 +492,7 @@ fn a_file_that_is_being_written_is_not_kept() {
     assert_eq!(site.serve("page"), "text");
     assert_eq!(site.files.held(), (0, 0));
     drop(writer);
-    // A test that starts a process meanwhile may hold the descriptor for a moment.
+    // A test that starts a process at the same time may hold the descriptor for a moment.
     while site.files.held() == (0, 0) {
         assert_eq!(site.serve("page"), "text");
     }
@@ -629,7 +629,7 @@ fn an_entry_whose_folder_becomes_void_does_not_hold_and_those_beside_do() {
     });
     for round in 0..3 {
         assert!(site.files.holds(&first) && site.files.holds(&second));
-        // Another folder, of which nothing was asked yet.
+        // Another folder, of which nothing was looked up yet.
         site.write(&format!("f{round}/page"), "text");
         assert_eq!(site.serve(&format!("f{round}/page")), "text");
         fs::remove_dir_all(site.path(&format!("f{round}"))).unwrap();
@@ -642,7 +642,7 @@ fn make_pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// One that was waited for would never end these tests: nobody writes to the pipes.
+/// A test that waited for a pipe would never end, because nothing writes to it.
 #[test]
 fn pipes_are_found_and_never_opened() {
     let site = Site::new(Policy::Told, Limits::default());
@@ -650,7 +650,7 @@ fn pipes_are_found_and_never_opened() {
     make_pipe(&path);
     assert_eq!(site.serve("pipe"), "Other");
     let found = site.files.look_up(bytes(&path)).found;
-    // One that is opened fails when it is read, with ESPIPE.
+    // Reading an opened pipe fails with ESPIPE.
     let error = site.files.contents(&found).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
 }
@@ -669,7 +669,7 @@ fn a_pipe_in_the_place_of_a_file_that_was_looked_up_is_no_file() {
     }
 }
 
-/// An access file that says nothing would let everybody in.
+/// An access file without rules would admit every client.
 #[test]
 fn a_pipe_in_the_place_of_an_access_file_is_an_error() {
     let site = Site::new(Policy::Told, Limits::default());

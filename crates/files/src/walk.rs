@@ -1,6 +1,6 @@
-//! The way from the root to a path, component by component, and the check whether an earlier walk
-//! would go the same way again (Apache: ap_directory_walk in request.c). A path comes in, what
-//! stands at its longest existing part goes out. No file is opened here.
+//! Walks from the root to a path, component by component, and checks whether an earlier walk would
+//! go the same way again (Apache: ap_directory_walk in request.c). The result is what is at the
+//! longest existing part of the path. No file is opened here.
 
 use crate::files::FRESH_MS;
 use crate::folder::{Folder, join};
@@ -17,7 +17,7 @@ const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 const ENOTDIR: i32 = 20;
 
-/// What stands where nothing is.
+/// The stat of something that does not exist.
 const NOTHING: Stat = Stat {
     device: 0,
     inode: 0,
@@ -36,18 +36,18 @@ enum Step {
     Leaf(Rc<Found>),
 }
 
-/// What tells, besides a look at a folder itself, that it is the one that it was.
+/// What shows that a folder is unchanged, apart from checking the folder itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Witness {
-    /// Something in it, which is looked at whenever it is asked for: its inode would be another in
-    /// another folder, as where a file system was mounted over this one.
+    /// An entry in it, which is checked whenever it is requested: in another folder, as where a
+    /// file system was mounted over this one, its inode would differ.
     Below,
-    /// Nothing. What is not there tells nothing either: it would be missed as well without the
-    /// folder, and then its name is another.
+    /// Nothing. Something absent shows nothing: it would be absent without the folder too, and then
+    /// under another name.
     Nothing,
 }
 
-/// What a link led to, or that there was none.
+/// The target of a link, or the component itself if it is not a link.
 struct Target {
     stat: Result<Stat, i32>,
     link: Option<Link>,
@@ -57,7 +57,7 @@ struct Target {
 }
 
 impl State {
-    /// Walks to a path, over what is known and still holds where it can.
+    /// Walks to a path, using cached steps that still hold.
     pub(crate) fn walk(&mut self, path: &[u8], now_ms: u64) -> Looked {
         if let Some(found) = self.founds.get(path).cloned()
             && self.is_current(&found, now_ms)
@@ -82,8 +82,8 @@ impl State {
         Looked { found: self.directory(&folder, now_ms), rest: at }
     }
 
-    /// Whether what was found would be found again. Trusted entries are checked once a second,
-    /// others each time.
+    /// Whether the same would be found again. Trusted entries are checked once a second, others
+    /// each time.
     pub(crate) fn is_current(&mut self, found: &Found, now_ms: u64) -> bool {
         if found.is_fresh(now_ms, self.voided) {
             return true;
@@ -99,7 +99,7 @@ impl State {
             return false;
         };
         let holds = found.kind == Kind::Directory || {
-            // The links on this path were looked at with their folders.
+            // The links on this path were checked with their folders.
             is_same(&found.own, &open::lstat(&found.path).map_err(errno))
                 && all_same(&found.passed)
                 && (found.link.is_none() || self.is_same_target(found))
@@ -119,8 +119,8 @@ impl State {
         }
     }
 
-    /// When that was looked at longest ago which tells that the way to a folder, and the folder
-    /// itself, are the same; none where they are not. The outermost folder is looked at first.
+    /// When the oldest of the checks was made that show that the way to a folder, and the folder
+    /// itself, are unchanged; none if they are not. The outermost folder is checked first.
     fn same_way_since(
         &mut self,
         folder: &Rc<Folder>,
@@ -138,7 +138,7 @@ impl State {
         Some(if is_telling { oldest_ms.min(folder.checked_ms.get()) } else { oldest_ms })
     }
 
-    /// Whether a folder is what it was, where those around it are.
+    /// Whether a folder is unchanged, provided that those around it are.
     fn is_same_folder(&mut self, folder: &Rc<Folder>, now_ms: u64, witness: Witness) -> bool {
         if !folder.valid.get() {
             return false;
@@ -185,7 +185,7 @@ impl State {
         self.enter(None, b"/", b"/", own, own, target, now_ms)
     }
 
-    /// One step of the walk: from the tables, or from the file system.
+    /// One step of the walk, from the tables or from the file system.
     fn step(&mut self, folder: &Rc<Folder>, key: &[u8], name: &[u8], now_ms: u64) -> Step {
         if let Some(inner) = self.folders.get(key).cloned()
             && self.is_same_folder(&inner, now_ms, Witness::Nothing)
@@ -200,14 +200,15 @@ impl State {
             return Step::Leaf(found);
         }
         if name == b".." {
-            // Paths come here normalised; what stands above a folder is never served by its name.
+            // Paths are normalised at this point. What is above a folder is never served by its
+            // name.
             let target = Target::absent(EACCES);
             return Step::Leaf(self.leaf(folder, key, Err(EACCES), target, now_ms));
         }
         self.examine(folder, key, name, now_ms)
     }
 
-    /// Looks at a component that is not known.
+    /// Examines a component that is not cached.
     fn examine(&mut self, folder: &Rc<Folder>, key: &[u8], name: &[u8], now_ms: u64) -> Step {
         let path = folder.member(name);
         let mut own = open::lstat(&path).map_err(errno);
@@ -216,7 +217,7 @@ impl State {
             && let Some(watch) = folder.watch.get()
         {
             match self.watches.widen(watch, &folder.real) {
-                // A change of the contents between lstat and the wider watch was not told.
+                // A change of the contents between lstat and the wider watch was not reported.
                 Ok(true) => own = open::lstat(&path).map_err(errno),
                 Ok(false) => {}
                 Err(_) => self.drop_folder(folder),
@@ -252,7 +253,7 @@ impl State {
         }
     }
 
-    /// Makes a folder of the tree, watched before anything in it is looked at.
+    /// Creates a folder of the tree. It is watched before anything in it is read.
     #[expect(clippy::too_many_arguments, reason = "the facts of one folder, each of its own type")]
     fn enter(
         &mut self,
@@ -271,7 +272,7 @@ impl State {
             true => self.watches.watch_folder(real, Breadth::Names).ok(),
             false => None,
         };
-        // The folder that is watched must be the one that was looked at.
+        // The folder that is watched must be the one that was examined.
         let same = is_same(&Ok(stat), &open::lstat(real).map_err(errno));
         let alive = parent.is_none_or(|parent| parent.valid.get()) && same;
         let folder = Rc::new(Folder {
@@ -308,7 +309,7 @@ impl State {
         folder
     }
 
-    /// Makes an entry for the last component of a walk.
+    /// Creates an entry for the last component of a walk.
     fn leaf(
         &mut self,
         folder: &Rc<Folder>,
@@ -352,11 +353,11 @@ impl State {
         self.register(found)
     }
 
-    /// Watches the inode of a file with several names; without a watch it is not trusted.
+    /// Watches the inode of a file with several names. Without a watch the entry is not trusted.
     fn watch_inode(&mut self, found: Found) -> Found {
         let real = found.real_path();
         let watch = self.watches.watch_file(&real).ok();
-        // What changed between lstat and the watch was not told.
+        // A change between lstat and the watch was not reported.
         let same = open::lstat(&real).is_ok_and(|stat| stat == found.stat);
         found.file_watch.set(watch);
         Found { trusted: watch.is_some() && same, ..found }
@@ -391,8 +392,8 @@ impl State {
         })
     }
 
-    /// Keeps an entry, unless its folder is void already, its path too long, or it is one of so
-    /// many that they would push out the others to no use.
+    /// Caches an entry, unless its folder is already invalid, its path is too long, or it is one of
+    /// so many in a round that they would evict others for nothing.
     fn register(&mut self, found: Found) -> Rc<Found> {
         let found = Rc::new(found);
         self.watches.attach_found(&found);
@@ -418,7 +419,7 @@ impl Target {
 }
 
 impl crate::folder::Access {
-    /// Whether the file of that name in the folder is what it was.
+    /// Whether the file with that name in the folder is unchanged.
     fn is_same(&self, folder: &Folder) -> bool {
         !self.racy
             && is_same(&self.own, &open::lstat(&join(&folder.real, &self.name)).map_err(errno))
@@ -426,7 +427,7 @@ impl crate::folder::Access {
     }
 }
 
-/// Where the next component of a path begins and ends, slashes skipped.
+/// The start and end of the next component of a path, without slashes.
 fn next_component(path: &[u8], at: usize) -> Option<(usize, usize)> {
     let rest = path.get(at..)?;
     let start = at + rest.iter().position(|byte| *byte != b'/')?;

@@ -1,9 +1,9 @@
-//! Which watch of the kernel stands for which folders and files of the cache. Folders come in
-//! before they are read, numbers of watches go out; it never looks at a file itself.
+//! Maps the watches of the kernel to the folders and files of the cache that depend on them.
+//! Folders are watched before they are read. Nothing here reads a file.
 //!
-//! A folder's watch tells of the names in it, so an entry needs no watch of its own: its folder
-//! and its name lead to it. Two cases need more: what a symbolic link passed on its way, and
-//! files with several hard links, whose inode is watched.
+//! The watch of a folder reports the names in it, so an entry needs no watch of its own: its folder
+//! and its name lead to it. Two cases need more: the steps of a symbolic link, and files with
+//! several hard links, whose inode is watched.
 
 use crate::folder::Folder;
 use crate::found::Found;
@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::{Rc, Weak};
 
-/// No more watches for this user (errno(3)).
+/// The user has no watches left (errno(3)).
 const ENOSPC: i32 = 28;
 
-/// What is void when something changes that a link led through.
+/// What becomes invalid when something on the way of a link changes.
 #[derive(Clone, Debug)]
 pub(crate) enum Dependent {
     Folder(Weak<Folder>),
@@ -32,7 +32,7 @@ impl Dependent {
     }
 }
 
-/// One watch and what hangs on it.
+/// One watch and what depends on it.
 #[derive(Debug, Default)]
 struct Watch {
     folders: Vec<Weak<Folder>>,
@@ -41,11 +41,11 @@ struct Watch {
     contents: bool,
 }
 
-/// All watches of a thread; none where the kernel cannot tell of changes.
+/// All watches of a thread; none if the kernel cannot report changes.
 #[derive(Debug)]
 pub(crate) struct Watches {
     pub(crate) inotify: Option<Inotify>,
-    /// Whether the user's limit of watches was met.
+    /// Whether the user's limit of watches was reached.
     pub(crate) exhausted: bool,
     table: HashMap<i32, Watch, foldhash::fast::RandomState>,
 }
@@ -55,8 +55,11 @@ impl Watches {
         Self { inotify, exhausted: false, table: HashMap::default() }
     }
 
-    /// Watches a folder before it is read. Errors: see [`Inotify::watch_folder`]; Unsupported
-    /// without inotify.
+    /// Watches a folder before it is read.
+    ///
+    /// # Errors
+    ///
+    /// See [`Inotify::watch_folder`]; Unsupported without inotify.
     pub(crate) fn watch_folder(&mut self, real: &[u8], breadth: Breadth) -> io::Result<i32> {
         let inotify = self.inotify.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let number = inotify
@@ -66,24 +69,26 @@ impl Watches {
         Ok(number)
     }
 
-    /// Has changed contents told too; says whether that is new. Errors as before.
+    /// Extends a watch to changes of contents. Returns whether that is new. Errors are those of
+    /// [`Watches::watch_folder`].
     pub(crate) fn widen(&mut self, number: i32, real: &[u8]) -> io::Result<bool> {
         if self.table.get(&number).is_some_and(|watch| watch.contents) {
             return Ok(false);
         }
-        // Another number means that another folder stands at the path by now.
+        // Another number means that another folder is at the path by now.
         match self.watch_folder(real, Breadth::Contents)? {
             same if same == number => Ok(true),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    /// Hangs a folder on its watch, or on that of the inode of an access file in it.
+    /// Attaches a folder to its watch, or to that of the inode of an access file in it.
     pub(crate) fn attach_folder(&mut self, number: i32, folder: &Rc<Folder>) {
         self.table.entry(number).or_default().folders.push(Rc::downgrade(folder));
     }
 
-    /// Watches the inode of a file that has several names. Errors as before.
+    /// Watches the inode of a file that has several names. Errors are those of
+    /// [`Watches::watch_folder`].
     pub(crate) fn watch_file(&mut self, real: &[u8]) -> io::Result<i32> {
         let inotify = self.inotify.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let number = inotify.watch_file(real)?;
@@ -91,7 +96,7 @@ impl Watches {
         Ok(number)
     }
 
-    /// Hangs an entry on its watches.
+    /// Attaches an entry to its watches.
     pub(crate) fn attach_found(&mut self, found: &Rc<Found>) {
         self.depend(&found.passed, &Dependent::Found(Rc::downgrade(found)));
         if let Some(number) = found.file_watch.get() {
@@ -99,7 +104,7 @@ impl Watches {
         }
     }
 
-    /// Has `dependent` told of changes to what a link passed.
+    /// Makes `dependent` depend on the steps of a link.
     pub(crate) fn depend(&mut self, passed: &[Passed], dependent: &Dependent) {
         for step in passed {
             let Some(number) = step.watch else { continue };
@@ -108,7 +113,7 @@ impl Watches {
         }
     }
 
-    /// Takes a folder off its watch.
+    /// Detaches a folder from its watches.
     pub(crate) fn detach_folder(&mut self, folder: &Folder) {
         let address = std::ptr::from_ref(folder);
         self.release(&folder.passed, address.cast());
@@ -123,7 +128,7 @@ impl Watches {
         }
     }
 
-    /// Takes an entry off its watches.
+    /// Detaches an entry from its watches.
     pub(crate) fn detach_found(&mut self, found: &Found) {
         let address = std::ptr::from_ref(found);
         self.release(&found.passed, address.cast());
@@ -161,19 +166,19 @@ impl Watches {
         }
     }
 
-    /// The folders that hang on a watch.
+    /// The folders that depend on a watch.
     pub(crate) fn folders(&self, number: i32) -> Vec<Rc<Folder>> {
         let list = self.table.get(&number).map(|watch| watch.folders.as_slice());
         list.unwrap_or_default().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The entries that hang on the watch of an inode.
+    /// The entries that depend on the watch of an inode.
     pub(crate) fn files(&self, number: i32) -> Vec<Rc<Found>> {
         let list = self.table.get(&number).map(|watch| watch.files.as_slice());
         list.unwrap_or_default().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What hangs on that name through links; on every name where none is given.
+    /// What depends on that name through links, or on any name if none is given.
     pub(crate) fn dependents(&self, number: i32, name: Option<&[u8]>) -> Vec<Dependent> {
         let Some(watch) = self.table.get(&number) else { return Vec::new() };
         match name {
@@ -182,7 +187,7 @@ impl Watches {
         }
     }
 
-    /// Forgets a watch that the kernel has ended.
+    /// Removes a watch that the kernel has ended.
     pub(crate) fn ended(&mut self, number: i32) {
         self.table.remove(&number);
     }
