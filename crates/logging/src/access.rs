@@ -1,6 +1,6 @@
-//! The access logs of a site: finished exchanges come in, whole lines in files and programs go
-//! out. Each serving thread has a recorder of its own; its lines wait in memory that outlives
-//! the process and are written in batches. It never waits for a disk or a program.
+//! The access logs of a site. Each serving thread has a recorder, which writes the lines of
+//! finished exchanges in batches to files and programs. The lines wait in memory that outlives the
+//! process. A recorder never waits for a disk or a program.
 
 use crate::error_log::ErrorLogs;
 use crate::exchange::Exchange;
@@ -17,58 +17,58 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of the shared buffer that keeps the unwritten lines of one serving thread.
+/// The bytes of the shared buffer that holds the unwritten lines of one serving thread.
 pub const BUFFER_BYTES: usize = 64 * 1024;
 
-/// So many bytes are written at once, before the buffer is full.
+/// This many bytes are written at once, before the buffer is full.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// A buffer of more bytes than this is written even while another thread writes to the log: one
-/// more line of the greatest length might not fit into it.
+/// A buffer of more bytes than this is written even while another thread writes to the log, because
+/// another line of the greatest length might not fit.
 const MOST_BEFORE_TURN: usize = BATCH_BYTES + BATCH_BYTES / 2;
 
-/// The most bytes of one line; a longer one has its longest item cut.
+/// The most bytes of one line. A longer line has its longest item cut.
 const MOST_LINE_BYTES: usize = 32 * 1024;
 
-/// The most bytes that wait for a disk to have room; lines beyond are counted and lost.
+/// The most bytes that wait until a disk has room. Further lines are counted and lost.
 const MOST_WAITING_BYTES: usize = 1024 * 1024;
 
-/// Failures and losses are told to the error log at most this often.
+/// The shortest time between two messages about failures and losses in the error log.
 const TELL_EVERY_US: u64 = 1_000_000;
 
-/// A log that could not be written is offered its lines again after this time.
+/// The time after which a log that could not be written is tried again.
 const RETRY_EVERY_US: u64 = 50_000;
 
 /// One access log of a site.
 #[derive(Clone)]
 pub struct AccessLog {
-    /// Where its lines go.
+    /// The destination of its lines.
     pub target: Target,
-    /// What stands in them.
+    /// The format of its lines.
     pub format: LineFormat,
-    /// Which exchanges have one.
+    /// The exchanges that it records.
     pub condition: Condition,
 }
 
-/// Which exchanges a log is for.
+/// Which exchanges a log records.
 #[derive(Clone, Default)]
 pub enum Condition {
     /// All.
     #[default]
     Always,
-    /// `env=NAME`: those with this variable in their environment.
+    /// `env=NAME`: exchanges with this variable in their environment.
     Set(Box<[u8]>),
-    /// `env=!NAME`: those without it.
+    /// `env=!NAME`: exchanges without it.
     Unset(Box<[u8]>),
-    /// `expr=EXPRESSION`: those for which it holds.
+    /// `expr=EXPRESSION`: exchanges for which the expression holds.
     Holds(Arc<Test>),
 }
 
-/// An expression, compiled by who knows how to ask an exchange.
+/// An expression. The room that can evaluate it for an exchange compiles it.
 pub type Test = dyn Fn(&Exchange<'_>) -> bool + Send + Sync;
 
 impl Condition {
-    /// `env=NAME` or `env=!NAME` without the word before the equals sign.
+    /// Parses `NAME` or `!NAME`, the part of `env=NAME` after the equals sign.
     #[must_use]
     pub fn of_variable(name: &str) -> Condition {
         match name.strip_prefix('!') {
@@ -98,22 +98,22 @@ impl fmt::Debug for Condition {
     }
 }
 
-/// The open access logs of a site, made by the parent before its children.
+/// The open access logs of a site. The parent opens them before it forks children.
 pub struct AccessLogs {
     sinks: Vec<Sink>,
     logs: Vec<(usize, AccessLog)>,
     /// The logs of each virtual host.
     servers: Vec<Arc<[usize]>>,
     buffered: bool,
-    /// Whose turn it is to write to each sink.
+    /// Which thread may write to each sink.
     turns: Turns,
-    /// Lines of dead children that a program has not taken yet.
+    /// Lines of dead children that a program has not yet taken.
     salvaged: Mutex<Vec<Queue>>,
 }
 
 impl AccessLogs {
-    /// Opens every file and starts every program. `servers` names for each virtual host the
-    /// logs that it writes, by index. The error is the notice for the administrator.
+    /// Opens every file and starts every program. `servers` lists for each virtual host the indices
+    /// of its logs. The error is a notice for the administrator.
     pub fn open(
         logs: Vec<AccessLog>,
         servers: Vec<Arc<[usize]>>,
@@ -143,16 +143,16 @@ impl AccessLogs {
         Ok(AccessLogs { sinks, logs: open, servers, buffered, turns, salvaged })
     }
 
-    /// Writes out what a dead child left in its buffer (the parent). Nothing in it is trusted:
-    /// what is not a record ends the reading. What finds no room, because a program or a disk has
-    /// taken nothing for long, is counted in bytes and lost.
+    /// Writes what a dead child left in its buffer; called by the parent. Nothing in the buffer is
+    /// trusted: reading ends at the first byte that is not a record. If a program or a disk has
+    /// taken nothing for long and there is no room, lines are lost; returns their bytes.
     #[must_use]
     pub fn salvage(&self, left: &[u8]) -> usize {
         let mut lost = 0;
         let mut waiting = self.salvaged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rest = left;
         while let Some((sink, lines, after)) = read_record(rest) {
-            // Whole lines only, however the writer died.
+            // Only complete lines, whatever happened to the writer.
             if let Some(queue) = waiting.get_mut(sink)
                 && lines.ends_with(b"\n")
             {
@@ -168,8 +168,8 @@ impl AccessLogs {
         lost
     }
 
-    /// Offers again what a program or a disk did not take of a dead child's lines (the parent,
-    /// about once a second).
+    /// Tries again to write lines of dead children that a program or a disk did not take. The
+    /// parent calls it about once a second.
     pub fn retry(&self) {
         let mut waiting = self.salvaged.lock().unwrap_or_else(PoisonError::into_inner);
         self.write_waiting(&mut waiting);
@@ -177,7 +177,7 @@ impl AccessLogs {
 
     fn write_waiting(&self, waiting: &mut [Queue]) {
         for (sink, queue) in self.sinks.iter().zip(waiting) {
-            // What is left is offered again.
+            // What is left is tried again later.
             let _later = sink.drain(queue);
         }
     }
@@ -202,18 +202,20 @@ fn open_sink(target: &Target, programs: &mut Programs) -> Result<Sink, Notice> {
     }
 }
 
-/// A record of the shared buffer: which sink, how many bytes, the lines.
+/// The head of a record in the shared buffer: the sink and the number of bytes of the lines that
+/// follow.
 const RECORD_HEAD: usize = 8;
 
-/// Keeps lines in the shared buffer where it has room: it is larger than a batch, so only lines
-/// that a stalled program or a full disk holds back can find none.
+/// Copies lines to the shared buffer if it has room. The buffer is larger than a batch, so only
+/// lines that a stalled program or a full disk holds back can find no room.
 fn append_record(safe: &mut LineWriter, sink: usize, lines: &[u8]) {
     let room = safe.capacity().saturating_sub(safe.len());
     if lines.is_empty() || room < RECORD_HEAD + lines.len() {
         return;
     }
     let word = (sink as u64) << 32 | (lines.len() as u64 & u64::from(u32::MAX));
-    // A death between the two leaves a head without lines, which ends the parent's reading.
+    // If the process dies between the two, a head without lines remains, which ends the parent's
+    // reading.
     let _fits = safe.append(&word.to_le_bytes()) && safe.append(lines);
 }
 
@@ -225,11 +227,11 @@ fn read_record(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     Some(((word >> 32) as usize, lines, rest.get(length..)?))
 }
 
-/// What one serving thread records.
+/// The recorder of one serving thread.
 pub struct Recorder {
     logs: Arc<AccessLogs>,
     errors: Arc<ErrorLogs>,
-    /// The copy of the queues that the parent finds should this process die.
+    /// The copy of the queues that the parent finds if this process dies.
     safe: Option<LineWriter>,
     queues: Vec<Queue>,
     waiting: usize,
@@ -241,8 +243,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of one thread. Without a buffer, lines are lost with the process until they
-    /// are written.
+    /// A recorder for one thread. Without a buffer, unwritten lines are lost with the process.
     #[must_use]
     pub fn new(
         logs: Arc<AccessLogs>,
@@ -264,7 +265,7 @@ impl Recorder {
         }
     }
 
-    /// Records one exchange in each log of its virtual host whose condition holds.
+    /// Records an exchange in each log of its virtual host whose condition holds.
     pub fn record(&mut self, exchange: &Exchange<'_>) {
         let (server, mut at) = (exchange.request.server, 0);
         while let Some(log) = self.logs.servers.get(server).and_then(|logs| logs.get(at)) {
@@ -274,7 +275,7 @@ impl Recorder {
         let is_buffered = self.logs.buffered;
         if !is_buffered || self.waiting >= BATCH_BYTES {
             let end_us = exchange.request.time_us.saturating_add(exchange.transfer.duration_us);
-            // What could not be written a moment ago is not offered with every request.
+            // If the last write failed, do not try again with every request.
             let held_back = self.blocked || self.failing;
             if !held_back || end_us.abs_diff(self.flushed_us) >= RETRY_EVERY_US {
                 let now = !is_buffered || self.waiting >= MOST_BEFORE_TURN;
@@ -283,14 +284,14 @@ impl Recorder {
         }
     }
 
-    /// Writes out what is waiting, but for what goes to a log that another is writing to. To be
-    /// called at least once a second while something is, and when the thread has nothing to do;
-    /// `now_us` is the time since 1970.
+    /// Writes the waiting lines, except those for a log that another thread is writing to. Call it
+    /// at least once a second while lines wait, and when the thread has nothing to do. `now_us` is
+    /// the time since 1970.
     pub fn flush(&mut self, now_us: u64) {
         self.write(now_us, false);
     }
 
-    /// The same; `now` where another that writes to the log is waited for.
+    /// The same. With `now` it waits for another thread that writes to the log.
     fn write(&mut self, now_us: u64, now: bool) {
         if self.waiting == 0 {
             return;
@@ -323,21 +324,21 @@ impl Recorder {
         }
     }
 
-    /// Whether lines wait to be written: [`Recorder::flush`] is due within a second.
+    /// Whether lines wait to be written, so that [`Recorder::flush`] is due within a second.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Whether a program has stopped reading and its lines fill the buffer: then no request may
-    /// be begun until [`Recorder::flush`], called now and then, has emptied it. Lines of those
-    /// that are in progress still find room.
+    /// Whether a program has stopped reading and its lines fill the buffer. No request may then
+    /// begin until calls of [`Recorder::flush`] have emptied it. The lines of requests in progress
+    /// still find room.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.blocked && self.waiting >= BATCH_BYTES
     }
 
-    /// Appends the line of an exchange to what waits for a log, where the exchange has one there.
+    /// Appends the line of an exchange to the queue of a log, if the log records it.
     fn append(&mut self, log: usize, exchange: &Exchange<'_>) {
         let Some((sink, log)) = self.logs.logs.get(log) else { return };
         let (Some(queue), Some(place)) = (self.queues.get_mut(*sink), self.logs.sinks.get(*sink))
@@ -361,13 +362,13 @@ impl Recorder {
         }
     }
 
-    /// Makes the shared copy that of the queues, once something was written.
+    /// Makes the shared copy equal to the queues, after something was written.
     fn copy_queues(&mut self) {
         let Some(safe) = &mut self.safe else { return };
         safe.clear();
         for (sink, queue) in self.queues.iter().enumerate() {
             let mut lines = &*queue.lines;
-            // As many whole lines as there is room for.
+            // As many complete lines as fit.
             let room = safe.capacity().saturating_sub(safe.len() + RECORD_HEAD);
             if let Some(first) = lines.get(..room) {
                 let end = first.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -377,7 +378,7 @@ impl Recorder {
         }
     }
 
-    /// Tells the error log that a log cannot be written, or that it can be again.
+    /// Reports in the error log that a log cannot be written, or that it can be written again.
     fn tell(&mut self, problem: Option<(String, io::Error)>, now_us: u64) {
         match problem {
             Some((name, error)) => {
@@ -400,8 +401,8 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// A thread that ends writes out what it has; a program that does not read is given up on,
-    /// the shared copy goes to the parent.
+    /// Writes what is left when the thread ends. If a program does not read, the parent finds the
+    /// lines in the shared copy.
     fn drop(&mut self) {
         self.write(clock::realtime_us(), true);
     }
@@ -495,7 +496,7 @@ mod tests {
         recorder.record(&case.exchange());
         case.request.resource.env.set("mark", "");
         recorder.record(&case.exchange());
-        // A host that is not there has no log.
+        // A host that does not exist has no log.
         recorder.record(&Case::new(2).exchange());
         assert_eq!(read(folder.path(), "a"), "a /x\n");
         assert_eq!(read(folder.path(), "b"), "unset /x\nset /x\n");
@@ -516,7 +517,7 @@ mod tests {
         recorder.record(&Case::new(0).exchange());
         assert!(recorder.is_waiting());
         assert_eq!(read(folder.path(), "a"), "");
-        // A process that is killed does not even run its destructors.
+        // A killed process does not run its destructors.
         std::mem::forget(recorder);
         let _lost = logs.salvage(&buffers.leftover(0));
         assert_eq!(
@@ -544,7 +545,7 @@ mod tests {
         let buffers = LineBuffers::new(1, BUFFER_BYTES).unwrap();
         let mut recorder = recorder(&logs, buffers.writer(0));
         let case = Case::new(0);
-        // Another process is held up while it writes.
+        // Another process is stopped while it writes.
         let turn = logs.turns.take(0, 1).unwrap();
         let mut count = 0;
         while read(folder.path(), "a").is_empty() {
@@ -634,7 +635,7 @@ mod tests {
             case.request.time_us += RETRY_EVERY_US;
             count += 1;
         }
-        // Those in progress still find room.
+        // Requests in progress still find room.
         recorder.record(&case.exchange());
         std::fs::write(&gate, "").unwrap();
         while recorder.is_waiting() {

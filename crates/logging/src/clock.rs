@@ -1,5 +1,6 @@
-//! Times of logs: microseconds since 1970 in, text in the machine's time zone out. The texts of
-//! the present second are kept per thread, so that a line copies them. Reads no clock itself.
+//! Writes times in logs from microseconds since 1970, in the machine's time zone. Each thread
+//! caches the texts of the current second, so that a line only copies them. Nothing here reads a
+//! clock.
 
 use crate::escape::padded;
 use jiff::fmt::strtime::{BrokenDownTime, Config};
@@ -7,7 +8,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::cell::RefCell;
 
-/// A time format of strftime, as it stands in `%{FORMAT}t`, checked and ready to be written.
+/// A parsed strftime format, from `%{FORMAT}t`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TimeFormat(Box<str>);
 
@@ -16,7 +17,8 @@ struct Second {
     second: i64,
     /// `[10/Oct/2000:13:55:36 -0700]`
     access: Vec<u8>,
-    /// `Tue Oct 10 13:55:36` and `2000`: the error log's time around the microseconds.
+    /// `Tue Oct 10 13:55:36` and `2000`: the parts of the error log's time before and after the
+    /// microseconds.
     error: (Vec<u8>, Vec<u8>),
 }
 
@@ -94,7 +96,7 @@ fn with_second(time_us: u64, write: impl FnOnce(&Second)) {
     });
 }
 
-/// The time in the machine's zone; a time that no calendar holds is shown as 1970.
+/// The time in the machine's zone. A time outside the calendar is shown as 1970.
 fn local(time_us: u64) -> Zoned {
     let timestamp = i64::try_from(time_us)
         .ok()
@@ -118,8 +120,8 @@ fn format_into(format: &str, zoned: &Zoned, out: &mut Vec<u8>) {
 }
 
 impl TimeFormat {
-    /// Reads a strftime format. What depends on a locale is that of the C locale, in which
-    /// Apache runs; a conversion that does not exist stands for itself.
+    /// Parses a strftime format. What depends on a locale is that of the C locale, in which Apache
+    /// runs. An unknown conversion stands for itself.
     pub(crate) fn parse(format: &str) -> TimeFormat {
         let mut text = String::with_capacity(format.len() + 8);
         let mut rest = format.chars().peekable();
@@ -130,7 +132,7 @@ impl TimeFormat {
             }
             let mut conversion = rest.next();
             if matches!(conversion, Some('E' | 'O')) && rest.peek().is_some_and(|c| known(*c)) {
-                // Alternative forms are those of the locale: the C locale has none.
+                // Alternative forms depend on the locale, and the C locale has none.
                 conversion = rest.next();
             }
             match conversion {
@@ -167,8 +169,8 @@ fn known(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    /// 2000-10-10 20:55:36.012345 UTC; the tests run in whatever zone the machine has, so they
-    /// compare the parts that no whole-hour zone changes.
+    /// 2000-10-10 20:55:36.012345 UTC. The tests run in the machine's time zone, so they compare
+    /// only the parts that are the same in all zones of whole hours.
     const TIME: u64 = 971_211_336_012_345;
 
     fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
@@ -182,7 +184,7 @@ mod tests {
         let time = text(|out| write_access_time(TIME, out));
         assert_eq!(time.len(), "[10/Oct/2000:13:55:36 -0700]".len());
         assert!(time.contains("/Oct/2000:") && time.ends_with(']'), "{time}");
-        // Another second of the same thread is not the kept one.
+        // Another second of the same thread does not use the cached text.
         assert_ne!(time, text(|out| write_access_time(TIME + 1_000_000, out)));
         assert_eq!(time, text(|out| write_access_time(TIME, out)));
     }

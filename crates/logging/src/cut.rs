@@ -1,18 +1,18 @@
-//! A line that is longer than its log takes comes in, one that fits goes out: the longest of
-//! what a client or a handler chose is shortened, so that every field of the format stays and
-//! the line can still be parsed. Only lines that are too long come here.
+//! Shortens a line that is too long for its log: cuts the longest items that a client or a handler
+//! chose, so that every field of the format stays and the line can still be parsed. Only lines that
+//! are too long come here.
 
 use crate::Exchange;
 use crate::format::{Item, LineFormat};
 use std::ops::Range;
 
-/// The longest end of a request line that is kept when its middle is cut: ` HTTP/1.1`.
+/// The longest end of a request line, ` HTTP/1.1`, that is kept when its middle is cut.
 const PROTOCOL_BYTES: usize = 12;
 
 impl LineFormat {
-    /// Appends the line of one exchange, with its line end, in `most` bytes at most. The longest
-    /// item is shortened first, then the next; text of the format itself only where that alone
-    /// is too long.
+    /// Appends the line of an exchange, with its line end, in at most `most` bytes. The longest
+    /// item is shortened first, then the next. Text of the format itself is only cut if it alone is
+    /// too long.
     pub fn write_within(&self, exchange: &Exchange<'_>, most: usize, out: &mut Vec<u8>) {
         let start = out.len();
         self.write(exchange, out);
@@ -50,11 +50,11 @@ impl LineFormat {
     }
 }
 
-/// One item in the line that is too long.
+/// One item of the line that is too long.
 struct Part {
-    /// What stays of its beginning.
+    /// What remains of its beginning.
     kept: Range<usize>,
-    /// What stays of its end.
+    /// What remains of its end.
     tail: Range<usize>,
     /// Whether `kept` may be shortened.
     is_free: bool,
@@ -64,7 +64,7 @@ impl Part {
     fn new(item: &Item, whole: Range<usize>, line: &[u8]) -> Part {
         let text = line.get(whole.clone()).unwrap_or_default();
         let tail = match item {
-            // What reads logs expects the protocol behind the target.
+            // Programs that read logs expect the protocol after the target.
             Item::RequestLine => text.iter().rposition(|byte| *byte == b' '),
             _ => None,
         };
@@ -73,13 +73,13 @@ impl Part {
         Part { kept: whole.start..end, tail: end..whole.end, is_free: is_free(item) }
     }
 
-    /// How many bytes can be taken away.
+    /// How many bytes can be removed.
     fn spare(&self) -> usize {
         if self.is_free { self.kept.len().saturating_sub(1) } else { 0 }
     }
 
-    /// Takes `excess` bytes away, or as many as there are; the first byte stays, so that no field
-    /// becomes empty, and no escape is left in halves. Says how many it took.
+    /// Removes `excess` bytes, or as many as there are, and returns their number. The first byte
+    /// stays, so that no field becomes empty, and no escape is cut in half.
     fn shorten(&mut self, excess: usize, line: &[u8]) -> usize {
         if self.spare() == 0 {
             return 0;
@@ -92,7 +92,7 @@ impl Part {
     }
 }
 
-/// The end of the last byte or escape that ends within `most`; the first is kept whole.
+/// The end of the last byte or escape that ends within `most`. The first one is kept whole.
 fn whole_escapes(text: &[u8], most: usize) -> usize {
     let mut end = 0;
     while let Some(byte) = text.get(end) {
@@ -109,7 +109,7 @@ fn whole_escapes(text: &[u8], most: usize) -> usize {
     end.min(text.len())
 }
 
-/// Whether an item's length is chosen by a client, a handler or the author of a file name.
+/// Whether a client, a handler or the author of a file name determines the item's length.
 fn is_free(item: &Item) -> bool {
     match item {
         Item::RemoteHost

@@ -1,13 +1,13 @@
-//! ErrorLogFormat: a format string comes in, a list of items goes out that `error_line` writes
-//! for each notice. The grammar and the texts of its errors are the core's
-//! (server/core.c: parse_errorlog_item); nothing is looked up by name after this.
+//! Compiles ErrorLogFormat into a list of items that `error_line` writes for each notice. The
+//! grammar and the error texts are those of the core (server/core.c: parse_errorlog_item). Nothing
+//! is looked up by name after compiling.
 
 use crate::clock::TimeFormat;
 
-/// What one item of a format stands for.
+/// The meaning of one item of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorItem {
-    /// Text, the backslashes taken out.
+    /// Text, without the backslashes.
     Text(Box<[u8]>),
     /// %M
     Message,
@@ -19,7 +19,7 @@ pub(crate) enum ErrorItem {
     Environment(Box<[u8]>),
     /// %E
     SystemError,
-    /// %F, which says nothing: notices carry no place in the source.
+    /// %F, which is always empty, because notices do not record a place in the source.
     SourcePlace,
     /// %{NAME}i
     RequestField(Box<[u8]>),
@@ -27,8 +27,8 @@ pub(crate) enum ErrorItem {
     KeepAlives,
     /// %l
     Level,
-    /// %L: the id of the request, of the connection, or of the connection where the line is of
-    /// the connection alone.
+    /// %L: the id of the request or of the connection; by default that of the connection if the
+    /// line is about the connection alone.
     LogId(IdScope),
     /// %m
     Module,
@@ -58,13 +58,13 @@ pub(crate) enum IdScope {
 /// The forms of %t.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorTime {
-    /// Digits of the second's fraction, whether ISO 8601, whether with the zone.
+    /// Named forms: with digits of the second's fraction, in ISO 8601, with the zone.
     Named {
         /// 0, 3 or 6 digits.
         fraction: usize,
         /// `2011-05-12 08:28:57` in place of `Thu May 12 08:28:57 2011`.
         compact: bool,
-        /// The offset from UTC behind it.
+        /// Whether the offset from UTC follows.
         zone: bool,
     },
     /// A format of strftime.
@@ -74,31 +74,31 @@ pub(crate) enum ErrorTime {
 /// An item with its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ErrorSegment {
-    /// What is written.
+    /// The item.
     pub item: ErrorItem,
-    /// Whether a field begins here: an item without a value takes its field with it.
+    /// Whether a field begins here. An item without a value removes its field.
     pub starts_field: bool,
-    /// `+`: without a value the whole line is left out.
+    /// `+`: without a value the whole line is omitted.
     pub required: bool,
     /// `-`: without a value a hyphen is written.
     pub hyphen: bool,
-    /// Only for notices of this level or less urgent ones, counted as syslog does from 0.
+    /// Only for notices of this level or less urgent ones, numbered from 0 as in syslog.
     pub least_level: u32,
 }
 
-/// What a format is for.
+/// The use of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorFormatKind {
     /// Every line of the log.
     Main,
-    /// A line before the first one of a connection.
+    /// A line before the first line of a connection.
     Connection,
-    /// A line before the first one of a request.
+    /// A line before the first line of a request.
     Request,
 }
 
 impl ErrorFormatKind {
-    /// The kind of ErrorLogFormat's first argument where there are two; the error is Apache's.
+    /// Parses ErrorLogFormat's first argument if there are two. The error text is Apache's.
     pub fn parse(word: &str) -> Result<Self, String> {
         match word.to_ascii_lowercase().as_str() {
             "connection" => Ok(Self::Connection),
@@ -115,8 +115,8 @@ pub struct ErrorFormat {
 }
 
 impl ErrorFormat {
-    /// Compiles a format string as it stands after the configuration's own quoting. The error
-    /// is Apache's text for it.
+    /// Compiles a format string, after the configuration's own quoting was removed. The error text
+    /// is Apache's.
     pub fn compile(kind: ErrorFormatKind, format: &str) -> Result<ErrorFormat, String> {
         let mut rest = format;
         let mut segments: Vec<ErrorSegment> = Vec::new();
@@ -152,7 +152,7 @@ fn check(kind: ErrorFormatKind, segment: &ErrorSegment) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the next item of a format.
+/// Parses the next item of a format.
 fn item(rest: &mut &str) -> Result<ErrorSegment, String> {
     let mut starts_field = rest.starts_with(' ');
     if let Some(after) = rest.strip_prefix("% ") {
@@ -208,7 +208,7 @@ const fn plain(item: ErrorItem, starts_field: bool) -> ErrorSegment {
     ErrorSegment { item, starts_field, required: false, hyphen: false, least_level: 0 }
 }
 
-/// Takes text up to the next percent sign or the next space that begins another field.
+/// Parses text up to the next percent sign or the next space that begins a field.
 fn text(rest: &mut &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut bytes = rest.bytes().enumerate().peekable();

@@ -1,6 +1,6 @@
-//! A notice and where it arose come in, one line of the error log goes out, in Apache's default
-//! shape or in that of an ErrorLogFormat (server/log.c: do_errorlog_default, do_errorlog_format).
-//! Client data is escaped and the line is bounded; nothing is written to any file here.
+//! Writes a notice as one line of the error log, in Apache's default form or in that of an
+//! ErrorLogFormat (server/log.c: do_errorlog_default, do_errorlog_format). Client data is escaped
+//! and the length is bounded. No file is written here.
 
 use crate::clock;
 use crate::error_format::{ErrorFormat, ErrorItem, ErrorSegment, ErrorTime, IdScope};
@@ -10,15 +10,15 @@ use evenkeel_message::{Notice, Peer, Request};
 use evenkeel_sys::process::own_tid;
 use std::net::SocketAddr;
 
-/// The most bytes of a line, its end included (Apache: MAX_STRING_LEN).
+/// The most bytes of a line, including its end (Apache: MAX_STRING_LEN).
 pub(crate) const MOST_BYTES: usize = 8192;
 
-/// Where a notice arose.
+/// The connection and request that a notice is about.
 #[derive(Clone, Copy, Default)]
 pub struct Origin<'a> {
-    /// The connection at hand.
+    /// The connection, if any.
     pub peer: Option<&'a Peer>,
-    /// The request at hand.
+    /// The request, if any.
     pub request: Option<&'a Request>,
     /// The ServerName of the virtual host.
     pub server_name: &'a [u8],
@@ -40,7 +40,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Appends a line in the default format. `timed` is false for syslog, which has its own time.
+/// Appends a line in the default format. `timed` is false for syslog, which adds its own time.
 pub(crate) fn write_default(
     notice: &Notice,
     origin: &Origin<'_>,
@@ -81,8 +81,8 @@ pub(crate) fn write_default(
     end_line(start, out);
 }
 
-/// Appends a line of notices before any log is open: the cause and the text alone, as Apache
-/// prints them to the terminal.
+/// Appends a line of a notice before any log is open: only the cause and the text, as Apache prints
+/// them to the terminal.
 pub(crate) fn write_startup(notice: &Notice, out: &mut Vec<u8>) {
     let start = out.len();
     if let Some(cause) = notice.cause {
@@ -92,14 +92,14 @@ pub(crate) fn write_startup(notice: &Notice, out: &mut Vec<u8>) {
     if let Some(number) = notice.number {
         write_number(number, out);
     }
-    // What an administrator wrote and is told about his own files may have several lines.
+    // Text about the administrator's own files may have several lines.
     out.extend_from_slice(notice.text.as_bytes());
     end_line(start, out);
 }
 
 impl ErrorFormat {
-    /// Appends a line; nothing where an item that is required has no value. Without a notice it
-    /// is a line of a connection or a request.
+    /// Appends a line; nothing if a required item has no value. Without a notice, it is a line for
+    /// a connection or a request.
     pub(crate) fn write(
         &self,
         notice: Option<&Notice>,
@@ -149,8 +149,8 @@ impl ErrorFormat {
 }
 
 impl ErrorSegment {
-    /// Whether the notice is too urgent for this item: a level keeps details out of messages
-    /// that are more urgent. (Apache's manual says the reverse of what Apache does.)
+    /// Whether the notice is too urgent for this item: a level keeps details out of more urgent
+    /// messages. (Apache's manual says the reverse of what Apache does.)
     fn is_above(&self, notice: Option<&Notice>) -> bool {
         notice.is_some_and(|notice| (notice.level as u32) < self.least_level)
     }
@@ -271,7 +271,7 @@ fn write_number(notice: u16, out: &mut Vec<u8>) {
 /// `(13)Permission denied`
 fn write_cause(cause: i32, out: &mut Vec<u8>) {
     let text = std::io::Error::from_raw_os_error(cause).to_string();
-    // The standard library appends its own note of the number, which stands in front already.
+    // The standard library appends the number, which is already at the front.
     let text = text.split(" (os error ").next().unwrap_or_default();
     out.push(b'(');
     number(u64::from(cause.unsigned_abs()), out);
@@ -279,7 +279,7 @@ fn write_cause(cause: i32, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// `192.0.2.1:4711`, and an IPv6 address as Apache prints it, without brackets.
+/// `192.0.2.1:4711`. An IPv6 address has no brackets, as in Apache.
 fn write_end(end: SocketAddr, out: &mut Vec<u8>) {
     address(end.ip(), out);
     out.push(b':');

@@ -1,6 +1,6 @@
-//! The error logs of a site: notices come in, lines in files, programs and syslog go out, at
-//! once. What is worth a line was decided by LogLevel before; a log that cannot be written never
-//! stops the server.
+//! The error logs of a site: writes notices at once as lines to files, programs and syslog.
+//! LogLevel has already decided which notices are written. A log that cannot be written never stops
+//! the server.
 
 use crate::error_format::ErrorFormat;
 use crate::error_line::{MOST_BYTES, Origin, write_default, write_startup};
@@ -13,23 +13,23 @@ use evenkeel_sys::clock::realtime_us;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// The most bytes that wait for a disk or a program; lines beyond are counted and lost.
+/// The most bytes that wait for a disk or a program. Further lines are counted and lost.
 const MOST_WAITING_BYTES: usize = 64 * 1024;
 
 /// One error log of a site.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
-    /// Where its lines go.
+    /// The destination of its lines.
     pub target: Target,
-    /// The shape of its lines; none for Apache's default.
+    /// The format of its lines; none for Apache's default.
     pub format: Option<ErrorFormat>,
-    /// Lines before the first one of a connection.
+    /// Lines before the first line of a connection.
     pub connection: Vec<ErrorFormat>,
-    /// Lines before the first one of a request.
+    /// Lines before the first line of a request.
     pub request: Vec<ErrorFormat>,
 }
 
-/// The open error logs of a site, made by the parent before its children.
+/// The open error logs of a site. The parent opens them before it forks children.
 pub struct ErrorLogs {
     outlets: Vec<Outlet>,
     logs: Vec<(usize, ErrorLog)>,
@@ -49,9 +49,9 @@ struct Waiting {
 }
 
 impl ErrorLogs {
-    /// Opens every file and starts every program; the first log is the main server's, and
-    /// `servers` names the log of each virtual host. `name` is the name under which the server
-    /// was started, for messages and syslog. The error is the notice for the administrator.
+    /// Opens every file and starts every program. The first log is the main server's, and `servers`
+    /// holds the index of each virtual host's log. `name` is the name under which the server was
+    /// started, for messages and syslog. The error is a notice for the administrator.
     pub fn open(
         logs: Vec<ErrorLog>,
         servers: Vec<usize>,
@@ -89,8 +89,8 @@ impl ErrorLogs {
         }
     }
 
-    /// Writes a notice to the log of a virtual host, preceded by the lines of its connection and
-    /// its request where it is their first; `told` remembers that.
+    /// Writes a notice to the log of a virtual host, after the lines of its connection and its
+    /// request if it is their first. `told` records that.
     pub fn write(&self, server: usize, notice: &Notice, origin: &Origin<'_>, told: &mut Told) {
         let index = self.servers.get(server).copied().unwrap_or_default();
         let Some((outlet, log)) = self.logs.get(index).or(self.logs.first()) else { return };
@@ -118,13 +118,13 @@ impl ErrorLogs {
         outlet.write(notice.level, now_us, &lines);
     }
 
-    /// Writes a notice that concerns no connection to the main server's log.
+    /// Writes a notice that is not about a connection to the main server's log.
     pub fn write_plain(&self, notice: &Notice) {
         self.write(0, notice, &Origin::default(), &mut Told::default());
     }
 
-    /// Makes the main server's log the process's standard error, so that what libraries, panics
-    /// and programs print is found there (Apache: ap_open_logs). Errors are dup3(2)'s.
+    /// Makes the main server's log the standard error of the process, so that it gets what
+    /// libraries, panics and programs print (Apache: ap_open_logs). Errors are those of dup3(2).
     pub fn take_standard_error(&self) -> io::Result<()> {
         match self.logs.first().and_then(|(outlet, _)| self.outlets.get(*outlet)) {
             Some(Outlet::Sink(sink, _)) => sink.replace_standard_error(),
@@ -132,21 +132,21 @@ impl ErrorLogs {
         }
     }
 
-    /// Offers again what a program or a disk has not taken; to be called about once a second.
+    /// Tries again to write what a program or a disk has not taken. Call it about once a second.
     pub fn retry(&self) {
         for outlet in &self.outlets {
             outlet.write(Level::Notice, 0, b"");
         }
     }
 
-    /// Whether there is something to offer again.
+    /// Whether something must be tried again.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.outlets.iter().any(Outlet::is_waiting)
     }
 }
 
-/// The line of a notice in the default shape, its end included, for a terminal.
+/// The line of a notice in the default form, including its end, for a terminal.
 #[must_use]
 pub fn terminal_text(notice: &Notice) -> String {
     let mut line = Vec::with_capacity(MOST_BYTES);
@@ -154,8 +154,8 @@ pub fn terminal_text(notice: &Notice) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-/// The text of a notice as it goes to the terminal while the server starts, its line end
-/// included (Apache: APLOG_STARTUP).
+/// The text of a notice for the terminal while the server starts, including its line end (Apache:
+/// APLOG_STARTUP).
 #[must_use]
 pub fn startup_text(notice: &Notice) -> String {
     let mut line = Vec::with_capacity(MOST_BYTES);
@@ -225,7 +225,7 @@ impl Waiting {
             self.lost = 0;
             let notice = Notice::own("core", Level::Warn, text);
             write_default(&notice, &Origin::default(), realtime_us(), true, &mut self.queue.lines);
-            // What is not taken now is with the next line.
+            // What is not taken now is written with the next line.
             let _later = sink.drain(&mut self.queue);
         }
     }

@@ -1,27 +1,27 @@
-//! Client data on its way into a log: bytes in, printable ASCII out, so that no request can
-//! forge a line or send an escape sequence to a terminal. Nothing is ever decoded here.
+//! Escapes client data in logs to printable ASCII, so that no request can forge a line or send an
+//! escape sequence to a terminal.
 
 use evenkeel_message::{AddressText, unquoted};
 
-/// Which of the two logs the text is for; they differ in the quotation mark.
+/// The log that the text is for. The two differ in the treatment of the quotation mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
-    /// The access log, where fields stand in quotation marks (Apache: ap_escape_logitem).
+    /// The access log, where fields are in quotation marks (Apache: ap_escape_logitem).
     Access,
     /// The error log (Apache: ap_escape_errorlog_item).
     Error,
 }
 
-/// Appends `bytes` as Apache writes them: `\n`, `\t` and the like by name, the backslash
-/// doubled, every other byte outside printable ASCII as `\xhh`.
+/// Appends `bytes` as Apache writes them: `\n`, `\t` and so on by name, the backslash doubled,
+/// every other byte outside printable ASCII as `\xhh`.
 pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
-    // Most texts need no escape: looking at sixteen bytes at a time without a branch between
-    // finds that out several times as fast as byte by byte.
+    // Most texts need no escape. Examining sixteen bytes at a time without branches finds that out
+    // several times as fast as byte by byte.
     let is_special =
         |chunk: &[u8; 16]| chunk.iter().fold(false, |found, byte| found | must_escape(log, *byte));
     let (chunks, rest) = bytes.as_chunks::<16>();
     let special = match bytes.last_chunk::<16>() {
-        // The last sixteen hold what is left behind the chunks.
+        // The last sixteen bytes include what is left after the chunks.
         Some(last) => chunks.iter().any(is_special) || is_special(last),
         None => rest.iter().any(|byte| must_escape(log, *byte)),
     };
@@ -31,7 +31,7 @@ pub(crate) fn escape(log: For, bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the text of a notice for the error log, with the bytes that were quoted in it.
+/// Appends the text of a notice for the error log, with the bytes that are quoted in it.
 pub(crate) fn escape_text(text: &str, out: &mut Vec<u8>) {
     escape(For::Error, &unquoted(text), out);
 }
@@ -76,7 +76,7 @@ pub(crate) fn number(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// Appends a number in decimal with leading zeros up to `width` digits, 20 at most.
+/// Appends a number in decimal, with leading zeros up to `width` digits, at most 20.
 pub(crate) fn padded(value: u64, width: usize, out: &mut Vec<u8>) {
     let mut power = 10u64;
     for _ in 1..width.min(20) {
@@ -85,11 +85,11 @@ pub(crate) fn padded(value: u64, width: usize, out: &mut Vec<u8>) {
         }
         power = power.saturating_mul(10);
     }
-    // A number of n digits is below every power of ten from the n-th on: one zero for each.
+    // A number of n digits is less than every power of ten from the n-th on: one zero for each.
     number(value, out);
 }
 
-/// Appends an address; a mapped one is written as IPv4.
+/// Appends an address. A mapped address is written as IPv4.
 pub(crate) fn address(address: std::net::IpAddr, out: &mut Vec<u8>) {
     out.extend_from_slice(AddressText::new(address.to_canonical()).as_bytes());
 }

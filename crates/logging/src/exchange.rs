@@ -1,43 +1,43 @@
-//! One exchange as the logs see it: the request, what was answered and what moved over the
-//! wire. `conn` puts it together from what it holds anyway; nothing is copied.
+//! One exchange as the logs see it: the request, the response and the bytes transferred. `conn`
+//! assembles it from what it has; nothing is copied.
 
 use evenkeel_message::{Previous, Request, Response, Status, Transfer};
 
-/// A finished exchange, borrowed for the time of writing its lines.
+/// A finished exchange, borrowed while its lines are written.
 #[derive(Clone, Copy)]
 pub struct Exchange<'a> {
     /// The request, with everything that the phases found out.
     pub request: &'a Request,
-    /// The response; its body may have been taken out already.
+    /// The response. Its body may already be taken out.
     pub response: &'a Response,
-    /// What moved over the wire.
+    /// The bytes and times of the exchange.
     pub transfer: &'a Transfer,
     /// The virtual host's ServerName (%v).
     pub server_name: &'a [u8],
-    /// The name under which the server answers, as UseCanonicalName says (%V).
+    /// The name under which the server answers, by UseCanonicalName (%V).
     pub used_name: &'a [u8],
     /// The canonical port of the virtual host (%p).
     pub server_port: u16,
-    /// The client's host name where HostnameLookups found one (%h).
+    /// The client's host name if HostnameLookups found one (%h).
     pub remote_host: Option<&'a [u8]>,
     /// The Content-Length that was sent (%{Content-Length}o).
     pub content_length: Option<u64>,
     /// Whether the connection stays open for another request (%X).
     pub keep_alive: bool,
-    /// What the client, which asked, was told of that (%{Connection}o, %{Keep-Alive}o).
+    /// What the client was told about that, if it asked (%{Connection}o, %{Keep-Alive}o).
     pub keep_alive_told: Option<KeepAliveTold>,
-    /// Whether the body went out in chunks (%{Transfer-Encoding}o).
+    /// Whether the body was sent in chunks (%{Transfer-Encoding}o).
     pub chunked: bool,
-    /// Whether LogIOTrackTTFB is on, without which %^FB has nothing to say.
+    /// Whether LogIOTrackTTFB is on. Without it, %^FB has no value.
     pub track_first_byte: bool,
 }
 
-/// What a client was told of a connection that stays open.
+/// What a client was told about a connection that stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAliveTold {
-    /// Seconds for which it stays open.
+    /// The seconds for which it stays open.
     pub timeout_s: u64,
-    /// Requests that may still come; none where there is no limit.
+    /// The number of requests that may follow; none without a limit.
     pub max: Option<u32>,
 }
 
@@ -48,20 +48,20 @@ impl Exchange<'_> {
         self.response.status
     }
 
-    /// The status of the request as it first came (%s): that which led to an ErrorDocument, and
-    /// the final one where no redirect was made.
+    /// The status of the original request (%s): the one that led to an ErrorDocument, or the final
+    /// one without a redirect.
     #[must_use]
     pub fn original_status(&self) -> Status {
         self.first().map_or(self.response.status, |first| first.resource.status)
     }
 
-    /// The path of the request as it first came (%U).
+    /// The path of the original request (%U).
     #[must_use]
     pub fn original_path(&self) -> &[u8] {
         self.first().map_or(&self.request.resource.path, |first| &first.resource.path)
     }
 
-    /// The request that the client made, where internal redirects led away from it.
+    /// The request that the client made, if internal redirects led away from it.
     pub(crate) fn first(&self) -> Option<&Previous> {
         let newest = self.request.previous.as_deref();
         std::iter::successors(newest, |previous| previous.previous.as_deref()).last()

@@ -1,11 +1,11 @@
-//! LogFormat: a format string comes in, a list of segments goes out that `line` writes for each
-//! exchange. The grammar and the texts of its errors are mod_log_config's (parse_log_item);
-//! nothing is looked up by name after this.
+//! Compiles LogFormat into a list of segments that `line` writes for each exchange. The grammar and
+//! the error texts are mod_log_config's (parse_log_item). Nothing is looked up by name after
+//! compiling.
 
 use crate::clock::TimeFormat;
 use evenkeel_message::FieldName;
 
-/// What one directive of a format stands for.
+/// The meaning of one directive of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// Text between directives.
@@ -20,7 +20,7 @@ pub(crate) enum Item {
     LocalAddress,
     /// %u
     User,
-    /// %t in its many forms, and at which end of the exchange.
+    /// %t in its many forms, at the beginning or the end of the exchange.
     Time(TimeShape, Moment),
     /// %r
     RequestLine,
@@ -66,7 +66,7 @@ pub(crate) enum Item {
     KeepAlives,
     /// %L and %{c}L
     LogId {
-        /// Whether the id is the connection's.
+        /// Whether it is the connection's id.
         connection: bool,
     },
     /// %R
@@ -96,20 +96,20 @@ pub(crate) enum TimeShape {
     Millis,
     /// Microseconds since 1970.
     Micros,
-    /// The millisecond in its second, three digits.
+    /// The milliseconds of the second, three digits.
     MillisOfSecond,
-    /// The microsecond in its second, six digits.
+    /// The microseconds of the second, six digits.
     MicrosOfSecond,
     /// A format of strftime.
     Custom(TimeFormat),
 }
 
-/// Which moment %t gives.
+/// The moment that %t shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// When the request came (`begin:`).
+    /// The arrival of the request (`begin:`).
     Begin,
-    /// When it was finished (`end:`).
+    /// The end of the exchange (`end:`).
     End,
 }
 
@@ -143,12 +143,13 @@ pub(crate) enum DurationUnit {
 /// One directive with its modifiers, or a run of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// What is written.
+    /// The item.
     pub item: Item,
-    /// Whether it speaks of the request as it first came (`<`) or of the one that was answered
-    /// after internal redirects (`>`).
+    /// Whether it is about the original request (`<`) or about the one that was answered after
+    /// internal redirects (`>`).
     pub original: bool,
-    /// Only for these final statuses, or with `!` for all others; `-` stands in its place else.
+    /// The final statuses for which it is written, or with `!` those for which it is not. Otherwise
+    /// `-` is written.
     pub statuses: Option<Statuses>,
 }
 
@@ -157,7 +158,7 @@ pub(crate) struct Segment {
 pub(crate) struct Statuses {
     /// Codes as written, any number.
     pub codes: Box<[u32]>,
-    /// Whether `!` stood before them.
+    /// Whether `!` precedes them.
     pub negated: bool,
 }
 
@@ -168,11 +169,11 @@ pub struct LineFormat {
 }
 
 impl LineFormat {
-    /// The format of logs for which none was given (mod_log_config: DEFAULT_LOG_FORMAT).
+    /// The format of logs that have none (mod_log_config: DEFAULT_LOG_FORMAT).
     pub const COMMON: &'static str = "%h %l %u %t \"%r\" %>s %b";
 
-    /// Compiles a format string as it stands after the configuration's own quoting. The error
-    /// is Apache's text for it.
+    /// Compiles a format string, after the configuration's own quoting was removed. The error text
+    /// is Apache's.
     pub fn compile(format: &str) -> Result<LineFormat, String> {
         let mut rest = format;
         let mut segments = Vec::new();
@@ -194,7 +195,7 @@ impl Segment {
     }
 }
 
-/// Adds a segment, text to the text before it where neither depends on the status.
+/// Adds a segment. Text is joined to the text before it if neither depends on the status.
 fn push(segments: &mut Vec<Segment>, next: Segment) {
     if let (Some(Segment { item: Item::Text(before), statuses: None, .. }), Item::Text(after)) =
         (segments.last_mut(), &next.item)
@@ -206,7 +207,7 @@ fn push(segments: &mut Vec<Segment>, next: Segment) {
     }
 }
 
-/// Takes the text up to the next directive, with `\n`, `\r`, `\t` and `\\` replaced; any other
+/// Parses text up to the next directive, and replaces `\n`, `\r`, `\t` and `\\`. Any other
 /// backslash stands for itself (mod_log_config.c: parse_log_misc_string).
 fn text(rest: &mut &str) -> Vec<u8> {
     let end = rest.find('%').unwrap_or(rest.len());
@@ -236,7 +237,7 @@ fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// Takes one directive, from its percent sign to its letter.
+/// Parses one directive, from its percent sign to its letter.
 fn directive(rest: &mut &str) -> Result<Segment, String> {
     let mut s = rest.strip_prefix('%').unwrap_or(rest);
     if let Some(after) = s.strip_prefix('%') {
@@ -282,8 +283,8 @@ fn directive(rest: &mut &str) -> Result<Segment, String> {
     }
 }
 
-/// The item whose letter begins `s`, whether it speaks of the original request unless told
-/// otherwise, and what follows it.
+/// The item with the letter at the beginning of `s`, whether it is about the original request by
+/// default, and what follows.
 fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String> {
     let name = || Box::<[u8]>::from(argument.as_bytes());
     for (letters, item) in [
@@ -303,7 +304,7 @@ fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String>
         'a' if argument == "c" => Item::PeerAddress,
         'a' => Item::ClientAddress,
         'A' => Item::LocalAddress,
-        // identd is not asked: mod_ident is not part of this server.
+        // There is no mod_ident here, so identd is never asked.
         'l' => Item::Text(Box::from(&b"-"[..])),
         'u' => Item::User,
         't' => time(argument),
@@ -334,7 +335,7 @@ fn item<'a>(s: &'a str, argument: &str) -> Result<(Item, bool, &'a str), String>
         'I' => Item::BytesReceived,
         'O' => Item::BytesSent,
         'S' => Item::BytesMoved,
-        // Apache names the first byte; so that the text stays text, a whole letter here.
+        // Apache shows the first byte. A whole letter here keeps the message valid text.
         unknown => return Err(format!("Unrecognized LogFormat directive %{unknown}")),
     };
     Ok((item, matches!(letter, 'L' | 'r' | 'D' | 'T' | 'U' | 's' | 'R'), after))
@@ -439,7 +440,7 @@ mod tests {
         assert_eq!(item("%{end:msec}t"), Item::Time(TimeShape::Millis, Moment::End));
         assert_eq!(item("%{begin}t"), Item::Time(TimeShape::Common, Moment::Begin));
         assert_eq!(item("%{X}^to"), Item::ResponseTrailer(FieldName::new(*b"X")));
-        // A form that does not exist stands for its own text, as in Apache.
+        // An unknown form stands for its own text, as in Apache.
         assert_eq!(item("%{days}T"), Item::Text(Box::from(&b"days\n"[..])));
     }
 }

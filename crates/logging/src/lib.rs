@@ -1,7 +1,6 @@
-//! Logs: the format strings of the configuration are compiled once, each exchange and each
-//! notice becomes a line. What comes in is an exchange or a notice, what goes out are whole
-//! lines in files, pipes and syslog. It never decides what is worth a line: the levels and the
-//! conditions are the configuration's.
+//! Access logs and error logs: compiles their formats once, and writes a line for each exchange and
+//! each notice to files, pipes and syslog. The configuration's levels and conditions decide what is
+//! logged.
 
 mod access;
 mod clock;

@@ -1,6 +1,6 @@
-//! A compiled format and an exchange come in, a log line goes out. This runs for every request:
-//! it allocates nothing beyond the line, looks nothing up by name and asks no clock but for
-//! what the format names.
+//! Writes the log line of an exchange from a compiled format. This runs for every request: it
+//! allocates nothing but the line, looks nothing up by name, and reads a clock only if the format
+//! requires it.
 
 use crate::clock;
 use crate::escape::{For, address, escape, number, padded};
@@ -18,7 +18,7 @@ impl LineFormat {
     pub fn write(&self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
         for segment in &self.segments {
             match &segment.item {
-                // Every other segment is text, which is always there.
+                // Every other segment is text, which always has a value.
                 Item::Text(text) => out.extend_from_slice(text),
                 _ => segment.write(exchange, out),
             }
@@ -34,7 +34,7 @@ impl Segment {
         }
         let before = out.len();
         write_item(&self.item, self.original, exchange, out);
-        // A value that is not there is a hyphen; one that is empty stays empty.
+        // A missing value is a hyphen; an empty value stays empty.
         if out.len() == before && !present(&self.item, exchange) {
             out.push(b'-');
         }
@@ -48,7 +48,7 @@ impl Statuses {
     }
 }
 
-/// Whether an item that wrote nothing has a value all the same, an empty one.
+/// Whether an item that wrote nothing has an empty value.
 fn present(item: &Item, exchange: &Exchange<'_>) -> bool {
     let request = exchange.request;
     match item {
@@ -160,8 +160,8 @@ fn write_time(shape: &TimeShape, moment: Moment, exchange: &Exchange<'_>, out: &
     }
 }
 
-/// %r: the request line as it came, but for a password in an absolute-form target, which no
-/// log may keep (mod_log_config.c: log_request_line).
+/// %r: the request line as received, without a password in the absolute form of the target, which
+/// no log may keep (mod_log_config.c: log_request_line).
 fn write_request_line(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let line = &exchange.request.head.line;
     match password(exchange.request.head.target()) {
@@ -176,7 +176,7 @@ fn write_request_line(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Where the password stands in `http://user:password@host/`.
+/// The place of the password in `http://user:password@host/`.
 fn password(target: &[u8]) -> Option<std::ops::Range<usize>> {
     if target.first() == Some(&b'/') {
         return None;
@@ -190,7 +190,8 @@ fn password(target: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(authority + colon + 1..authority + at)
 }
 
-/// Writes all values of a field as one list; Apache joins repeated request fields as they come.
+/// Writes all values of a field as one list, because Apache joins repeated request fields when it
+/// receives them.
 fn write_fields(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
     let mut first = true;
     for value in fields.all(name) {
@@ -202,12 +203,12 @@ fn write_fields(fields: &Fields, name: &FieldName, out: &mut Vec<u8>) {
     }
 }
 
-/// %o: the media type stands without its parameters (mod_log_config.c: log_header_out).
+/// %o: the media type is written without its parameters (mod_log_config.c: log_header_out).
 fn write_response_field(exchange: &Exchange<'_>, name: &FieldName, out: &mut Vec<u8>) {
     let response = exchange.response;
     let fields = if response.fields.contains(name) { &response.fields } else { &response.always };
     if write_framing_field(exchange, name.name(), out) {
-        // Decided when the response was sent: it stands in no list of fields.
+        // These fields are determined when the response is sent, and are in no list of fields.
     } else if name.name() == Name::ContentType {
         let value = fields.first(name).unwrap_or_default();
         let bare = value.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -217,13 +218,13 @@ fn write_response_field(exchange: &Exchange<'_>, name: &FieldName, out: &mut Vec
     }
 }
 
-/// Whether a field is the connection's own, whatever the response has of that name.
+/// Whether a field is determined by the connection, whatever the response has under that name.
 fn is_framing(name: Name) -> bool {
     use Name::{Connection, ContentLength, KeepAlive, TransferEncoding};
     matches!(name, ContentLength | TransferEncoding | KeepAlive | Connection)
 }
 
-/// The fields that say where the response ends and whether the connection does; false for any
+/// Writes the fields about the end of the response and of the connection; returns false for any
 /// other name.
 fn write_framing_field(exchange: &Exchange<'_>, name: Name, out: &mut Vec<u8>) -> bool {
     if name == Name::ContentLength {
@@ -256,7 +257,7 @@ fn write_framing_field(exchange: &Exchange<'_>, name: Name, out: &mut Vec<u8>) -
     false
 }
 
-/// The options of modules, then what was told of the connection's end.
+/// Writes the options of modules, then what the client was told about the end of the connection.
 fn write_connection(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let response = exchange.response;
     let last: &[u8] = match (exchange.keep_alive_told, exchange.keep_alive) {
@@ -278,7 +279,7 @@ fn write_connection(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the request line was too long to be read as one: nothing of it has a name then.
+/// Whether the request line was too long to be parsed, so that none of its parts is known.
 fn is_unread(exchange: &Exchange<'_>) -> bool {
     let head = &exchange.request.head;
     exchange.original_status() == Status::URI_TOO_LONG && head.target.1 == 0
@@ -291,7 +292,7 @@ fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     }
     let method = match (exchange.first(), head.method) {
         (Some(first), _) if original => &*first.method,
-        // The text is the client's; an ErrorDocument is fetched with a method of our own.
+        // The text is the client's. An ErrorDocument is fetched with a method of the server's.
         (Some(_), method) if !method.text().is_empty() => method.text().as_bytes(),
         _ if head.method_end == 0 => word(&head.line, 0),
         _ => head.method_text(),
@@ -299,7 +300,7 @@ fn write_method(original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     escape(For::Access, method, out);
 }
 
-/// The path; of a request that was refused before it had one, what stands in its line.
+/// Writes the path, or for a request that was refused before it had one, the text in its line.
 fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let mut shown = path;
     if path.is_empty() && !is_unread(exchange) {
@@ -317,8 +318,8 @@ fn write_path(path: &[u8], exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     escape(For::Access, shown, out);
 }
 
-/// The protocol as the client named it; one that it did not name is HTTP/0.9 where such a
-/// request was served, and HTTP/1.0 where it was refused.
+/// Writes the protocol as the client named it. Without one it is HTTP/0.9 if such a request was
+/// served, and HTTP/1.0 if it was refused.
 fn write_protocol(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let head = &exchange.request.head;
     let named = word(&head.line, 2);
@@ -331,7 +332,7 @@ fn write_protocol(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A word of the request line, counted from 0.
+/// A word of the request line, numbered from 0.
 fn word(line: &[u8], at: usize) -> &[u8] {
     line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).nth(at).unwrap_or_default()
 }
@@ -370,7 +371,7 @@ fn write_process(kind: &ProcessKind, out: &mut Vec<u8>) {
     }
 }
 
-/// %L: only an id that stands in the error log too helps to find something there.
+/// %L: an id is useful only if it is also in the error log.
 fn write_id(connection: bool, original: bool, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let told = exchange.request.told;
     let first = exchange.first().filter(|_| original);
@@ -381,7 +382,7 @@ fn write_id(connection: bool, original: bool, exchange: &Exchange<'_>, out: &mut
     }
 }
 
-/// The value of a cookie of that name, compared without case as mod_log_config does.
+/// The value of the cookie with that name, compared without case as in mod_log_config.
 fn cookie<'a>(fields: &'a Fields, name: &[u8]) -> Option<&'a [u8]> {
     fields.all(Name::Cookie).flat_map(|value| value.split(|byte| *byte == b';')).find_map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
@@ -399,7 +400,7 @@ mod tests {
         UriOptions, UrlPath,
     };
 
-    /// An exchange with something in every place that a format can name.
+    /// An exchange with a value for everything that a format can name.
     struct Case {
         request: Request,
         response: Response,
@@ -553,7 +554,7 @@ mod tests {
         case.request.previous = Some(Box::new(Previous { previous: Some(first.into()), ..second }));
         assert_eq!(case.line("%s %>s %U %>U %<m %<q"), "403 404 /first /final POST ?one");
         assert_eq!(case.line("%404s %403s"), "403 -");
-        // The second request alone has a line in the error log.
+        // Only the second request has a line in the error log.
         case.request.told.request = true;
         assert!(case.line("%L %>L").starts_with("- ") && !case.line("%>L").starts_with('-'));
     }

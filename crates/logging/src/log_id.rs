@@ -1,6 +1,6 @@
-//! The ids by which lines of the error log and of the access log are brought together (%L).
-//! They follow from facts of the request and its connection, so that nothing has to be kept;
-//! like Apache's (server/core.c: add_log_id) they are eleven characters of base64.
+//! The ids that connect lines of the error log and of the access log (%L). They are computed from
+//! facts about the request and its connection, so that nothing needs to be stored. Like Apache's
+//! (server/core.c: add_log_id), they are eleven characters of base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -10,14 +10,15 @@ use std::net::IpAddr;
 /// The text of an id.
 pub(crate) type LogId = [u8; 11];
 
-/// The id of a request: its time, process, place on the connection and client port.
+/// The id of a request, from its time, its process, its number on the connection and the client's
+/// port.
 pub(crate) fn of_request(request: &Request) -> LogId {
     let place = u64::from(request.peer.client.port()) << 24 ^ u64::from(request.keepalives) << 52;
     encode(request.time_us ^ process() ^ place)
 }
 
-/// The id of a connection: its two ends and its process. A client that comes again from the
-/// same port has the same id; the times tell such connections apart.
+/// The id of a connection, from its two ends and its process. A client that comes again from the
+/// same port has the same id; the times distinguish such connections.
 pub(crate) fn of_connection(peer: &Peer) -> LogId {
     let address = match peer.client_ip() {
         IpAddr::V4(v4) => u64::from(v4.to_bits()),
@@ -33,7 +34,7 @@ fn process() -> u64 {
 
 fn encode(id: u64) -> LogId {
     let mut text = [b'A'; 11];
-    // Eight bytes are eleven characters without padding: the slice is never too small.
+    // Eight bytes are eleven characters without padding, so the slice is large enough.
     let _written = STANDARD_NO_PAD.encode_slice(id.to_le_bytes(), &mut text);
     text
 }

@@ -1,6 +1,6 @@
-//! The programs that logs are piped to, kept by the parent: commands come in, pipes go out. A
-//! program that ends is started again on the same pipe, so that what it had not read yet reaches
-//! its successor. A pipe that no site uses any more is closed, which tells the program to end.
+//! The programs that logs are piped to. The parent starts them. A program that ends is started
+//! again on the same pipe, so that its successor gets what it had not yet read. A pipe that no site
+//! uses any more is closed, which makes its program end.
 
 use crate::sink::Start;
 use crate::target::Program;
@@ -12,7 +12,8 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 
-/// The running programs. Their processes are the parent's children: it reaps them and says so.
+/// The running programs. Their processes are children of the parent, which reaps them and reports
+/// that here.
 #[derive(Debug, Default)]
 pub struct Programs {
     running: Vec<Running>,
@@ -22,15 +23,15 @@ pub struct Programs {
 struct Running {
     program: Program,
     reader: OwnedFd,
-    /// The writing end is the sites' alone: a child that has let go of another generation's site
-    /// must not keep its programs from ending.
+    /// Only sites own the writing end: a child that has dropped the site of another generation must
+    /// not keep that site's programs from ending.
     writer: Weak<File>,
-    /// None while it is dead.
+    /// None while the program is not running.
     pid: Option<u32>,
     started_us: u64,
 }
 
-/// A program that ends sooner than this after its start is started again only then.
+/// A program that ends sooner than this after its start is not started again before this time.
 const SHORTEST_LIFE_US: u64 = 1_000_000;
 
 impl Start for Programs {
@@ -50,8 +51,8 @@ impl Start for Programs {
 }
 
 impl Programs {
-    /// Hears of the end of a process. The notice is for the error log, where it was a program
-    /// of ours that is still needed.
+    /// Handles the end of a process. The notice is for the error log, if the process was a program
+    /// that is still needed.
     pub fn ended(&mut self, pid: u32) -> Option<Notice> {
         let ended = self.running.iter_mut().find(|running| running.pid == Some(pid))?;
         ended.pid = None;
@@ -62,8 +63,8 @@ impl Programs {
         Some(Notice::new("core", Level::Error, 106, text))
     }
 
-    /// Starts again what has ended and is due, and closes what no site uses. To be called about
-    /// once a second and after each end; the notices are for the error log.
+    /// Starts programs again that have ended and are due, and closes pipes that no site uses. Call
+    /// it about once a second and after the end of each process. The notices are for the error log.
     pub fn turn(&mut self) -> Vec<Notice> {
         self.running.retain(|running| running.writer.strong_count() > 0);
         let now_us = evenkeel_sys::clock::monotonic_us();
@@ -86,15 +87,15 @@ impl Programs {
         notices
     }
 
-    /// The processes that run now.
+    /// The processes that are running.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
         self.running.iter().filter_map(|running| running.pid).collect()
     }
 }
 
-/// Starts the program with the pipe as its standard input. The standard library does it with
-/// posix_spawn and closes every descriptor but the first three.
+/// Starts the program with the pipe as its standard input. The standard library uses posix_spawn
+/// and closes all descriptors except the first three.
 fn spawn(program: &Program, reader: &OwnedFd) -> io::Result<u32> {
     let words = program.words();
     let Some((name, arguments)) = words.split_first() else {
@@ -119,7 +120,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut programs = Programs::default();
-        // Reads one line, writes it down and ends.
+        // Reads one line, writes it to the file and ends.
         let command = format!("read line; echo \"$line\" >> '{}'", path.display());
         let pipe = programs.start(&shell(command)).unwrap();
         (&*pipe).write_all(b"one\n").unwrap();
@@ -128,7 +129,7 @@ mod tests {
         let notice = programs.ended(pid).unwrap();
         assert_eq!(notice.number, Some(106));
         (&*pipe).write_all(b"two\n").unwrap();
-        // It is not started before it would have lived long enough.
+        // It is not started before its minimum lifetime is over.
         programs.running[0].started_us = evenkeel_sys::clock::monotonic_us();
         assert!(programs.turn().is_empty() && programs.pids().is_empty());
         programs.running[0].started_us = 0;
@@ -144,7 +145,7 @@ mod tests {
         let pid = programs.pids()[0];
         drop(pipe);
         assert!(programs.turn().is_empty() && programs.pids().is_empty());
-        // The end of its input ends it.
+        // It ends at the end of its input.
         assert!(wait(pid));
         assert_eq!(programs.ended(pid), None);
     }

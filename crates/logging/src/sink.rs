@@ -1,6 +1,6 @@
-//! The place where lines end: queued whole lines come in, writes to a file or to a program's
-//! pipe go out, each of whole lines. What cannot be written stays in the queue, from the
-//! beginning of the line that was cut; nothing is ever dropped here.
+//! The file or pipe that log lines are written to. Each write consists of complete lines. What
+//! cannot be written stays in the queue, from the beginning of the line that was cut; nothing is
+//! dropped here.
 
 use crate::target::{Program, Target};
 use evenkeel_sys::pipe::WHOLE_WRITE;
@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Opens a file for appending, with the mode that Apache gives to logs. Standard output and
-/// standard error are open already, which counts where their names cannot be opened: they are
-/// another user's terminal, or a socket. Apache does not start then.
+/// standard error are already open, which matters if their names cannot be opened because they are
+/// another user's terminal, or a socket. Apache does not start in that case.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let opened = OpenOptions::new().append(true).create(true).mode(0o644).open(path);
     opened.or_else(|error| match path.to_str() {
@@ -27,9 +27,9 @@ fn duplicate(open: &impl AsFd) -> io::Result<File> {
     Ok(File::from(open.as_fd().try_clone_to_owned()?))
 }
 
-/// What starts the programs that logs are piped to; the parent has one.
+/// Starts the programs that logs are piped to. The parent implements it.
 pub(crate) trait Start {
-    /// Starts a program; what is written to the pipe reaches it, and its successors.
+    /// Starts a program. What is written to the pipe reaches it and its successors.
     fn start(&mut self, program: &Program) -> io::Result<Arc<File>>;
 }
 
@@ -39,22 +39,22 @@ pub(crate) struct Sink {
     file: Arc<File>,
     /// The path or the command.
     pub name: String,
-    /// Whether it is a pipe: then a write holds at most as much as goes in as a whole.
+    /// Whether it is a pipe, so that a write must not be larger than what is written atomically.
     pub piped: bool,
 }
 
-/// Lines that wait to be written to one sink.
+/// Lines that wait to be written to a sink.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Whole lines.
+    /// Complete lines.
     pub lines: Vec<u8>,
-    /// Whether the last write ended within a line, which is then written anew on a line of its
+    /// Whether the last write ended within a line, which is then written again on a line of its
     /// own.
     torn: bool,
 }
 
 impl Sink {
-    /// Opens the file or starts the program. Syslog is no sink of lines: `None`.
+    /// Opens the file or starts the program. Syslog is not a sink of lines: `None`.
     pub(crate) fn open(target: &Target, programs: &mut dyn Start) -> Option<io::Result<Sink>> {
         let opened = match target {
             Target::File(path) => open_file(path).map(|file| (Arc::new(file), false)),
@@ -64,25 +64,25 @@ impl Sink {
         Some(opened.map(|(file, piped)| Sink { file, name: target.describe(), piped }))
     }
 
-    /// Another name for the process's standard error.
+    /// A duplicate of the process's standard error.
     pub(crate) fn standard_error() -> io::Result<Sink> {
         let file = duplicate(&io::stderr())?;
         Ok(Sink { file: Arc::new(file), name: "standard error".into(), piped: false })
     }
 
-    /// Makes the process's standard error another name of this.
+    /// Makes this sink the process's standard error.
     pub(crate) fn replace_standard_error(&self) -> io::Result<()> {
         evenkeel_sys::process::replace_standard(2, &*self.file)
     }
 
-    /// A pipe whose reader is at hand.
+    /// A pipe whose reader is in the test.
     #[cfg(test)]
     pub(crate) fn of_pipe(writer: File) -> Sink {
         Sink { file: Arc::new(writer), name: "pipe".into(), piped: true }
     }
 
-    /// Writes as much of the queue as the sink takes. `WouldBlock` says that a program does not
-    /// keep up; other errors are the disk's.
+    /// Writes as much of the queue as the sink takes. `WouldBlock` means that a program is too
+    /// slow; other errors are the disk's.
     pub(crate) fn drain(&self, queue: &mut Queue) -> io::Result<()> {
         let mut done = 0;
         let result = loop {
@@ -111,8 +111,8 @@ impl Sink {
         result
     }
 
-    /// One write, begun again where a signal came first. Nothing written is an error: a loop
-    /// over it would not end.
+    /// One write, repeated after an interruption by a signal. Writing nothing is an error, because
+    /// a loop over it would not end.
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match (&*self.file).write(bytes) {
@@ -124,15 +124,15 @@ impl Sink {
     }
 }
 
-/// The whole lines of `bytes` that fit into `most`; a single longer line is cut there, for its
-/// writer has bounded it.
+/// The complete lines of `bytes` that fit into `most`. A single longer line is cut there, since its
+/// length was bounded when it was written.
 fn whole_lines(bytes: &[u8], most: usize) -> &[u8] {
     let Some(first) = bytes.get(..most) else { return bytes };
     let end = end_of_last_line(first);
     first.get(..end).filter(|lines| !lines.is_empty()).unwrap_or(first)
 }
 
-/// Where the last whole line ends.
+/// The end of the last complete line.
 fn end_of_last_line(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }

@@ -1,11 +1,11 @@
-//! The system's log: a line and its level come in, a datagram to /dev/log goes out (RFC 3164, as
-//! the C library's syslog writes it). Where nobody listens the line is lost, as it is there.
+//! Sends lines to the system's log as datagrams to /dev/log (RFC 3164, in the form of the C
+//! library's syslog). If nothing listens there, the line is lost, as with the C library.
 
 use evenkeel_message::Level;
 use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 
-/// The facilities that ErrorLog may name (server/log.c), with their codes of RFC 3164.
+/// The facilities that ErrorLog accepts (server/log.c), with their codes of RFC 3164.
 const FACILITIES: [(&str, u8); 19] = [
     ("auth", 4),
     ("authpriv", 10),
@@ -28,7 +28,7 @@ const FACILITIES: [(&str, u8); 19] = [
     ("user", 1),
 ];
 
-/// An open way to the system's log.
+/// A connection to the system's log.
 pub(crate) struct Syslog {
     facility: u8,
     tag: String,
@@ -36,7 +36,7 @@ pub(crate) struct Syslog {
 }
 
 impl Syslog {
-    /// Opens it; `None` where the facility does not exist.
+    /// Opens it; `None` if the facility does not exist.
     pub(crate) fn open(facility: Option<&str>, tag: &str) -> Option<Syslog> {
         let wanted = facility.unwrap_or("local7");
         let (_, facility) =
@@ -47,10 +47,11 @@ impl Syslog {
         Some(Syslog { facility: *facility, tag: tag.to_owned(), socket })
     }
 
-    /// Sends one line, its end taken off.
+    /// Sends one line without its end.
     pub(crate) fn send(&self, level: Level, now_us: u64, line: &[u8]) {
         if let Some(socket) = &self.socket {
-            // A system's log that is away or overrun costs the line: there is nobody to tell.
+            // If the system's log is absent or overrun the line is lost, and it can be reported
+            // nowhere.
             let _sent = socket.send(&self.datagram(level, now_us, line));
         }
     }

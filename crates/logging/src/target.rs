@@ -1,22 +1,22 @@
-//! Where a log goes: the argument of CustomLog or ErrorLog comes in, a file, a program or the
-//! system's log goes out, and whether its folder is there. Nothing is opened here.
+//! The destination of a log, from the argument of CustomLog or ErrorLog: a file, a program or the
+//! system's log. It also checks whether the folder of a file exists. Nothing is opened here.
 
 use evenkeel_message::{Level, Notice};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where the lines of a log go.
+/// The destination of the lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Appended to a file.
     File(PathBuf),
-    /// To the standard input of a program.
+    /// The standard input of a program.
     Program(Program),
-    /// To syslog (ErrorLog alone).
+    /// Syslog (only for ErrorLog).
     Syslog {
-        /// The facility by its name, `local7` where none is given.
+        /// The name of the facility; `local7` if none is given.
         facility: Option<String>,
-        /// What the lines are tagged with.
+        /// The tag of the lines.
         tag: Option<String>,
     },
 }
@@ -31,8 +31,8 @@ pub struct Program {
 }
 
 impl Target {
-    /// Where a CustomLog or TransferLog goes: `|program`, `||program`, `|$command for a shell`
-    /// or a file, which is relative to `server_root`.
+    /// The destination of a CustomLog or TransferLog: `|program`, `||program`, `|$command for a
+    /// shell`, or a file relative to `server_root`.
     #[must_use]
     pub fn of_access_log(argument: &str, server_root: &Path) -> Target {
         match argument.strip_prefix('|') {
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// Where an ErrorLog goes: as an access log, or `syslog[:[facility][:tag]]`.
+    /// The destination of an ErrorLog: as for an access log, or `syslog[:[facility][:tag]]`.
     #[must_use]
     pub fn of_error_log(argument: &str, server_root: &Path) -> Target {
         let syslog = argument
@@ -63,8 +63,8 @@ impl Target {
         Target::Syslog { facility: part(), tag: part() }
     }
 
-    /// Looks whether the folder of an access log is there, as `-t` does
-    /// (mod_log_config.c: check_log_dir). `defined_at` is the file and line of the directive.
+    /// Checks whether the folder of an access log exists, as `-t` does (mod_log_config.c:
+    /// check_log_dir). `defined_at` is the file and line of the directive.
     pub fn check_access_log(&self, defined_at: &str) -> Result<(), Notice> {
         let Some((folder, error)) = self.missing_folder() else { return Ok(()) };
         let path = self.describe();
@@ -74,8 +74,8 @@ impl Target {
         Err(Notice::new("log_config", Level::Emerg, 2297, text).because(&error))
     }
 
-    /// Looks whether the folder of an error log is there (core.c: check_errorlog_dir).
-    /// `defined_at` is the place of the virtual host, none for the main server.
+    /// Checks whether the folder of an error log exists (core.c: check_errorlog_dir). `defined_at`
+    /// is the place of the virtual host; none for the main server.
     pub fn check_error_log(&self, defined_at: Option<&str>) -> Result<(), Notice> {
         let Some((folder, error)) = self.missing_folder() else { return Ok(()) };
         let whose = match defined_at {
@@ -112,8 +112,8 @@ impl Target {
 const NOT_A_DIRECTORY: i32 = 20;
 
 impl Program {
-    /// The words of the command line that is started: through a shell, or taken apart at white
-    /// space with quotation marks and backslashes honoured (apr_tokenize_to_argv).
+    /// The words of the command line: a shell with the command, or the command split at white
+    /// space, with quotation marks and backslashes (apr_tokenize_to_argv).
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         if self.shell {

@@ -1,44 +1,45 @@
-//! Turns to write to the logs, which all threads of all children share. The kernel lets one write
-//! to a file at a time, and a thread that waits there keeps its clients waiting: where hundreds of
-//! threads share few cores, each of those that wait gets the file a round of all of them later. A
-//! thread that gets no turn keeps its lines for a while instead. The log's number and the time come
-//! in.
+//! Coordinates writing to the logs among all threads of all children. The kernel lets one thread at
+//! a time write to a file, and a thread that waits there makes its clients wait: if hundreds of
+//! threads share few cores, each waiting thread gets the file only a whole round of them later. A
+//! thread that does not get its turn keeps its lines for a while instead.
 
 use evenkeel_sys::memory::Shared;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// After so long a turn is over, whatever has become of its process.
+/// A turn is over after this time, whatever has become of its process.
 const LONGEST_US: u64 = 1_000_000;
 
 /// The turns of all logs.
 pub(crate) struct Turns {
-    /// Since when each log is being written to, in microseconds of the monotonic clock; 0 is not.
+    /// Since when each log is being written to, in microseconds of the monotonic clock; 0 if it is
+    /// not.
     since_us: Shared,
     pub(crate) longest_us: u64,
 }
 
-/// The turn to write to one log, until it is dropped.
+/// The right to write to one log, until it is dropped.
 pub(crate) struct Turn<'a> {
     since_us: &'a AtomicU64,
     taken_us: u64,
 }
 
 impl Turns {
-    /// For so many logs, to be shared with the children that are forked from now on.
+    /// The turns of `logs` logs, shared with children that are forked later.
     ///
     /// # Errors
-    /// mmap(2)'s.
+    ///
+    /// Those of mmap(2).
     pub(crate) fn new(logs: usize) -> io::Result<Self> {
         Ok(Self { since_us: Shared::new(logs.max(1))?, longest_us: LONGEST_US })
     }
 
-    /// The turn to write to a log; none while another has it.
+    /// The right to write to a log; none while another thread has it.
     pub(crate) fn take(&self, log: usize, now_us: u64) -> Option<Turn<'_>> {
         let since_us = self.since_us.words().get(log)?;
         let before_us = since_us.load(Relaxed);
-        // A time to come is nobody's.
+        // A time in the future is invalid and ignored.
         if before_us > 0 && before_us.abs_diff(now_us) < self.longest_us {
             return None;
         }
@@ -50,7 +51,7 @@ impl Turns {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // One that has lasted too long may be another's by now.
+        // If this turn has lasted too long, another thread may have it by now.
         let _over = self.since_us.compare_exchange(self.taken_us, 0, Release, Relaxed);
     }
 }

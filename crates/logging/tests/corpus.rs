@@ -1,4 +1,4 @@
-//! Replays the corpus of the fuzz target `log_format`: no file of it may make anything panic.
+//! Replays the corpus of the fuzz target `log_format`: no file in it may cause a panic.
 
 #![allow(
     clippy::unwrap_used,
