@@ -1,6 +1,6 @@
-//! The page for machines (`?auto`): a snapshot comes in, lines of `Key: value` go out, with
-//! mod_status's keys in its order. Readers split the version at `/`, skip lines of two colons
-//! and lose what follows a line of 64 KiB: this keeps to all three.
+//! The status page for machines (`?auto`): lines of `Key: value`, with mod_status's keys in its
+//! order. Existing readers split the version at `/`, skip lines with two colons and lose what
+//! follows a line of 64 KiB; the page takes all three into account.
 
 use crate::clock;
 use crate::number::{duration, general};
@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use evenkeel_pool::Figure;
 use std::fmt::Write;
 
-/// The most letters of the scoreboard's line: readers' buffers are 64 KiB.
+/// The most letters in the line of the scoreboard, because readers have buffers of 64 KiB.
 const MOST_LETTERS: usize = 65_000;
 
 pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>) -> String {
@@ -98,7 +98,7 @@ fn write_workers(snapshot: &Snapshot, page: &mut String) -> std::fmt::Result {
     writeln!(page, "Scoreboard: {letters}")
 }
 
-/// What Apache's page does not have, behind all that it has.
+/// The figures that Apache's page does not have, after all that it has.
 fn write_pool(pool: &Pool, page: &mut String) -> std::fmt::Result {
     let told = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), general);
     let figure = |figure| told(pool.now.value(figure));
@@ -128,7 +128,7 @@ mod tests {
     fn keys_are_apaches_in_its_order() {
         let letterhead = Letterhead { name: "example.org", via: "192.0.2.2", signature: "" };
         let page = render(&sample(), &letterhead);
-        // The keys of apache2 2.4.71's own page, event and ExtendedStatus On.
+        // The keys of apache2 2.4.71's own page with event and ExtendedStatus On.
         let keys = "ServerVersion ServerMPM Server_Built CurrentTime RestartTime \
             ParentServerConfigGeneration ParentServerMPMGeneration ServerUptimeSeconds \
             ServerUptime Load1 Load5 Load15 Total_Accesses Total_kBytes Total_Duration CPUUser \

@@ -1,5 +1,5 @@
-//! Times of the status page: microseconds since 1970 come in, `Saturday, 21-Nov-2026 02:10:40
-//! UTC` in the machine's zone goes out (mod_status.c: DEFAULT_TIME_FORMAT).
+//! The form of times on the status page: `Saturday, 21-Nov-2026 02:10:40 UTC` in the machine's
+//! zone, from microseconds since 1970 (mod_status.c: DEFAULT_TIME_FORMAT).
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,5 +1,5 @@
-//! From the system to a snapshot: the scoreboard's records and the texts of /proc come in, plain
-//! numbers go out. Numbers of the scoreboard are claims; they are shown, never trusted.
+//! Makes a snapshot from the records of the scoreboard and the texts of /proc. Numbers of the
+//! scoreboard are shown but never trusted.
 
 use crate::pool::Pool;
 use crate::process::{ProcessStat, load_averages};
@@ -8,7 +8,8 @@ use crate::view::View;
 use evenkeel_scoreboard::{ChildRecord, Counter, MOST_SLOTS, Phase, Scoreboard, WorkerRecord};
 use evenkeel_sys::kernel_text;
 
-/// Takes a snapshot of the server at `now_us` (microseconds since 1970), as much as `view` shows.
+/// Makes a snapshot of the server at `now_us` (microseconds since 1970), with as much as `view`
+/// shows.
 #[must_use]
 pub fn collect(board: &Scoreboard, facts: &Facts, view: View, now_us: u64) -> Snapshot {
     let records = board.snapshot();
@@ -22,7 +23,8 @@ pub fn collect(board: &Scoreboard, facts: &Facts, view: View, now_us: u64) -> Sn
     Snapshot { pool: Some(pool), ..from_records(&records, facts, now_us, cpu, load) }
 }
 
-/// The snapshot of what was read: CPU seconds (user, system) of the living and the load averages.
+/// The snapshot from what was read: the CPU seconds (user, system) of the living processes and the
+/// load averages.
 fn from_records(
     records: &evenkeel_scoreboard::Snapshot,
     facts: &Facts,
@@ -74,13 +76,13 @@ fn child(record: &ChildRecord, extended: bool) -> Child {
             closing: counter(Counter::Closing),
         },
         workers: record.workers.iter().map(|record| worker(record, extended)).collect(),
-        // No child has more, whatever stands in the memory that it can write to.
+        // No child has more, whatever is in the memory that it can write to.
         unused: record.credits.min(MOST_SLOTS).saturating_sub(record.workers.len()),
     }
 }
 
 fn worker(record: &WorkerRecord, extended: bool) -> Worker {
-    // What was kept before ExtendedStatus was turned off is nobody's business any more.
+    // Text from before ExtendedStatus was turned off must not be shown.
     let text = |bytes: &[u8]| -> String {
         bytes.iter().filter(|_| extended).map(|byte| char::from(*byte)).collect()
     };
@@ -129,7 +131,7 @@ mod tests {
         let snapshot = collect(&board, &facts, View::default(), 4_000_000);
         assert_eq!((snapshot.accesses, snapshot.bytes, snapshot.duration_ms), (1, 2_048, 5));
         assert_eq!((snapshot.uptime_s(), snapshot.config_generation), (3, 3));
-        // Two active children of three; the draining one's idle slots are gone.
+        // Two of three children are active. The idle slots of the draining one are not shown.
         assert_eq!(snapshot.letters(), "W___....SSSS....");
         let first = &snapshot.children[0];
         assert_eq!((first.connections.total, first.accepting), (7, true));
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(first.workers[0].accesses, [1, 1, 1]);
         let plain = collect(&board, &Facts::default(), View::default(), 4_000_000);
         assert_eq!(plain.children[0].workers[0].request, "");
-        // The parent is this process, which has used some time by now or will show none.
+        // The parent is this process, which may have used no measurable time yet.
         assert!(snapshot.cpu.total() >= 0.0);
     }
 
@@ -154,7 +156,7 @@ mod tests {
         };
         assert_eq!(pool("").history.len(), 60);
         let last = pool("json&pool&last=5");
-        // The present is told of as many readings as ever.
+        // The present is computed from the same number of readings.
         assert_eq!((last.history.len(), last.limit), (10, pool("").limit));
     }
 }

@@ -1,7 +1,7 @@
-//! The drawn part of the page for people: the scoreboard as coloured cells, supply, demand and
-//! queue of the last hour as a plot, the limit that binds in words. It is whole without a script
-//! and without anything from elsewhere; where scripts may run, one asks for `?json` of the same
-//! page and keeps it moving. Nothing that a client chose is in it.
+//! The graphical part of the page for people: the scoreboard as coloured cells, supply, demand and
+//! queue of the last hour as a plot, and the limit that binds in words. It is complete without
+//! scripts and loads nothing from elsewhere. If scripts may run, one requests `?json` from the same
+//! page and updates it. It contains nothing that a client chose.
 
 use crate::pool::Pool;
 use crate::snapshot::Snapshot;
@@ -9,31 +9,31 @@ use crate::words;
 use evenkeel_pool::{Account, Figure};
 use std::fmt::{Result, Write};
 
-/// The plot, in its own units.
+/// The size of the plot, in its own units.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 180.0;
 const LEFT: f64 = 44.0;
 const TOP: f64 = 8.0;
 
-/// Seconds that it shows.
+/// The seconds that it shows.
 const SECONDS: u64 = 3600;
 
-/// Steps of the plot: the largest of ten seconds is a step.
+/// The steps of the plot. A step shows the largest value of ten seconds.
 const STEPS: usize = 360;
 
-/// The curves: what, its name in JSON, its colour.
+/// The curves: the figure, its name in JSON, its colour.
 const CURVES: [(Figure, &str, &str); 3] = [
     (Figure::Supply, "supply", "#2a7f3f"),
     (Figure::Demand, "demand", "#1f5fbf"),
     (Figure::Queue, "queue", "#c02020"),
 ];
 
-/// Cells in a row of the drawn scoreboard, the size of a cell, and the most rows.
+/// The cells in a row of the drawn scoreboard, the size of a cell, and the most rows.
 const ROW: usize = 128;
 const CELL: usize = 6;
 const ROWS: usize = 64;
 
-/// Writes the part. `moves` is false where the browser was asked to fetch the page again.
+/// Writes this part. `moves` is false if the browser was told to load the page again.
 pub(crate) fn write(snapshot: &Snapshot, pool: &Pool, moves: bool, page: &mut String) -> Result {
     page.write_str("<div id=\"evenkeel\">\n<h2>What limits this server</h2>\n")?;
     page.write_str("<ul id=\"ek-words\">\n")?;
@@ -49,7 +49,7 @@ pub(crate) fn write(snapshot: &Snapshot, pool: &Pool, moves: bool, page: &mut St
     page.write_str("</div>\n")
 }
 
-/// The scoreboard as cells; neighbours of one colour are one rectangle.
+/// The scoreboard as cells. Neighbouring cells of one colour are one rectangle.
 fn write_cells(letters: &str, page: &mut String) -> Result {
     let letters: Vec<char> = letters.chars().take(ROW * ROWS).collect();
     let rows = letters.len().div_ceil(ROW).max(1);
@@ -78,7 +78,7 @@ fn write_cells(letters: &str, page: &mut String) -> Result {
     page.write_str("</svg></p>\n")
 }
 
-/// The colour of a state, by its letter.
+/// The colour of a state with that letter.
 const fn colour(letter: char) -> &'static str {
     match letter {
         'W' => "#1f5fbf",
@@ -123,7 +123,7 @@ fn write_plot(pool: &Pool, now_us: u64, page: &mut String) -> Result {
     )
 }
 
-/// Lines at 0, 1, 10, 100 and so on, and at each ten minutes.
+/// Lines at 0, 1, 10, 100 and so on, and every ten minutes.
 fn write_axes(most: u64, page: &mut String) -> Result {
     page.write_str("<g id=\"ek-axes\" stroke=\"#dddddd\" fill=\"#555555\">")?;
     let tens = std::iter::successors(Some(1_u64), |ten| ten.checked_mul(10));
@@ -150,7 +150,7 @@ fn write_axes(most: u64, page: &mut String) -> Result {
     page.write_str("</g>\n")
 }
 
-/// The largest value of each step, none where nothing was read.
+/// The largest value of each step; none if nothing was read.
 fn steps(history: &[(u64, Account)], figure: Figure, now_us: u64) -> Vec<Option<u64>> {
     let mut steps = vec![None; STEPS];
     let step_s = SECONDS as usize / STEPS;
@@ -169,7 +169,7 @@ fn height(value: u64, most: u64) -> f64 {
     HEIGHT - (HEIGHT - TOP) * share
 }
 
-/// A curve that breaks off where nothing was read.
+/// A curve with gaps where nothing was read.
 fn path(curve: &[Option<u64>], most: u64) -> String {
     let mut path = String::new();
     let mut is_down = false;
@@ -181,7 +181,7 @@ fn path(curve: &[Option<u64>], most: u64) -> String {
         };
         let command = if is_down { 'L' } else { 'M' };
         let (x, y) = (LEFT + wide * at as f64, height(*value, most));
-        // Writing to a string cannot fail. A lone point is drawn as a short stroke.
+        // Writing to a string cannot fail. A single point is drawn as a short stroke.
         let _ = write!(path, "{command}{x:.1} {y:.1}");
         if !is_down {
             let _ = write!(path, "h.1");
@@ -191,7 +191,8 @@ fn path(curve: &[Option<u64>], most: u64) -> String {
     path
 }
 
-/// Keeps the page moving. It asks the page's own address and draws as the functions above do.
+/// The script that updates the page. It requests the page's own address and draws as the functions
+/// above do.
 const SCRIPT: &str = include_str!("live.js");
 
 #[cfg(test)]
@@ -215,7 +216,7 @@ mod tests {
         assert!(page.contains("<li>Limit: cpu: "), "{page}");
         let supply = page.split("id=\"ek-supply\"").nth(1).unwrap();
         let path = supply.split("d=\"").nth(1).unwrap().split('"').next().unwrap();
-        // A hundred seconds are eleven steps at most, the newest at the right edge.
+        // A hundred seconds are at most eleven steps, the newest at the right edge.
         assert!((10..=11).contains(&path.matches(['M', 'L']).count()), "{path}");
         assert_eq!(path.matches('M').count(), 1);
         assert!(path.contains("720.0 8.0"), "{path}");

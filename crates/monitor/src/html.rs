@@ -1,6 +1,6 @@
-//! The page for people: a snapshot comes in, mod_status's HTML goes out, table for table, so
-//! that what reads Apache's page reads this one. What a client chose is escaped, for the log
-//! first and then for HTML, as Apache does.
+//! The status page for people: mod_status's HTML, table for table, so that programs that read
+//! Apache's page can read this one. What a client chose is escaped as in the log first and then for
+//! HTML, as in Apache.
 
 use crate::number::{bytes, duration, general, general3, kilobytes};
 use crate::page::Letterhead;
@@ -10,7 +10,7 @@ use crate::{clock, draw};
 use evenkeel_scoreboard::SlotState;
 use std::fmt::{Result, Write};
 
-/// Letters in a line of the scoreboard (mod_status.c: STATUS_MAXLINE).
+/// The letters in a line of the scoreboard (mod_status.c: STATUS_MAXLINE).
 const LETTERS_A_LINE: usize = 64;
 
 pub(crate) fn render(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String {
@@ -119,7 +119,7 @@ fn write_totals(snapshot: &Snapshot, page: &mut String) -> Result {
     writeln!(page, "</dt>")
 }
 
-/// The table of connections, which asynchronous models have.
+/// The table of connections, for asynchronous models.
 fn write_connections(snapshot: &Snapshot, counts: Counts, page: &mut String) -> Result {
     page.write_str(concat!(
         "\n\n<table rules=\"all\" cellpadding=\"1%\">\n",
@@ -168,7 +168,7 @@ fn write_scoreboard(snapshot: &Snapshot, page: &mut String) -> Result {
         }
     }
     page.write_str("</pre>\n<p>Scoreboard Key:<br />\n")?;
-    // Three states a line, in the order in which mod_status explains them.
+    // Three states in a line, in mod_status's order.
     let explained = [
         (SlotState::Ready, ", \n"),
         (SlotState::Starting, ", \n"),
@@ -188,7 +188,7 @@ fn write_scoreboard(snapshot: &Snapshot, page: &mut String) -> Result {
     page.write_str("</p>\n")
 }
 
-/// Without ExtendedStatus: which process has which letter, three a line.
+/// Without ExtendedStatus: the process of each letter, three in a line.
 fn write_pids(snapshot: &Snapshot, page: &mut String) -> Result {
     page.write_str("PID Key: <br />\n<pre>\n")?;
     let mut written = 0;
@@ -209,7 +209,7 @@ fn write_pids(snapshot: &Snapshot, page: &mut String) -> Result {
     ))
 }
 
-/// Workers that have something to show, with their children.
+/// The workers that have something to show, with their children.
 fn shown(snapshot: &Snapshot) -> impl Iterator<Item = (&Child, &Worker, SlotState)> {
     snapshot.children.iter().flat_map(|child| {
         child.workers.iter().map(move |worker| (child, worker, child.shown(worker.state))).filter(
@@ -302,7 +302,7 @@ fn write_paragraphs(snapshot: &Snapshot, page: &mut String) -> Result {
     Ok(())
 }
 
-/// Seconds since the beginning of the worker's last request.
+/// The seconds since the worker's last request began.
 fn since(snapshot: &Snapshot, worker: &Worker) -> u64 {
     match worker.start_us {
         0 => 0,
@@ -310,7 +310,7 @@ fn since(snapshot: &Snapshot, worker: &Worker) -> u64 {
     }
 }
 
-/// A state in the page without tables.
+/// The name of a state on the page without tables.
 const fn word(state: SlotState) -> &'static str {
     match state {
         SlotState::Ready => "Ready",
@@ -327,7 +327,7 @@ const fn word(state: SlotState) -> &'static str {
     }
 }
 
-/// Text as it stands between tags.
+/// Escapes text between tags.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -342,7 +342,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// A request line with what is not printable ASCII in escapes, as in the access log.
+/// Escapes what is not printable ASCII in a request line, as in the access log.
 fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -358,7 +358,7 @@ fn printable(text: &str) -> String {
     out
 }
 
-/// What the columns of the table mean.
+/// The meaning of the table's columns.
 const LEGEND: &str = "</table>\n <hr /> <table>
  <tr><th>Srv</th><td>Child Server number - generation</td></tr>
  <tr><th>PID</th><td>OS process ID</td></tr>
@@ -386,7 +386,7 @@ mod tests {
         render(snapshot, &letterhead, View { form, ..View::default() })
     }
 
-    /// The page without what the zone of the machine changes.
+    /// The page without the parts that depend on the machine's time zone.
     fn golden(page: &str) -> String {
         let line = |line: &str| match line.split_once("Time: ") {
             Some((before, _)) => format!("{before}Time: -"),

@@ -1,6 +1,6 @@
-//! What the server does now, for people and for machines: the scoreboard and /proc come in, one
-//! snapshot goes out, and from that the status page in every form. It changes nothing, and a page
-//! is a pure function of its snapshot.
+//! Shows what the server is doing, for people and for machines: makes one snapshot of the
+//! scoreboard and /proc, and the status page in every form from that. It changes nothing, and a
+//! page is a pure function of its snapshot.
 
 mod auto;
 mod clock;

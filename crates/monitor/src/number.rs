@@ -1,6 +1,5 @@
-//! Numbers as the Apache Portable Runtime prints them: floats come in, the texts that readers of
-//! the status page have learned to parse go out (apr_snprintf.c: apr_gcvt, which leaves out the
-//! zero before the point).
+//! Prints numbers as the Apache Portable Runtime does, because programs that read the status page
+//! parse this form (apr_snprintf.c: apr_gcvt, which leaves out the zero before the point).
 
 /// `%g`: six significant digits, `.0262535`, `1.e+6`.
 pub(crate) fn general(value: f64) -> String {
@@ -16,7 +15,7 @@ fn significant(value: f64, most: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".into();
     }
-    // `d.ddde±x`: the digits and where the point belongs, rounded as a whole.
+    // `d.ddde±x`: the digits and the place of the point, correctly rounded.
     let scientific = format!("{:.*e}", most - 1, value.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
@@ -45,7 +44,7 @@ fn significant(value: f64, most: usize) -> String {
     format!("{sign}{whole}.{fraction}")
 }
 
-/// Bytes as the page shows them (mod_status.c: format_byte_out).
+/// Bytes in the page's form (mod_status.c: format_byte_out).
 pub(crate) fn bytes(count: u64) -> String {
     const KILO: u64 = 1024;
     const MEGA: u64 = KILO * 1024;
@@ -59,7 +58,7 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// Kilobytes as the page shows them (mod_status.c: format_kbyte_out).
+/// Kilobytes in the page's form (mod_status.c: format_kbyte_out).
 pub(crate) fn kilobytes(count: u64) -> String {
     match count {
         0..1_024 => format!("{count} kB"),
@@ -68,7 +67,7 @@ pub(crate) fn kilobytes(count: u64) -> String {
     }
 }
 
-/// `1 day 2 hours 1 minute 3 seconds`, parts that are zero left out, each with a space before it
+/// `1 day 2 hours 1 minute 3 seconds`, without the parts that are zero, each with a space before it
 /// (mod_status.c: show_time).
 pub(crate) fn duration(seconds: u64) -> String {
     let parts = [

@@ -1,17 +1,17 @@
-//! A page of the server's state: a snapshot and the wanted form come in, text goes out.
+//! Writes a page of the server's state from a snapshot, in the requested form.
 
 use crate::snapshot::Snapshot;
 use crate::view::{Form, View};
 use crate::{auto, html, words};
 
-/// Who answers with the page, as it says at its head and foot.
+/// What the page says about the server at its head and foot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Letterhead<'a> {
     /// The name under which the server answers (Apache: ap_get_server_name).
     pub name: &'a str,
-    /// Our address on this connection.
+    /// The server's address on this connection.
     pub via: &'a str,
-    /// The signature at the foot of HTML pages, as ServerSignature wants it; may be empty.
+    /// The signature at the foot of HTML pages, by ServerSignature; may be empty.
     pub signature: &'a str,
 }
 
@@ -25,7 +25,8 @@ pub fn render(snapshot: &Snapshot, view: View, letterhead: &Letterhead<'_>) -> S
     }
 }
 
-/// Everything of the snapshot, with the sums that the other forms show; or the sums and the pool.
+/// Everything in the snapshot, with the sums that the other forms show; or only the sums and the
+/// pool.
 fn json(snapshot: &Snapshot, letterhead: &Letterhead<'_>, view: View) -> String {
     let pool = snapshot.pool.clone().unwrap_or_default();
     let pool = pool.with_last(view.last_s.unwrap_or(usize::MAX));
@@ -73,7 +74,7 @@ mod tests {
             serde_json::from_str(&render(&sample(), view, &letterhead)).unwrap();
         assert_eq!((&pool["scoreboard"], &pool["now_us"]), (&page["scoreboard"], &page["now_us"]));
         assert_eq!((pool.get("snapshot"), pool["pool"].is_object()), (None, true));
-        // Of what nobody measured the page says so.
+        // What was not measured is shown as unknown.
         assert_eq!((&page["pool"]["limit"], &page["pool"]["rps"]), (&"unknown".into(), &().into()));
     }
 }

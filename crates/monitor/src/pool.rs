@@ -1,5 +1,5 @@
-//! What the pool did and what holds it back, from the history that the parent keeps: moments come
-//! in, figures and sentences go out. What the parent did not measure is unknown here too.
+//! What the pool did and what limits it, from the history that the parent keeps. What the parent
+//! did not measure is unknown here too.
 
 use crate::words;
 use evenkeel_pool::{Account, Cost, Figure, Limit, Verdict, verdict};
@@ -7,63 +7,64 @@ use evenkeel_scoreboard::Moment;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// Over how many of the last readings the present is told.
+/// The number of last readings that describe the present.
 pub(crate) const WINDOW: usize = 10;
 
-/// A history whose last reading is older than this tells nothing of the present.
+/// A history whose last reading is older than this says nothing about the present.
 const STALE_US: u64 = 10_000_000;
 
 /// The pool of a server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pool {
-    /// The name of the limit that binds; `unknown` where nobody keeps accounts.
+    /// The name of the limit that binds; `unknown` if no readings are kept.
     pub limit: &'static str,
     /// Why it is this one, as a sentence.
     pub why: String,
     /// What would move it, as a sentence.
     pub remedy: &'static str,
-    /// Requests answered in a second.
+    /// The requests answered in a second.
     pub rps: Option<f64>,
     /// The most requests a second while everything stays as it is.
     pub maximum_rps: Option<f64>,
-    /// The limit behind it.
+    /// The next limit.
     pub next: Option<Next>,
-    /// Where a request's time goes.
+    /// How the time of a request is spent.
     pub request_us: Option<Split>,
     /// The figures of the last seconds.
     #[serde(serialize_with = "by_name")]
     pub now: Account,
-    /// What was read each second, oldest first.
+    /// The readings of each second, oldest first.
     #[serde(serialize_with = "by_column")]
     pub history: Vec<(u64, Account)>,
 }
 
-/// The limit behind the one that binds.
+/// The limit that would bind after the current one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Next {
     /// Its name.
     pub limit: &'static str,
-    /// At how many requests a second it would bind.
+    /// The requests a second at which it would bind.
     pub rps: f64,
 }
 
-/// Where the time of a request goes, on the average of the last seconds, in microseconds. What is
-/// unknown is none, and then so is the rest.
+/// How the time of a request is spent, averaged over the last seconds, in microseconds. An unknown
+/// part is none, and then so is the rest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Split {
     /// From its head to its last byte.
     pub total: f64,
-    /// CPU time of all that the server did in that time, divided among the requests.
+    /// The CPU time of everything that the server did in that time, divided by the number of
+    /// requests.
     pub cpu: Option<f64>,
     /// Ready to run, without a core.
     pub run_queue: Option<f64>,
-    /// In line for a thread that may block or burn.
+    /// Waiting for a thread of the blocking pool.
     pub line: Option<f64>,
-    /// Holding such a thread without using a core: disks first of all.
+    /// Holding such a thread without using a core, usually because of disks.
     pub blocking: Option<f64>,
     /// Waiting for its client to read.
     pub clients: Option<f64>,
-    /// Waiting for what the server does not see: applications, other servers, the network.
+    /// Waiting for what the server cannot see: applications, other servers, the network.
     pub rest: Option<f64>,
 }
 
@@ -74,7 +75,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Of a history, seen at `now_us` (microseconds since 1970).
+    /// The pool from a history, at `now_us` (microseconds since 1970).
     #[must_use]
     pub fn new(moments: &[Moment], now_us: u64) -> Self {
         let history: Vec<(u64, Account)> = moments
@@ -101,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// The same with the readings of the last so many seconds alone.
+    /// The same, with only the readings of the last `seconds` seconds.
     #[must_use]
     pub fn with_last(mut self, seconds: usize) -> Self {
         let first = self.history.len().saturating_sub(seconds);
@@ -113,12 +114,12 @@ impl Pool {
 impl Split {
     fn of(account: &Account) -> Option<Self> {
         let total = account.each(Figure::DurationUs)?;
-        // Of few requests the times say nothing; the parts are told with the cost they belong to.
+        // The times of few requests mean nothing. The parts are only shown together with the cost.
         let cost = Cost::of(account);
         let part = |figure| cost.and(account.each(figure));
         let cpu = cost.map(|cost| cost.cpu);
         let (run_queue, line) = (part(Figure::RunQueueUs), part(Figure::LineUs));
-        // A thread that waits for a core is held too: that part is told already.
+        // A thread that waits for a core is held too, and that part is already counted.
         let blocking =
             part(Figure::HeldUs).zip(run_queue).map(|(held, queued)| (held - queued).max(0.0));
         let writing = account.value(Figure::WritingMilli).zip(account.value(Figure::SpanUs));
@@ -147,7 +148,7 @@ fn limit_name(account: &Account) -> Option<&'static str> {
     Some(Limit::from_number(account.of(Figure::Limit)?)?.name())
 }
 
-/// The figures of a history that are told one by one.
+/// The figures whose history is shown.
 const COLUMNS: [Figure; 8] = [
     Figure::Supply,
     Figure::Demand,
@@ -159,7 +160,7 @@ const COLUMNS: [Figure; 8] = [
     Figure::CpuUs,
 ];
 
-/// A list for each figure: a third of the text that a list of objects would be.
+/// A list for each figure, which takes a third of the text of a list of objects.
 fn by_column<S: Serializer>(history: &[(u64, Account)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(COLUMNS.len() + 2))?;
     let whens: Vec<u64> = history.iter().map(|(when_us, _)| *when_us).collect();

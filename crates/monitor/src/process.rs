@@ -1,47 +1,47 @@
-//! The texts of /proc that tell of processes and of the load: text comes in, plain numbers go out.
-//! Nothing here reads a file.
+//! Parses the texts of /proc about processes and the load. Nothing here reads a file.
 
 /// The unit of CPU times in /proc: sysconf(_SC_CLK_TCK), which is 100 on every Linux.
 pub const TICKS_A_SECOND: f64 = 100.0;
 /// The same unit in microseconds.
 pub const TICK_US: u64 = 10_000;
 
-/// A process, or one of its threads, as /proc/PID/stat has it (proc_pid_stat(5)).
+/// A process, or one of its threads, from /proc/PID/stat (proc_pid_stat(5)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its number.
+    /// The process id.
     pub pid: i32,
-    /// Its name, 15 bytes at most.
+    /// The name, at most 15 bytes.
     pub name: String,
-    /// Its state: `R`, `S`, `D`, `Z`, `T` and others.
+    /// The state: `R`, `S`, `D`, `Z`, `T` and others.
     pub state: char,
-    /// Its parent's number.
+    /// The process id of the parent.
     pub parent: i32,
     /// User time, in ticks.
     pub user_ticks: u64,
     /// System time, in ticks.
     pub system_ticks: u64,
-    /// User time of its children that have ended and were waited for, in ticks.
+    /// The user time of its children that have ended and were waited for, in ticks.
     pub ended_user_ticks: u64,
-    /// System time of those, in ticks.
+    /// The system time of these children, in ticks.
     pub ended_system_ticks: u64,
-    /// Its threads.
+    /// The number of threads.
     pub threads: u64,
-    /// When it began, in ticks since the system's start: with `pid`, what tells it from another.
+    /// The time of its start, in ticks since the system's start. Together with `pid` it identifies
+    /// a process.
     pub start_ticks: u64,
-    /// The core that it ran on last.
+    /// The core that it last ran on.
     pub core: usize,
 }
 
 impl ProcessStat {
-    /// Parses the text; none where it is no such text. Fields are counted behind the name, which
-    /// may hold anything, even brackets: the last one ends it.
+    /// Parses the text; none if it has another form. Fields are counted from the end of the name,
+    /// which may contain anything, even brackets: the last bracket ends it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (front, rest) = text.rsplit_once(')')?;
         let (pid, name) = front.split_once('(')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Fields are numbered from 1 there, and the third is the first behind the name.
+        // proc_pid_stat(5) numbers fields from 1, and the third is the first one after the name.
         let field = |number: usize| fields.get(number.checked_sub(3)?).copied();
         let ticks = |number| field(number)?.parse::<u64>().ok();
         Some(Self {
@@ -59,7 +59,7 @@ impl ProcessStat {
         })
     }
 
-    /// Its CPU time, user and system, in seconds.
+    /// The CPU time, user and system, in seconds.
     #[must_use]
     pub fn cpu_s(&self) -> (f64, f64) {
         let seconds = |ticks: u64| ticks as f64 / TICKS_A_SECOND;
@@ -67,7 +67,7 @@ impl ProcessStat {
     }
 }
 
-/// The averages over 1, 5 and 15 minutes of /proc/loadavg; zeros where it is no such text.
+/// The averages over 1, 5 and 15 minutes in /proc/loadavg; zeros if the text has another form.
 #[must_use]
 pub fn load_averages(text: &str) -> [f64; 3] {
     let mut words = text.split_ascii_whitespace().map(|word| word.parse().unwrap_or_default());

@@ -1,38 +1,39 @@
-//! What is known of the server at one moment, as plain numbers and texts: the one thing that
-//! every page, in whatever form, is written from. Nothing here reads the system.
+//! What is known of the server at one moment, as plain numbers and texts. Every form of the page is
+//! written from it. Nothing here reads the system.
 
 use crate::pool::Pool;
 use evenkeel_scoreboard::SlotState;
 use serde::{Serialize, Serializer};
 
-/// The server at one moment. Times are microseconds since 1970 where they end in `_us`.
+/// The server at one moment. Fields that end in `_us` are microseconds; moments are counted since
+/// 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
-    /// Facts that do not change while a configuration lasts.
+    /// Facts that do not change as long as a configuration lasts.
     pub facts: Facts,
     /// The moment.
     pub now_us: u64,
-    /// When the server was started.
+    /// The time of the server's start.
     pub restart_us: u64,
-    /// How many configurations there have been (ParentServerConfigGeneration).
+    /// The number of configurations so far (ParentServerConfigGeneration).
     pub config_generation: u64,
-    /// The number of the present generation of children (ParentServerMPMGeneration).
+    /// The number of the current generation of children (ParentServerMPMGeneration).
     pub mpm_generation: u64,
     /// The system's load averages over 1, 5 and 15 minutes.
     pub load: [f64; 3],
-    /// Requests answered since the start.
+    /// The requests answered since the start.
     pub accesses: u64,
-    /// Bytes sent since the start.
+    /// The bytes sent since the start.
     pub bytes: u64,
-    /// Milliseconds that these requests took, in sum.
+    /// The total time of these requests in milliseconds.
     pub duration_ms: u64,
     /// CPU time of the server's processes.
     pub cpu: Cpu,
-    /// Slots that no child has, up to the configured limit.
+    /// The slots that no child has, up to the configured limit.
     pub open_slots: usize,
     /// The children, by slot.
     pub children: Vec<Child>,
-    /// What the pool did and what limits it; a page without it is Apache's alone.
+    /// What the pool did and what limits it. Without it the page is only Apache's.
     #[serde(skip)]
     pub pool: Option<Pool>,
 }
@@ -40,7 +41,7 @@ pub struct Snapshot {
 /// Facts about the server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
-    /// `Apache/2.4.71 (Evenkeel)`, as ServerTokens allows.
+    /// `Apache/2.4.71 (Evenkeel)`, as far as ServerTokens allows.
     pub version: String,
     /// The process model.
     pub mpm: String,
@@ -55,18 +56,18 @@ pub struct Facts {
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cpu {
-    /// User time of the processes that live.
+    /// The user time of living processes.
     pub user: f64,
-    /// System time of the processes that live.
+    /// The system time of living processes.
     pub system: f64,
-    /// User time of those that have ended.
+    /// The user time of processes that have ended.
     pub children_user: f64,
-    /// System time of those that have ended.
+    /// The system time of processes that have ended.
     pub children_system: f64,
 }
 
 impl Cpu {
-    /// All of it, in seconds.
+    /// The total in seconds.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.user + self.system + self.children_user + self.children_system
@@ -76,58 +77,58 @@ impl Cpu {
 /// A child process.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Child {
-    /// Its slot.
+    /// The number of its slot.
     pub slot: usize,
-    /// Its process.
+    /// The process id.
     pub pid: i32,
-    /// The configuration that it serves.
+    /// The number of the configuration that it serves.
     pub generation: u64,
     /// Whether it does not serve yet.
     pub starting: bool,
-    /// Whether it finishes what it has and ends.
+    /// Whether it completes its work and then ends.
     pub stopping: bool,
-    /// Whether it accepts connections now.
+    /// Whether it accepts connections at the moment.
     pub accepting: bool,
     /// Its connections.
     pub connections: Connections,
     /// Its workers.
     pub workers: Vec<Worker>,
-    /// Idle workers beyond these, which were never used.
+    /// The number of further idle workers, which were never used.
     pub unused: usize,
 }
 
 /// The connections of a child.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Connections {
-    /// All of them.
+    /// All connections.
     pub total: u64,
-    /// Waiting for the rest of a request.
+    /// Those that wait for the rest of a request.
     pub waiting: u64,
-    /// Waiting to send.
+    /// Those that wait to send.
     pub writing: u64,
-    /// Waiting for the next request.
+    /// Those that wait for the next request.
     pub keep_alive: u64,
-    /// Being closed.
+    /// Those that are being closed.
     pub closing: u64,
 }
 
 /// A worker.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Worker {
-    /// What it does.
+    /// The state.
     #[serde(serialize_with = "letter")]
     pub state: SlotState,
-    /// Requests on this connection, of this child in this slot, and in this slot at all.
+    /// The requests on this connection, of this child in this slot, and in this slot in total.
     pub accesses: [u64; 3],
-    /// CPU time of its requests, in seconds.
+    /// The CPU time of its requests, in seconds.
     pub cpu: f64,
-    /// When its present or last request began; 0 for never.
+    /// The start of its current or last request; 0 if there was none.
     pub start_us: u64,
-    /// Milliseconds that its last request took.
+    /// The time of its last request in milliseconds.
     pub request_ms: u64,
-    /// Milliseconds that its requests took, in sum.
+    /// The total time of its requests in milliseconds.
     pub duration_ms: u64,
-    /// Bytes sent on this connection, by this child in this slot, and in this slot at all.
+    /// The bytes sent on this connection, by this child in this slot, and in this slot in total.
     pub bytes: [u64; 3],
     /// The client's address.
     pub client: String,
@@ -135,7 +136,7 @@ pub struct Worker {
     pub protocol: String,
     /// The virtual host with its port.
     pub vhost: String,
-    /// The request line, which a client chose.
+    /// The request line, whose text the client chose.
     pub request: String,
 }
 
@@ -143,19 +144,19 @@ fn letter<S: Serializer>(state: &SlotState, serializer: S) -> Result<S::Ok, S::E
     serializer.serialize_char(state.letter())
 }
 
-/// How many workers are in which condition.
+/// The number of workers in each condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Working on a request.
     pub busy: usize,
-    /// Finishing a request in a child that ends.
+    /// Completing a request in a child that ends.
     pub graceful: usize,
     /// Waiting for work.
     pub idle: usize,
 }
 
 impl Child {
-    /// Its workers by condition (mod_status.c: status_handler).
+    /// Counts its workers by condition (mod_status.c: status_handler).
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -173,8 +174,8 @@ impl Child {
         counts
     }
 
-    /// The state of a worker as the page shows it: one that is busy in a child that ends is
-    /// finishing, one that is idle there is gone. Nobody is served yet by those of one that starts.
+    /// The state of a worker as the page shows it: in a child that ends, a busy worker is finishing
+    /// and an idle one is gone. The workers of a child that starts serve nothing yet.
     #[must_use]
     pub fn shown(&self, state: SlotState) -> SlotState {
         match state {
@@ -187,7 +188,7 @@ impl Child {
 }
 
 impl Snapshot {
-    /// Workers of all children by condition.
+    /// Counts the workers of all children by condition.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.children.iter().map(Child::counts).fold(Counts::default(), |sum, next| Counts {
@@ -197,7 +198,7 @@ impl Snapshot {
         })
     }
 
-    /// Connections of all children.
+    /// The connections of all children.
     #[must_use]
     pub fn connections(&self) -> Connections {
         let all = self.children.iter().map(|child| child.connections);
@@ -210,7 +211,7 @@ impl Snapshot {
         })
     }
 
-    /// How many children are on their way out.
+    /// The number of children that are ending.
     #[must_use]
     pub fn stopping(&self) -> usize {
         self.children.iter().filter(|child| child.stopping).count()
@@ -236,7 +237,7 @@ impl Snapshot {
 pub(crate) mod tests {
     use super::*;
 
-    /// A server of two children, the second one ending, with something in every place.
+    /// A server of two children, the second one ending, with a value in every field.
     pub(crate) fn sample() -> Snapshot {
         let worker = |state| Worker { state, ..Worker::default() };
         let serving = Worker {

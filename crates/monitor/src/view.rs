@@ -1,5 +1,5 @@
-//! What a reader wants to see: the query string of a status request comes in, the form of the
-//! page goes out. Nothing in a query string is an error.
+//! What a status request asks for: the form of the page, from the query string. Nothing in a query
+//! string is an error.
 
 use crate::pool::WINDOW;
 use evenkeel_scoreboard::READINGS;
@@ -9,11 +9,11 @@ use evenkeel_scoreboard::READINGS;
 pub struct View {
     /// HTML, text or JSON.
     pub form: Form,
-    /// Seconds after which the browser is to ask again (the field `Refresh`).
+    /// The seconds after which the browser loads the page again (the field `Refresh`).
     pub refresh_s: Option<u64>,
-    /// Of the history only so many of its last seconds (`last=N`, in JSON).
+    /// The number of last seconds of the history to include (`last=N`, in JSON).
     pub last_s: Option<usize>,
-    /// What the pool did alone, without the workers and the processes (`pool`, in JSON).
+    /// Whether to include only the pool, without workers and processes (`pool`, in JSON).
     pub pool_alone: bool,
 }
 
@@ -31,11 +31,11 @@ pub enum Form {
     Json,
 }
 
-/// Seconds between two pages where `refresh` names none (mod_status.c).
+/// The seconds between two pages if `refresh` names none (mod_status.c).
 const DEFAULT_REFRESH_S: u64 = 10;
 
 impl View {
-    /// Reads a query string as mod_status does: a word counts wherever it stands.
+    /// Parses a query string as mod_status does: a word counts wherever it stands.
     #[must_use]
     pub fn parse(query: Option<&[u8]>) -> View {
         let query = String::from_utf8_lossy(query.unwrap_or_default());
@@ -56,13 +56,13 @@ impl View {
         View { form, refresh_s, last_s, pool_alone }
     }
 
-    /// What it takes to count workers: no history and no processes.
+    /// The smallest view that counts workers: without history and processes.
     #[must_use]
     pub const fn counts() -> View {
         View { form: Form::Json, refresh_s: None, last_s: Some(0), pool_alone: true }
     }
 
-    /// How many of the last readings of the history it shows or tells the present from.
+    /// The number of last readings of the history that the page shows or computes the present from.
     #[must_use]
     pub fn readings(self) -> usize {
         let shown = match self.form {

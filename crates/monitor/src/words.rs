@@ -1,13 +1,13 @@
-//! What is said of a limit: its account comes in, sentences go out. Every number in them is one of
-//! the account; where it is unknown, the sentence says so.
+//! The sentences about a limit and its readings. Every number in them is one of the readings; if it
+//! is unknown, the sentence says so.
 
 use crate::pool::{Pool, Split};
 use evenkeel_pool::{Account, Bar, Cost, Figure, Limit, cores_left};
 use std::fmt::Write;
 
-/// What stands where nothing is known.
+/// The word for an unknown number.
 pub(crate) const UNKNOWN: &str = "unknown";
-/// Why nothing is known.
+/// The reason why nothing is known.
 pub(crate) const UNKNOWN_WHY: &str = "unknown: no account of the last seconds was kept (a server \
                                       in its first seconds, or one process under -X, keeps none).";
 pub(crate) const UNKNOWN_REMEDY: &str = "Look again in a few seconds.";
@@ -109,7 +109,7 @@ pub(crate) const fn remedy(limit: Limit) -> &'static str {
     }
 }
 
-/// All that there is to say, a line each.
+/// All sentences, one in each line.
 pub(crate) fn lines(pool: &Pool) -> Vec<String> {
     let mut lines = vec![format!("Limit: {}", pool.why)];
     let maximum = match pool.maximum_rps {
@@ -230,7 +230,7 @@ fn mebibytes(bytes: f64) -> f64 {
     bytes / 1_048_576.0
 }
 
-/// A number: a whole one as it is, another with three digits that count.
+/// A number: whole if it is whole or large, otherwise with three significant digits.
 pub(crate) fn number(value: Option<f64>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
@@ -244,7 +244,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| UNKNOWN.to_owned(), |share| number(Some(share * 100.0)) + " %")
 }
 
-/// Microseconds in the unit that reads well.
+/// Microseconds, in the unit that is easiest to read.
 fn time(us: Option<f64>) -> String {
     match us {
         None => UNKNOWN.to_owned(),
