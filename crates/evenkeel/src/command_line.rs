@@ -1,20 +1,20 @@
-//! The command line of httpd: words in, a command with its options out. It follows getopt as
-//! Apache's main.c uses it: options may be joined (`-DFOREGROUND`, `-f/path`), case matters.
+//! Parses the command line of httpd, like getopt as Apache's main.c uses it: options may be joined
+//! (`-DFOREGROUND`, `-f/path`), and case matters.
 
 use evenkeel_message::Level;
 
-/// What httpd is asked to do.
+/// The options and the command of httpd.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
     /// `-d`: ServerRoot.
     pub server_root: Option<String>,
     /// `-f`: the main configuration file.
     pub file: Option<String>,
-    /// `-C`: directives before it.
+    /// `-C`: directives to read before the configuration file.
     pub before: Vec<String>,
-    /// `-c`: directives after it.
+    /// `-c`: directives to read after it.
     pub after: Vec<String>,
-    /// `-D`: names.
+    /// `-D`: names to define.
     pub defines: Vec<String>,
     /// `-e`: the level of start-up messages.
     pub start_level: Option<Level>,
@@ -24,13 +24,13 @@ pub struct CommandLine {
     pub signal: Option<String>,
     /// `-X`: one process, in the foreground.
     pub one_process: bool,
-    /// `-T`: whether DocumentRoot exists is not checked.
+    /// `-T`: whether not to check that DocumentRoot exists.
     pub skip_root_check: bool,
-    /// What to show in place of serving.
+    /// What to print instead of serving.
     pub show: Vec<Show>,
 }
 
-/// Something to show.
+/// Something to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     /// `-v`.
@@ -54,14 +54,14 @@ pub enum Show {
 /// Options that take an argument.
 const WITH_ARGUMENT: &str = "DCcdfEek";
 
-/// The command line as the error log shows it (AH00094), the program's name as it was typed: an
-/// option and its argument are two words, however they were written, and `-k` is left out
+/// The command line as the error log shows it (AH00094), with the program's name as it was typed.
+/// An option and its argument are two words, however they were written, and `-k` is omitted
 /// (mpm_common.c: ap_mpm_rewrite_args).
 pub fn shown(words: &[String]) -> String {
     rewritten(words).join(" ")
 }
 
-/// The same word by word.
+/// The same as a list of words.
 pub fn rewritten(words: &[String]) -> Vec<&str> {
     let mut shown: Vec<&str> = Vec::new();
     let mut words = words.iter().map(String::as_str);
@@ -81,10 +81,11 @@ pub fn rewritten(words: &[String]) -> Vec<&str> {
 }
 
 impl CommandLine {
-    /// Parses the words behind the program's name.
+    /// Parses the words after the program's name.
     ///
     /// # Errors
-    /// The complaint; the usage text belongs behind it.
+    ///
+    /// The message, after which the caller prints the usage.
     pub fn parse(words: &[String]) -> Result<Self, String> {
         let mut line = CommandLine::default();
         let mut words = words.iter();
@@ -152,7 +153,7 @@ impl CommandLine {
         Ok(())
     }
 
-    /// Whether a name is defined by `-D`.
+    /// Whether `-D` defines a name.
     #[must_use]
     pub fn is_defined(&self, name: &str) -> bool {
         self.defines.iter().any(|defined| defined == name)

@@ -1,5 +1,5 @@
-//! From the command line's choice of a configuration to a site: the text is read and applied,
-//! access logs and the parent's settings are derived from it. Nothing is opened or changed.
+//! Turns the command line's choice of a configuration into a site: reads and applies the text.
+//! Nothing is opened or changed.
 
 use crate::server::to_message;
 use crate::vocabulary::Words;
@@ -12,61 +12,62 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which configuration is to be read.
+/// The configuration to read.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// ServerRoot until a directive sets it (`-d`).
+    /// ServerRoot, until a directive sets it (`-d`).
     pub server_root: String,
-    /// The main file (`-f`), or a text of our own.
+    /// The main file (`-f`), or a text of the program's own.
     pub main: Main,
     /// Directives to read before it (`-C`).
     pub before: Vec<String>,
     /// Directives to read after it (`-c`).
     pub after: Vec<String>,
-    /// Names that are defined (`-D`).
+    /// Names to define (`-D`).
     pub defines: Vec<String>,
     /// The program's name in messages.
     pub program: String,
-    /// Remarks that are less urgent than this are not made (`-e`).
+    /// The least urgent level of notices that are printed (`-e`).
     pub start_level: Level,
-    /// Whether a DocumentRoot that does not exist goes unremarked (`-T`).
+    /// Whether to omit the notice that a DocumentRoot does not exist (`-T`).
     pub skip_root_check: bool,
 }
 
-/// A configuration that was read whole.
+/// A configuration that was read completely.
 pub struct Configuration {
-    /// What it means.
+    /// The site that it describes.
     pub site: Arc<Site>,
-    /// What it said.
+    /// Its tree of directives.
     pub tree: Tree,
     /// The files that it was read from.
     pub includes: Vec<Included>,
-    /// Which modules it makes active.
+    /// The modules that it makes active.
     pub modules: ModuleSet,
-    /// What the administrator should know of it.
+    /// Notices to the administrator about it.
     pub notices: Vec<Notice>,
 }
 
-/// A configuration that cannot be used, with what was noticed before.
+/// A configuration that cannot be used, with the notices before the fault.
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub fault: Fault,
-    /// The files that had been read by then.
+    /// The files that were read before the fault.
     pub includes: Vec<Included>,
-    /// Remarks from before the fault.
+    /// The notices before the fault.
     pub notices: Vec<Notice>,
 }
 
-/// What the LoadModule lines of a configuration name.
+/// The modules that the LoadModule lines of a configuration name.
 pub struct Named {
-    /// The modules that are active thereby; where the text cannot be read whole, those up to there.
+    /// The modules that are active as a result. If the text cannot be read completely, they follow
+    /// from the part before the fault.
     pub modules: ModuleSet,
-    /// Why it cannot be.
+    /// Why the text cannot be read completely.
     pub fault: Option<Fault>,
 }
 
 impl Choice {
-    /// A configuration of this text alone.
+    /// A configuration that consists of this text.
     #[cfg(test)]
     pub(crate) fn of_text(text: Vec<u8>) -> Self {
         Self {
@@ -112,7 +113,8 @@ impl Choice {
         }
     }
 
-    /// There is one process model at most; where none is named it is event (mpm_common.c).
+    /// Checks that there is at most one process model. If none is named, it is event
+    /// (mpm_common.c).
     fn one_model(&self, modules: &ModuleSet) -> Result<(), Fault> {
         if MODELS.iter().filter(|model| modules.is_shared(model)).count() < 2 {
             return Ok(());
@@ -122,7 +124,8 @@ impl Choice {
         Err(Fault { position: None, text, trail: Vec::new(), stage: Stage::Apply })
     }
 
-    /// A notice always is, as in Apache's log_error_core.
+    /// Whether to print a notice. The level notice is always printed, as in Apache's
+    /// log_error_core.
     fn is_worth_saying(&self, notice: &Notice) -> bool {
         let level = to_message(notice).level;
         level == Level::Notice || level <= self.start_level
@@ -134,8 +137,8 @@ impl Choice {
         Named { modules, fault: tree.err() }
     }
 
-    /// Reads the text. Conditions ahead of the first LoadModule line depend on which modules
-    /// there are, so a text that names its modules is read a second time with those alone.
+    /// Reads the text. Conditions before the first LoadModule line depend on the active modules, so
+    /// a text that names its modules is read a second time with exactly those.
     fn read_text(
         &self,
         notices: &mut Vec<Notice>,
@@ -163,7 +166,7 @@ impl Choice {
     }
 }
 
-/// The machine's name with its domain; where it has none, its address, which is remarked on.
+/// The machine's name with its domain. If it has none, its address, with a notice.
 fn own_name(program: &str, unnamed: &Cell<Option<Notice>>) -> String {
     if let Some(name) = host::full_host_name() {
         return name;
@@ -177,7 +180,7 @@ fn own_name(program: &str, unnamed: &Cell<Option<Notice>>) -> String {
     address
 }
 
-/// The environment, without what is no UTF-8: no configuration can name that.
+/// The environment, without what is not UTF-8, because no configuration can name that.
 fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

@@ -1,6 +1,6 @@
-//! What the command line shows of a configuration: virtual hosts, run-time settings, modules,
-//! files, directives. A configuration goes in, texts that tools know how to read come out (vhost.c:
-//! ap_vhost_dump; core.c: core_dump_config; mod_so.c: dump_loaded_modules).
+//! What the command line prints about a configuration: virtual hosts, run-time settings, modules,
+//! files, directives. The texts have the form that existing tools parse (vhost.c: ap_vhost_dump;
+//! core.c: core_dump_config; mod_so.c: dump_loaded_modules).
 
 use crate::command_line::{CommandLine, Show};
 use crate::configuration::{Configuration, Named};
@@ -10,7 +10,7 @@ use evenkeel_pipeline::{AddressHosts, Site};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// Everything that the command line asks to be shown, in Apache's order.
+/// Everything that the command line requests, in Apache's order.
 pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
     let asked = |show: Show, name: &str| line.show.contains(&show) || line.is_defined(name);
     let mut text = includes(line, &configuration.includes);
@@ -29,8 +29,8 @@ pub fn dump(line: &CommandLine, configuration: &Configuration) -> String {
     text
 }
 
-/// The files that were read, where they are asked for: Apache shows each as it reads it, and so
-/// before all else, whatever comes of the configuration.
+/// The files that were read, if requested. Apache prints each file when it reads it, hence before
+/// everything else and even if the configuration is refused.
 pub fn includes(line: &CommandLine, includes: &[Included]) -> String {
     let mut text = String::new();
     if line.is_defined("DUMP_INCLUDES") && !includes.is_empty() {
@@ -42,12 +42,13 @@ pub fn includes(line: &CommandLine, includes: &[Included]) -> String {
     text
 }
 
-/// Whether the command line asks for anything that is shown in place of `Syntax OK`.
+/// Whether the command line requests anything that is printed instead of `Syntax OK`.
 pub fn is_asked(line: &CommandLine) -> bool {
     stands_alone(line) || line.is_defined("DUMP_CONFIG")
 }
 
-/// Whether one of the dumps is asked for that are shown without `Syntax OK`, `-t` or not.
+/// Whether the command line requests one of the dumps that are printed without `Syntax OK`, with or
+/// without `-t`.
 pub fn stands_alone(line: &CommandLine) -> bool {
     let names = ["DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_MODULES", "DUMP_INCLUDES"];
     let shown = [Show::Settings, Show::Loaded];
@@ -64,7 +65,8 @@ fn virtual_hosts(site: &Site, text: &mut String) {
     }
 }
 
-/// Where Apache's hash table has an address: it shows them in that order (vhost.c: hash_inaddr).
+/// The address's bucket in Apache's hash table, which determines the order of the dump (vhost.c:
+/// hash_inaddr).
 fn bucket(ip: Option<IpAddr>) -> u32 {
     let last = match ip {
         Some(IpAddr::V4(ip)) => ip.octets(),
@@ -135,7 +137,7 @@ fn run_settings(configuration: &Configuration, line: &CommandLine, text: &mut St
     let _infallible = writeln!(text, "Group: name=\"{group}\" id={gid}");
 }
 
-/// The names that are defined; `-S` stands for two of its own (main.c).
+/// The defined names. `-S` implies two of its own (main.c).
 fn defines(configuration: &Configuration, line: &CommandLine, text: &mut String) {
     if line.show.contains(&Show::Settings) {
         text.push_str("Define: DUMP_VHOSTS\nDefine: DUMP_RUN_CFG\n");
@@ -157,7 +159,7 @@ fn modules(configuration: &Configuration, text: &mut String) {
     }
 }
 
-/// The active modules, with the one process model that is.
+/// The active modules, with only the process model that is active.
 fn active(modules: &ModuleSet) -> impl Iterator<Item = &Offer> {
     let own = model(modules);
     let event = OFFERS.iter().filter(move |offer| {
@@ -168,8 +170,8 @@ fn active(modules: &ModuleSet) -> impl Iterator<Item = &Offer> {
     modules.active().iter().filter(move |offer| !is_apart(offer)).chain(event)
 }
 
-/// `-l`: what is active without a line that loads it. Where the text cannot be read, it might have
-/// lines that name modules, and then only those are that Debian's apache2 has built in.
+/// `-l`: the modules that are active without a line that loads them. If the text cannot be read, it
+/// may have lines that name modules; then only those count that Debian's apache2 has built in.
 pub fn compiled_in(named: &Named) -> String {
     let mut text = "Compiled in modules:\n".to_owned();
     let Named { modules, fault } = named;
@@ -183,7 +185,7 @@ pub fn compiled_in(named: &Named) -> String {
     text
 }
 
-/// `-L`: every directive of the active modules with where it may stand.
+/// `-L`: every directive of the active modules, and where it may stand.
 pub fn directives(modules: &ModuleSet) -> String {
     let mut text = String::new();
     let tables = active_tables(modules);

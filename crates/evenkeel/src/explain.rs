@@ -1,8 +1,8 @@
-//! `evenkeel explain`: what limits a server now, in words. The URL of its status page, the number
-//! of its process or its configuration comes in; for the latter two the page is found by what the
-//! configuration says of addresses and `SetHandler server-status`. The load lab, which speaks HTTP
-//! as a client, then asks the page (`evenkeel-lab explain URL`). Nothing is changed, and nothing
-//! but the page is asked: a process without one cannot be explained, and is said so.
+//! `evenkeel explain`: prints what limits a server now. The argument is the URL of its status page,
+//! a process id or a configuration; for the latter two, the page is found from the configuration's
+//! addresses and its `SetHandler server-status`. The load lab, which has an HTTP client, then
+//! requests the page (`evenkeel-lab explain URL`). Nothing is changed. A server without the page
+//! cannot be explained, and the command says so.
 
 use crate::command_line::CommandLine;
 use crate::configuration::Configuration;
@@ -19,7 +19,7 @@ use std::net::IpAddr;
 
 const PROGRAM: &str = "evenkeel";
 
-/// Runs the subcommand and gives its exit status.
+/// Runs the subcommand and returns its exit status.
 pub fn run(asked: Explain) -> i32 {
     let url = match asked.whom {
         Some(Whom::Page(url)) => Ok(url),
@@ -39,7 +39,7 @@ pub fn run(asked: Explain) -> i32 {
     }
 }
 
-/// The page of a process that runs here, by the words that it was started with.
+/// The page of a process on this machine, from the words that it was started with.
 fn of_process(pid: i32) -> Result<String, String> {
     let words = std::fs::read(format!("/proc/{pid}/cmdline"))
         .map_err(|error| format!("process {pid}: {error}"))?;
@@ -58,7 +58,7 @@ fn of_process(pid: i32) -> Result<String, String> {
     page_of(&read(&line)?).map_err(|text| format!("process {pid}: {text}"))
 }
 
-/// `evenkeel serve` has its page where its greeting says.
+/// The page of an `evenkeel serve`, whose place its greeting states.
 fn of_serve(serve: &Serve) -> String {
     let listen = &*serve.listen;
     let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "8080"));
@@ -87,7 +87,7 @@ fn read(line: &CommandLine) -> Result<Configuration, String> {
     choice(PROGRAM, line).read().map_err(|refused| refusal(&refused, PROGRAM))
 }
 
-/// Where a configuration has the status page.
+/// The address of the status page in a configuration.
 fn page_of(configuration: &Configuration) -> Result<String, String> {
     let path = location(&configuration.tree.nodes).ok_or(
         "its configuration has no status page, and nothing else tells what limits it: add\n\
@@ -100,7 +100,7 @@ fn page_of(configuration: &Configuration) -> Result<String, String> {
     Ok(url(listen, path))
 }
 
-/// The path of the first `Location` that has the handler, in or out of virtual hosts.
+/// The path of the first `Location` with the handler, inside or outside virtual hosts.
 fn location(nodes: &[Node]) -> Option<&str> {
     nodes.iter().find_map(|node| {
         let inside = node.section.as_deref()?;

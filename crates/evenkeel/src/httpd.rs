@@ -1,5 +1,5 @@
-//! What httpd's command line does: shows, checks, signals or serves. The status of the process
-//! comes out; texts go to the terminal.
+//! Acts on httpd's command line: prints, checks, signals or serves. Functions return the exit
+//! status of the process and write text to the terminal.
 
 use crate::command_line::{CommandLine, Show};
 use crate::configuration::{Choice, Configuration, Named};
@@ -13,11 +13,11 @@ use evenkeel_mpm::{Answer, Mode, Moment, Start, Wish, ask, check_limits};
 use evenkeel_sys::listen::somaxconn;
 use evenkeel_sys::process::usable_cores;
 
-/// Where the configuration is looked for, as Debian's apache2 has it.
+/// The default folder of the configuration, as in Debian's apache2.
 pub const SERVER_ROOT: &str = "/etc/apache2";
 pub const FILE: &str = "apache2.conf";
 
-/// Runs the command line under the name `program`.
+/// Acts on the command line of a program with the name `program`.
 pub fn run(program: &str, words: &[String]) -> i32 {
     match CommandLine::parse(words) {
         Ok(line) => act(program, &line),
@@ -54,7 +54,7 @@ fn act(program: &str, line: &CommandLine) -> i32 {
         Some(_) => return check(program, line, &choice),
         None => {}
     }
-    // A name that asks for a dump asks for a check, with or without -t (main.c).
+    // A name that requests a dump requests a check, with or without -t (main.c).
     if dump::is_asked(line) {
         return check(program, line, &choice);
     }
@@ -64,7 +64,7 @@ fn act(program: &str, line: &CommandLine) -> i32 {
     }
 }
 
-/// How the server that the command line starts runs.
+/// How the server runs according to the command line.
 fn mode(line: &CommandLine) -> Mode {
     if line.one_process {
         Mode::OneProcess
@@ -75,7 +75,7 @@ fn mode(line: &CommandLine) -> Mode {
     }
 }
 
-/// `-E`: start-up messages go to a file in place of the terminal.
+/// `-E`: writes start-up messages to a file instead of the terminal.
 fn redirect_errors(path: &str) -> std::io::Result<()> {
     let file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
     evenkeel_sys::process::replace_standard(2, &file)
@@ -98,10 +98,11 @@ pub fn choice(program: &str, line: &CommandLine) -> Choice {
     }
 }
 
-/// Serves until the end; `greeting` is printed as soon as the server listens.
+/// Serves until the end. `greeting` is printed as soon as the server listens.
 ///
 /// # Errors
-/// Why it could not start, in lines for standard error.
+///
+/// Why it could not start, as lines for standard error.
 pub fn serve(
     program: &str,
     choice: Choice,
@@ -118,7 +119,7 @@ pub fn serve(
     evenkeel_mpm::run(&mut server, &Start { mode, command_line, program, again })
 }
 
-/// The status of a process that has served, or could not.
+/// The exit status of a process that has served, or could not.
 fn ended(served: Result<i32, String>) -> i32 {
     served.unwrap_or_else(|text| {
         complain(&text);
@@ -126,8 +127,8 @@ fn ended(served: Result<i32, String>) -> i32 {
     })
 }
 
-/// `-V` and `-L`, which tell of the modules that the configuration makes active. `-V` does so of
-/// those that were known before a fault (main.c): programs ask before there is a configuration.
+/// `-V` and `-L`, which describe the modules that the configuration makes active. `-V` works with
+/// those before a fault (main.c), because programs use it before there is a configuration.
 fn describe(program: &str, choice: &Choice, show: Show) -> i32 {
     let Named { modules, fault } = choice.modules();
     if show == Show::Build {
@@ -143,8 +144,8 @@ fn describe(program: &str, choice: &Choice, show: Show) -> i32 {
     0
 }
 
-/// `-t` and what goes with it: reads all of the configuration and says what is wrong with it, or
-/// shows what it says.
+/// `-t` and its relatives: reads the whole configuration and reports what is wrong with it, or
+/// prints what it says.
 fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     let configuration = match choice.read() {
         Ok(configuration) => configuration,
@@ -179,7 +180,8 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     if dump::is_asked(line) {
         say(&dump::dump(line, &configuration));
     }
-    // Dumps stand alone, but for that of the tree, which is a module's own (main.c, mod_info.c).
+    // Dumps are printed without `Syntax OK`, except that of the tree, which belongs to a module
+    // (main.c, mod_info.c).
     let is_tested = line.show.contains(&Show::Syntax) && !dump::stands_alone(line);
     if is_tested || !dump::is_asked(line) {
         complain("Syntax OK");
@@ -187,8 +189,8 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     0
 }
 
-/// `-k stop` and its kin: signals the server of the pid file; `start`, `restart` and `graceful`
-/// start one where none runs, as Apache does.
+/// `-k stop` and the other signals: sends one to the server of the pid file. `start`, `restart` and
+/// `graceful` start a server if none is running, as in Apache.
 fn send(program: &str, line: &CommandLine, choice: Choice, signal: &str) -> i32 {
     let configuration = match choice.read() {
         Ok(configuration) => configuration,

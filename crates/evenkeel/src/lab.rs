@@ -1,6 +1,6 @@
-//! The load lab is a program of its own, `evenkeel-lab`. `evenkeel bench` and its other subcommands
-//! become that program, as git's become `git-...`: the one beside this executable, or the first
-//! one in PATH.
+//! Starts the load lab, a program of its own (`evenkeel-lab`). `evenkeel bench` and the lab's other
+//! subcommands replace this process with that program, as git does with `git-...`: the one beside
+//! this executable, or the first one in PATH.
 
 use crate::terminal::complain;
 use std::convert::Infallible;
@@ -12,8 +12,8 @@ use std::process::Command;
 
 const PROGRAM: &str = "evenkeel-lab";
 
-/// Becomes the lab with these words, the first of which is the subcommand. Gives the exit status 1
-/// where there is no such program.
+/// Becomes the lab with these words, the first of which is the subcommand. Returns the exit status
+/// 1 if there is no such program.
 pub fn run(words: &[OsString]) -> i32 {
     let Err(text) = become_lab(words);
     let subcommand = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
@@ -57,7 +57,7 @@ mod tests {
         let own = beside.join("evenkeel");
         let path = std::env::join_paths([&first, &second]).unwrap();
         assert_eq!(find(&own, &path), None);
-        // A folder of that name is no program.
+        // A folder with that name is not a program.
         fs::create_dir(first.join(PROGRAM)).unwrap();
         for folder in [&second, &beside] {
             fs::write(folder.join(PROGRAM), "").unwrap();

@@ -1,12 +1,12 @@
-//! The declaration of `evenkeel`'s own subcommands. The program parses its words by it; the help
-//! texts, the completions and the man pages derive from it. httpd's command line, which is a
-//! contract, is not declared here.
+//! The declarations of `evenkeel`'s own subcommands, from which the parser, the help texts, the
+//! completions and the man pages derive. httpd's command line is a contract and is not declared
+//! here.
 
 use clap::error::ErrorKind;
 use clap::{Args, Command, CommandFactory as _, Parser, Subcommand};
 use evenkeel_mpm::Model;
 
-/// The subcommands of the load lab, which `evenkeel-lab` runs, and what they do.
+/// The subcommands of the load lab, which `evenkeel-lab` runs, with their descriptions.
 pub const LAB: [(&str, &str); 7] = [
     ("bench", "Puts a load on a server and reports what came of it"),
     ("surge", "Puts the SURGE workload on a server"),
@@ -94,7 +94,8 @@ pub struct Lenience {
     pub links_out: bool,
     /// Shows the status page whatever the Host field of a request says, and not under a name of
     /// this machine alone; files are given under any name
-    // A page of others may have its name lead here (DNS rebinding), and then read ours.
+    // Another site's page may make its name resolve to this machine (DNS rebinding), and then read
+    // the status page.
     #[arg(long)]
     pub status_any_host: bool,
 }
@@ -120,12 +121,12 @@ pub struct Explain {
     pub insecure: bool,
 }
 
-/// The server that is explained.
+/// The server to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// The one with this status page.
+    /// The server with this status page.
     Page(String),
-    /// The one of this process.
+    /// The server of this process.
     Process(i32),
 }
 
@@ -143,16 +144,17 @@ pub struct Limits {
 /// Why the words are not acted upon.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The help text is asked for: this one.
+    /// Help is requested; this is the text.
     Help(String),
-    /// The words make no sense, and why.
+    /// The words make no sense, for this reason.
     Wrong(String),
 }
 
-/// Parses the words behind the program's name.
+/// Parses the words after the program's name.
 ///
 /// # Errors
-/// That help is asked for, or which word makes no sense.
+///
+/// Help is requested, or a word makes no sense.
 pub fn parse(words: &[String]) -> Result<Own, Stop> {
     let all = std::iter::once("evenkeel").chain(words.iter().map(String::as_str));
     let parsed = Words::try_parse_from(all).map_err(|error| {
@@ -167,7 +169,7 @@ pub fn parse(words: &[String]) -> Result<Own, Stop> {
     parsed.map(|words| words.subcommand)
 }
 
-/// The declaration of the whole command line, with the names of the lab's subcommands.
+/// The declaration of the whole command line, including the names of the lab's subcommands.
 #[must_use]
 pub fn command() -> Command {
     let own = Words::command();
@@ -180,8 +182,8 @@ fn model(text: &str) -> Result<Model, String> {
     found.ok_or_else(|| "it takes event, worker or prefork".to_owned())
 }
 
-/// Whether it has the form of an address with a port; whether there is such an address shows when
-/// it is listened on.
+/// Checks the form of an address with a port. Whether the address exists shows when the server
+/// listens on it.
 fn address(text: &str) -> Result<String, String> {
     let is_host = |host: &str| {
         let known = |c: char| c.is_ascii_alphanumeric() || ".-_:[]%*".contains(c);

@@ -1,6 +1,6 @@
-//! `evenkeel limits`: the directives of the pool of workers as a server with this configuration
-//! obeys them, one a line, with the defaults and with what becomes of values that cannot be.
-//! `evenkeel sim --config FILE` reads them here.
+//! `evenkeel limits`: prints the directives of the pool of workers as a server with this
+//! configuration obeys them, one in each line, with defaults and with impossible values corrected.
+//! `evenkeel sim --config FILE` reads this output.
 
 use crate::command_line::CommandLine;
 use crate::httpd::choice;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const PROGRAM: &str = "evenkeel";
 
-/// Runs the subcommand and gives its exit status.
+/// Runs the subcommand and returns its exit status.
 pub fn run(file: Option<String>) -> i32 {
     match lines(file) {
         Ok(lines) => {
@@ -29,7 +29,7 @@ pub fn run(file: Option<String>) -> i32 {
     }
 }
 
-/// The directives that a configuration file comes to.
+/// The resulting directives of a configuration file.
 fn lines(file: Option<String>) -> Result<Vec<String>, String> {
     let read = choice(PROGRAM, &CommandLine { file, ..CommandLine::default() });
     let configuration = read.read().map_err(|refused| refusal(&refused, PROGRAM))?;

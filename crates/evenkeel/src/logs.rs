@@ -1,5 +1,5 @@
-//! The logs of a site: what the configuration says of them is compiled into what the room
-//! `logging` opens. A format that cannot be compiled is a fault of the configuration.
+//! Compiles the logs of a configuration for the room `logging` to open. A format that does not
+//! compile is a fault of the configuration.
 
 use evenkeel_config::Fault;
 use evenkeel_logging::{
@@ -11,7 +11,7 @@ use evenkeel_modules::{RequestContext, ServerSettings};
 use evenkeel_pipeline::{Server, Site};
 use std::sync::{Arc, Weak};
 
-/// What is to be opened.
+/// The logs to open.
 #[derive(Default)]
 pub struct LogPlan {
     /// Every access log.
@@ -20,7 +20,7 @@ pub struct LogPlan {
     pub access_of: Vec<Arc<[usize]>>,
     /// BufferedLogs.
     pub buffered: bool,
-    /// Every error log; the first is the main server's.
+    /// Every error log. The first one is the main server's.
     pub errors: Vec<ErrorLog>,
     /// The error log of each server.
     pub errors_of: Vec<usize>,
@@ -29,7 +29,8 @@ pub struct LogPlan {
 /// Compiles the logs of a site.
 ///
 /// # Errors
-/// The format that cannot be compiled, with its file and line.
+///
+/// The format that does not compile, with its file and line.
 pub fn plan(site: &Arc<Site>) -> Result<LogPlan, Fault> {
     let mut plan =
         LogPlan { buffered: site.global.log_config.buffered.unwrap_or(true), ..LogPlan::default() };
@@ -40,10 +41,11 @@ pub fn plan(site: &Arc<Site>) -> Result<LogPlan, Fault> {
     Ok(plan)
 }
 
-/// Looks whether the folders of all logs are there, as `-t` does.
+/// Checks whether the folders of all logs exist, as `-t` does.
 ///
 /// # Errors
-/// A notice for each folder that is not.
+///
+/// A notice for each folder that does not exist.
 pub fn check(site: &Site) -> Result<(), Vec<Notice>> {
     let mut missing = Vec::new();
     for (index, server) in site.servers.iter().enumerate() {
@@ -69,7 +71,7 @@ fn access_logs(site: &Arc<Site>, server: &Server, plan: &mut LogPlan) -> Result<
     let settings = &server.settings.log_config;
     let main = plan.access_of.first().map(Arc::clone);
     let main = main.map(|logs| (logs, &site.server(0).settings.log_config));
-    // A host that says nothing of logs writes the main server's, which have been looked at.
+    // A host without log directives writes to the main server's logs, which are already checked.
     if let Some((logs, _)) = main.as_ref().filter(|(_, main)| settings.is_same(main)) {
         plan.access_of.push(Arc::clone(logs));
         return Ok(());
@@ -118,7 +120,8 @@ fn access_log(site: &Arc<Site>, settings: &LogSettings, log: &Log) -> Result<Acc
     })
 }
 
-/// A condition that cannot be evaluated logs the request: better a line too many.
+/// If the condition cannot be evaluated, the request is logged: an extra line is better than a
+/// missing one.
 fn holds(
     site: &Weak<Site>,
     expression: &evenkeel_expr::Condition,

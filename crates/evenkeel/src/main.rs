@@ -1,6 +1,6 @@
-//! The command line of Evenkeel. Under the names httpd and apache2 it is httpd's; under its own
-//! name it adds subcommands. This room ties the others together and is the only one that knows
-//! them all.
+//! The entry point of Evenkeel. Under the names httpd and apache2 the command line is httpd's;
+//! under its own name the program adds subcommands. This room connects the others and is the only
+//! one that knows them all.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Evenkeel runs on Linux only: it is built on epoll, inotify and SO_REUSEPORT.");
@@ -23,7 +23,7 @@ mod vocabulary;
 use evenkeel::{LAB, Limits, Own, Stop};
 use std::path::Path;
 
-/// What `-v` shows as the time of the build: the version, so that a build can be repeated.
+/// The time of the build in `-v`: the version, so that builds are reproducible.
 pub const BUILT: &str = concat!("Evenkeel ", env!("CARGO_PKG_VERSION"));
 
 fn main() {

@@ -1,5 +1,5 @@
-//! `evenkeel serve`: a folder and an address go in, a server with sane settings goes on in the
-//! foreground. The settings are a configuration text like any other.
+//! `evenkeel serve`: serves a folder in the foreground, with safe settings. The settings are a
+//! configuration text like any other.
 
 use crate::configuration::Choice;
 use crate::httpd;
@@ -50,7 +50,7 @@ pub fn run(asked: &Serve) -> i32 {
     })
 }
 
-/// What is said once the server listens.
+/// The text that is printed once the server listens.
 fn greeting(folder: &Path, listen: &str) -> String {
     let at = match listen.rsplit_once(':') {
         Some(("*" | "0.0.0.0" | "[::]", port)) => format!("localhost:{port}"),
@@ -77,11 +77,11 @@ fn is_open_to_all(folder: &Path) -> bool {
     folder.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
 }
 
-/// The settings of a folder that is served without a configuration of its own.
+/// The configuration for a folder that has none.
 fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -> String {
     let user = if evenkeel_sys::identity::is_root() {
-        // Root's own rights are never needed to serve. A folder that is root's alone is not
-        // served; the greeting says so.
+        // Serving never needs root's rights. A folder that only root can read is not served; the
+        // greeting says so.
         "User nobody\nGroup nogroup\n"
     } else {
         ""
@@ -94,7 +94,7 @@ fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -
         true => String::new(),
         false => format!("SymLinksWithin \"{folder}\"\n"),
     };
-    // As if they were not there.
+    // Answer as if they did not exist.
     let dots = match lenience.dot_files {
         true => "",
         false => "RedirectMatch 404 \"/\\.(?!well-known(/|$))\"\n",

@@ -1,5 +1,5 @@
-//! The server that the parent runs: it reads the configuration, opens the logs, serves in the
-//! children and writes what a dead child left. Everything it keeps belongs to the parent.
+//! The server that the parent runs: reads the configuration, opens the logs, serves in the children
+//! and writes what a dead child left. All of its state belongs to the parent.
 
 use crate::configuration::{Choice, Configuration, Refused};
 use crate::logs::{self, LogPlan};
@@ -16,20 +16,21 @@ use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A site with its logs, as a generation of children serves it.
+/// A site with its logs, which one generation of children serves.
 pub struct Running {
     /// The site.
     pub site: Arc<Site>,
-    /// What is to be opened; nothing any more once it was.
+    /// The logs to open; empty once they are open.
     plan: Cell<LogPlan>,
     open: OnceCell<(Arc<AccessLogs>, Arc<ErrorLogs>)>,
-    /// What the configuration's reading remarked on.
+    /// The notices of the reader of the configuration.
     remarks: Vec<evenkeel_config::Notice>,
-    /// The last to be dropped.
+    /// Must be dropped last.
     _rest: Freed,
 }
 
-/// Has the memory given back of what was dropped before it: a parent reads many configurations.
+/// Returns the memory of what was dropped before it to the system, because a parent reads many
+/// configurations.
 struct Freed;
 
 impl Drop for Freed {
@@ -45,7 +46,7 @@ impl Running {
     }
 }
 
-/// The server of one command line.
+/// The server of a command line.
 pub struct Evenkeel {
     choice: Choice,
     program: String,
@@ -55,19 +56,19 @@ pub struct Evenkeel {
     greeting: Option<String>,
 }
 
-/// What ends the start of a server whose logs cannot be opened.
+/// The message when a server cannot start because its logs cannot be opened.
 const UNABLE: &str = "AH00015: Unable to open logs\n";
 
 impl Evenkeel {
-    /// A server that has read nothing yet; `greeting` is printed when it listens.
+    /// A server that has not read its configuration. `greeting` is printed when it listens.
     pub fn new(choice: Choice, program: &str, mode: Mode, greeting: Option<String>) -> Self {
         let (program, programs) = (program.to_owned(), Programs::default());
         Self { choice, program, mode, programs, active: None, greeting }
     }
 
-    /// Nothing is served as root, which is what the children of root's parent would be without a
-    /// User. Apache's children end at once then, its `#-1` being nobody's number
-    /// (os/unix/unixd.c).
+    /// Checks that nothing is served as root, which the children of a parent of root would do
+    /// without a User. Apache's children then end at once, because its `#-1` is the number of no
+    /// user (os/unix/unixd.c).
     fn keep_from_root(
         &self,
         site: &Site,
@@ -101,7 +102,7 @@ impl Evenkeel {
                 let levels = self.active.as_ref().map(|running| {
                     running.site.server(0).settings.core.conduct.log_level.of(notice.module)
                 });
-                // What the start and the end of the server have to say is always of interest.
+                // Messages about the start and the end of the server are always written.
                 if notice.level <= levels.unwrap_or(Level::Warn).max(Level::Notice) {
                     errors.write_plain(notice);
                 }
@@ -123,7 +124,7 @@ impl Server for Evenkeel {
         let plan = logs::plan(&site).map_err(|fault| fault.report(&self.program))?;
         let mut settings = settings::of_parent(&site, &modules, tree.runtime_dir.as_deref())?;
         if matches!(self.choice.main, Main::Text { .. }) {
-            // No command line can name the text, so that nothing would look for its pid file.
+            // No command line can name the text, so that nothing would read its pid file.
             settings.pid_file = None;
         }
         notices.extend(self.keep_from_root(&site, &mut settings)?);
@@ -150,15 +151,16 @@ impl Server for Evenkeel {
                     })?;
             let logs = (Arc::new(access), Arc::new(errors));
             let _already_open = running.open.set(logs);
-            // The text that the site was made of takes more than the site.
+            // The text that the site was made from takes more memory than the site.
             memory::give_back_freed();
         }
         self.active = Some(Rc::clone(running));
         if let Some((_, errors)) = running.open.get() {
-            // What is printed goes to the terminal then, as before: no reason not to serve.
+            // If this fails, what is printed goes to the terminal as before, which does not prevent
+            // serving.
             let _printed_elsewhere = errors.take_standard_error();
         }
-        // The parent listens before it has the logs opened.
+        // The parent opens the logs after it listens.
         if let Some(greeting) = self.greeting.take() {
             crate::terminal::say(&greeting);
         }
@@ -195,7 +197,7 @@ impl Server for Evenkeel {
     }
 }
 
-/// What the terminal shows of a configuration that cannot be used.
+/// The text on the terminal about a configuration that cannot be used.
 pub fn refusal(refused: &Refused, program: &str) -> String {
     let mut text = String::new();
     for notice in &refused.notices {
@@ -205,8 +207,8 @@ pub fn refusal(refused: &Refused, program: &str) -> String {
     text
 }
 
-/// What the terminal shows of a remark. Those that Apache makes for the terminal alone have the
-/// text alone (APLOG_STARTUP); the others look as in the error log.
+/// The text of a notice on the terminal. Apache prints some notices there with their text only
+/// (APLOG_STARTUP); the others have the form of the error log.
 pub fn remark_text(remark: &evenkeel_config::Notice) -> String {
     const TEXT_ALONE: [u32; 3] = [112, 548, 558];
     let notice = to_message(remark);
@@ -216,7 +218,7 @@ pub fn remark_text(remark: &evenkeel_config::Notice) -> String {
     }
 }
 
-/// A remark of the configuration's as any other notice.
+/// Converts a notice of the configuration to the common form.
 pub fn to_message(notice: &evenkeel_config::Notice) -> Notice {
     let level = match notice.level {
         evenkeel_config::Level::Error => Level::Error,
@@ -234,11 +236,11 @@ mod tests {
     use super::*;
     use crate::settings::OfServers;
 
-    /// Names the process that measures itself: in the one of the tests others allocate too.
+    /// Names the process that measures itself, because other tests allocate in the main one.
     const MEASURE: &str = "EVENKEEL_TEST_MEASURE";
 
-    /// The most that a host may take which has a name and a folder, in bytes of the parent's and of
-    /// one child's.
+    /// The most bytes that a host with a name and a folder may take, in the parent and in one
+    /// child.
     const MOST_BYTES: usize = 512;
 
     fn of_hosts(count: usize) -> Evenkeel {
@@ -260,7 +262,7 @@ mod tests {
         Evenkeel::new(Choice::of_text(text.into_bytes()), "t", Mode::OneProcess, None)
     }
 
-    /// What a configuration takes while it is in use, and what is left of it.
+    /// What a configuration takes while it is in use, and what remains of it afterwards.
     fn bytes_of(hosts: usize) -> (usize, usize) {
         let mut server = of_hosts(hosts);
         let before = memory::allocated_bytes().unwrap();
@@ -277,7 +279,7 @@ mod tests {
             return;
         }
         if std::env::var_os(MEASURE).is_some() {
-            // What is made once for the process is there from now on.
+            // What is made once for the process exists from here on.
             let _first = bytes_of(1000);
             let (few, _) = bytes_of(1000);
             let (many, _) = bytes_of(3000);

@@ -1,6 +1,6 @@
-//! A child at work: each serving thread gets its own pipeline, recorder and cache of files over
-//! the site that all share. Here the rooms `mpm` (whose turn it is), `conn` (the connection) and
-//! `pipeline` (the request) meet; none of them knows another.
+//! Serves in a child: gives each serving thread a pipeline, a recorder and a cache of files over
+//! the shared site. This is where `mpm` (which socket is served), `conn` (the connection) and
+//! `pipeline` (the request) are connected; none of them knows another.
 
 use crate::server::Running;
 use crate::settings::{self, OfServers};
@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-/// Serves a site in a child until the parent has it end. The status is the process's.
+/// Serves a site in a child until the parent ends it. Returns the exit status of the process.
 pub fn serve(running: &Running, child: Child) -> i32 {
     let Some((access, errors)) = running.logs() else { return 1 };
     lab::init_child(&running.site.global.lab);
@@ -56,7 +56,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .get_mut(seat.thread)
             .and_then(Option::take);
-        // Each thread has a cache of its own: together they hold what one may.
+        // Each thread has its own cache; together they may hold as much as one cache otherwise may.
         let (files, notice) = Files::new(Limits::default().shared_by(caches), policy);
         if let Some(notice) = notice {
             errors.write_plain(&notice);
@@ -103,9 +103,9 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     }
 }
 
-/// How many caches of files share what one may hold, and how each learns of changes. Event has as
-/// many threads as cores. Of worker's threads and of prefork's processes there may be more than the
-/// kernel grants inotify instances to a user, so that theirs ask the file system for each request.
+/// How many caches of files share the bounds of one, and how each learns of changes. Event has as
+/// many threads as cores. There may be more threads of worker and processes of prefork than the
+/// kernel grants inotify instances to a user, so these check with the file system for each request.
 fn caching(model: Model, limits: &evenkeel_mpm::Limits) -> (usize, Policy) {
     match model {
         Model::Event => (evenkeel_sys::process::usable_cores(), Policy::Told),
@@ -114,14 +114,15 @@ fn caching(model: Model, limits: &evenkeel_mpm::Limits) -> (usize, Policy) {
     }
 }
 
-/// Smaller caches than with so many of them would be no use for a site of a few hundred files.
+/// The bounds of one cache are divided among no more than this many, because smaller caches would
+/// be useless for a site of a few hundred files.
 const MOST_CACHES: usize = 64;
 
-/// The most bodies that a child compresses at a time, each with some 300 KiB: a budget of credits
-/// that moves by itself may be far larger.
+/// The most bodies that a child compresses at a time, each with about 300 KiB. A budget of credits
+/// that adjusts itself may be far larger.
 const MOST_PRESSES: usize = 256;
 
-/// The state of the server as the status page shows it.
+/// The state of the server for the status page.
 struct State {
     board: Scoreboard,
     facts: Facts,
@@ -133,7 +134,7 @@ impl Source for State {
     }
 }
 
-/// The worker of one thread as the process model sees it.
+/// Adapts the worker of a thread to the process model.
 struct Serving(Worker<ThreadSite>);
 
 impl Service for Serving {
@@ -180,7 +181,7 @@ impl Service for Serving {
     }
 }
 
-/// The site as one serving thread has it.
+/// The site as seen by one serving thread.
 struct ThreadSite {
     pipeline: Rc<Pipeline>,
     settings: Arc<OfServers>,
@@ -193,7 +194,7 @@ impl ThreadSite {
         &self.pipeline.site
     }
 
-    /// StrictHostCheck: a host that no virtual host of the address goes by is refused.
+    /// StrictHostCheck: refuses a host that is not a name of any virtual host of the address.
     fn check_host(&self, server: usize, local: SocketAddr, host: &[u8]) -> Result<(), Refusal> {
         let server = self.site().server(server);
         let strict = server.settings.core.conduct.strict_host_check == Some(true);
@@ -210,7 +211,7 @@ impl ThreadSite {
     }
 }
 
-/// Writes the notices of a request to the error log of its host and takes them out of it.
+/// Writes the notices of a request to the error log of its host and removes them from it.
 fn tell_all(site: &Site, errors: &ErrorLogs, request: &mut Request) {
     if request.notices.is_empty() {
         return;
@@ -241,7 +242,7 @@ fn used_name<'a>(request: &'a Request, server: &'a Server) -> Cow<'a, [u8]> {
     }
 }
 
-/// Whether LogLevel lets a notice through: that of its section has, or the host's does.
+/// Whether LogLevel lets a notice pass, either that of its section or that of the host.
 fn is_worth_a_line(server: &Server, notice: &Notice) -> bool {
     notice.passed || notice.level <= server.settings.core.conduct.log_level.of(notice.module)
 }

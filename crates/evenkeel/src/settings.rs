@@ -1,5 +1,5 @@
-//! What the parent and the connections have to know of a site, derived from its settings: the
-//! listening addresses, who the children are, the process model's numbers; timeouts and limits.
+//! The settings that the parent and the connections need, derived from those of the site: listening
+//! addresses, the user of the children, the numbers of the process model; timeouts and limits.
 
 use evenkeel_conn::{ReadTime, Settings as ConnectionSettings};
 use evenkeel_logging::BUFFER_BYTES;
@@ -15,13 +15,14 @@ use evenkeel_sys::identity::{self, Identity};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Users of every Debian system who own next to nothing.
+/// Users that exist on every Debian system and own next to nothing.
 const STAND_INS: [&str; 2] = ["nobody", "www-data"];
 
-/// The parent's part of a configuration.
+/// The settings of the parent.
 ///
 /// # Errors
-/// What cannot be: an address that is none, no address at all, a user without groups.
+///
+/// What is impossible: an invalid address, no address at all, a user without groups.
 pub fn of_parent(
     site: &Site,
     modules: &evenkeel_config::ModuleSet,
@@ -56,8 +57,8 @@ pub fn of_parent(
     })
 }
 
-/// How many threads serve in a child at most, each with a log buffer of its own: its memory is
-/// reserved, and taken only as lines come.
+/// The most threads that serve in a child. Each has its own log buffer, whose memory is reserved
+/// and used only when lines are written.
 fn serving_threads(configured: &Configured) -> usize {
     match configured.model {
         Model::Event => evenkeel_sys::process::usable_cores(),
@@ -92,7 +93,7 @@ fn addresses(global: &GlobalSettings) -> Result<Vec<Listen>, String> {
     Ok(all)
 }
 
-/// Who the children are: nobody else where the server was not started by root.
+/// The user and group of the children; none if root did not start the server.
 fn children_identity(global: &GlobalSettings) -> Result<Option<Identity>, String> {
     if !identity::is_root() {
         return Ok(None);
@@ -103,7 +104,7 @@ fn children_identity(global: &GlobalSettings) -> Result<Option<Identity>, String
     identity_of(global, *uid, name, own_gid).map(Some)
 }
 
-/// A user with the configured group, or with the user's own where none is configured.
+/// A user with the configured group, or with its own group if none is configured.
 fn identity_of(
     global: &GlobalSettings,
     uid: u32,
@@ -119,11 +120,12 @@ fn identity_of(
     Ok(Identity { uid, gid, groups })
 }
 
-/// Who serves, with the name, where root starts one process and no User says who (`-X`, which is
-/// for development).
+/// The user that serves, with its name, if root starts one process and there is no User (`-X`,
+/// which is for development).
 ///
 /// # Errors
-/// Such a user is not there either.
+///
+/// That user does not exist either.
 pub fn stand_in(global: &GlobalSettings) -> Result<(Identity, &'static str), String> {
     let known = |name| Some((identity::user_named(name).ok().flatten()?, name));
     let (user, name) = STAND_INS
@@ -164,7 +166,7 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
     }
 }
 
-/// RequestReadTimeout for one stage; none where mod_reqtimeout is not active.
+/// RequestReadTimeout for one stage; none if mod_reqtimeout is not active.
 fn read_time(site: &Site, stage: Option<Stage>) -> Option<ReadTime> {
     let active = site.language.vocabulary.module_loaded("mod_reqtimeout.c");
     let Stage { timeout_s, most_s, min_rate } = stage.filter(|_| active)?;
@@ -172,8 +174,8 @@ fn read_time(site: &Site, stage: Option<Stage>) -> Option<ReadTime> {
     Some(ReadTime { initial_ms: u64::from(timeout_s) * 1000, most_ms, rate: u64::from(min_rate) })
 }
 
-/// What the status page says of the server, whoever asks. ExtendedStatus is on unless it was
-/// turned off where mod_status is active (mod_status.c: status_pre_config).
+/// The facts about the server on every status page. ExtendedStatus is on if mod_status is active,
+/// unless it was turned off (mod_status.c: status_pre_config).
 pub fn facts(site: &Site, model: Model) -> Facts {
     Facts {
         version: software(ServerTokens::Full).into(),
@@ -184,12 +186,12 @@ pub fn facts(site: &Site, model: Model) -> Facts {
     }
 }
 
-/// The settings that bear on connections, by server. Servers that treat these alike share them: a
-/// child has them for itself, of perhaps ten thousand hosts.
+/// The settings of connections, by server. Servers with equal settings share them, because each
+/// child has its own copy for perhaps ten thousand hosts.
 pub struct OfServers {
-    /// Those of the main server first.
+    /// The different settings. Those of the main server come first.
     all: Vec<ConnectionSettings>,
-    /// Which of them each server has.
+    /// The index of each server's settings in `all`.
     by_server: Vec<u32>,
 }
 
@@ -198,7 +200,8 @@ impl OfServers {
         let (mut all, mut by_server) = (Vec::<ConnectionSettings>::new(), Vec::new());
         for server in &site.servers {
             let own = of_connections(site, server);
-            // Hosts that differ from the main server stand together, if at all: no longer search.
+            // Hosts that differ from the main server are usually adjacent, so a longer search is
+            // not worth it.
             let known = [0, all.len().saturating_sub(1)];
             let known = known.into_iter().find(|place| all.get(*place) == Some(&own));
             by_server.push(known.unwrap_or(all.len()) as u32);
@@ -209,7 +212,7 @@ impl OfServers {
         Self { all, by_server }
     }
 
-    /// Those of a server; the main server's for one that does not exist.
+    /// The settings of a server; the main server's for one that does not exist.
     #[expect(clippy::indexing_slicing, reason = "a site always has its main server")]
     pub fn of(&self, server: usize) -> &ConnectionSettings {
         let place = self.by_server.get(server).map_or(0, |place| *place as usize);
@@ -217,7 +220,7 @@ impl OfServers {
     }
 }
 
-/// The settings of a server that bear on its connections.
+/// The settings of a server that concern its connections.
 fn of_connections(site: &Site, server: &Server) -> ConnectionSettings {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let requests = server.keep_alive_requests();
@@ -276,7 +279,7 @@ mod tests {
         assert_eq!(site.servers.iter().map(pipelined).collect::<Vec<_>>(), [None, Some(3), None]);
     }
 
-    /// The room `mpm` knows no directive and the modules no limit: both say the numbers.
+    /// The room `mpm` knows no directive and the modules know no limit, so both state the numbers.
     #[test]
     fn declared_defaults_of_the_pool_are_those_that_hold() {
         let declared = |module: Module, name: &str| {

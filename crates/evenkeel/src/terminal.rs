@@ -1,9 +1,9 @@
-//! The terminal: what the command line says to the person who typed it. Nothing else in the
-//! server writes to standard output or standard error.
+//! Writes to the terminal for the person who typed the command. Nothing else in the server writes
+//! to standard output or standard error.
 
 use std::io::Write;
 
-/// Writes to standard output. A reader that went away is nobody's fault.
+/// Writes to standard output. It is not an error if the reader is gone.
 pub fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _gone = out.write_all(with_end(text).as_bytes()).and_then(|()| out.flush());

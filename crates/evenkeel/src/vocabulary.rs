@@ -1,18 +1,18 @@
-//! What the configuration language asks of this server while a text is read: which modules are
-//! active, which directives they have, which version is spoken.
+//! Answers what the configuration language asks while a text is read: which modules are active,
+//! which directives they have, which version the server claims.
 
 use evenkeel_config::{ModuleSet, Notice, Tables, Vocabulary};
 use evenkeel_expr::{Pattern, PatternOptions};
 use evenkeel_modules::{SERVER_VERSION, Scope, active_tables, is_active};
 
-/// The active modules with the directives that they make known.
+/// The active modules with their directives.
 pub struct Words {
     modules: ModuleSet,
     tables: Tables<Scope>,
 }
 
 impl Words {
-    /// The words of a set of modules.
+    /// The vocabulary of a set of modules.
     pub fn new(modules: ModuleSet) -> Self {
         let tables = active_tables(&modules);
         Self { modules, tables }

@@ -27,8 +27,8 @@ pub(crate) enum ErrorItem {
     KeepAlives,
     /// %l
     Level,
-    /// %L: the id of the request or of the connection; by default that of the connection if the
-    /// line is about the connection alone.
+    /// %L: the id of the request, of the connection (`c`), or of the connection if the line is
+    /// about no request (`C`).
     LogId(IdScope),
     /// %m
     Module,
