@@ -1,7 +1,7 @@
-//! An application for servers that have no lab of their own: `/wait?ms=N` is answered after N
-//! milliseconds, `/burn?ms=N` after N milliseconds of CPU time, which as many threads as there are
-//! cores give in turn. Waiting takes no thread, however many wait: what holds a load back is the
-//! server before it. It ends when it is let go.
+//! An application for servers that cannot wait or burn CPU time by themselves. `/wait?ms=N` is
+//! answered after N milliseconds. `/burn?ms=N` is answered after N milliseconds of CPU time, which
+//! as many threads as cores spend in turn. Waiting needs no thread, however many requests wait, so
+//! the application never limits the load before the server does. It stops when it is dropped.
 
 use evenkeel_sys::epoll::{Epoll, Events};
 use evenkeel_sys::{clock, listen, process};
@@ -18,28 +18,29 @@ use std::time::Duration;
 /// The tokens of the listening socket and of the pipe that wakes the loop.
 const LISTENER: u64 = 0;
 const WAKE: u64 = 1;
-/// A head that is longer than this is none that we were sent by a server that forwards ours.
+/// A longer head does not come from a server that forwards this lab's requests.
 const MOST_HEAD: usize = 16 << 10;
-/// How many may wait to be accepted.
+/// The bound of the accept queue.
 const BACKLOG: u32 = 4096;
-/// Rounds of arithmetic between two looks at the clock.
+/// The rounds of arithmetic between two readings of the clock.
 const ROUNDS: u64 = 2_000;
 
 /// A running application.
 #[derive(Debug)]
 pub struct Backend {
-    /// Where it listens.
+    /// The address where it listens.
     pub address: SocketAddr,
-    // Letting it go ends the loop.
+    // Dropping it ends the loop.
     wake: Option<UnixStream>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Backend {
-    /// Starts it on these cores, or on all where there are none.
+    /// Starts the application on these cores, or on all cores if the list is empty.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn start(cores: &[usize]) -> io::Result<Self> {
         let listener = listen::bind((Ipv4Addr::LOCALHOST, 0).into(), listen::Options::default())?;
         listen::listen(&listener, BACKLOG)?;
@@ -65,7 +66,7 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         if let Some(wake) = self.wake.take() {
-            // The threads that burn have clones, so that dropping it would not be heard.
+            // The threads that burn hold clones, so that dropping it would not end the loop.
             let _heard = wake.shutdown(std::net::Shutdown::Both);
         }
         for thread in self.threads.drain(..).rev() {
@@ -82,14 +83,14 @@ fn on(
     let cores = cores.to_vec();
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         if !cores.is_empty() {
-            // Elsewhere it works as well, and the report says how the cores are divided.
+            // It also works on other cores, and the report says how the cores are divided.
             let _granted = process::run_on(&cores);
         }
         run();
     })
 }
 
-/// A request that burns: whose it is, and for how long.
+/// A request that burns: its token and its time.
 type Job = (u64, Duration);
 
 fn burn_all(jobs: &Mutex<Receiver<Job>>, done: &Sender<u64>, tell: &UnixStream) {
@@ -110,7 +111,7 @@ fn burn_all(jobs: &Mutex<Receiver<Job>>, done: &Sender<u64>, tell: &UnixStream) 
     }
 }
 
-/// What the loop has.
+/// The state of the loop.
 struct Serving {
     listener: TcpListener,
     epoll: Epoll,
@@ -125,7 +126,7 @@ struct Serving {
 struct Connection {
     stream: TcpStream,
     head: Vec<u8>,
-    /// Whether its request is being worked on: what comes meanwhile waits.
+    /// Whether its request is being processed. Further bytes wait until then.
     busy: bool,
 }
 
@@ -193,7 +194,7 @@ impl Serving {
         }
     }
 
-    /// Answers what has been burned; whether the loop is to go on.
+    /// Answers the requests whose burning is complete. Returns whether the loop continues.
     fn take_results(&mut self) -> bool {
         let mut bytes = [0; 256];
         let ended = loop {
@@ -228,7 +229,7 @@ impl Serving {
         self.begin(token);
     }
 
-    /// Begins the request that has come, if it is whole and none is under way.
+    /// Begins the next request, if it is complete and none is in progress.
     fn begin(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let end = connection.head.windows(4).position(|four| four == b"\r\n\r\n");
@@ -242,7 +243,7 @@ impl Serving {
                 self.timers.push(Reverse((due, token)));
             }
             Asked::Burn(time) => {
-                // The threads live as long as the loop does.
+                // The threads live as long as the loop.
                 let _taken = self.jobs.send((token, time));
             }
             Asked::Unknown => self.answer(token, "404 Not Found", ""),
@@ -255,7 +256,7 @@ impl Serving {
         let length = body.len();
         let kind = "Content-Type: text/plain\r\nContent-Length:";
         let text = format!("HTTP/1.1 {status}\r\n{kind} {length}\r\n\r\n{body}");
-        // One that does not take two hundred bytes at once reads nothing.
+        // A client that does not take two hundred bytes at once does not read at all.
         if connection.stream.write_all(text.as_bytes()).is_err() {
             let _gone = self.connections.remove(&token);
             return;
@@ -314,7 +315,7 @@ mod tests {
         for mut wait in &waits {
             wait.write_all(b"GET /wait?ms=3600000 HTTP/1.1\r\n\r\n").unwrap();
         }
-        // Whoever waits for an hour keeps nobody else.
+        // A client that waits for an hour does not delay others.
         assert!(ask(&stream, "/wait?ms=0").ends_with("waited\n"));
     }
 

@@ -1,6 +1,5 @@
-//! System calls of a server. Its processes and a load come in; the calls for each request come
-//! out, by name, as `strace -c` counted them while the load went. A tracer slows the server a
-//! good deal, so nothing else is measured meanwhile.
+//! Counts the system calls of a server for each request, by name, with `strace -c` during a load.
+//! Tracing slows a server considerably, so nothing else is measured at the same time.
 
 use crate::family::Family;
 use evenkeel_sys::process::{self, Pid, kill};
@@ -12,24 +11,24 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the tracer may take to begin.
+/// How long the tracer may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to wait between two looks at it.
+/// The interval between two checks of the tracer.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// The calls of one sample.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Calls {
-    /// By what they were counted.
+    /// The tool that counted them.
     pub means: &'static str,
-    /// Requests answered in it.
+    /// The requests answered during the sample.
     pub requests: u64,
-    /// Name, count and how many failed, the most frequent first.
+    /// Name, count and number of failures, most frequent first.
     pub by_name: Vec<(String, u64, u64)>,
 }
 
 impl Calls {
-    /// This sample and another one together.
+    /// The sum of this sample and another.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         for (name, count, failed) in &other.by_name {
@@ -42,28 +41,28 @@ impl Calls {
         Self { means: other.means, requests: self.requests + other.requests, ..self }
     }
 
-    /// Calls a request.
+    /// The calls for each request.
     #[must_use]
     pub fn each(&self) -> f64 {
         let all: u64 = self.by_name.iter().map(|(_, count, _)| count).sum();
         all as f64 / self.requests.max(1) as f64
     }
 
-    /// Calls a request of those whose name begins so.
+    /// The calls for each request whose name begins with `begins`.
     #[must_use]
     pub fn each_of(&self, begins: &str) -> f64 {
         let named = self.by_name.iter().filter(|(name, ..)| name.starts_with(begins));
         named.map(|(_, count, _)| count).sum::<u64>() as f64 / self.requests.max(1) as f64
     }
 
-    /// Calls a request that failed.
+    /// The failed calls for each request.
     #[must_use]
     pub fn failed(&self) -> f64 {
         let all: u64 = self.by_name.iter().map(|(_, _, failed)| failed).sum();
         all as f64 / self.requests.max(1) as f64
     }
 
-    /// The names that count, each with its calls a request.
+    /// The most important names, each with its calls for a request.
     #[must_use]
     pub fn told(&self) -> String {
         let requests = self.requests.max(1) as f64;
@@ -73,11 +72,12 @@ impl Calls {
     }
 }
 
-/// Traces all processes of a server while a load goes; `load` runs it, about a second long, and
-/// says how many requests were answered. `folder` is for the tracer's files.
+/// Traces all processes of a server during a load. `load` runs the load for about a second and
+/// returns the number of answered requests. `folder` is for the tracer's files.
 ///
 /// # Errors
-/// That strace is not installed or may not attach, or what the load says.
+///
+/// strace is not installed or may not attach, or `load` failed.
 pub fn count(
     family: Family,
     folder: &Path,
@@ -93,13 +93,13 @@ pub fn count(
     Ok(Calls { means: "strace -c -f", requests, by_name: parse(&text) })
 }
 
-/// A tracer that is ended whichever way the load went.
+/// A tracer that is ended however the load went.
 struct Tracer(Child);
 
 impl Tracer {
     fn end(&mut self) -> std::io::Result<()> {
         if let Some(pid) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            // One that has ended already is waited for below.
+            // If it has already ended, the wait below returns at once.
             let _ended = kill(pid, Signal::Interrupt);
         }
         self.0.wait().map(drop)
@@ -138,8 +138,8 @@ fn attach(family: Family, counts: &Path, said: &Path) -> Result<Tracer, String> 
     }
 }
 
-/// The rows of `strace -c`: share, seconds, microseconds a call, calls, errors where there were
-/// any, name.
+/// Parses the rows of `strace -c`: share, seconds, microseconds for a call, calls, errors if there
+/// were any, name.
 fn parse(text: &str) -> Vec<(String, u64, u64)> {
     let mut calls = Vec::new();
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! ab, the benchmark that comes with Apache, by its name: its options, its report, its exit
-//! statuses, over this lab's clients. What a script reads of ab it can read here.
+//! ab, the benchmark that comes with Apache: its options, its report and its exit statuses, on top
+//! of this lab's clients. Scripts that parse the output of ab can parse this one.
 
 mod options;
 mod report;
@@ -27,10 +27,10 @@ Licensed to The Apache Software Foundation, http://www.apache.org/
 
 ";
 
-/// How many refused connections `-r` bears.
+/// The number of refused connections that `-r` tolerates.
 const MOST_REFUSED: u64 = 10;
 
-/// Runs ab; the exit status.
+/// Runs ab and returns its exit status.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let options = match options::parse(words) {
@@ -72,32 +72,32 @@ fn refuse(complaint: &Complaint) -> i32 {
     complaint.status
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Outcome {
     figures: Figures,
     begun_us: u64,
     tally: Arc<Tally>,
-    /// Why it ended before its time, with ab's exit status.
+    /// Why it ended early, with ab's exit status.
     fault: Option<(String, i32)>,
 }
 
-/// What all clients count together.
+/// The counters that all clients share.
 #[derive(Default)]
 struct Tally {
-    /// The length of the first answer's body, plus one; 0 while there is none.
+    /// The length of the first response's body, plus one; 0 until there is one.
     length: AtomicU64,
     other_lengths: AtomicU64,
     done: AtomicU64,
     first_failure: Mutex<Option<Failure>>,
 }
 
-/// One client of ab.
+/// A client of ab.
 struct Client {
     request: Arc<Request>,
     tally: Arc<Tally>,
     variable_length: bool,
     verbosity: u32,
-    /// After how many requests it is told how far the run is; 0 for never.
+    /// The number of requests after which progress is printed; 0 for never.
     beat: u64,
     received: Vec<u8>,
 }
@@ -122,7 +122,7 @@ impl Source for Client {
                 }
                 self.show(exchange);
             }
-            // An answer that breaks off or is no HTTP is counted, and the run goes on.
+            // A response that breaks off or is not HTTP is counted, and the run continues.
             Err(Failure::Truncated | Failure::Malformed) => {}
             Err(failure) => {
                 let mut first = tally.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,7 +221,7 @@ fn plan(options: &Options) -> Result<Plan, (String, i32)> {
     };
     let remotes = asked.resolve(None).map_err(|_| {
         let host = &asked.host;
-        // The status is what the number leaves of itself in eight bits.
+        // The exit status is the low eight bits of the number.
         (format!("apr_sockaddr_info_get() for {host}: Name or service not known (670002)"), 50)
     })?;
     let trust = match options.target.scheme {
@@ -252,7 +252,8 @@ fn plan(options: &Options) -> Result<Plan, (String, i32)> {
     })
 }
 
-/// The first address that takes a connection comes first; all, where none does.
+/// The addresses, with the first one that accepts a connection in front. The order stays if none
+/// does.
 fn usable(mut remotes: Vec<Remote>) -> Vec<Remote> {
     let patience = Duration::from_secs(2);
     let found = remotes.iter().position(|remote| match remote {
@@ -261,7 +262,7 @@ fn usable(mut remotes: Vec<Remote>) -> Vec<Remote> {
         }
         Remote::Unix(_) => true,
     });
-    // One address needs no trial, which would be a connection that nobody asked for.
+    // A single address needs no trial connection, which the server would see.
     if let Some(found) = found.filter(|_| remotes.len() > 1) {
         remotes.swap(0, found);
     }
@@ -287,14 +288,14 @@ fn trust(options: &Options) -> Result<Trust, (String, i32)> {
     Trust::new(&options.target.host, &wishes).map_err(|text| (format!("ab: {text}"), 1))
 }
 
-/// A time in seconds since 1970 as C's ctime shows it.
+/// A time in seconds since 1970 in the form of C's ctime.
 fn local_time(seconds: u64) -> String {
     let seconds = i64::try_from(seconds).unwrap_or_default();
     let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
     time.to_zoned(jiff::tz::TimeZone::system()).strftime("%a %b %e %H:%M:%S %Y").to_string()
 }
 
-/// What ab says where a failure ends it.
+/// ab's message and exit status, if a failure ends it.
 fn fault(options: &Options, first: Failure, figures: &Figures) -> Option<(String, i32)> {
     let refused = figures.failures.get(&Failure::Refused).copied().unwrap_or_default();
     let (text, status) = match first {

@@ -1,16 +1,16 @@
-//! The command line of ab: words come in, what is asked for goes out, or a complaint with its exit
-//! status. Options are single letters, may be joined to their arguments, and the last one said
-//! holds, as ab reads them.
+//! Parses the command line of ab, or refuses it with a message and an exit status. As in ab,
+//! options are single letters, their arguments may be joined to them, and of repeated options the
+//! last one counts.
 
 use crate::load::{Scheme, Target};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// What ab is asked to do.
+/// The options of ab.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) target: Target,
-    /// Host and port as typed: ab shows the port always.
+    /// Host and port as typed, because ab always shows the port.
     pub(super) requests: u64,
     pub(super) concurrency: u32,
     pub(super) limit_s: Option<u64>,
@@ -42,7 +42,7 @@ pub(super) struct Options {
     pub(super) no_sni: bool,
 }
 
-/// The attributes of the HTML report: of the table, its rows and its cells.
+/// The attributes of the HTML report: those of the table, its rows and its cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Html {
     pub(super) table: String,
@@ -50,7 +50,7 @@ pub(super) struct Html {
     pub(super) cell: String,
 }
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug)]
 pub(super) enum Wish {
     /// A run.
@@ -71,7 +71,7 @@ pub(super) struct Complaint {
 }
 
 impl Complaint {
-    /// A complaint with the usage behind it (status EINVAL).
+    /// A message that the usage follows (status EINVAL).
     fn usage(text: impl Into<String>) -> Self {
         Self { text: format!("ab: {}", text.into()), usage: true, status: 22 }
     }
@@ -83,11 +83,11 @@ impl Complaint {
 
 const WITH_ARGUMENT: &str = "nctsbpuTvxyzCHAPXBgemZfE";
 const SWITCHES: &str = "ikdSqlrwhVI";
-/// As many as ab makes where only a time is given.
+/// The number of requests that ab makes if only a time is given.
 const MANY: u64 = 50_000;
 const MOST_CONCURRENT: u64 = 20_000;
 
-/// The options as they are read, one after another.
+/// The state while options are parsed one after another.
 #[derive(Default)]
 struct Reader {
     requests: Option<u64>,
@@ -96,7 +96,7 @@ struct Reader {
     timeout_s: Option<u64>,
     attributes: Html,
     html: bool,
-    /// What decided the method: `p`, `u`, `i` or `m`.
+    /// The option that determined the method: `p`, `u`, `i` or `m`.
     by: Option<char>,
     rest: Rest,
 }
@@ -122,7 +122,7 @@ struct Rest {
     identity: Option<PathBuf>,
 }
 
-/// Parses the words behind the program's name.
+/// Parses the words after the program's name.
 pub(super) fn parse(words: &[String]) -> Result<Wish, Complaint> {
     let mut reader = Reader::default();
     let mut words = words.iter();
@@ -171,7 +171,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Only one option may decide the method; `-m` names another for what `-p` and `-u` send.
+    /// Checks that only one option determines the method. `-m` replaces the method of `-p` and
+    /// `-u`.
     fn decide_method(&mut self, by: char) -> Result<(), Complaint> {
         let what = match by {
             'i' => "HEAD",
@@ -286,7 +287,7 @@ impl Reader {
     }
 }
 
-/// ab wants a path, if only a slash, and takes no scheme for http.
+/// Parses the URL. ab requires a path, if only a slash, and accepts http URLs without a scheme.
 fn target(url: &str) -> Result<Target, Complaint> {
     let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
     if !authority.contains('/') {
@@ -295,7 +296,7 @@ fn target(url: &str) -> Result<Target, Complaint> {
     Target::parse(url).map_err(|_| Complaint::usage("invalid URL"))
 }
 
-/// As C's atoi reads it: the digits at the front, nothing for others.
+/// Parses a number like C's atoi: the digits at the front, 0 for anything else.
 fn number(text: &str) -> u64 {
     let digits = text.trim_start().trim_start_matches('+');
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
@@ -320,7 +321,7 @@ fn proxy(text: &str) -> Result<(String, u16), Complaint> {
     if parsed.scheme == Scheme::Https { Err(bad()) } else { Ok((parsed.host, parsed.port)) }
 }
 
-/// The name of a cipher suite in the standard, of OpenSSL's name for it.
+/// The standard name of a cipher suite, from OpenSSL's name for it.
 fn suite(name: &str) -> String {
     let upper = name.to_ascii_uppercase().replace('-', "_");
     if upper.starts_with("TLS") {

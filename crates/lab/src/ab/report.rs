@@ -1,5 +1,5 @@
-//! The report of ab: figures come in; its text, its HTML table, its CSV and its gnuplot file go
-//! out, in ab's order, units and rounding (support/ab.c: output_results, output_html_results).
+//! The report of ab: its text, its HTML table, its CSV and its gnuplot file, in ab's order, units
+//! and rounding (support/ab.c: output_results, output_html_results).
 
 use super::options::{Html, Options};
 use crate::load::{Exchange, Failure, Figures, Scheme};
@@ -10,15 +10,15 @@ use std::fmt::Write as _;
 pub(super) struct Facts<'a> {
     pub(super) options: &'a Options,
     pub(super) figures: &'a Figures,
-    /// When the run began, in microseconds since 1970.
+    /// The beginning of the run, in microseconds since 1970.
     pub(super) begun_us: u64,
-    /// Answers whose body was not as long as the first one's.
+    /// The number of responses whose body has another length than the first one's.
     pub(super) other_lengths: u64,
-    /// Bytes of requests that were sent.
+    /// The bytes of requests that were sent.
     pub(super) sent_bytes: u64,
 }
 
-/// The times of an exchange in microseconds, as ab divides them.
+/// The times of an exchange in microseconds, divided as in ab.
 #[derive(Clone, Copy)]
 struct Stat {
     start_us: u64,
@@ -43,7 +43,7 @@ impl Stat {
     }
 }
 
-/// Microseconds as whole milliseconds, rounded as ab rounds.
+/// Microseconds as whole milliseconds, rounded as in ab.
 fn round_ms(us: u64) -> u64 {
     (us + 500) / 1000
 }
@@ -62,7 +62,7 @@ impl Facts<'_> {
         self.figures.sample.as_ref().map_or(0, |sample| sample.body_bytes)
     }
 
-    /// Failures as ab sorts them: connect, receive, length, exceptions.
+    /// The failures in ab's classes: connect, receive, length, exceptions.
     fn failures(&self) -> [u64; 4] {
         let count = |kinds: &[Failure]| -> u64 {
             kinds.iter().filter_map(|kind| self.figures.failures.get(kind)).sum()
@@ -81,7 +81,7 @@ impl Facts<'_> {
         ]
     }
 
-    /// Requests that are done, well or not.
+    /// The requests that are complete, successful or not.
     fn done(&self) -> u64 {
         self.figures.answered() + self.figures.failed()
     }
@@ -89,12 +89,12 @@ impl Facts<'_> {
     fn server_software(&self) -> String {
         let sample = self.figures.sample.as_ref();
         let field = sample.and_then(|sample| response_field(&sample.head, b"Server"));
-        // ab shows the first word alone.
+        // ab shows only the first word.
         let text = String::from_utf8_lossy(field.unwrap_or_default()).into_owned();
         text.split(' ').next().unwrap_or_default().to_owned()
     }
 
-    /// The report for people and the scripts that read it.
+    /// The report for people, and for scripts that parse it.
     pub(super) fn text(&self) -> String {
         let mut out = String::from("\n\n");
         let (options, figures) = (self.options, self.figures);
@@ -219,7 +219,7 @@ impl Facts<'_> {
         let _infallible = writeln!(out, " 100%  {most:5} (longest request)");
     }
 
-    /// `-e`: for each percentage of the requests, within how many milliseconds they were served.
+    /// `-e`: for each percentage of the requests, the milliseconds within which they were served.
     pub(super) fn csv(&self) -> String {
         let totals = sorted(self.stats().iter().map(|stat| stat.total).collect());
         let mut out = String::from("Percentage served,Time in ms\n");
@@ -236,7 +236,7 @@ impl Facts<'_> {
         out
     }
 
-    /// `-g`: every exchange, the quickest first. `clock` shows a time in seconds since 1970.
+    /// `-g`: every exchange, fastest first. `clock` formats a time in seconds since 1970.
     pub(super) fn gnuplot(&self, clock: impl Fn(u64) -> String) -> String {
         let mut stats = self.stats();
         stats.sort_by_key(|stat| stat.total);
@@ -356,7 +356,7 @@ impl Facts<'_> {
     }
 }
 
-/// Writes a line of a name and a value.
+/// Writes a line with a name and a value.
 fn row(out: &mut String, name: &str, value: impl std::fmt::Display) {
     let _infallible = writeln!(out, "{:<23} {value}", format!("{name}:"));
 }
@@ -383,7 +383,7 @@ impl Column {
         let mean = values.iter().sum::<u64>() / (count as u64).max(1);
         let squares: f64 = values.iter().map(|it| (*it as f64 - mean as f64).powi(2)).sum();
         let deviation = if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 };
-        // ab takes the two in the middle where the number is odd.
+        // Like ab, this uses the two middle values if the number is odd.
         let middle = count / 2;
         let median = if count > 1 && count % 2 == 1 {
             (at(middle) + at((middle + 1).min(count - 1))) / 2
@@ -410,7 +410,7 @@ impl Column {
         let _infallible = writeln!(out, "{name:<11} {min:5} {mean:5}{max:5}");
     }
 
-    /// Says where mean and median are so far apart that neither tells much.
+    /// Warns if mean and median are so far apart that neither is meaningful.
     fn warn(&self, out: &mut String, what: &str) {
         let apart = self.mean.abs_diff(self.median) as f64;
         let text = if apart > 2.0 * self.deviation {

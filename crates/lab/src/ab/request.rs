@@ -1,5 +1,4 @@
-//! The request of ab: options come in, its bytes go out, in the order of fields that ab has
-//! (support/ab.c: test).
+//! Encodes the request of ab, with the fields in ab's order (support/ab.c: test).
 
 use super::options::Options;
 use crate::load::Request;
@@ -9,7 +8,8 @@ use bytes::Bytes;
 /// The request.
 ///
 /// # Errors
-/// That the method or a value of a field is one that nobody can send.
+///
+/// The method or the value of a field cannot be sent.
 pub(super) fn encode(options: &Options) -> Result<Request, String> {
     let target = &options.target;
     let method = match (&options.method, options.head) {
@@ -38,7 +38,7 @@ pub(super) fn encode(options: &Options) -> Result<Request, String> {
     if let Some(pair) = &options.proxy_auth {
         draft = draft.with_field("Proxy-Authorization", basic_credentials(pair))?;
     }
-    // A field that was typed replaces none but these three.
+    // Fields on the command line replace only these three.
     let typed = |name: &str| {
         let named = |line: &String| {
             line.split_once(':').is_some_and(|(own, _)| own.trim().eq_ignore_ascii_case(name))
@@ -55,7 +55,7 @@ pub(super) fn encode(options: &Options) -> Result<Request, String> {
         draft = draft.with_field(name, value)?;
     }
     let request = draft.encode()?;
-    // ab reads a body of what is not called HEAD by -i.
+    // ab decides by -i whether there is a body, unless the method is called HEAD.
     Ok(Request { no_body: options.head && options.method.is_none(), ..request })
 }
 

@@ -1,5 +1,5 @@
-//! Every answer of a run as a line of comma-separated values, in the order of their ends. Times are
-//! seconds; `start` and `intended` count from the run's beginning.
+//! Writes every response of a run as a line of comma-separated values, ordered by their ends. Times
+//! are in seconds; `start` and `intended` count from the beginning of the run.
 
 use crate::load::{Exchange, Figures};
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! The report of a run as JSON: what was asked, the figures, and every second. Times are
-//! nanoseconds and their names say so; docs/lab.md has the keys.
+//! The report of a run as JSON: the options, the figures, and every second. Times are in
+//! nanoseconds, and their names say so; docs/lab.md lists the keys.
 
 use super::Seen;
 use super::options::Options;
@@ -19,11 +19,11 @@ pub(super) fn report(options: &Options, threads: usize, seen: &Seen) -> String {
         ("interrupted".to_owned(), json!(seen.interrupted)),
         ("server".to_owned(), json!(seen.server)),
     ]);
-    // Keys are texts and numbers are finite, so that nothing here is without JSON.
+    // All keys are texts and all numbers finite, so this cannot fail.
     serde_json::to_string_pretty(&Value::Object(value)).unwrap_or_default() + "\n"
 }
 
-/// The figures of a run of any command.
+/// The figures of a run, for any command.
 pub(crate) fn figures_json(figures: &Figures) -> Map<String, Value> {
     let fairness = figures.fairness();
     let value = json!({

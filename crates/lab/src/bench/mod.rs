@@ -1,6 +1,5 @@
-//! `evenkeel bench URL`: words come in, a load goes out to the server that they name, and a report
-//! of it to the one who typed them. The load itself is the engine's (`load`); this room decides
-//! what it is to be, watches it and shows what came of it.
+//! `evenkeel bench URL`: puts a load on the named server and reports the results. The engine
+//! (`load`) makes the load; this module decides what it is, watches it and shows the results.
 
 mod csv;
 mod json;
@@ -31,10 +30,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use watch::Watch;
 
-/// How long a server is traced; it is slow meanwhile.
+/// How long a server is traced. It is slow during that time.
 const TRACED: Duration = Duration::from_secs(1);
 
-/// The figures of a load as text, as every command of the lab shows them.
+/// The figures of a load as text, for every command of the lab.
 pub(crate) fn figures_text(figures: &Figures) -> String {
     text::figures(figures)
 }
@@ -44,12 +43,12 @@ pub(crate) fn figures_text(figures: &Figures) -> String {
 struct Complaint {
     text: String,
     status: i32,
-    /// Whether the reader is told of `--help`.
+    /// Whether to mention `--help`.
     hint: bool,
 }
 
 impl Complaint {
-    /// Of something outside of the command line.
+    /// A complaint about something other than the command line.
     fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), status: 1, hint: false }
     }
@@ -60,27 +59,27 @@ fn usage(text: impl Into<String>) -> Complaint {
     Complaint { text: text.into(), status: 2, hint: true }
 }
 
-/// Where bench speaks.
+/// Where bench writes.
 struct Desk<'a> {
     out: &'a mut dyn Write,
     err: &'a mut dyn Write,
     /// Whether a live screen can be shown.
     screen: bool,
-    /// Whether a line on `err` can be written over.
+    /// Whether a line on `err` can be overwritten.
     rewrites: bool,
 }
 
-/// What was seen of a run.
+/// The result of a run.
 struct Seen {
     figures: Figures,
-    /// Whether it was ended by the one who watched.
+    /// Whether the user ended it.
     interrupted: bool,
-    /// The server's side, where it was looked at.
+    /// The server's side, if it was observed.
     server: Option<server_side::Seen>,
 }
 
-/// Puts a load on a server. The status is 0 where it was answered at all, 1 where it was not or
-/// could not be begun, 2 where the words make no sense.
+/// Puts a load on a server. The exit status is 0 if there was a response, 1 if there was none or
+/// the load could not begin, 2 if the words make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let (mut out, mut err) = (io::stdout(), io::stderr());
@@ -91,7 +90,7 @@ pub fn run(words: &[String]) -> i32 {
 fn serve(words: &[String], desk: &mut Desk<'_>) -> i32 {
     let outcome = match options::parse(words) {
         Ok(Wish::Run(options)) => bench(&options, words, desk),
-        // A reader that went away is nobody's fault, here and below.
+        // It is not an error if the reader is gone, here and below.
         Ok(Wish::Help(text)) => {
             let _gone = desk.out.write_all(text.as_bytes());
             Ok(0)
@@ -112,7 +111,7 @@ fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32
     }
     let threads = prepared.plan.threads;
     let side = options.server.as_deref().map(|text| {
-        // Nobody listens on port 0: what is behind a Unix socket has no queue that is seen.
+        // No server listens on port 0: the accept queue behind a Unix socket cannot be observed.
         let port = if options.unix_socket.is_some() { 0 } else { options.url.port };
         Side::find(text, port, !options.insecure)
     });
@@ -125,7 +124,7 @@ fn bench(options: &Options, words: &[String], desk: &mut Desk<'_>) -> Result<i32
     });
     let mut saving = saving.transpose().map_err(Complaint::plain)?;
     let system = |error: io::Error| Complaint::plain(format!("the system: {error}"));
-    // The threads of the load take over the mask, so that this one hears of ^C.
+    // The threads of the load inherit the mask, so that this thread receives ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
     let looking = side.clone().map(|side| side.watch(options.save.as_deref())).transpose();
     let looking = looking.map_err(Complaint::plain)?;

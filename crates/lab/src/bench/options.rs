@@ -1,5 +1,5 @@
-//! The command line of `evenkeel bench`. Names that hey and oha share are theirs. Nothing is looked
-//! up or opened here but files of bodies.
+//! The command line of `evenkeel bench`. Options that hey and oha share have their names. Nothing
+//! is looked up here, and only files with bodies are opened.
 
 use super::stretches::{Shape, parse_ramp, parse_steps};
 use super::{Complaint, usage};
@@ -12,17 +12,17 @@ use clap::{Args, Parser};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// As many as hey and oha make where nothing is said.
+/// The number of requests without options, as in hey and oha.
 const USUAL_REQUESTS: u64 = 200;
 const USUAL_CLIENTS: u32 = 50;
-/// More sockets than this no address pair has.
+/// No pair of addresses can have more sockets than this.
 const MOST_CLIENTS: u32 = 1_000_000;
-/// How long each run of a sweep is.
+/// The length of each run of a sweep.
 const USUAL_PAIR: Duration = Duration::from_secs(5);
-/// As hey waits.
+/// The time-out of hey.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What bench is asked to do.
+/// The options of bench.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) url: Target,
@@ -43,19 +43,19 @@ pub(super) struct Options {
     pub(super) is_my_server: bool,
     pub(super) output: Output,
     pub(super) screen: bool,
-    /// The folder that the run is saved in.
+    /// The folder in which the run is saved.
     pub(super) save: Option<PathBuf>,
-    /// A process id or the URL of a status page, where the server's side is looked at.
+    /// A process id or the URL of a status page, if the server's side is to be observed.
     pub(super) server: Option<String>,
-    /// Whether its system calls are counted after the run.
+    /// Whether to count its system calls after the run.
     pub(super) strace: bool,
-    /// What is gone through in place of one run.
+    /// The sweep, if there is one instead of a single run.
     pub(super) sweep: Option<Grid>,
-    /// Where a sweep's page goes.
+    /// The file for the sweep's page.
     pub(super) html: Option<PathBuf>,
 }
 
-/// What is sent.
+/// The request to send.
 #[derive(Debug, Default)]
 pub(super) struct Message {
     pub(super) method: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct Message {
     pub(super) body: Option<Bytes>,
 }
 
-/// Which addresses of a name are used.
+/// The kinds of addresses to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Family {
     #[default]
@@ -87,11 +87,11 @@ pub(super) enum Output {
     Csv,
 }
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug)]
 pub(super) enum Wish {
     Run(Box<Options>),
-    /// The help text, which is this one.
+    /// The help text.
     Help(String),
 }
 
@@ -259,9 +259,9 @@ pub fn command() -> clap::Command {
     words::command::<Words>()
 }
 
-/// Parses the words behind `evenkeel bench`.
+/// Parses the words after `evenkeel bench`.
 pub(super) fn parse(given: &[String]) -> Result<Wish, Complaint> {
-    // hey spells this one with one dash, which would be a body otherwise.
+    // hey spells this option with one dash, which would otherwise mean a body.
     let known = |word: &String| match word.as_str() {
         "-disable-keepalive" => "--disable-keepalive".to_owned(),
         _ => word.clone(),
@@ -275,7 +275,7 @@ pub(super) fn parse(given: &[String]) -> Result<Wish, Complaint> {
 }
 
 impl Words {
-    /// Holds the options against each other.
+    /// Checks the options against each other.
     fn options(self) -> Result<Options, Complaint> {
         let Self { url, amount, speed, sent, way, shown } = self;
         if way.http2 {
@@ -304,7 +304,7 @@ impl Words {
         let own = typed_clients.is_some() || shape.is_some() || pace != Pace::Greedy;
         let sweep = shown.grid(own || output != Output::Text)?;
         let bounded = amount.requests.is_some() || amount.time.is_some();
-        // A shape ends a run by itself, as a time does.
+        // A shape ends a run by itself, like a time.
         let requests =
             if bounded || shape.is_some() { amount.requests } else { Some(USUAL_REQUESTS) };
         let each = (sweep.is_some() && !bounded).then_some(USUAL_PAIR);
@@ -314,7 +314,7 @@ impl Words {
         let closed = matches!(pace, Pace::Greedy | Pace::Think(_));
         let mut clients = most.or(typed_clients).unwrap_or(USUAL_CLIENTS);
         if let Some(requests) = requests.filter(|_| closed && most.is_none()) {
-            // More clients than requests would only be clients that were never served.
+            // More clients than requests would only add clients that are never served.
             clients = clients.min(u32::try_from(requests).unwrap_or(u32::MAX));
         }
         Ok(Options {
@@ -399,8 +399,8 @@ impl Way {
 }
 
 impl Shown {
-    /// What is swept. A sweep says itself how many clients there are and how they pause, and shows
-    /// a table: `taken` tells that other options say so already.
+    /// The sweep. It determines the number of clients and their pauses by itself, and prints a
+    /// table. `taken` says that other options determine these already.
     fn grid(&self, taken: bool) -> Result<Option<Grid>, Complaint> {
         if self.sweep.is_empty() {
             return match self.html {

@@ -1,5 +1,5 @@
-//! What was asked for becomes a plan: names are looked up, the server is tried once, and the
-//! request is encoded. Here it is decided whether a load may go to that address at all.
+//! Makes a plan from the options: looks up names, tries the server once and encodes the request. It
+//! also decides whether a load may be sent to that address at all.
 
 use super::options::{Family, Message, Options, Output};
 use super::{Complaint, usage};
@@ -12,7 +12,7 @@ use evenkeel_sys::connect::{Local, Remote};
 use evenkeel_sys::process;
 use std::sync::Arc;
 
-/// What is ready to be run.
+/// What is ready to run.
 pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) request: Arc<Request>,
@@ -79,7 +79,7 @@ fn encode(options: &Options) -> Result<Request, String> {
     if !options.keep_alive {
         draft = draft.closing();
     }
-    // A field that was typed takes the place of a usual one, and stands beside others typed.
+    // A typed field replaces a default one, but not other typed ones.
     for (number, (name, value)) in fields.iter().enumerate() {
         let is_first =
             fields.iter().take(number).all(|(other, _)| !other.eq_ignore_ascii_case(name));
@@ -92,7 +92,7 @@ fn encode(options: &Options) -> Result<Request, String> {
     draft.encode()
 }
 
-/// Where the clients may connect to.
+/// The addresses that the clients may connect to.
 fn remotes(options: &Options) -> Result<Vec<Remote>, Complaint> {
     let next = options.proxy.as_ref().unwrap_or(&options.url);
     if next.scheme == Scheme::Https && options.proxy.is_some() {
@@ -115,7 +115,7 @@ fn remotes(options: &Options) -> Result<Vec<Remote>, Complaint> {
     Ok(remotes)
 }
 
-/// Whether a load may go there; what a proxy is to ask counts too.
+/// Checks whether a load may be sent there, including what a proxy is asked for.
 fn check_address(options: &Options, remotes: &[Remote]) -> Result<(), Complaint> {
     let is_here = Target::is_loopback(remotes)
         && (options.proxy.is_none()

@@ -1,31 +1,30 @@
-//! What a run has come to while it goes: parts of seconds come in as its threads tell them; whole
-//! seconds, sums and a line about them go out.
+//! The progress of a run: assembles whole seconds and sums from the parts that the threads report.
 
 use crate::load::{Failure, Second};
 use crate::numbers::{count, rate, time};
 use std::collections::BTreeMap;
 
-/// Seconds that are kept for a strip.
+/// The number of seconds that are kept for a strip.
 const KEPT: usize = 600;
 
 /// The seconds of a run so far.
 pub(super) struct Progress {
     threads: usize,
-    /// Seconds of which some thread has not told its part, with how many have.
+    /// The seconds that some threads have not reported yet, with the number of those that have.
     open: BTreeMap<u32, (usize, Second)>,
-    /// The last seconds that are whole, in order.
+    /// The last complete seconds, in order.
     pub(super) seconds: Vec<Second>,
-    /// The sum of all that are whole; its number is how many there were.
+    /// The sum of all complete seconds. Its number is how many there were.
     pub(super) sum: Second,
 }
 
 impl Progress {
-    /// Of a run of so many threads.
+    /// The progress of a run with that many threads.
     pub(super) fn new(threads: usize) -> Self {
         Self { threads, open: BTreeMap::new(), seconds: Vec::new(), sum: Second::new(0) }
     }
 
-    /// Takes parts of seconds; whether a second has become whole.
+    /// Takes parts of seconds. Returns whether a second is now complete.
     pub(super) fn take(&mut self, news: &[Second]) -> bool {
         for part in news {
             let fresh = || (0, Second::new(part.number));
@@ -51,7 +50,7 @@ impl Progress {
         whole
     }
 
-    /// The last whole second.
+    /// The last complete second.
     pub(super) fn last(&self) -> Option<&Second> {
         self.seconds.last()
     }

@@ -1,6 +1,5 @@
 //! The live screen of a run: rate, latencies, statuses and failures of the last second and since
-//! the beginning, and a strip of seconds. What a run has come to comes in, a frame goes out; keys
-//! that end the run are read here.
+//! the beginning, and a strip of seconds. It also reads the keys that end the run.
 
 use super::progress::Progress;
 use crate::histogram::{Row, bar, rows};
@@ -16,16 +15,16 @@ use ratatui::{DefaultTerminal, Frame};
 use std::io;
 use std::time::Duration;
 
-/// What stands at the head of the screen.
+/// The text at the top of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct Title {
     pub(super) url: String,
     pub(super) asked: String,
-    /// When the run is to end: `30 s`, `200 requests`.
+    /// When the run ends: `30 s`, `200 requests`.
     pub(super) bound: String,
 }
 
-/// A terminal that shows a run. It is given back when this goes.
+/// A terminal that shows a run. It is restored when this is dropped.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
     title: Title,
@@ -33,21 +32,21 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn open(title: Title) -> io::Result<Self> {
-        // https://no-color.org: set and not empty, whatever it says.
+        // https://no-color.org: the variable counts if it is set and not empty.
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Ok(Self { terminal: ratatui::try_init()?, title, colours })
     }
 
-    /// Draws what there is.
+    /// Draws the progress.
     pub(super) fn draw(&mut self, progress: &Progress) -> io::Result<()> {
         let Self { terminal, title, colours } = self;
         terminal.draw(|frame| draw(frame, title, progress, *colours)).map(drop)
     }
 
-    /// Waits for keys for `most` at most; whether the run is to end, and whether the screen has
-    /// changed its size.
+    /// Waits for a key for at most `most`. Returns whether the run is to end, and whether the
+    /// screen was resized.
     pub(super) fn listen(most: Duration) -> io::Result<(bool, bool)> {
         if !event::poll(most)? {
             return Ok((false, false));
@@ -76,11 +75,11 @@ impl Drop for Screen {
 
 const HEAD: u16 = 3;
 const RATE: u16 = 7;
-/// Strips are low where there is little room, so that statuses and failures are seen.
+/// Strips are low if there is little room, so that statuses and failures stay visible.
 const LOW_RATE: u16 = 4;
 const LITTLE_HEIGHT: u16 = 28;
 const LATENCY: u16 = 11;
-/// Strips need this much room, and are left out where there is less.
+/// Strips need this much room, and are omitted if there is less.
 const WIDTH_OF_PERCENTILES: u16 = 36;
 
 fn draw(frame: &mut Frame<'_>, title: &Title, progress: &Progress, colours: bool) {
@@ -107,7 +106,7 @@ fn draw(frame: &mut Frame<'_>, title: &Title, progress: &Progress, colours: bool
     draw_outcomes(frame, rest, progress, ink);
 }
 
-/// Colours, where they are wanted.
+/// The colours, if they are wanted.
 #[derive(Clone, Copy)]
 struct Ink {
     colours: bool,
@@ -206,7 +205,7 @@ fn draw_histogram(frame: &mut Frame<'_>, area: Rect, response: &Histogram<u64>, 
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// As many neighbours as there is room for: at either end the rows with fewer are left out.
+/// As many adjacent rows as fit. Rows with fewer responses are dropped at either end.
 fn bulk(mut rows: &[Row], room: usize) -> &[Row] {
     while let [first, between @ .., last] = rows
         && rows.len() > room

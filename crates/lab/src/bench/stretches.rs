@@ -1,5 +1,5 @@
-//! How many clients there are over time: `--ramp 0..512/1s` and `--steps 10:5s,50:5s` come in,
-//! stretches of a plan go out.
+//! The number of clients over time: parses `--ramp 0..512/1s` and `--steps 10:5s,50:5s` into
+//! stretches of a plan.
 
 use crate::load::{Stretch, parse_time};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     pub(super) stretches: Vec<Stretch>,
-    /// When the last stretch has no end of its own, it lasts as long as the run.
+    /// Whether the last stretch has no end of its own, so that it lasts as long as the run.
     open_end: bool,
     length: Duration,
 }
 
-/// As many as one run may have.
+/// The most clients of a run.
 const MOST: u32 = 1_000_000;
-/// A day: longer shapes are slips of the finger.
+/// A day; longer shapes are typing errors.
 const LONGEST_S: f64 = 86_400.0;
 
 impl Shape {
@@ -24,7 +24,7 @@ impl Shape {
         self.stretches.iter().map(|stretch| stretch.clients).max().unwrap_or(0).max(1)
     }
 
-    /// When the run ends by it: always after steps, after a ramp where nothing else ends it.
+    /// When it ends the run: always after steps; after a ramp, unless something else ends the run.
     pub(super) fn ends(&self, bounded: bool) -> Option<Duration> {
         (!(self.open_end && bounded)).then_some(self.length)
     }

@@ -1,5 +1,5 @@
-//! `--sweep`: the same load for each number of clients and each pause. The grid comes in; a line
-//! for each pair goes out while it goes, and a table and a page at its end.
+//! `--sweep`: runs the same load for each number of clients and each pause. It prints a line for
+//! each pair, and a table and a page at the end.
 
 use super::options::Options;
 use super::prepare::Prepared;
@@ -11,7 +11,7 @@ use crate::sweep::{self, Cell, Grid};
 use evenkeel_sys::signal::{Signal, Signals};
 use std::sync::Arc;
 
-/// Goes through the grid. The status is 1 where no pair was answered.
+/// Runs the sweep. The exit status is 1 if no pair was answered.
 pub(super) fn sweep(
     options: &Options,
     grid: &Grid,
@@ -28,7 +28,7 @@ pub(super) fn sweep(
     let mut each = |cell: &Cell| {
         let Cell { clients, think, figures } = cell;
         let (pace, p99) = (rate(figures.rate()), figures.times.response.value_at_quantile(0.99));
-        // A reader that went away is nobody's fault, here and below.
+        // It is not an error if the reader is gone, here and below.
         let _gone = writeln!(
             desk.err,
             "{clients:>7} clients, pause {}: {pace} a second, 99 % within {}",
@@ -54,7 +54,7 @@ pub(super) fn sweep(
     Ok(i32::from(swept.cells.iter().all(|cell| cell.figures.answered() == 0)))
 }
 
-/// What was typed, without secrets.
+/// The command line, without secrets.
 fn words_of(about: &About) -> String {
     about.words.join(" ")
 }

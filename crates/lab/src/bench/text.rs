@@ -1,6 +1,6 @@
-//! The report of a run as text: what was asked, what came of it, its times by percentile and as a
-//! histogram, statuses, failures, how evenly the clients were served, and what held the load back
-//! where that was not the server.
+//! The report of a run as text: the options, the results, times by percentile and as a histogram,
+//! statuses, failures, how evenly the clients were served, and what limited the load if that was
+//! not the server.
 
 use super::Seen;
 use super::options::Options;
@@ -10,11 +10,11 @@ use crate::numbers::{bytes, count, rate, share, time};
 use hdrhistogram::Histogram;
 use std::fmt::{self, Write as _};
 
-/// From this share of its time on the busiest thread is taken for the bottleneck.
+/// From this share of its time on, the busiest thread counts as the bottleneck.
 pub(super) const BUSY: f64 = 0.9;
 
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
-/// Width of the histogram's bars in characters.
+/// The width of the histogram's bars in characters.
 const BAR: usize = 40;
 
 /// The report.
@@ -41,7 +41,7 @@ fn write(text: &mut String, options: &Options, threads: usize, seen: &Seen) -> f
     }
 }
 
-/// What was asked for, in a line.
+/// The options in one line.
 pub(super) fn asked(options: &Options, threads: usize) -> String {
     let of = |count: u64, noun: &str| {
         let end = if count == 1 { "" } else { "s" };
@@ -70,7 +70,7 @@ fn pace(pace: &Pace) -> String {
     }
 }
 
-/// What came of a load, of whatever kind: the part of the report that asks nothing of the options.
+/// The results of a load of any kind: the part of the report that does not depend on the options.
 pub(super) fn figures(figures: &Figures) -> String {
     let mut text = String::with_capacity(2048);
     // Writing to a string cannot fail.
@@ -113,8 +113,8 @@ fn summary(text: &mut String, figures: &Figures) -> fmt::Result {
     writeln!(text)
 }
 
-/// Percentiles of each kind of time. Response and service stand apart only where requests were to
-/// begin at times of their own.
+/// The percentiles of each kind of time. Response and service differ only if requests were due at
+/// given times.
 fn times(text: &mut String, figures: &Figures) -> fmt::Result {
     let times = &figures.times;
     let mut columns: Vec<(&str, &Histogram<u64>)> = vec![("response", &times.response)];
@@ -136,7 +136,7 @@ fn times(text: &mut String, figures: &Figures) -> fmt::Result {
     row("mean", &Histogram::mean)?;
     row("deviation", &Histogram::stdev)?;
     for percentile in PERCENTILES {
-        // A percentile finer than the number of answers is the slowest of them.
+        // A percentile finer than the number of responses is the slowest of them.
         let tail = (1.0 - percentile / 100.0) * times.response.len() as f64;
         if tail >= 0.999 || percentile < 99.0 {
             row(&format!("{percentile} %"), &|it| {
@@ -196,7 +196,7 @@ fn fairness(text: &mut String, figures: &Figures) -> fmt::Result {
     )
 }
 
-/// The pauses as they were asked for and as they came about.
+/// The pauses, as requested and as they turned out.
 fn pause(text: &mut String, options: &Options, figures: &Figures) -> fmt::Result {
     let (Pace::Think(think) | Pace::PartlyOpen { think, .. }) = options.pace else { return Ok(()) };
     let found = &figures.times.pause;
@@ -217,7 +217,7 @@ fn pause(text: &mut String, options: &Options, figures: &Figures) -> fmt::Result
     )
 }
 
-/// What held the load back beside the server.
+/// What limited the load besides the server.
 fn limits(text: &mut String, options: &Options, figures: &Figures) -> fmt::Result {
     if figures.most_waiting > 0 {
         writeln!(
@@ -231,7 +231,7 @@ fn limits(text: &mut String, options: &Options, figures: &Figures) -> fmt::Resul
     bottleneck(text, figures, options.threads.is_some())
 }
 
-/// Says so where the client itself held the load back; `threads` tells whether more might help.
+/// Reports that the client itself limited the load. `threads` says whether more threads might help.
 fn bottleneck(text: &mut String, figures: &Figures, threads: bool) -> fmt::Result {
     if figures.busiest <= BUSY {
         return Ok(());

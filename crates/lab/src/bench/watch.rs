@@ -1,5 +1,5 @@
-//! The watch over a run: it ends with the run or with ^C, and shows how the run goes, on a line
-//! of standard error or on a live screen.
+//! Watches a run until it ends or the user presses ^C, and shows its progress on a line of standard
+//! error or on a live screen.
 
 use super::Desk;
 use super::options::Options;
@@ -13,22 +13,22 @@ use evenkeel_sys::signal::Signals;
 use std::io;
 use std::time::Duration;
 
-/// How often news are asked for.
+/// The interval between two readings of the progress.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Lines of a log come every so many seconds.
+/// The seconds between two lines of a log.
 const SECONDS_A_LINE: u32 = 10;
 
-/// A run that is watched.
+/// A run that is being watched.
 pub(super) struct Watch<'a> {
     pub(super) live: Live,
     pub(super) signals: Signals,
-    /// What takes its seconds as they come.
+    /// Stores its seconds as they come.
     pub(super) saving: Option<&'a mut Saving>,
 }
 
 impl Watch<'_> {
-    /// Watches the run to its end; whether it was ended by a signal or a key. What goes wrong here
-    /// ends the run too.
+    /// Watches the run to its end. Returns whether a signal or a key ended it. An error here ends
+    /// the run too.
     pub(super) fn over(
         mut self,
         threads: usize,
@@ -59,7 +59,7 @@ impl Watch<'_> {
             }
         }
         if desk.rewrites && shown > 0 {
-            // The report begins where the line was.
+            // The report begins in the place of the line.
             let _gone = write!(desk.err, "\r\x1b[K");
         }
         Ok(interrupted)
@@ -84,7 +84,7 @@ impl Watch<'_> {
         Ok(interrupted)
     }
 
-    /// Ends the run where a signal or a key wants that.
+    /// Ends the run if a signal or a key requests that.
     fn hears_of_end(&self, key: bool) -> bool {
         let end = key || self.signals.next().is_some();
         if end {
@@ -93,7 +93,7 @@ impl Watch<'_> {
         end
     }
 
-    /// Whether a second has become whole.
+    /// Whether a second is now complete.
     fn take_news(&mut self, progress: &mut Progress) -> io::Result<bool> {
         let news = self.live.news();
         if let Some(saving) = &mut self.saving {
@@ -111,8 +111,8 @@ fn bound(options: &Options) -> String {
     bounds.join(" or ")
 }
 
-/// Shows the last second; `shown` is how many lines there were. A reader that went away is
-/// nobody's fault.
+/// Shows the last second. `shown` counts the lines so far. It is not an error if the reader is
+/// gone.
 fn show_line(progress: &Progress, desk: &mut Desk<'_>, shown: &mut u32) {
     if desk.rewrites {
         let _gone = write!(desk.err, "\r\x1b[K{}", progress.line());

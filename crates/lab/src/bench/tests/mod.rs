@@ -1,4 +1,4 @@
-//! bench from its words to its report, against small servers within the test.
+//! Runs bench from its words to its report, against small servers in the test.
 
 mod options;
 mod server;
@@ -8,14 +8,14 @@ use super::{Desk, serve};
 use serde_json::Value;
 use server::Server;
 
-/// What bench said.
+/// The output of bench.
 struct Said {
     status: i32,
     out: String,
     err: String,
 }
 
-/// Runs bench with words and values that are separated by blanks.
+/// Runs bench with words and values separated by blanks.
 fn bench(line: &str) -> Said {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     bench_with(&words)
@@ -29,7 +29,7 @@ fn bench_with(words: &[String]) -> Said {
     Said { status, out: text(out), err: text(err) }
 }
 
-/// Runs bench with `--json` and gives what it wrote.
+/// Runs bench with `--json` and returns what it wrote.
 fn json(line: &str) -> Value {
     let said = bench(&format!("--json {line}"));
     assert_eq!((said.status, said.err.as_str()), (0, ""), "{line}");

@@ -1,4 +1,4 @@
-//! Each option, by what the server heard or by the figures.
+//! Tests each option by what the server received or by the figures.
 
 use super::{Server, bench, bench_with, json};
 use serde_json::json;
@@ -67,7 +67,7 @@ fn a_value_may_have_blanks() {
 #[test]
 fn head_has_no_body_to_wait_for() {
     let server = Server::start();
-    // This server sends a body all the same, which is no HTTP.
+    // This server sends a body all the same, which is not HTTP.
     let said = bench(&format!("-n 1 -m HEAD {}", server.url("/")));
     assert_eq!((said.status, said.out.contains("Failed: malformed")), (1, true));
 }
@@ -76,7 +76,7 @@ fn head_has_no_body_to_wait_for() {
 fn connections_are_kept_or_made_anew() {
     let server = Server::start();
     let kept = json(&format!("-n 20 -c 2 {}", server.url("/")));
-    // One client may have been done with all before the other began.
+    // One client may complete all requests before the other begins.
     let (made, reused) = (kept["connections"].as_u64(), kept["reused"].as_u64());
     assert!(matches!((made, reused), (Some(2), Some(18)) | (Some(1), Some(19))));
     for option in ["--disable-keepalive", "-disable-keepalive"] {

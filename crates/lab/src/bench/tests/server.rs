@@ -1,5 +1,5 @@
 //! Small servers for the tests of bench: over TCP, Unix sockets and TLS, with a thread for each
-//! connection. They keep what they heard and answer all of it alike.
+//! connection. They record what they receive and answer every request in the same way.
 
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A server, and each request that it has heard, head and body.
+/// A server, and each request that it has received, head and body.
 pub(super) struct Server {
     scheme: &'static str,
     address: Option<SocketAddr>,
@@ -23,12 +23,12 @@ const LAST_ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
 
 impl Server {
-    /// On a free port of 127.0.0.1.
+    /// Starts on a free port of 127.0.0.1.
     pub(super) fn start() -> Self {
         Self::start_at("127.0.0.1:0")
     }
 
-    /// On another address.
+    /// Starts on another address.
     pub(super) fn start_at(address: &str) -> Self {
         let listener = TcpListener::bind(address).unwrap();
         let (address, heard) = (listener.local_addr().ok(), Heard::default());
@@ -42,7 +42,7 @@ impl Server {
         Self { scheme: "http", address, heard }
     }
 
-    /// Over TLS, with a certificate that nobody has signed.
+    /// Starts with TLS and a self-signed certificate.
     pub(super) fn start_tls() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -66,7 +66,7 @@ impl Server {
         Self { scheme: "https", address, heard }
     }
 
-    /// On a Unix socket.
+    /// Starts on a Unix socket.
     pub(super) fn start_unix(path: &Path) -> Self {
         let listener = UnixListener::bind(path).unwrap();
         let heard = Heard::default();
@@ -105,7 +105,7 @@ fn talk(stream: impl Read + Write, heard: &Mutex<Vec<String>>) {
     loop {
         let mut text = String::new();
         while !text.ends_with("\r\n\r\n") {
-            // The end of the connection, whichever way it came.
+            // The end of the connection, for whatever reason.
             if !matches!(stream.read_line(&mut text), Ok(1..)) {
                 return;
             }

@@ -1,5 +1,5 @@
-//! The truth of latencies: a server that stands still now and then, and says itself when each
-//! answer left it.
+//! Compares measured latencies with those of a server that stalls now and then and records when
+//! each response left it.
 
 use super::bench;
 use evenkeel_sys::clock;
@@ -8,19 +8,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long the server stands still, and of what time. A full-size run has 1 s of 10 s.
+/// How long the server stalls, and in which period. A full-size run has 1 s of every 10 s.
 const STALL_NS: u64 = 50_000_000;
 const PERIOD_NS: u64 = 500_000_000;
 const RATE: u64 = 500;
 
-/// When a request was there and when its answer left, in seconds of one clock.
+/// When a request arrived and when its response left, in seconds of one clock.
 struct Note {
     arrived_s: f64,
     left_s: f64,
 }
 
-/// Serves one connection after another, one request after another, and takes notes. In the first
-/// part of each period it stands still.
+/// Serves one connection after another and one request after another, and records the times. It
+/// stalls in the first part of each period.
 fn stalling(notes: Arc<Mutex<Vec<Note>>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,9 +47,9 @@ fn stalling(notes: Arc<Mutex<Vec<Note>>>) -> SocketAddr {
     address
 }
 
-/// With one connection the n-th answer is that of the n-th arrival. The run began at the latest an
-/// interval before the first request was there, so that the server's own notes give the least that
-/// each response can have taken, whatever else the machine does meanwhile.
+/// With one connection the n-th response belongs to the n-th arrival. The run began at the latest
+/// one interval before the first request arrived, so the server's records give the least that each
+/// response can have taken, whatever else the machine does.
 #[test]
 fn an_open_loop_does_not_hide_a_stalled_server() {
     let notes = Arc::default();
