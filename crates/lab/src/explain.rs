@@ -1,7 +1,6 @@
-//! What limits a server: the URL of Evenkeel's status page comes in, the sentences that it tells go
-//! out, or the figures that they are made of. They are the server's own; control characters are
-//! taken out before they reach a terminal. `evenkeel explain` finds the URL of a process or of a
-//! configuration and passes it on to `evenkeel-lab explain`.
+//! Reads what limits a server from Evenkeel's status page: its sentences, or the figures behind
+//! them. Control characters are removed before the text reaches a terminal. `evenkeel explain`
+//! finds the URL for a process or a configuration and passes it to `evenkeel-lab explain`.
 
 use crate::status::Status;
 use crate::words;
@@ -34,7 +33,7 @@ pub fn command() -> clap::Command {
     words::command::<Words>()
 }
 
-/// Runs `evenkeel-lab explain` and gives its exit status: 0, 1 where the page tells nothing, 2 for
+/// Runs `evenkeel-lab explain` and returns its exit status: 0, 1 if the page gives no answer, 2 for
 /// words that make no sense.
 #[must_use]
 pub fn run(given: &[String]) -> i32 {
@@ -44,7 +43,7 @@ pub fn run(given: &[String]) -> i32 {
     };
     match sentences(&asked.url, !asked.insecure) {
         Ok(lines) => {
-            // A reader that went away has what it wanted.
+            // It is not an error if the reader is gone.
             let _gone = io::stdout().lock().write_all((lines.join("\n") + "\n").as_bytes());
             0
         }
@@ -55,7 +54,7 @@ pub fn run(given: &[String]) -> i32 {
     }
 }
 
-/// How long a page may take: a server that needs explaining may be slow.
+/// How long a page may take. A server that needs explaining may be slow.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -63,32 +62,32 @@ struct Page {
     pool_words: Vec<String>,
 }
 
-/// What a page tells of the limit.
+/// What a page says about the limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Told {
     /// The name of the limit that binds.
     pub(crate) limit: String,
-    /// Requests answered in a second.
+    /// The requests answered in a second.
     pub(crate) rps: Option<f64>,
-    /// The most of them, where that is known.
+    /// The maximum, if it is known.
     pub(crate) maximum_rps: Option<f64>,
-    /// The limit behind it.
+    /// The next limit.
     pub(crate) next: Option<Next>,
     /// The figures of the last seconds.
     pub(crate) now: Now,
 }
 
-/// A limit and at how many requests a second it would bind.
+/// A limit, and the requests a second at which it would bind.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Next {
     pub(crate) limit: String,
     pub(crate) rps: f64,
 }
 
-/// Of the figures, what is looked at.
+/// The figures that are used.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Now {
-    /// Requests in progress.
+    /// The requests in progress, in thousandths.
     pub(crate) busy_milli: Option<u64>,
 }
 
@@ -97,7 +96,7 @@ struct Figures {
     pool: Told,
 }
 
-/// What was told each second.
+/// The history of each second.
 #[derive(Deserialize)]
 struct History {
     workers: Vec<Option<u64>>,
@@ -113,11 +112,12 @@ struct Seconds {
     pool: Past,
 }
 
-/// Asks the page at `url` how many requests might be in progress in each of the last seconds, at
-/// the most so many; where it was not told, none might.
+/// Asks the page at `url` how many requests could be in progress in each of the last `seconds`
+/// seconds; 0 where that is unknown.
 ///
 /// # Errors
-/// As those of [`sentences`].
+///
+/// As for [`sentences`].
 pub(crate) fn workers(url: &str, seconds: usize) -> Result<Vec<u64>, String> {
     let page = Status::open(url, true, PATIENCE)?;
     let page = page.with_query(&format!("json&pool&last={seconds}"));
@@ -126,11 +126,12 @@ pub(crate) fn workers(url: &str, seconds: usize) -> Result<Vec<u64>, String> {
     Ok(told.pool.history.workers.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-/// Asks the page at `url` for its figures; gives them and the page as it came, with the history of
-/// so many seconds.
+/// Asks the page at `url` for its figures. Returns them and the page as received, with `seconds`
+/// seconds of history.
 ///
 /// # Errors
-/// As those of [`sentences`].
+///
+/// As for [`sentences`].
 pub(crate) fn figures(url: &str, seconds: usize) -> Result<(Told, Vec<u8>), String> {
     let page = Status::open(url, true, PATIENCE)?;
     let page = page.with_query(&format!("json&pool&last={seconds}"));
@@ -140,11 +141,12 @@ pub(crate) fn figures(url: &str, seconds: usize) -> Result<(Told, Vec<u8>), Stri
     Ok((figures.pool, body))
 }
 
-/// Asks the page at `url`, whose certificate is checked if `verify`.
+/// Asks the page at `url` for its sentences. `verify` says whether to check its certificate.
 ///
 /// # Errors
-/// What is wrong with the URL, why there is no page, or that it is not one of Evenkeel's; each
-/// begins with the URL.
+///
+/// What is wrong with the URL, why there is no page, or that it is not one of Evenkeel's. Each
+/// message begins with the URL.
 pub fn sentences(url: &str, verify: bool) -> Result<Vec<String>, String> {
     let page = Status::open(url, verify, PATIENCE)?.with_query("json&last=1");
     parse(&page.body()?).ok_or_else(|| {

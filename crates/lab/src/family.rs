@@ -1,6 +1,6 @@
-//! The processes of one server. A process id, or a port that is listened on, comes in; processor
-//! time, memory and numbers of processes and threads of it and of all its descendants come out,
-//! as /proc tells them. It reads only.
+//! The process tree of a server: CPU time, memory and the numbers of processes and threads of a
+//! process and its descendants, from /proc. The tree is found by a process id or by a port that is
+//! listened on. Nothing is changed.
 
 use evenkeel_monitor::process::{ProcessStat, TICK_US};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,41 +8,41 @@ use std::fs;
 use std::path::Path;
 use std::str::SplitWhitespace;
 
-/// A process and its descendants, as they are when asked.
+/// A process and its descendants at the time of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Family(i32);
 
-/// Processor time of a thread, and where it ran last.
+/// The CPU time of a thread, and the core where it last ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadTime {
-    /// User and system time in microseconds.
+    /// The user and system time in microseconds.
     pub cpu_us: u64,
     /// The core.
     pub core: usize,
 }
 
 impl Family {
-    /// The family that begins at a process.
+    /// The tree below a process.
     #[must_use]
     pub fn new(root: u32) -> Self {
         Self(root.cast_signed())
     }
 
-    /// The family that listens on a TCP port: of the processes that have the socket, the one whose
-    /// parent has it not. None where nobody does, or where it is not ours to see.
+    /// The tree that listens on a TCP port: among the processes that have the socket, the one whose
+    /// parent does not have it. None if no process listens, or if it is not visible to this user.
     #[must_use]
     pub fn listening_on(port: u16) -> Option<Self> {
         let all = processes();
         eldest(&all, &listening(&all, port)).map(Self)
     }
 
-    /// Whether the process that it begins with lives.
+    /// Whether the first process is alive.
     #[must_use]
     pub fn is_alive(self) -> bool {
         Path::new(&format!("/proc/{}/stat", self.0)).exists()
     }
 
-    /// The live members, the one that it begins with first.
+    /// The live processes, the first one in front.
     #[must_use]
     pub fn members(self) -> Vec<ProcessStat> {
         members(&processes(), self.0).into_iter().cloned().collect()
@@ -54,8 +54,8 @@ impl Family {
         self.members().iter().map(|member| member.pid).filter(|pid| *pid != self.0).collect()
     }
 
-    /// User and system time of the live members, and of the dead ones that were waited for, in
-    /// microseconds, to a hundredth of a second.
+    /// The user and system time of live processes, and of dead ones that were waited for, in
+    /// microseconds with a resolution of a hundredth of a second.
     #[must_use]
     pub fn times_us(self) -> (u64, u64) {
         let add = |(user, system): (u64, u64), it: &ProcessStat| {
@@ -66,15 +66,15 @@ impl Family {
         (user * TICK_US, system * TICK_US)
     }
 
-    /// User and system time together, in microseconds. Live threads are counted as the scheduler
-    /// counts them, to the nanosecond: of a server with many processes, each of which has done
-    /// less than a hundredth of a second, the coarser times would say that it did nothing.
+    /// The user and system time together, in microseconds. For live threads these are the
+    /// scheduler's figures, with a resolution of nanoseconds: if each of many processes has used
+    /// less than a hundredth of a second, the coarser figures would be zero.
     #[must_use]
     pub fn cpu_us(self) -> u64 {
         let of = |it: &ProcessStat| -> u64 {
             let own_us = (it.user_ticks + it.system_ticks) * TICK_US;
             let ended_us = (it.ended_user_ticks + it.ended_system_ticks) * TICK_US;
-            // The process has also the times of its threads that have ended.
+            // The time of the process includes that of its threads that have ended.
             own_us.max(scheduled_us(it.pid)) + ended_us
         };
         self.members().iter().map(of).sum()
@@ -92,8 +92,8 @@ impl Family {
         tasks.map(time).collect()
     }
 
-    /// Memory that the members hold for themselves, in bytes: anonymous pages and shared memory,
-    /// each page counted once however many have it (Pss), without pages of files.
+    /// The memory of the processes in bytes: anonymous pages and shared memory without pages of
+    /// files. Each page counts once, however many processes share it (Pss).
     #[must_use]
     pub fn memory_bytes(self) -> u64 {
         let of = |member: ProcessStat| -> u64 {
@@ -108,7 +108,7 @@ impl Family {
     }
 }
 
-/// Every process that can be seen. One that ends meanwhile is left out.
+/// Every visible process. One that ends in the meantime is left out.
 pub(crate) fn processes() -> Vec<ProcessStat> {
     stats(Path::new("/proc")).collect()
 }
@@ -118,7 +118,7 @@ pub(crate) fn threads(pid: i32) -> impl Iterator<Item = ProcessStat> {
     stats(Path::new(&format!("/proc/{pid}/task")))
 }
 
-/// What the `stat` files of a folder's numbered folders say.
+/// The contents of the `stat` files in a folder's numbered folders.
 fn stats(folder: &Path) -> impl Iterator<Item = ProcessStat> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -128,7 +128,7 @@ fn stats(folder: &Path) -> impl Iterator<Item = ProcessStat> + use<> {
     })
 }
 
-/// The members of the family of `eldest`, it first; none where it is not there.
+/// The processes of the tree below `eldest`, which comes first; none if it does not exist.
 pub(crate) fn members(all: &[ProcessStat], eldest: i32) -> Vec<&ProcessStat> {
     let mut found: Vec<&ProcessStat> = all.iter().filter(|stat| stat.pid == eldest).collect();
     let mut children: BTreeMap<i32, Vec<&ProcessStat>> = BTreeMap::new();
@@ -136,7 +136,7 @@ pub(crate) fn members(all: &[ProcessStat], eldest: i32) -> Vec<&ProcessStat> {
         children.entry(stat.parent).or_default().push(stat);
     }
     let mut at = 0;
-    // Each list of children is taken once, so that this ends whatever the texts say.
+    // Each list of children is taken once, so that this ends whatever the texts contain.
     while let Some(parent) = found.get(at) {
         found.extend(children.remove(&parent.pid).unwrap_or_default());
         at += 1;
@@ -144,14 +144,14 @@ pub(crate) fn members(all: &[ProcessStat], eldest: i32) -> Vec<&ProcessStat> {
     found
 }
 
-/// The one of `pids` whose parent is not among them: of a server's processes, the eldest known.
+/// The process among `pids` whose parent is not among them: the topmost known process of a server.
 pub(crate) fn eldest(all: &[ProcessStat], pids: &BTreeSet<i32>) -> Option<i32> {
     let mut of_them = all.iter().filter(|stat| pids.contains(&stat.pid));
     of_them.find(|stat| !pids.contains(&stat.parent)).map(|stat| stat.pid)
 }
 
-/// The processes that hold a socket listening on `port`, but for the system's first, which may
-/// hold it for others.
+/// The processes that hold a socket listening on `port`, except process 1, which may hold it for
+/// others.
 pub(crate) fn listening(all: &[ProcessStat], port: u16) -> BTreeSet<i32> {
     let sockets = listening_sockets(port);
     if sockets.is_empty() {
@@ -169,7 +169,7 @@ fn holds(pid: i32, inodes: &BTreeSet<u64>) -> bool {
     sockets.any(|inode| inodes.contains(&inode))
 }
 
-/// The inode that a link of /proc/PID/fd names, where it is a socket.
+/// The inode in a link of /proc/PID/fd, if it is a socket.
 fn socket_inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -179,8 +179,8 @@ pub(crate) fn listening_sockets(port: u16) -> Vec<(u64, u64)> {
     tables().iter().flat_map(|text| listeners(text, port)).collect()
 }
 
-/// How many connections wait to be accepted at a port of this machine, and how many there are,
-/// these and the accepted ones, as one look shows them.
+/// How many connections wait to be accepted at a port of this machine, and how many there are in
+/// total with the accepted ones, both from one reading.
 pub(crate) fn crowd(port: u16) -> (u64, u64) {
     let texts = tables();
     let waiting = texts.iter().flat_map(|text| listeners(text, port)).map(|(_, waiting)| waiting);
@@ -193,11 +193,11 @@ fn tables() -> Vec<String> {
     ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(fs::read_to_string).collect()
 }
 
-/// The states of a connection whose server has not closed it: ESTABLISHED and CLOSE_WAIT
+/// The states of a connection that its server has not closed: ESTABLISHED and CLOSE_WAIT
 /// (include/net/tcp_states.h).
 const OPEN: [&str; 2] = ["01", "08"];
 
-/// The sockets of a port in the text of /proc/net/tcp or tcp6: the state, and the words behind it.
+/// The sockets of a port in the text of /proc/net/tcp or tcp6: the state, and the words after it.
 fn sockets(text: &str, port: u16) -> impl Iterator<Item = (&str, SplitWhitespace<'_>)> {
     text.lines().skip(1).filter_map(move |line| {
         let mut words = line.split_whitespace();
@@ -207,8 +207,8 @@ fn sockets(text: &str, port: u16) -> impl Iterator<Item = (&str, SplitWhitespace
     })
 }
 
-/// Those that listen: state 0A is LISTEN, and in that state the receive queue is the number of
-/// connections that wait to be accepted (tcp_ipv4.c: get_tcp4_sock).
+/// The listening sockets: state 0A is LISTEN, where the receive queue is the number of connections
+/// that wait to be accepted (tcp_ipv4.c: get_tcp4_sock).
 fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
     sockets(text, port).filter(|(state, _)| *state == "0A").filter_map(|(_, mut words)| {
         let (_, waiting) = words.next()?.split_once(':')?;
@@ -217,8 +217,8 @@ fn listeners(text: &str, port: u16) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Time that the live threads of a process have run, in microseconds: the first number of
-/// /proc/PID/task/TID/schedstat, in nanoseconds. 0 where the kernel does not count it.
+/// The time that the live threads of a process have run, in microseconds: the first number of
+/// /proc/PID/task/TID/schedstat, which is in nanoseconds. 0 if the kernel does not count it.
 fn scheduled_us(pid: i32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
@@ -226,7 +226,7 @@ fn scheduled_us(pid: i32) -> u64 {
     times.sum::<u64>() / 1000
 }
 
-/// User and system time of this process's children that have ended, in microseconds.
+/// The user and system time of this process's children that have ended, in microseconds.
 #[must_use]
 pub fn cpu_of_ended_us() -> u64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -272,7 +272,8 @@ mod tests {
             let _ended = wait.1.recv();
         });
         done.1.recv().unwrap();
-        // The scheduler counts when the thread comes to rest, a moment after it has spoken.
+        // The scheduler updates its count when the thread stops running, a moment after its
+        // message.
         let begun = std::time::Instant::now();
         while family.cpu_us() < before_us + 2_900 {
             assert!(begun.elapsed().as_secs() < 10, "the work is not counted");
@@ -317,7 +318,7 @@ mod tests {
         assert!(members(&all, 13).is_empty());
         assert_eq!(eldest(&all, &[11, 12].into()), Some(11));
         assert_eq!(eldest(&all, &[77].into()), None);
-        // Two that name each other as parents do not hang it.
+        // Two processes that name each other as parents do not make it hang.
         let ring = [stat(5, 6), stat(6, 5)];
         assert_eq!(members(&ring, 5).len(), 2);
     }

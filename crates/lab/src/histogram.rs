@@ -1,16 +1,16 @@
-//! A histogram of times in a few rows: bounds go 1, 2, 5, 10 so that fast answers and slow ones
-//! are seen at once, whatever lies between them.
+//! A histogram of times in a few rows, with the bounds 1, 2, 5, 10, so that fast and slow responses
+//! are visible in the same picture.
 
 use hdrhistogram::Histogram;
 
-/// A row: how many times were at or below its bound and above the bound of the row before.
+/// A row: the number of times up to its bound and above the bound of the previous row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) most_ns: u64,
     pub(crate) count: u64,
 }
 
-/// The rows from the first to the last that hold something; the rows between stay, empty or not.
+/// The rows from the first to the last that are not empty, including empty ones between them.
 pub(crate) fn rows(histogram: &Histogram<u64>) -> Vec<Row> {
     if histogram.is_empty() {
         return Vec::new();
@@ -20,7 +20,7 @@ pub(crate) fn rows(histogram: &Histogram<u64>) -> Vec<Row> {
     let Some(mut bound_ns) = most_ns.next() else { return rows };
     let mut count = 0;
     for step in histogram.iter_recorded() {
-        // A bucket of the histogram is counted where its middle lies.
+        // A bucket of the histogram is counted at its middle.
         let middle_ns = histogram.median_equivalent(step.value_iterated_to());
         while middle_ns > bound_ns {
             if count > 0 || !rows.is_empty() {
@@ -38,17 +38,17 @@ pub(crate) fn rows(histogram: &Histogram<u64>) -> Vec<Row> {
     rows
 }
 
-/// 1, 2, 5, 10 microseconds and so on to hours.
+/// 1, 2, 5, 10 microseconds and so on up to hours.
 fn bounds() -> impl Iterator<Item = u64> {
     let decades = (0..11).map(|power| 1000 * 10_u64.pow(power));
     decades.flat_map(|decade| [decade, 2 * decade, 5 * decade])
 }
 
-/// A bar of eighths of a character for `count` of `most`, at most `width` characters.
+/// A bar for `count` of `most` in eighths of a character, at most `width` characters long.
 pub(crate) fn bar(count: u64, most: u64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (count as f64 * width as f64 * 8.0 / most.max(1) as f64).round() as usize;
-    // What is there at all is seen.
+    // A count above zero is always visible.
     let eighths = if count > 0 { eighths.max(1) } else { eighths }.min(width * 8);
     let rest = EIGHTHS.get(eighths % 8).copied().unwrap_or_default();
     format!("{}{rest}", "█".repeat(eighths / 8))

@@ -1,6 +1,6 @@
-//! The load lab: what a server bears and what holds it back, found out from the client's side.
-//! A target and a pace come in, exchanges are made and counted, figures and reports go out. The
-//! server that is measured may be any; nothing here knows the inside of Evenkeel's.
+//! The load lab: measures from the client's side how much load a server can take and what limits
+//! it. It makes and counts exchanges with a target at a given pace, and reports the figures. The
+//! server can be any HTTP server; nothing here depends on Evenkeel's internals.
 
 pub mod ab;
 pub mod backend;

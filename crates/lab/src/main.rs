@@ -1,5 +1,5 @@
-//! The command line of the load lab. Called as ab it is ab's; under its own name it has the
-//! subcommands that `evenkeel` passes on to it.
+//! The entry point of the load lab. Called as ab, its command line is ab's; under its own name it
+//! has the subcommands that `evenkeel` passes to it.
 
 use std::path::Path;
 

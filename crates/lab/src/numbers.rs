@@ -1,16 +1,15 @@
-//! Numbers as people read them: times with the unit that suits them, bytes, counts with commas.
-//! Values come in, short texts go out.
+//! Formats numbers for people: times in a suitable unit, bytes, counts with commas.
 
-/// A time in nanoseconds, in three digits: `812 ns`, `1.23 ms`, `12.3 s`.
+/// A time in nanoseconds with three digits: `812 ns`, `1.23 ms`, `12.3 s`.
 pub(crate) fn time(ns: f64) -> String {
     let units = [("ns", 1.0, 1e3), ("us", 1e3, 1e6), ("ms", 1e6, 1e9), ("s", 1e9, f64::INFINITY)];
-    // What rounds to a thousand of a unit is one of the next.
+    // What rounds to a thousand of a unit is one of the next unit.
     let unit = units.iter().find(|(_, size, end)| (ns / size * 10.0).round() * size < end * 10.0);
     let (name, size, _) = unit.unwrap_or(&("s", 1e9, 0.0));
     format!("{} {name}", three_digits(ns / size))
 }
 
-/// Bytes in powers of 1000, as networks count.
+/// Bytes in powers of 1000, as for networks.
 pub(crate) fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];
     let (mut value, mut at) = (count, 0);
@@ -35,7 +34,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// How many a second: whole, or with digits where there are few.
+/// A number per second: whole, or with digits if it is small.
 pub(crate) fn rate(per_second: f64) -> String {
     if per_second >= 100.0 { count(per_second.round() as u64) } else { three_digits(per_second) }
 }

@@ -1,8 +1,9 @@
-//! The experiment `auto`: the best MaxRequestWorkers that a sweep finds beside `MaxRequestWorkers
-//! auto`, for requests that burn, that wait, and a mix of both, in each process model; and an
-//! application with few places, on which auto must not run away. Each has one load from beginning
-//! to end, whose first seconds do not count. Where auto answers less than 95 % of what the best
-//! number does or the application lets through, or runs away, the status is 1.
+//! The experiment `auto`: compares `MaxRequestWorkers auto` with the best number that a sweep
+//! finds, for requests that burn, that wait, and a mix of both, in each process model; and with an
+//! application of few places, in front of which auto's number must not keep growing. Each run has
+//! one load from beginning to end, whose first seconds do not count. The exit status is 1 if auto
+//! answers less than 95 % of what the best number answers or the application lets through, or if
+//! its number keeps growing.
 
 use super::ground::{Asked, Ground, mean, source, whole_seconds};
 use super::overload::fixed;
@@ -20,33 +21,33 @@ use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The numbers that are swept.
+/// The numbers in the sweep.
 const WORKERS: [usize; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// Clients: more than the most workers would leave all of them to the kernel's queue.
+/// The number of clients. With more clients than the most workers, some always wait in the kernel's
+/// queue.
 const CLIENTS: u32 = 600;
-/// Auto should answer this share of what the best number does.
+/// The share of the best number's answers that auto should reach.
 const ENOUGH: f64 = 0.95;
-/// So many seconds of a load do not count, in which its clients come.
+/// The first seconds of a load, which do not count, because clients are still arriving.
 const WARM: usize = 3;
-/// A mix begins with too few that burn: they come to stand in line until they hold all workers that
-/// cannot wait. So many rounds of its requests bring that to within a hundredth.
+/// A mix begins with too few requests that burn: these then queue until they hold all workers that
+/// do not wait. After this many rounds of requests the difference is below a hundredth.
 const ROUNDS: u32 = 6;
-/// A turn of a mix, or of a saturated application, lasts so many seconds at least: a client's round
-/// of a mix takes half of it.
+/// The least seconds of a turn with a mix or a saturated application. A client's round of a mix
+/// takes half of that.
 const MIXED: usize = 30;
-/// Auto has settled when three stretches of so many seconds differ by no more than this part each
-/// from the one before it; or after so many seconds in any case.
+/// The conditions under which auto has settled: three stretches of STRETCH seconds each differ by
+/// at most this part from the stretch before; or the time limit has passed.
 const STRETCH: usize = 2;
 const SETTLED: f64 = 0.03;
 const LONGEST: usize = 40;
-/// How long a request stays at its place in the application.
+/// How long a request stays in its place in the application.
 const STAY_MS: usize = 20;
-/// An application of four places is kept busy by four requests. More than so many times as many
-/// workers as at first are running away where they stay; a trial, which is given back, has twice as
-/// many at the most.
+/// Four requests keep an application of four places busy. If the number of workers stays above this
+/// multiple of the first number, it keeps growing; a trial that is given back at most doubles it.
 const AWAY: f64 = 1.25;
 const TRIAL: f64 = 2.0;
-/// How long clients wait for an answer.
+/// How long clients wait for a response.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What requests do.
@@ -54,13 +55,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 enum Work {
     Burn,
     Wait,
-    /// One that burns after nine that wait.
+    /// One request that burns after nine that wait.
     Mixed,
-    /// They ask an application with few places.
+    /// Requests to an application with few places.
     Gate,
 }
 
-/// A number of workers, and what came of it.
+/// A number of workers, and the result.
 struct Point {
     peer: Peer,
     work: Work,
@@ -68,14 +69,14 @@ struct Point {
     rate: f64,
 }
 
-/// What came of auto.
+/// The result of auto.
 struct Settled {
     peer: Peer,
     work: Work,
     rate: f64,
-    /// How long it took until it answered as much as it does.
+    /// The time until it answered as many requests as at the end.
     after: Duration,
-    /// The number of workers by the second.
+    /// The number of workers in each second.
     bound: Vec<(f64, f64)>,
 }
 
@@ -92,12 +93,12 @@ impl Work {
         }
     }
 
-    /// Whether it is among those that are asked for.
+    /// Whether the options include it.
     fn is_in(self, options: &Options) -> bool {
         options.only.as_ref().is_none_or(|only| only.iter().any(|name| name == self.name()))
     }
 
-    /// The paths that a client asks for in turn.
+    /// The paths that a client requests in turn.
     fn paths(self, options: &Options) -> Vec<String> {
         let burn = format!("/burn?ms={}", options.burn.as_millis());
         let wait = format!("/wait?ms={}", options.wait.as_millis());
@@ -109,17 +110,17 @@ impl Work {
         }
     }
 
-    /// How long a turn is, in seconds. In a mix those that burn share the cores and end together,
-    /// as the waits behind them do: a second has many answers or few, by chance. Whoever asks for
-    /// turns of less than a second does not measure.
+    /// The length of a turn in seconds. In a mix, the requests that burn share the cores and end
+    /// together, and so do the waits after them, so that the answers in a second vary by chance.
+    /// Turns of less than a second are for tests and measure nothing.
     fn turn(self, options: &Options) -> usize {
         let turn = whole_seconds(options.turn);
-        // Growth that is tried on a saturated application is judged when its requests have ended.
+        // Growth in front of a saturated application is judged when its requests have ended.
         let is_long = matches!(self, Self::Mixed | Self::Gate);
         if is_long && options.turn >= Duration::from_secs(1) { turn.max(MIXED) } else { turn }
     }
 
-    /// How many seconds of a load do not count.
+    /// The first seconds of a load, which do not count.
     fn warm(self, options: &Options) -> usize {
         match self {
             Self::Mixed => {
@@ -130,13 +131,13 @@ impl Work {
         }
     }
 
-    /// The most answers a second where what is asked bounds them.
+    /// The most answers a second, if the application bounds them.
     fn most(self) -> Option<f64> {
         (self == Self::Gate).then_some(GATE as f64 * 1000.0 / STAY_MS as f64)
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     options.check_only(&Work::ALL.map(Work::name))?;
     let _application = ground.start_backend()?;
@@ -172,7 +173,7 @@ fn start(ground: &mut Ground, peer: Peer) -> Result<Server, Fault> {
     Ok(ground.start(peer)?.ok_or_else(|| format!("{} did not serve", peer.name()))?)
 }
 
-/// Loads a server, and tells how many answers a second there are once it has warmed up.
+/// Loads a server, and returns the answers a second after its first seconds.
 fn measure(
     ground: &Ground,
     server: &Server,
@@ -189,7 +190,7 @@ fn measure(
     Ok(mean(&answered, warm, turn))
 }
 
-/// Loads a server that finds its number by itself, until it has found it and for a turn more.
+/// Loads a server that finds its number by itself, until it has found it and for one turn more.
 fn settle(
     ground: &mut Ground,
     peer: Peer,
@@ -213,7 +214,8 @@ fn settle(
     Ok(Settled { peer, work, rate, after: Duration::from_secs(after as u64), bound })
 }
 
-/// From which second on as much was answered as now; none where that may still become more.
+/// The second from which on as many requests were answered as at the end; none if the number may
+/// still grow.
 fn settled(seconds: &[u64], warm: usize) -> Option<usize> {
     let stretches = seconds.chunks_exact(STRETCH).map(|stretch| mean(stretch, 0, STRETCH));
     let stretches: Vec<f64> = stretches.collect();
@@ -228,8 +230,8 @@ fn settled(seconds: &[u64], warm: usize) -> Option<usize> {
     }
 }
 
-/// So many clients ask for what the work says, over and over, on connections that they keep, until
-/// `look` has seen enough.
+/// Has `clients` clients send the requests of the work, over and over on kept connections, until
+/// `look` returns that it has seen enough.
 fn ask(
     ground: &Ground,
     server: &Server,
@@ -266,8 +268,8 @@ fn get(path: &str) -> Arc<Request> {
     Arc::new(Request { bytes: Bytes::from(text), ..Request::default() })
 }
 
-/// Each of some requests once a round, in an order that is drawn for each: clients who all kept the
-/// same would come to keep step, and wait together and burn together.
+/// Sends each of some requests once in a round, in an order that is drawn for each round. If all
+/// clients had the same order they would fall into step, and wait together and burn together.
 struct Turns {
     all: Vec<Arc<Request>>,
     next: usize,
@@ -275,7 +277,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Those of a client, which begins somewhere in a round of its own.
+    /// The order of one client, which begins at some point of a round of its own.
     fn new(mut all: Vec<Arc<Request>>, client: u64) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(client);
         all.shuffle(&mut random);
@@ -298,19 +300,20 @@ impl Source for Turns {
     }
 }
 
-/// The best of a sweep.
+/// The best point of a sweep.
 fn best(points: &[Point], peer: Peer, work: Work) -> Option<&Point> {
     let own = points.iter().filter(|point| (point.peer, point.work) == (peer, work));
     own.max_by(|one, other| one.rate.total_cmp(&other.rate))
 }
 
-/// What part auto has of the best number's answers, or of those that the application lets through.
+/// The ratio of auto's answers to those of the best number, or to those that the application lets
+/// through.
 fn share(points: &[Point], it: &Settled) -> Option<f64> {
     let most = it.work.most().or_else(|| best(points, it.peer, it.work).map(|best| best.rate));
     most.map(|most| it.rate / most.max(1e-9))
 }
 
-/// Whether the number went on growing while nothing more was answered.
+/// Whether the number kept growing although no more requests were answered.
 fn runs_away(it: &Settled) -> bool {
     let first = it.bound.first().map_or(0.0, |(_, workers)| *workers);
     let beyond = |times: f64| it.bound.iter().filter(|(_, it)| *it > first * times).count();
@@ -374,7 +377,7 @@ fn report(ground: &Ground, options: &Options, points: &[Point], settled: &[Settl
     paper
 }
 
-/// The number of workers while it settled and after.
+/// A plot of the number of workers, while it settled and after.
 fn bound(settled: &[Settled], work: Work) -> Chart {
     let x = Axis::new("seconds", Unit::Count);
     let title = format!("{}: the number of workers", work.name());
@@ -390,7 +393,7 @@ fn swept(points: &[Point], settled: &[Settled], work: Work) -> Chart {
     for it in settled.iter().filter(|it| it.work == work) {
         let own = points.iter().filter(|point| (point.peer, point.work) == (it.peer, work));
         let line: Vec<(f64, f64)> = own.map(|point| (point.workers as f64, point.rate)).collect();
-        // Auto is a level, whatever its number.
+        // Auto is drawn as a horizontal line, because it has no fixed number.
         let ends = [line.first(), line.last()].into_iter().flatten();
         let level = ends.map(|(workers, _)| (*workers, it.rate)).collect();
         chart = chart.line(it.peer.name(), line);
@@ -455,7 +458,7 @@ mod tests {
         assert_eq!(settled(&growing, 3), None);
         let still = [&growing[..], &[244, 250, 251, 243, 247, 247]].concat();
         assert_eq!((settled(&still[..13], 3), settled(&still, 3)), (None, Some(8)));
-        // While clients come, nothing is still; and for ever nobody waits.
+        // While clients arrive, the number has not settled; and the wait is bounded.
         assert_eq!(settled(&[0; 12], 12), None);
         let swinging: Vec<u64> =
             (0..LONGEST as u64).map(|second| 100 + second / 2 % 2 * 50).collect();

@@ -1,6 +1,7 @@
-//! The experiment `buckets`: one accept queue against several. Evenkeel has one or one for each
-//! core of this machine, for small files on connections of one request and for requests that burn
-//! CPU time; what many cores do at one queue is simulated, with costs fitted to what was reported.
+//! The experiment `buckets`: compares one accept queue with several. Evenkeel has one queue, or one
+//! for each core of this machine, for small files on connections of one request and for requests
+//! that burn CPU time. One queue on many cores is simulated, with costs fitted to a published
+//! report.
 
 use super::ground::{Asked, Ground, source};
 use super::overload::Work;
@@ -13,13 +14,13 @@ use crate::plot::{Axis, Chart, Unit};
 use crate::sim::{Outcome, Taking, load_many_cores, load_twelve_workers};
 use std::time::Duration;
 
-/// The cores that are simulated, and for how many seconds.
+/// The numbers of cores that are simulated, and for how many seconds.
 const CORES: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
 const SIMULATED_S: f64 = 1.0;
 /// How long the twelve workers are loaded in the simulation, in seconds.
 const TWELVE_S: f64 = 120.0;
-/// What is asked of the real server: what requests do, how many clients, whether each has a
-/// connection of its own.
+/// The loads on the real server: what requests do, the number of clients, whether each request has
+/// its own connection.
 const LOADS: [(Work, u32, bool); 5] = [
     (Work::File, 64, true),
     (Work::File, 64, false),
@@ -35,17 +36,18 @@ struct Row {
     figures: Figures,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let _application = ground.start_backend()?;
-    // Queues go by cores: the server has them all, beside the clients.
+    // The number of queues depends on the cores, so the server has all cores and shares them with
+    // the clients.
     ground.setup.cores.clear();
     let cores = ground.server_cores();
     let mut rows = Vec::new();
     for peer in ground.peers.clone() {
         for split in [false, true] {
             let usual = Pool { workers: 256, start_servers: 4, max_spare: 256, ..Pool::OF_2002 };
-            // The ratio is of cores to queues; more queues than cores there are never.
+            // The ratio is that of cores to queues. There are never more queues than cores.
             let buckets_ratio = Some(if split { 1 } else { cores });
             ground.setup.pool = Some(Pool { buckets_ratio, ..usual });
             let Some(server) = ground.start(peer)? else { continue };

@@ -1,26 +1,25 @@
-//! Bounds that a server is put under for an experiment: control groups (cgroup v1 and v2) and
-//! limits of processes. What is to be bounded comes in; a line of a shell's goes out by which a
-//! process puts itself under the bound, and the group is gone when it is let go. Where the system
-//! does not let us, the experiment says so.
+//! Puts servers under limits for an experiment: control groups (cgroup v1 and v2) and limits of
+//! processes. A limit is a line of shell with which a process puts itself under it; a group is
+//! removed when it is dropped. If the system does not allow a limit, the experiment says so.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a group's processes may take to end.
+/// How long the processes of a group may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A control group of our own.
+/// A control group that this program made.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
-/// What a group bounds.
+/// The limit of a group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// So many cores' worth of time.
+    /// The CPU time of this many cores.
     Cores(f64),
-    /// So many bytes of memory.
+    /// This many bytes of memory.
     Memory(u64),
 }
 
@@ -28,10 +27,11 @@ pub enum Bound {
 const PERIOD_US: f64 = 100_000.0;
 
 impl Group {
-    /// Makes one with this bound.
+    /// Makes a group with this limit.
     ///
     /// # Errors
-    /// Why the system has none for us.
+    ///
+    /// Why the system does not allow it.
     pub fn make(bound: Bound) -> Result<Self, String> {
         let mut why = "no control groups are mounted".to_owned();
         for (hierarchy, files) in homes(bound) {
@@ -57,7 +57,7 @@ impl Group {
         Err(why)
     }
 
-    /// What a process does to be in it.
+    /// The line of shell with which a process joins the group.
     #[must_use]
     pub fn line(&self) -> String {
         format!("echo $$ > '{}'", self.0.join("cgroup.procs").display())
@@ -67,20 +67,20 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let begun = Instant::now();
-        // What is left in it ends a moment after its server.
+        // The last processes in the group end a moment after their server.
         while fs::remove_dir(&self.0).is_err() && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// Files of the kernel's are there; none is made.
+/// Writes to a file of the kernel's, which must exist.
 fn write(path: &Path, value: &str) -> io::Result<()> {
     use io::Write as _;
     fs::OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Where groups of this kind may be, with what is written to which of their files.
+/// The folders where such groups may be, and what to write to which of their files.
 fn homes(bound: Bound) -> Vec<(PathBuf, Vec<(&'static str, String)>)> {
     let root = Path::new("/sys/fs/cgroup");
     let period = format!("{PERIOD_US:.0}");
@@ -102,7 +102,7 @@ fn homes(bound: Bound) -> Vec<(PathBuf, Vec<(&'static str, String)>)> {
     }
 }
 
-/// What a process does to have no more descriptors than these.
+/// The line of shell with which a process limits its descriptors.
 #[must_use]
 pub fn descriptors(most: u64) -> String {
     format!("ulimit -n {most}")
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_group_is_gone_when_it_is_let_go() {
-        // Where there is none for us, the reason names the folder or says that there is none.
+        // If no group is possible here, the reason names the folder or says that there is none.
         match Group::make(Bound::Memory(1 << 30)) {
             Ok(group) => {
                 let folder = group.0.clone();

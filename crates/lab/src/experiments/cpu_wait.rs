@@ -1,8 +1,7 @@
-//! The experiment `cpu-wait`: pages that need the CPU and pages that wait for others, from one
-//! client to ten thousand. Throughput is bounded by cores / CPU time for the first and by workers /
-//! waiting time for the second: which it is makes all the difference. Evenkeel burns and waits
-//! itself; php-fpm does it behind Apache and nginx, or an application of the lab where it is not
-//! installed.
+//! The experiment `cpu-wait`: pages that need the CPU and pages that wait, from one client to ten
+//! thousand. Throughput is bounded by cores / CPU time for the first and by workers / waiting time
+//! for the second. Evenkeel burns and waits itself; for Apache and nginx php-fpm does so, or an
+//! application of the lab if php-fpm is not installed.
 
 use super::ground::Ground;
 use super::overload::{Work, ask, fixed};
@@ -17,11 +16,11 @@ use std::time::Duration;
 
 /// The numbers of clients.
 const CLIENTS: [u32; 10] = [1, 2, 8, 32, 128, 256, 512, 1024, 4096, 10_000];
-/// Workers of Apache and children of php-fpm.
+/// The workers of Apache and the children of php-fpm.
 const WORKERS: usize = 256;
-/// Evenkeel's: its requests that wait cost it no thread.
+/// The workers of Evenkeel in event, where waiting requests cost no thread.
 const OUR_WORKERS: usize = 10_240;
-/// How long a turn may become for everybody to be served twice.
+/// How long a turn may become so that every client is served twice.
 const LONGEST: Duration = Duration::from_secs(30);
 
 struct Row {
@@ -33,7 +32,7 @@ struct Row {
     busy: f64,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let workers = options.workers.unwrap_or(WORKERS);
     let clients = if options.has_clients { options.grid.clients.clone() } else { CLIENTS.into() };
@@ -44,7 +43,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
         ground.setup.pool = Some(if peer.is_own() { ours(peer) } else { fixed(peer, workers) });
         for work in [Work::Burn, Work::Wait] {
             for clients in &clients {
-                // Both begin anew: what the clients of the turn before left behind is work.
+                // Both are started anew, because the clients of the previous turn left work behind.
                 let fpm = match peer.is_own() {
                     true => None,
                     false => php(&ground.site, &ground.setup, workers)?,
@@ -74,7 +73,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     Ok(report(ground, options, workers, by_php, &rows))
 }
 
-/// Requests that wait cost event no thread; a thread or a process for each is another matter.
+/// Evenkeel's pool: many workers in event, where a waiting request costs no thread, and fewer where
+/// it costs a thread or a process.
 fn ours(peer: Peer) -> Pool {
     if peer.model() != Some(Model::Event) {
         return fixed(peer, WORKERS);

@@ -1,7 +1,7 @@
-//! The experiment `explain`: a dozen cases in each of which something else holds a server back.
-//! Each is loaded below saturation and `explain` is asked what would bind at how many requests a
-//! second; then it is driven to saturation and asked again. What binds must be named, and what was
-//! predicted must come about within a tenth: where not, the status is 1.
+//! The experiment `explain`: a dozen cases with a different limit each. Each server is first loaded
+//! below saturation, where `explain` is asked what would bind at how many requests a second. Then
+//! it is driven to saturation and asked again. The exit status is 1 if a limit is not named, or if
+//! a prediction is off by more than a tenth.
 
 mod cases;
 
@@ -19,25 +19,25 @@ use std::time::{Duration, Instant};
 
 /// How far a prediction may be off.
 const TENTH: f64 = 0.1;
-/// How long clients wait for an answer.
+/// How long clients wait for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many seconds of a server's history are kept with each page.
+/// The seconds of a server's history that are kept with each page.
 const KEPT: usize = 60;
-/// How long before the first load nothing is asked: the accounts begin with the server, and the
-/// first ones have its start in them.
+/// The wait before the first load. The accounting begins with the server, and its first readings
+/// include the start.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// What came of a case.
+/// The result of a case.
 struct Row {
     case: &'static Case,
-    /// Before saturation, and at it.
+    /// The answers of `explain` before saturation and at it.
     before: Told,
     told: Told,
-    /// Answers a second at saturation.
+    /// The answers a second at saturation.
     measured: f64,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     options.check_only(&CASES.each_ref().map(|case| case.name))?;
     let _application = ground.start_backend()?;
@@ -64,8 +64,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     Ok(report(ground, options, &rows, unstaged))
 }
 
-/// Loads a server below saturation and at it, a new one for each unless the case needs to have seen
-/// both.
+/// Loads a server below saturation and at saturation. Each load has a new server, unless the case
+/// needs one that has seen both.
 fn stage(
     ground: &mut Ground,
     usual: &Setup,
@@ -108,7 +108,7 @@ fn start(ground: &mut Ground, peer: Peer) -> Result<Server, Fault> {
     Ok(server)
 }
 
-/// Asks a server what it says now; its page is kept beside the report.
+/// Asks a server what limits it now, and keeps its page beside the report.
 fn ask(ground: &Ground, server: &Server, case: &Case, when: &str) -> Result<Told, Fault> {
     let (told, page) = figures(&format!("http://{}/server-status", server.address), KEPT)?;
     let folder = ground.folder(case.name);
@@ -119,7 +119,7 @@ fn ask(ground: &Ground, server: &Server, case: &Case, when: &str) -> Result<Told
     Ok(told)
 }
 
-/// A pool of so many workers, all there from the beginning, in two children where they are many.
+/// A pool of that many workers, all present from the beginning, in two children if they are many.
 fn pool(case: &Case) -> Pool {
     let fixed = super::overload::fixed(case.peer, case.workers);
     match fixed.threads {
@@ -131,7 +131,7 @@ fn pool(case: &Case) -> Pool {
     }
 }
 
-/// Loads a server for a turn, and tells how many it answered a second once all were there.
+/// Loads a server for a turn, and returns the answers a second once all clients were there.
 fn drive(
     ground: &Ground,
     server: &Server,
@@ -164,7 +164,8 @@ fn drive(
             let (since, before) = first.unwrap_or_default();
             let passed = begun.elapsed().saturating_sub(since);
             let bytes = slow.end().bytes.saturating_sub(before);
-            // In parts of answers: whole ones come in as many at a time as there are workers.
+            // Count fractions of responses, because whole ones end in batches as large as the
+            // number of workers.
             Ok(bytes as f64 / size_of(path).max(1) as f64 / passed.as_secs_f64())
         }
         What::Asks(path, close) => {
@@ -185,14 +186,14 @@ fn drive(
                 answered = seconds.to_vec();
                 seconds.len() < turn
             })?;
-            // Its first quarter is for clients and children to come.
+            // The first quarter is for clients and children to arrive.
             Ok(mean(&answered, turn / 4, turn - turn / 4))
         }
     }
 }
 
 impl Row {
-    /// What was predicted: by the limit that would bind, before it did.
+    /// The prediction: the maximum of the limit that would bind, before it did.
     fn predicted(&self) -> Option<f64> {
         if !self.case.has_maximum {
             return None;

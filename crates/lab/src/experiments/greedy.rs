@@ -1,6 +1,6 @@
-//! The experiment `greedy`, after the study of 2003: clients that ask again at once, and clients
-//! that pause, over the number of clients; then both for minutes. Greedy clients should get as
-//! much as paused ones, and a server should be as fast at the end as it was at the beginning.
+//! The experiment `greedy`, after the study of 2003: clients without a pause and clients with one,
+//! over the number of clients, and then both for minutes. Greedy clients should get as much as
+//! paused ones, and a server should be as fast at the end as at the beginning.
 
 use super::ground::{Asked, Ground, source};
 use super::paper::{Paper, Plot};
@@ -20,21 +20,21 @@ const SMALL: Asked = Asked {
     close: false,
     conditional: false,
 };
-/// The pause of the long run beside the greedy one: the study's.
+/// The pause of the long run, which is that of the study.
 const PAUSE: Think = Think::Fixed(1e-6);
-/// What is slower by less than this share may be chance.
+/// A smaller difference may be chance.
 const CHANCE: f64 = 0.03;
 
-/// What a peer came to.
+/// The result of a peer.
 struct Row {
     peer: Peer,
-    /// Of each pair the round in the middle.
+    /// For each pair, the round in the middle.
     sweep: Sweep,
     greedy: Figures,
     paused: Figures,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let rounds = options.rounds.unwrap_or(3);
     let servers = ground.start_all()?;
@@ -85,7 +85,7 @@ fn sweep_one(
     if over { Err(Fault::Interrupted) } else { Ok(sweep) }
 }
 
-/// Of each pair the round whose throughput is in the middle.
+/// For each pair, the round with the median throughput.
 fn middle(sweeps: &[Sweep]) -> Sweep {
     let mut cells: Vec<Cell> = Vec::new();
     for cell in sweeps.first().map(|sweep| sweep.cells.as_slice()).unwrap_or_default() {
@@ -98,8 +98,8 @@ fn middle(sweeps: &[Sweep]) -> Sweep {
     Sweep { cells }
 }
 
-/// Answers a second in the first and in the last tenth of a run; the part of a second at its end
-/// is left out.
+/// The answers a second in the first and in the last tenth of a run, without the incomplete second
+/// at its end.
 fn tenths(figures: &Figures) -> Option<(f64, f64)> {
     let whole = figures.seconds.len().checked_sub(1).filter(|count| *count >= 2)?;
     let tenth = whole.div_ceil(10);

@@ -1,6 +1,6 @@
-//! The ground of an experiment: the peers, the cores for servers and for clients, the site, the
-//! folder for results, and the ear for ^C. A server and what is asked of it come in; what the
-//! clients saw, and what it cost the server, go out.
+//! The testbed of an experiment: the peers, the cores for servers and for clients, the site, the
+//! folder for results, and the handling of ^C. It starts servers, loads them, and returns what the
+//! clients saw and what the server spent.
 
 use super::{Fault, Options};
 use crate::backend::Backend;
@@ -20,22 +20,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait between two looks at a run.
+/// The interval between two looks at a run.
 const GLANCE: Duration = Duration::from_millis(10);
-/// A server that does not answer for so long has failed its clients.
+/// A server that does not answer for this long has failed its clients.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What every experiment stands on.
+/// The testbed.
 pub struct Ground {
     /// The peers that take part, Evenkeel first.
     pub peers: Vec<Peer>,
-    /// Those that are not installed.
+    /// The peers that are not installed.
     pub missing: Vec<&'static str>,
-    /// Those that are, and did not serve.
+    /// The peers that are installed but did not serve.
     silent: Vec<&'static str>,
-    /// The files that are served.
+    /// The files to serve.
     pub site: Site,
-    /// What servers are given when they start.
+    /// The settings of servers at their start.
     pub setup: Setup,
     client_cores: Vec<usize>,
     runs: PathBuf,
@@ -43,32 +43,32 @@ pub struct Ground {
     about: About,
 }
 
-/// What is asked, over and over.
+/// A request that is sent over and over.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The path.
     pub path: Cow<'static, str>,
-    /// How many clients ask at a time.
+    /// The number of clients.
     pub clients: u32,
     /// Their pauses.
     pub think: Think,
     /// Whether each connection is for one request.
     pub close: bool,
-    /// Whether the clients have the file already.
+    /// Whether the clients already have the file.
     pub conditional: bool,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// What the clients saw.
     pub figures: Figures,
-    /// User and system time of the server's processes, in microseconds.
+    /// The user and system time of the server's processes, in microseconds.
     pub cpu_us: u64,
 }
 
 impl Turn {
-    /// Processor time of the server for each answer, in nanoseconds.
+    /// The CPU time of the server for each answer, in nanoseconds.
     pub fn cpu_each_ns(&self) -> f64 {
         self.cpu_us as f64 * 1e3 / self.figures.answered().max(1) as f64
     }
@@ -81,7 +81,7 @@ impl Turn {
 }
 
 impl Ground {
-    /// Divides the cores, makes the site and begins to listen for ^C.
+    /// Divides the cores, makes the site and begins to handle ^C.
     pub fn prepare(
         peers: Vec<Peer>,
         missing: Vec<&'static str>,
@@ -93,7 +93,7 @@ impl Ground {
         let _bound = process::raise_descriptor_limit();
         let command = format!("lab {}", options.experiment.name());
         let words = options.words.get(1..).unwrap_or_default();
-        // Before the cores are divided: the machine has them all.
+        // Record this before the cores are divided, because the machine has all of them.
         let about = About::now(&command, "", words);
         let cores = process::allowed_cores();
         let half = cores.len() / 2;
@@ -114,7 +114,7 @@ impl Ground {
         })
     }
 
-    /// Starts all peers, in their order; those that do not serve take no part.
+    /// Starts all peers, in order. Those that do not serve take no part.
     pub fn start_all(&mut self) -> Result<Vec<(Peer, Server)>, Fault> {
         let mut servers = Vec::new();
         for peer in self.peers.clone() {
@@ -124,8 +124,8 @@ impl Ground {
         Ok(servers)
     }
 
-    /// Starts a peer; none where it does not serve, which the report says. Without Evenkeel there
-    /// is no experiment.
+    /// Starts a peer; none if it does not serve, which the report says. Without Evenkeel there is
+    /// no experiment.
     pub fn start(&mut self, peer: Peer) -> Result<Option<Server>, Fault> {
         match peer.start(&self.site, &self.setup) {
             Ok(server) => Ok(Some(server)),
@@ -139,22 +139,22 @@ impl Ground {
         }
     }
 
-    /// Says what is being done, on standard error.
+    /// Prints what is being done, on standard error.
     pub fn tell(&self, text: &str) {
         let _gone = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// Whether it was interrupted.
+    /// Whether the user pressed ^C.
     pub fn is_over(&self) -> bool {
         self.signals.next().is_some()
     }
 
-    /// Ends the experiment where it was interrupted.
+    /// Ends the experiment if the user pressed ^C.
     pub fn heed(&self) -> Result<(), Fault> {
         if self.is_over() { Err(Fault::Interrupted) } else { Ok(()) }
     }
 
-    /// A turn of some length. It is saved under a name where there is one.
+    /// Runs a turn. It is saved if there is a name for it.
     pub fn ask(
         &self,
         server: &Server,
@@ -200,8 +200,8 @@ impl Ground {
         self.drive(plan, &mut source(asked, tag), saving, &mut |_| Ok(true))
     }
 
-    /// Has the clients of a plan do what `source` says. `look` is called every few milliseconds
-    /// while they do, with the seconds since the beginning, and says whether they go on.
+    /// Has the clients of a plan do what `source` says. In the meantime `look` is called every few
+    /// milliseconds with the seconds since the beginning, and returns whether to continue.
     pub fn drive(
         &self,
         plan: Plan,
@@ -225,8 +225,8 @@ impl Ground {
         if interrupted { Err(Fault::Interrupted) } else { Ok(figures) }
     }
 
-    /// The same, of a run that nobody keeps: `look` is given the answers of each second that has
-    /// ended, and the run ends when it says so. The last one it is given is cut off by that.
+    /// The same for a run that is not saved: `look` is given the answers of each second that has
+    /// ended, and the run ends when it says so, so that the last second is incomplete.
     pub fn follow(
         &self,
         plan: Plan,
@@ -267,7 +267,7 @@ impl Ground {
         Ok(interrupted)
     }
 
-    /// How many cores the servers run on.
+    /// The number of cores that the servers run on.
     pub fn server_cores(&self) -> usize {
         match self.setup.cores.len() {
             0 => process::usable_cores(),
@@ -275,7 +275,7 @@ impl Ground {
         }
     }
 
-    /// Where the results of a run of this name go.
+    /// Where to save a run with this name.
     pub fn save(&self, name: &str, server: &Server, what: &str) -> Result<Saving, Fault> {
         let about = About {
             title: format!("{} {what}", server.name),
@@ -286,7 +286,7 @@ impl Ground {
         Ok(Saving::begin(&self.runs.join(name), &about.with("server", &server.name))?)
     }
 
-    /// The folder of the results of a run of this name.
+    /// The folder for the results of a run with this name.
     pub fn folder(&self, name: &str) -> PathBuf {
         self.runs.join(name)
     }
@@ -331,13 +331,13 @@ impl Ground {
         tag.ok_or_else(|| format!("{name}: {path} comes without an entity tag").into())
     }
 
-    /// What a sweep saves its runs by, and where.
+    /// Where a sweep saves its runs, and their description.
     pub fn saving_of(&self, peer: Peer, name: &str) -> (PathBuf, About) {
         let about = self.about.clone().with("server", peer.name());
         (self.runs.join(name), About { target: "/1k.html".into(), ..about })
     }
 
-    /// When, where and with which programs it was done.
+    /// When, where and with which programs the experiment was made.
     pub fn origin(&self) -> String {
         let run = Saved { about: self.about.clone(), ..Saved::default() };
         let machine = Machine::here();
@@ -353,7 +353,7 @@ impl Ground {
         format!("{} · {divided} · {memory}", report::origin(&run))
     }
 
-    /// The versions of the peers, and who is missing.
+    /// The versions of the peers, and which are missing.
     pub fn who(&self) -> String {
         let versions = self.peers.iter().map(|peer| {
             let version = peer.version();
@@ -379,29 +379,29 @@ impl Ground {
     }
 }
 
-/// A turn in whole seconds, one at least.
+/// A turn in whole seconds, at least one.
 pub fn whole_seconds(turn: Duration) -> usize {
     turn.as_secs_f64().ceil().max(1.0) as usize
 }
 
-/// The answers a second of so many seconds from one on. Those beyond are not counted: the last one
-/// that a run tells of is not whole.
+/// The answers a second over `count` seconds from `from` on. Seconds after that do not count,
+/// because the last one that a run reports is incomplete.
 pub fn mean(seconds: &[u64], from: usize, count: usize) -> f64 {
     let counted = seconds.iter().skip(from).take(count);
     counted.clone().sum::<u64>() as f64 / counted.len().max(1) as f64
 }
 
-/// The answers of each second, added up from what each thread of clients tells.
+/// The answers of each second, summed over the threads of clients.
 #[derive(Default)]
 struct Seconds {
     threads: usize,
     answered: Vec<u64>,
-    /// How many threads have told of it.
+    /// How many threads have reported it.
     told: Vec<usize>,
 }
 
 impl Seconds {
-    /// Takes parts of seconds; those that all threads have told of.
+    /// Takes parts of seconds, and returns those that all threads have reported.
     fn take(&mut self, news: &[Second]) -> &[u64] {
         for second in news {
             let number = second.number as usize;
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(seconds.take(&[part(0, 1)]), [6]);
         assert_eq!(seconds.take(&[part(2, 9), part(2, 9)]), [6]);
         assert_eq!(seconds.take(&[part(1, 0)]), [6, 6, 18]);
-        // The last is only a part of a second.
+        // The last one is only a part of a second.
         assert_eq!(mean(&[1, 100, 102, 2], 1, 2), 101.0);
         assert_eq!((mean(&[], 3, 1), whole_seconds(Duration::from_millis(1_500))), (0.0, 2));
     }

@@ -1,6 +1,6 @@
-//! `evenkeel lab NAME`: whole experiments. Servers that are installed are started on this machine
-//! from a temporary folder, on loopback addresses, are loaded in turns, and are stopped; a report
-//! in HTML and in Markdown with SVG plots goes out, and the results that it was made from.
+//! `evenkeel lab NAME`: whole experiments. They start installed servers on this machine from a
+//! temporary folder and on loopback addresses, load them in turns, and stop them. The output is a
+//! report in HTML and in Markdown with SVG plots, and the results that it was made from.
 
 mod auto;
 mod buckets;
@@ -32,8 +32,8 @@ use reload::Part;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-/// Runs an experiment and gives its exit status: 0, 1 where it could not be done or shows what
-/// should not be, 2 for words that make no sense, 130 where it was interrupted.
+/// Runs an experiment and returns its exit status: 0; 1 if it could not be done or shows what
+/// should not be; 2 for words that make no sense; 130 if it was interrupted.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let options = match parse(words) {
@@ -114,10 +114,10 @@ fn perform(options: &Options) -> Result<(PathBuf, Option<String>), Fault> {
     Ok((out, paper.failure().map(str::to_owned)))
 }
 
-/// The process models, as they are compared.
+/// The process models, in the order of comparison.
 const MODELS: [Model; 3] = [Model::Event, Model::Worker, Model::Prefork];
 
-/// The names of those that take part, our own first.
+/// The names of the servers that take part, Evenkeel first.
 fn who(options: &Options) -> String {
     let others = |usual: String| options.against.clone().unwrap_or(usual);
     match options.experiment {

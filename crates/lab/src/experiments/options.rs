@@ -123,7 +123,7 @@ struct Words {
     out: Option<PathBuf>,
 }
 
-/// The most of whatever is counted.
+/// The bound of all counts.
 const MOST: usize = 100_000;
 
 /// The declaration of the command line.
@@ -132,34 +132,34 @@ pub fn command() -> clap::Command {
     words::command::<Words>()
 }
 
-/// What is asked for.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which experiment.
+    /// The experiment.
     pub experiment: Experiment,
-    /// The names of the peers, where they were named.
+    /// The names of the peers, if given.
     pub against: Option<String>,
-    /// The process models, where they were named.
+    /// The process models, if given.
     pub models: Option<Vec<Model>>,
-    /// How often each has its turn.
+    /// The number of turns of each server.
     pub rounds: Option<usize>,
-    /// How long a turn lasts.
+    /// The length of a turn.
     pub turn: Duration,
     /// Clients and pauses.
     pub grid: Grid,
-    /// Whether the numbers of clients are those that were typed.
+    /// Whether the numbers of clients were given.
     pub has_clients: bool,
-    /// How long the long runs last.
+    /// The length of the long runs.
     pub long: Duration,
-    /// How long a child takes to start.
+    /// The time that a child takes to start.
     pub start_delay: Duration,
-    /// How far servers are loaded, in what saturates them.
+    /// The loads on servers, relative to saturation.
     pub levels: Option<Vec<f64>>,
     /// MaxRequestWorkers.
     pub workers: Option<usize>,
-    /// How long a request waits.
+    /// The time that a request waits.
     pub wait: Duration,
-    /// How much CPU time a request burns.
+    /// The CPU time that a request burns.
     pub burn: Duration,
     /// Whether `overload` is a step.
     pub step: bool,
@@ -167,13 +167,13 @@ pub struct Options {
     pub part: Part,
     /// How often it does that.
     pub reloads: Option<usize>,
-    /// The numbers of workers that `auto` tries, where they were named.
+    /// The numbers of workers that `auto` tries, if given.
     pub sweep: Option<Vec<usize>>,
-    /// The cases of `explain`, where they were named.
+    /// The cases of `explain`, if given.
     pub only: Option<Vec<String>>,
     /// The folder for the report.
     pub out: Option<PathBuf>,
-    /// The words themselves.
+    /// The words of the command line.
     pub words: Vec<String>,
 }
 
@@ -205,19 +205,19 @@ pub enum Experiment {
 }
 
 impl Experiment {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// How long a turn of it lasts if nothing was said.
+    /// The length of its turns by default.
     fn turn(self, step: bool) -> Duration {
         Duration::from_secs(match self {
             Self::Static | Self::Greedy | Self::Syscalls | Self::Auto => 3,
             Self::Ramp => 600,
             Self::Overload if step => 15,
             Self::Overload | Self::Buckets | Self::CpuWait => 5,
-            // Limits are told from ten seconds.
+            // Limits are computed from ten seconds.
             Self::Explain => 12,
             Self::Starvation => 30,
             Self::Reload => 35,
@@ -226,12 +226,12 @@ impl Experiment {
 }
 
 impl Options {
-    /// The process models that were asked for, or these.
+    /// The process models that were given, or these.
     pub fn models_or(&self, usual: &[Model]) -> Vec<Model> {
         self.models.clone().unwrap_or_else(|| usual.to_vec())
     }
 
-    /// The number of clients where there is one number, or this one.
+    /// The number of clients if one number was given, or this one.
     pub fn one_number_of_clients(&self, usual: u32) -> u32 {
         let typed = self.grid.clients.first().filter(|_| self.has_clients);
         typed.copied().unwrap_or(usual)
@@ -241,7 +241,8 @@ impl Options {
 /// Parses the words.
 ///
 /// # Errors
-/// That help is wanted, or what is wrong with them.
+///
+/// Help is requested, or what is wrong with the words.
 pub fn parse(given: &[String]) -> Result<Options, Stop> {
     let words: Words = words::parse(given)?;
     let part = match (words.buckets, words.kill, words.upgrade, words.slow) {

@@ -1,7 +1,7 @@
 //! The experiment `overload`: requests that wait and requests that burn CPU time, from half of what
-//! saturates a server to a hundred times that, each client asking again as soon as it is answered.
-//! Throughput should stay where its peak was, everybody be served and nobody be cut off. With
-//! `--step` it is one step from nothing to 512 clients on a pool of one child.
+//! saturates a server to a hundred times as much. Each client sends its next request as soon as it
+//! is answered. Throughput should stay at its peak, every client be served and none be cut off.
+//! With `--step` it is one step from no clients to 512, on a pool of one child.
 
 use super::ground::{Asked, Ground, source};
 use super::paper::{Paper, Plot};
@@ -15,34 +15,34 @@ use crate::plot::{Axis, Chart, Unit};
 use crate::sim::Model;
 use std::time::Duration;
 
-/// How far a server is loaded, in what saturates it.
+/// The loads, relative to saturation.
 const LEVELS: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
-/// Workers of the servers that have such a number.
+/// The workers of the servers that have such a number.
 const WORKERS: usize = 128;
-/// Throughput under more than saturation should be this share of its peak.
+/// The share of its peak that throughput should keep beyond saturation.
 const STEADY: f64 = 0.95;
-/// How often each client can be served in a turn, at the least.
+/// How often each client can at least be served in a turn.
 const ROUNDS: f64 = 2.0;
-/// Clients of the step.
+/// The clients of the step.
 const STEP: u32 = 512;
-/// How long clients wait: under a hundredfold load everybody's turn is long in coming.
+/// How long clients wait: under a hundredfold load each waits long for its turn.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// Descriptors that are needed beside those of the clients.
+/// The descriptors needed in addition to those of the clients.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 /// What requests do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// They wait, holding a worker.
+    /// They wait and hold a worker.
     Wait,
     /// They burn CPU time.
     Burn,
-    /// They are for a file of 1 KiB.
+    /// They request a file of 1 KiB.
     File,
 }
 
 impl Work {
-    /// Its name in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wait => "wait",
@@ -61,7 +61,7 @@ impl Work {
     }
 }
 
-/// What came of one load on one server.
+/// The result of one load on one server.
 struct Point {
     peer: Peer,
     work: Work,
@@ -70,7 +70,7 @@ struct Point {
     figures: Figures,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     if options.step {
         return step(ground, options);
@@ -83,8 +83,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let mut notes = Vec::new();
     for peer in ground.peers.clone() {
         ground.setup.pool = Some(fixed(peer, workers));
-        // Who has no bound of workers forwards everything at once: the application, which is here
-        // too, then has as many connections as the clients.
+        // A server without a bound on workers forwards everything at once. The application, which
+        // runs in this process too, then has as many connections as there are clients.
         let most_clients = if peer.model().is_some() { allowed } else { allowed / 2 };
         for (work, level, clients) in loads(ground, options, workers) {
             if u64::from(clients) > most_clients {
@@ -94,7 +94,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
                 notes.extend(Some(note).filter(|note| !notes.contains(note)));
                 continue;
             }
-            // Each begins anew: requests that the clients of the load before left behind are work.
+            // Each load has a new server, because requests that the clients of the previous load
+            // left behind are work.
             let Some(server) = ground.start(peer)? else { continue };
             let each = if work == Work::Wait { options.wait } else { options.burn };
             let long = options.turn.max(each.mul_f64(level * ROUNDS));
@@ -114,8 +115,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     Ok(report(ground, options, workers, &points, notes))
 }
 
-/// The loads that a server bears one after the other: what requests do, how far it is loaded, and
-/// the number of clients. Levels that come to the same number are one.
+/// The loads on a server, one after the other: what requests do, the load relative to saturation,
+/// and the number of clients. Loads with the same number of clients are merged.
 fn loads(ground: &Ground, options: &Options, workers: usize) -> Vec<(Work, f64, u32)> {
     let mut loads: Vec<(Work, f64, u32)> = Vec::new();
     for work in [Work::Wait, Work::Burn] {
@@ -145,7 +146,7 @@ pub fn fixed(peer: Peer, workers: usize) -> Pool {
     }
 }
 
-/// So many clients ask for a path over and over, on connections that they keep.
+/// Has `clients` clients request a path over and over, on kept connections.
 pub fn ask(
     ground: &Ground,
     server: &Server,
@@ -304,7 +305,7 @@ fn worse(points: &[Point]) -> Vec<String> {
     sentences
 }
 
-/// What came of the step on one server.
+/// The result of the step on one server.
 struct Climb {
     peer: Peer,
     work: Work,
@@ -320,7 +321,8 @@ fn step(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let mut rows = Vec::new();
     for work in [Work::File, Work::Wait] {
         for peer in ground.peers.clone() {
-            // Each begins anew: a pool that has grown once is no pool of one child.
+            // Each has a new server, because a pool that has grown is no longer a pool of one
+            // child.
             let Some(server) = ground.start(peer)? else { continue };
             let asked = kept(&work.path(options), clients);
             let plan = plan(ground, &server, &asked, options.turn);

@@ -1,12 +1,12 @@
-//! The report of an experiment: what was done, where Evenkeel does worse than a peer, tables and
-//! plots come in; an HTML page, and the same in Markdown with a small SVG for each plot, go out.
+//! The report of an experiment: assembles text, tables and plots, and writes them as an HTML page
+//! and as Markdown with a small SVG for each plot.
 
 use crate::plot::{Bars, Chart, Heat};
 use crate::report::page::Page;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A report that is being put together.
+/// A report that is being assembled.
 pub struct Paper {
     title: String,
     origin: String,
@@ -54,44 +54,44 @@ impl Paper {
         Self { title: title.to_owned(), origin, parts: Vec::new(), failure: None }
     }
 
-    /// A heading.
+    /// Adds a heading.
     pub fn heading(&mut self, text: &str) -> &mut Self {
         self.parts.push(Part::Heading(text.to_owned()));
         self
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) -> &mut Self {
         self.parts.push(Part::Paragraph(text.to_owned()));
         self
     }
 
-    /// Sentences in a list.
+    /// Adds a list of sentences.
     pub fn list(&mut self, sentences: Vec<String>) -> &mut Self {
         self.parts.push(Part::List(sentences));
         self
     }
 
-    /// A table.
+    /// Adds a table.
     pub fn table(&mut self, heading: &[&str], rows: Vec<Vec<String>>) -> &mut Self {
         let heading = heading.iter().map(|&cell| cell.to_owned()).collect();
         self.parts.push(Part::Table(heading, rows));
         self
     }
 
-    /// Plots beside each other, each with the name of its file.
+    /// Adds plots beside each other, each with the name of its file.
     pub fn plots(&mut self, plots: Vec<(String, Plot)>) -> &mut Self {
         self.parts.push(Part::Plots(plots));
         self
     }
 
-    /// A command line.
+    /// Adds a command line.
     pub fn code(&mut self, text: &str) -> &mut Self {
         self.parts.push(Part::Code(text.to_owned()));
         self
     }
 
-    /// Says that the experiment shows what should not be.
+    /// Records that the experiment shows what should not be.
     pub fn fail(&mut self, text: &str) {
         self.failure = Some(text.to_owned());
     }
@@ -141,7 +141,7 @@ impl Paper {
         };
         for part in &self.parts {
             text.push('\n');
-            // Writing to a text does not fail.
+            // Writing to a text cannot fail.
             let _ = match part {
                 Part::Heading(heading) => writeln!(text, "## {heading}"),
                 Part::Paragraph(paragraph) => writeln!(text, "{paragraph}"),

@@ -1,5 +1,5 @@
-//! The experiment `static`: files of several sizes, answers that nothing has changed, and a
-//! connection for each request. All servers stand ready; each has its turn, round after round.
+//! The experiment `static`: files of several sizes, 304 responses, and a connection for each
+//! request. All servers run at the same time and have their turns, round after round.
 
 use super::ground::{Asked, Ground, Turn};
 use super::paper::{Paper, Plot};
@@ -11,12 +11,12 @@ use crate::plot::{Bar, Bars};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// What is worse by less than this share may be chance.
+/// A smaller difference may be chance.
 const CHANCE: f64 = 0.03;
-/// How long each server is asked before figures count.
+/// How long each server is loaded before figures count.
 const WARM: Duration = Duration::from_secs(1);
 
-/// A scenario: its name for files, what it is, and what is asked.
+/// A scenario: its name for files, its title, and the requests.
 struct Scenario {
     name: &'static str,
     title: &'static str,
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let rounds = options.rounds.unwrap_or(5);
     let servers = ground.start_all()?;
@@ -200,7 +200,7 @@ fn bars(
         name: row.peer.name().to_owned(),
         value: value(row),
         shown: show(value(row)),
-        // Ours stands out.
+        // Evenkeel has a colour of its own.
         colour: if row.peer == Peer::Evenkeel { 0 } else { 7 },
     };
     let title = format!("{}: {what}", scenario.title);
@@ -244,7 +244,7 @@ fn table(paper: &mut Paper, rows: &[Row]) {
     paper.table(&heading, rows.iter().map(cells).collect());
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of none.
+/// The median; 0 if there are no values.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

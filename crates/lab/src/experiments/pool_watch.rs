@@ -1,6 +1,6 @@
-//! The watch over a server's pool while a load goes: processes and the accept queue as /proc tells
-//! them, workers as the status page does. What it saw goes out, and what follows from it. The page
-//! itself needs a worker: where none is free it comes late, and says so by its time.
+//! Watches a server's pool during a load: processes and the accept queue through /proc, workers
+//! through the status page, and computes figures from these. The page itself needs a worker: if
+//! none is free it comes late, and its time shows that.
 
 use crate::family::{Family, crowd};
 use crate::peers::Server;
@@ -12,18 +12,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often processes and the queue are looked at.
+/// The interval of samples of processes and the queue.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often the page is asked for.
+/// The interval of requests for the page.
 const PAGE_EVERY: Duration = Duration::from_millis(250);
 /// How long a page may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A queue that was gone for so long is gone.
+/// A queue that stays empty for this long is considered settled.
 const SETTLED_S: f64 = 1.0;
-/// Who lives for less than this at the beginning of the load was there before it.
+/// A child that is first seen within this time existed before the load.
 const BEFORE_S: f64 = 0.05;
 
-/// A watch that goes on, until [`PoolWatch::end`].
+/// A watch that continues until [`PoolWatch::end`].
 pub struct PoolWatch {
     stops: [Sender<()>; 2],
     looking: JoinHandle<Looks>,
@@ -33,66 +33,67 @@ pub struct PoolWatch {
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct PoolSeen {
-    /// From /proc.
+    /// The samples of /proc.
     pub looks: Looks,
-    /// From the status page.
+    /// The status pages.
     pub pages: Pages,
 }
 
-/// The looks at processes and the queue.
+/// The samples of processes and the queue.
 #[derive(Clone, Debug, Default)]
 pub struct Looks {
     /// In the order of time.
     pub rows: Vec<Look>,
-    /// When each child was first and last seen, by its process.
+    /// The times of the first and last sample of each child, by process id.
     pub lives: BTreeMap<i32, (f64, f64)>,
 }
 
-/// What a look showed.
+/// One sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
-    /// When it was, in seconds.
+    /// Its time, in seconds.
     pub at_s: f64,
-    /// Children.
+    /// The number of children.
     pub children: usize,
-    /// Connections that wait to be accepted.
+    /// The connections that wait to be accepted.
     pub queue: u64,
-    /// These and those that are accepted and open.
+    /// These and the open connections that are accepted.
     pub connections: u64,
 }
 
-/// The rows of the status page.
+/// The data of the status pages.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
     /// In the order of time.
     pub rows: Vec<PageRow>,
-    /// Pages that did not come.
+    /// The number of pages that did not come.
     pub missing: usize,
 }
 
-/// What a page told.
+/// The data of one page.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageRow {
-    /// When it came, in seconds.
+    /// The time of its arrival, in seconds.
     pub at_s: f64,
-    /// Busy workers.
+    /// The busy workers.
     pub busy: usize,
-    /// Idle workers, and those of children that start.
+    /// The idle workers, including those of children that are starting.
     pub idle: usize,
-    /// Connections that waited to be accepted when it had come.
+    /// The connections that waited to be accepted at the time of its arrival.
     pub queue: u64,
 }
 
 impl PoolWatch {
-    /// Begins to look at a server, once it answers: one whose first children are slow to start
-    /// listens before anybody serves.
+    /// Begins to watch a server once it answers. A server whose first children start slowly listens
+    /// before it serves.
     ///
     /// # Errors
-    /// The system's, or why it does not answer.
+    ///
+    /// Those of the system, or why the server does not answer.
     pub fn begin(server: &Server) -> Result<Self, String> {
         let url = format!("http://{}/server-status", server.address);
         let status = Status::open(&url, false, PATIENCE)?.in_short_form();
-        // Of peers it need not be a status page.
+        // For peers, any response will do.
         let _first = status.body()?;
         let (family, port, begun) = (server.family, server.address.port(), Instant::now());
         let ([one, other], [first, second]) = {
@@ -110,7 +111,7 @@ impl PoolWatch {
         })
     }
 
-    /// Ends it.
+    /// Ends the watch.
     #[must_use]
     pub fn end(self) -> PoolSeen {
         drop(self.stops);
@@ -154,12 +155,13 @@ fn ask_on(status: &Status, port: u16, begun: Instant, stopped: &Receiver<()>) ->
 }
 
 impl PoolSeen {
-    /// Children that began while it looked.
+    /// The number of children that started during the watch.
     pub fn started(&self) -> usize {
         self.looks.lives.values().filter(|(first, _)| *first > BEFORE_S).count()
     }
 
-    /// Children that ended before it ended, and of them those that had begun while it looked.
+    /// The number of children that ended during the watch, and how many of them had started during
+    /// it.
     pub fn ended(&self) -> (usize, usize) {
         let last_s = self.looks.rows.last().map_or(0.0, |look| look.at_s);
         let gone = self.looks.lives.values().filter(|(_, last)| *last < last_s);
@@ -177,7 +179,8 @@ impl PoolSeen {
         self.looks.rows.iter().map(|look| look.queue).max().unwrap_or(0)
     }
 
-    /// When nobody waited to be accepted any more, for a second and but for moments, in seconds.
+    /// The time in seconds after which, apart from moments, no connection waited to be accepted for
+    /// a second.
     pub fn queue_gone_s(&self) -> Option<f64> {
         let rows = &self.looks.rows;
         let came = rows.iter().position(|look| look.queue > 0).unwrap_or(0);
@@ -196,10 +199,10 @@ impl PoolSeen {
         self.pages.rows.iter().map(|row| row.idle).max().unwrap_or(0)
     }
 
-    /// By how much the workers were at most more than the greatest demand until then. Busy workers
-    /// are of the moment of their page, and so is the queue beside them. A page comes late where no
-    /// worker is free for it: looks know meanwhile what stands in the queue, and where each
-    /// connection holds a worker (`holds`), all that are served or wait.
+    /// By how much the number of workers at most exceeded the greatest demand until then. The busy
+    /// workers and the queue of a page belong to the same moment. A page comes late if no worker is
+    /// free for it. For that time the samples show the length of the queue and, where each
+    /// connection holds a worker (`holds`), all connections that are served or wait.
     pub fn most_beyond_demand(&self, holds: bool) -> i64 {
         let mut looks = self.looks.rows.iter().peekable();
         let (mut busy, mut demand, mut most) = (0, 0, 0);
@@ -215,10 +218,11 @@ impl PoolSeen {
         most
     }
 
-    /// Writes the samples to the folder of a run, so that its report has them.
+    /// Writes the samples to the folder of a run, for its report.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn save(&self, folder: &Path) -> Result<(), String> {
         let mut sampling = Sampling::begin(folder)?;
         let named = |pairs: &[(&str, f64)]| -> BTreeMap<String, f64> {
@@ -269,17 +273,17 @@ mod tests {
         let seen = PoolSeen { looks: Looks { rows, lives: lives.into() }, pages };
         assert_eq!((seen.started(), seen.ended(), seen.most_children()), (2, (2, 1), 4));
         assert_eq!((seen.most_queued(), seen.most_idle()), (7, 20));
-        // 21 workers against a demand of 7.
+        // 21 workers for a demand of 7.
         assert_eq!(seen.most_beyond_demand(true), 14);
         assert_eq!(seen.queue_gone_s(), Some(9.0));
-        // A page that had to wait for a worker, and the queue that stood until then.
+        // A page that had to wait for a worker, and the queue until then.
         let late = Pages { rows: vec![PageRow { at_s: 2.0, ..page(5, 59, 0) }], missing: 0 };
         let looks = Looks { rows: vec![look(0.5, 1, 60)], ..Looks::default() };
         assert_eq!(PoolSeen { looks, pages: late }.most_beyond_demand(true), 4);
     }
 
     /// Children that take seconds to start: the first page comes when they are ready, and its busy
-    /// workers say nothing of those that were busy before.
+    /// workers do not include those that were busy before.
     #[test]
     fn who_is_served_while_a_page_waits_is_demand() {
         let looks = [(0.1, 30, 50), (0.2, 300, 390), (3.0, 262, 390)];
@@ -289,7 +293,7 @@ mod tests {
         let pages = Pages { rows: vec![page], missing: 0 };
         let seen = PoolSeen { looks: Looks { rows, ..Looks::default() }, pages };
         assert_eq!((seen.most_beyond_demand(true), seen.most_beyond_demand(false)), (122, 212));
-        // A page that came before, with the queue of its moment.
+        // An earlier page, with the queue of its moment.
         let mut seen = seen;
         seen.pages.rows.insert(0, PageRow { at_s: 0.6, busy: 128, idle: 384, queue: 262 });
         assert_eq!(seen.most_beyond_demand(false), 122);

@@ -1,8 +1,8 @@
-//! The experiment `ramp`, after the report of 2002 on the worker model: 15 clients of each of 26
-//! machines come at once to a pool of one child, ask for pages of mixed size that wait for a
-//! database, a connection for each, and a twentieth of them read a long download slowly. How fast
-//! is the pool there, how far does it overshoot, what is retired again? Evenkeel stands beside
-//! Apache with the same directives, and three laws beside each other in the simulator.
+//! The experiment `ramp`, after the report of 2002 on the worker model: 15 clients on each of 26
+//! machines arrive at once at a pool of one child. They request pages of mixed sizes that wait for
+//! a database, with a connection for each request, and a twentieth of them read a long download
+//! slowly. The report says how fast the pool adapts, how far it overshoots and what it retires
+//! again, for Evenkeel and Apache with the same directives and for three laws in the simulator.
 
 use super::ground::Ground;
 use super::paper::{Paper, Plot};
@@ -23,26 +23,26 @@ use std::time::Duration;
 
 /// 26 machines with 15 clients each.
 const CLIENTS: u32 = 390;
-/// One client in so many downloads.
+/// One of this many clients downloads.
 const DOWNLOADERS: u32 = 20;
-/// How many bytes a second a download reads: the 10 MiB take six minutes.
+/// The bytes a second that a download reads: 10 MiB take six minutes.
 const DOWNLOAD_RATE: f64 = 30_000.0;
-/// The mean of the waits, in seconds, and how many of a hundred requests wait.
+/// The mean of the waits in seconds, and how many of a hundred requests wait.
 const WAIT_S: f64 = 0.4;
 const WAITING: u32 = 60;
 /// Of a hundred requests, those for 1 KiB and those for 100 KiB; the rest are for 1 MiB.
 const SMALL: u32 = 30;
 const MEDIUM: u32 = 9;
-/// Throughput is full where a second has this share of the steady rate.
+/// Throughput is full when a second has this share of the steady rate.
 const FULL: f64 = 0.95;
-/// Runs that are longer are resolved to a second, not to a tenth: each exchange takes memory.
+/// Longer runs are resolved to a second instead of a tenth, because each exchange takes memory.
 const LONG: Duration = Duration::from_secs(1200);
-/// How long the simulator's clients ask, at most.
+/// The most seconds that the simulation covers.
 const SIMULATED_S: f64 = 120.0;
-/// How long clients wait: a queue may stand for long.
+/// How long clients wait, since a queue may last long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What came of a server.
+/// The result of a server.
 struct Row {
     peer: Peer,
     figures: Figures,
@@ -51,7 +51,7 @@ struct Row {
     full_s: Option<f64>,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let clients = options.one_number_of_clients(CLIENTS);
     let start_delay_ms = u64::try_from(options.start_delay.as_millis()).unwrap_or(u64::MAX);
@@ -120,7 +120,7 @@ fn load(
     Ok(Row { peer, figures, pool, downloads, full_s })
 }
 
-/// The requests of a client: each drawn anew.
+/// The requests of a client. Each is drawn anew.
 struct Mixed {
     random: ChaCha8Rng,
 }
@@ -157,8 +157,8 @@ impl Source for Mixed {
     }
 }
 
-/// Seconds until throughput was full: the beginning of the first second that has nearly as many
-/// answers as a second of the last half of the run has on the average.
+/// The seconds until throughput was full: the beginning of the first second with nearly as many
+/// answers as an average second of the last half of the run.
 pub fn full_after(figures: &Figures) -> Option<f64> {
     let end_ns = figures.elapsed_ns;
     let half_s = end_ns as f64 / 2e9;
@@ -190,7 +190,8 @@ fn simulate(options: &Options, model: Model, clients: u32) -> Vec<(Which, Outcom
         setup.directives.model = model;
         let step = Load::parse(&format!("step:{clients}@1s"));
         setup.load = step.unwrap_or_else(|_| Load::none());
-        // A wait, or none, as the clients have it: the mean is what counts.
+        // The simulated clients always wait, with the same mean as the real ones, of which some do
+        // not wait.
         setup.wait = Think::Exponential(WAIT_S * f64::from(WAITING) / 100.0);
         setup.start_s = options.start_delay.as_secs_f64().max(0.05);
         setup.seconds = options.turn.as_secs_f64().min(SIMULATED_S);
@@ -315,12 +316,12 @@ fn table(paper: &mut Paper, rows: &[Row]) {
     paper.table(&heading, rows.iter().map(cells).collect());
 }
 
-/// How many workers there were beyond the greatest demand.
+/// The number of workers beyond the greatest demand.
 fn beyond(row: &Row) -> i64 {
     row.pool.most_beyond_demand(row.peer.model() != Some(Model::Event))
 }
 
-/// How many workers there may be beyond the greatest demand: MinSpare and one child.
+/// The number of workers allowed beyond the greatest demand: MinSpare and one child.
 fn bound(peer: Peer) -> i64 {
     let threads = if peer.model() == Some(Model::Prefork) { 1 } else { Pool::OF_2002.threads };
     (Pool::OF_2002.min_spare + threads) as i64
@@ -385,7 +386,7 @@ fn worse(rows: &[Row]) -> Vec<String> {
         let same = |row: &&Row| !row.peer.is_own() && row.peer.model() == own.peer.model();
         for other in rows.iter().filter(same) {
             let full = |row: &Row| row.full_s.unwrap_or(f64::INFINITY);
-            // A tenth of a second is what is resolved.
+            // The resolution is a tenth of a second.
             if full(other) + 0.1 < full(own) {
                 let name = other.peer.name();
                 sentences.push(format!("{name} has its full throughput sooner."));
@@ -411,7 +412,7 @@ mod tests {
 
     #[test]
     fn full_throughput_begins_where_a_second_has_enough_answers() {
-        // One each 100 ms, and from the third second on one each 10 ms.
+        // One every 100 ms, and from the third second on one every 10 ms.
         let slow = (0..30).map(|n| n * 100);
         let fast = (0..700).map(|n| 3000 + n * 10);
         let full = full_after(&figures(slow.chain(fast), 10)).unwrap();

@@ -1,8 +1,8 @@
-//! The experiment `reload`: a server is reloaded again and again while 32 clients ask on
-//! connections that they keep. A request that was sent and got no answer, because its connection
-//! was closed before any byte of it or broke off in it, is lost. With `--buckets` the number of
-//! listen queues changes at each reload, with `--kill` children die, with `--upgrade` the program
-//! is changed; `--slow` is in `slow_peers`.
+//! The experiment `reload`: reloads a server again and again under 32 clients on kept connections.
+//! A request is lost if it was sent and got no complete response, because its connection was closed
+//! before the first byte or within the response. With `--buckets` the number of listen queues
+//! changes at each reload, with `--kill` children are killed, with `--upgrade` the program is
+//! replaced; `--slow` is in `slow_peers`.
 
 use super::ground::{Asked, Ground, source};
 use super::paper::Paper;
@@ -15,21 +15,21 @@ use evenkeel_sys::process::{self, Pid};
 use evenkeel_sys::signal::Signal;
 use std::collections::BTreeSet;
 
-/// Reloads of Evenkeel; peers, which show their losses sooner, have fewer.
+/// The reloads of Evenkeel. Peers, which show their losses sooner, have fewer.
 const RELOADS: usize = 1000;
 const RELOADS_OF_PEERS: usize = 50;
-/// Reloads while the number of queues changes, and children that are killed.
+/// The reloads that change the number of queues, and the children that are killed.
 const RELOADS_OF_BUCKETS: usize = 18;
 const KILLS: usize = 10;
-/// Changes of the program.
+/// The changes of the program.
 const UPGRADES: usize = 20;
 /// Clients.
 const CLIENTS: u32 = 32;
-/// How often the processes are looked at, in seconds.
+/// The interval of samples of the processes, in seconds.
 const LOOK_EVERY_S: f64 = 0.05;
-/// A change whose processes have not changed after so long is over all the same, in seconds.
+/// A change counts as complete after this many seconds even if its processes have not changed.
 const PATIENCE_S: f64 = 3.0;
-/// What passes between two changes, in seconds.
+/// The time between two changes, in seconds.
 const PAUSE_S: f64 = 0.1;
 /// How long a server may be without children before a change, in seconds.
 const CHILDLESS_S: f64 = 60.0;
@@ -41,30 +41,31 @@ pub enum Part {
     Reload,
     /// Reloads that change the number of listen queues.
     Buckets,
-    /// Children are killed.
+    /// Kills of children.
     Kill,
-    /// The program is changed.
+    /// Changes of the program.
     Upgrade,
-    /// Slow clients; no reload.
+    /// Slow clients, without reloads.
     Slow,
 }
 
-/// What came of it.
+/// The result of a server.
 struct Row {
     peer: Peer,
     figures: Figures,
-    /// How long each change took, in seconds; those that were not over in time are not among them.
+    /// The duration of each change in seconds, without those that were not complete in time.
     took_s: Vec<f64>,
     changes: usize,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     if options.part == Part::Slow {
         return slow_peers::run(ground, options);
     }
     if options.part == Part::Buckets {
-        // Queues go by cores: one core would have one whatever is configured.
+        // The number of queues depends on the cores: with one core there is one queue, whatever is
+        // configured.
         ground.setup.cores.clear();
     }
     let mut rows = Vec::new();
@@ -93,12 +94,12 @@ fn signal(peer: Peer) -> Option<Signal> {
     }
 }
 
-/// The directives of the change of this number; those of every experiment where queues stay.
+/// The pool for the change with this number; none if queues do not change.
 fn pool(part: Part, peer: Peer, number: usize) -> Option<Pool> {
     if part != Part::Buckets {
         return None;
     }
-    // nginx has as many workers, each with a queue, as this says.
+    // nginx has this many workers, each with a queue.
     let ratios = if peer.is_own() { [None, Some(1), Some(2)] } else { [Some(1), Some(2), Some(4)] };
     let buckets_ratio = ratios.get(number % ratios.len()).copied().flatten();
     let usual = Pool { workers: 1024, max_spare: 512, ..Pool::OF_2002 };
@@ -129,8 +130,8 @@ fn change_under_load(
         close: options.part == Part::Buckets,
         conditional: false,
     };
-    // Each change has a bound of its own. The load has none: on a busy machine it might end before
-    // this process comes to look whether a change is over.
+    // Each change has its own bound. The load has none, because on a busy machine it might end
+    // before this process samples whether a change is complete.
     let plan = ground.plan(server, &asked, Bounds::default());
     let part = match options.part {
         Part::Buckets => "buckets",
@@ -172,21 +173,21 @@ fn kill_one(server: &Server) -> Result<(), String> {
     process::kill(pid, Signal::Kill).map_err(|error| format!("{}: {error}", server.name))
 }
 
-/// Changes one after the other, each when the one before is over.
+/// Makes changes one after the other, each when the previous one is complete.
 #[derive(Default)]
 struct Steps {
     changes: usize,
-    /// Whether a change is of all children.
+    /// Whether a change replaces all children.
     all: bool,
     done: usize,
     took_s: Vec<f64>,
-    /// When the one that is under way began, and the children that were there then.
+    /// When the current change began, and the children at that time.
     under_way: Option<(f64, BTreeSet<i32>)>,
     next_s: f64,
 }
 
 impl Steps {
-    /// Does what is due; whether there is more to come.
+    /// Does what is due. Returns whether there is more to do.
     fn look(
         &mut self,
         at_s: f64,
@@ -201,8 +202,8 @@ impl Steps {
             if self.done == self.changes {
                 return Ok(false);
             }
-            // A server listens before it has children: until then it has nobody to change, and may
-            // not heed its signals.
+            // A server listens before it has children. Until then there is nothing to change, and
+            // it may ignore signals.
             if children.is_empty() && at_s - self.next_s > CHILDLESS_S {
                 return Err(format!("no child has come for change {}", self.done + 1).into());
             }
@@ -225,8 +226,8 @@ impl Steps {
     }
 }
 
-/// Whether a change is over: some children have come, and those that were there are gone; of a
-/// death one of them.
+/// Whether a change is complete: new children have come, and all previous ones are gone; after a
+/// kill, one of them.
 fn is_over(all: bool, before: &BTreeSet<i32>, now: &BTreeSet<i32>) -> bool {
     let stayed = before.intersection(now).count();
     let gone = if all { stayed == 0 } else { stayed < before.len() };
@@ -327,7 +328,7 @@ mod tests {
         };
         assert!(!over(true, &[1, 2], &[1, 2]) && !over(true, &[1, 2], &[1, 2, 3, 4]));
         assert!(!over(true, &[1, 2], &[2, 3]) && over(true, &[1, 2], &[3, 4]));
-        // One has died, and another has come; or has not yet.
+        // One has died, and another has come, or has not come yet.
         assert!(over(false, &[1, 2], &[2, 3]) && !over(false, &[1, 2], &[2]));
     }
 
@@ -343,11 +344,11 @@ mod tests {
             });
             (more.ok(), begun.len(), steps.done)
         };
-        // A server that listens, and has no child yet.
+        // A server that listens and has no children yet.
         assert_eq!(look(&mut steps, 1.0, &[]), (Some(true), 0, 0));
         assert_eq!(look(&mut steps, 1.1, &[1]), (Some(true), 1, 0));
         assert_eq!(look(&mut steps, 1.2, &[1, 2]), (Some(true), 1, 0));
-        // However late it is looked at.
+        // However late the sample is taken.
         assert_eq!(look(&mut steps, 50.0, &[2]), (Some(true), 1, 1));
         assert_eq!(look(&mut steps, 51.0, &[]), (Some(true), 1, 1));
         assert_eq!(look(&mut steps, 52.0, &[3]), (Some(true), 2, 1));

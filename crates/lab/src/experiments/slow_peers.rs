@@ -1,7 +1,7 @@
-//! `lab reload --slow`: a thousand clients that send their heads or bodies or read their answers
-//! slowly, in each process model with Apache's default directives. One more client asks five times
-//! a second for a small file, over a connection of its own; the time in which it is not answered
-//! within a second is time in which the server is unavailable.
+//! `lab reload --slow`: a thousand clients send heads or bodies or read responses slowly, in each
+//! process model with Apache's default directives. One more client requests a small file five times
+//! a second, on a new connection each time. The server counts as unavailable for the time in which
+//! this client is not answered within a second.
 
 use super::ground::Ground;
 use super::paper::Paper;
@@ -13,16 +13,16 @@ use crate::sim::Model;
 use crate::slow::{Fate, Manner, Slow};
 use std::time::{Duration, Instant};
 
-/// The slow clients.
+/// The number of slow clients.
 const CLIENTS: u32 = 1000;
-/// Who is not answered within this time is not served.
+/// A client that is not answered within this time counts as not served.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often the one who is not slow asks.
+/// The interval of the requests of the client that is not slow.
 const ASK_EVERY: Duration = Duration::from_millis(200);
-/// What a slow reader reads a second, in bytes.
+/// The bytes a second that a slow reader reads.
 const READ_RATE: f64 = 50.0;
 
-/// The manners, with what they are called.
+/// The ways of being slow, with their names.
 const MANNERS: [(&str, Manner); 3] =
     [("heads", Manner::Head), ("bodies", Manner::Body), ("reading", Manner::Read(READ_RATE))];
 
@@ -35,7 +35,7 @@ struct Row {
     slowest: Duration,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let clients = options.one_number_of_clients(CLIENTS);
     let mut rows = Vec::new();
@@ -97,7 +97,7 @@ fn attack(
         asked += 1;
         match answer {
             Ok(answer) if answer.status == 200 => slowest = slowest.max(took),
-            // It asks again after a moment: the time until then is lost to it too.
+            // The client tries again after a moment, and the time until then is lost too.
             _ => unavailable += took.max(ASK_EVERY),
         }
         std::thread::sleep(ASK_EVERY.saturating_sub(took));

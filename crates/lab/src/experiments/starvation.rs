@@ -1,7 +1,7 @@
-//! The experiment `starvation`: greedy clients on connections that they keep, twice and sixteen
-//! times as many as there are workers, whose requests wait. Where a connection holds its worker,
-//! those that came first could keep it: what each client got, how long the slowest waited beside
-//! its fair share's time, and who was cut off.
+//! The experiment `starvation`: greedy clients on kept connections, twice and sixteen times as many
+//! as there are workers, whose requests wait. Where a connection holds its worker, the first
+//! clients could keep it. The report says what each client got, how long the slowest waited
+//! relative to its fair share, and which were cut off.
 
 use super::ground::Ground;
 use super::overload::{Work, ask, fixed};
@@ -12,29 +12,29 @@ use crate::numbers;
 use crate::peers::{Peer, Server};
 use std::time::Duration;
 
-/// Workers of the servers that have such a number.
+/// The workers of the servers that have such a number.
 const WORKERS: usize = 256;
-/// Clients.
+/// The numbers of clients.
 const CLIENTS: [u32; 2] = [512, 4096];
-/// Nobody should wait for longer than so many times the time of a fair share.
+/// No client should wait longer than this multiple of the time of a fair share.
 const PATIENCE_SHARES: f64 = 2.0;
 
-/// How often it is looked whether a server still starts workers, and how many looks it must have
-/// been the same at; it is waited no longer than so many.
+/// The interval of samples of whether a server still starts workers, how many equal samples there
+/// must be, and the most samples.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: usize = 5;
 const MOST_LOOKS: usize = 100;
 
-/// What came of a load.
+/// The result of a load.
 struct Row {
     peer: Peer,
     clients: u32,
     figures: Figures,
-    /// How long it takes to serve everybody once, in nanoseconds.
+    /// The time in which every client can be served once, in nanoseconds.
     share_ns: f64,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let workers = options.workers.unwrap_or(WORKERS);
     let clients = if options.has_clients { options.grid.clients.clone() } else { CLIENTS.into() };
@@ -43,7 +43,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     for peer in ground.peers.clone() {
         ground.setup.pool = Some(fixed(peer, workers));
         for clients in &clients {
-            // Each begins anew, so that nobody meets who was there before.
+            // Each load has a new server, without connections of earlier clients.
             let Some(server) = ground.start(peer)? else { continue };
             await_workers(ground, || threads(&server))?;
             let name = format!("{}/{clients}", peer.name());
@@ -59,8 +59,8 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     Ok(report(ground, options, workers, &rows))
 }
 
-/// Waits until a server has as many threads as it will: how fairly workers are shared is asked
-/// here, not how fast they are started.
+/// Waits until a server has started all its threads. This experiment measures how fairly workers
+/// are shared, not how fast they start.
 fn await_workers(ground: &Ground, mut threads: impl FnMut() -> u64) -> Result<(), Fault> {
     let (mut before, mut same) = (0, 0);
     for _ in 0..MOST_LOOKS {

@@ -1,6 +1,6 @@
 //! The experiment `syscalls`: the system calls of a request by name, on kept connections and on
-//! connections of one request, as strace counts them. A tracer slows a server, so that fewer
-//! requests share a wait: the counts are upper bounds, the same way for all.
+//! connections of one request, counted by strace. Tracing slows a server, so that fewer requests
+//! share a wait: the counts are upper bounds, in the same way for all servers.
 
 use super::ground::{Asked, Ground};
 use super::paper::{Paper, Plot};
@@ -21,14 +21,14 @@ const KEPT: Asked = Asked {
     conditional: false,
 };
 
-/// How a request comes, with its name for files.
+/// The ways in which a request arrives, with their names for files.
 const WAYS: [(&str, &str, bool); 2] =
     [("kept", "on a kept connection", false), ("once", "on a connection of one request", true)];
 
-/// What a peer does in each of the ways.
+/// The calls of a peer for each of these ways.
 type Row = (Peer, Vec<Calls>);
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
     let rounds = options.rounds.unwrap_or(5);
     let mut rows: Vec<Row> = Vec::new();
@@ -37,7 +37,7 @@ pub fn run(ground: &mut Ground, options: &Options) -> Result<Paper, Fault> {
         let mut sums = Vec::new();
         for (name, _, close) in WAYS {
             let asked = Asked { close, ..KEPT };
-            // What a server does once for each connection or file is done by then.
+            // By now the server has done what it does once for each connection or file.
             ground.ask(&server, &asked, options.turn.min(Duration::from_secs(1)), None)?;
             let mut sum = Calls::default();
             for _ in 0..rounds {

@@ -1,6 +1,6 @@
-//! `lab reload --upgrade`: the program itself is changed under load. A server with a file of its
-//! process id comes in; each time that it is asked to (USR2), another process is to stand in the
-//! file and the one before to be gone. What the last one leaves is stopped in the end.
+//! `lab reload --upgrade`: replaces the program itself under load. After each signal (USR2),
+//! another process id must appear in the server's pid file, and the previous process must end. The
+//! last process is stopped at the end.
 
 use super::Fault;
 use crate::peers::Server;
@@ -10,42 +10,43 @@ use evenkeel_sys::signal::Signal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often the file is looked at, in seconds.
+/// The interval at which the file is read, in seconds.
 const LOOK_EVERY_S: f64 = 0.05;
-/// What passes between two changes, in seconds.
+/// The time between two changes, in seconds.
 const PAUSE_S: f64 = 0.1;
-/// How long a change may take, in seconds: the old program goes when its connections have, and
-/// when the kernel has let it reap its children.
+/// How long a change may take, in seconds. The old program ends when its connections have ended and
+/// the kernel has let it reap its children.
 const PATIENCE_S: f64 = 60.0;
 /// How long the last program may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
 
-/// Changes of a program one after the other.
+/// Replaces a program several times, one change after the other.
 pub struct Upgrades {
     pid_file: PathBuf,
     first: Option<Pid>,
     changes: usize,
-    /// How long each took, in seconds.
+    /// The duration of each change, in seconds.
     pub took_s: Vec<f64>,
-    /// The program before the change that is under way.
+    /// The program before the current change.
     under_way: Option<Pid>,
-    /// When that began, or the one before was over, in seconds.
+    /// When the current change began, or the previous one was complete, in seconds.
     since_s: f64,
     next_s: f64,
 }
 
 impl Upgrades {
-    /// So many changes of a server whose file is in this folder.
+    /// Replaces the program of a server, whose pid file is in this folder, `changes` times.
     pub fn new(root: &Path, server: &Server, changes: usize) -> Self {
         let pid_file = root.join(format!("logs/{}.pid", server.name));
         let (first, took_s) = (server.pid(), Vec::new());
         Self { pid_file, first, changes, took_s, under_way: None, since_s: 0.0, next_s: PAUSE_S }
     }
 
-    /// Does what is due; whether there is more to come.
+    /// Does what is due. Returns whether there is more to do.
     ///
     /// # Errors
-    /// A change that is not over in time, and a program that cannot be told to change.
+    ///
+    /// A change was not complete in time, or a program could not be signalled.
     pub fn look(&mut self, at_s: f64) -> Result<bool, Fault> {
         if at_s < self.next_s {
             return Ok(true);
@@ -62,7 +63,7 @@ impl Upgrades {
                 self.took_s.push(at_s - self.since_s);
                 (self.under_way, self.since_s, self.next_s) = (None, at_s, at_s + PAUSE_S);
             }
-            // While the file is written anew it may be empty.
+            // While the file is rewritten it may be empty.
             _ if at_s - self.since_s <= PATIENCE_S => {}
             _ => {
                 let done = self.took_s.len();
@@ -79,7 +80,7 @@ impl Upgrades {
 }
 
 impl Upgrades {
-    /// Stops what the last change left. The first program is the server's own to stop.
+    /// Stops the last program. The first one belongs to the server's own process.
     pub fn stop(&mut self) {
         let Some(last) = self.pid().filter(|last| Some(*last) != self.first) else { return };
         let _ended = process::kill(last, Signal::Terminate);
@@ -99,7 +100,7 @@ impl Drop for Upgrades {
     }
 }
 
-/// Whether a process runs: one that nobody has waited for does not.
+/// Whether a process is running. One that has ended but was not waited for is not.
 fn lives(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -125,7 +126,8 @@ mod tests {
         };
         assert!(upgrades.look(1.0).unwrap() && upgrades.look(PATIENCE_S).unwrap());
         assert!(upgrades.look(PATIENCE_S + 1.0).is_err());
-        // Nor while a change is under way; but one that is over counts, however late that is seen.
+        // Nor while a change is in progress; but a complete change counts, however late that is
+        // seen.
         upgrades.under_way = Pid::from_raw(i32::MAX);
         assert!(upgrades.look(PATIENCE_S + 2.0).is_err());
         std::fs::write(&upgrades.pid_file, std::process::id().to_string()).unwrap();

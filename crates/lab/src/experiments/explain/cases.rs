@@ -1,5 +1,5 @@
-//! The cases of the experiment `explain`, each with what its server is given, what is asked of it
-//! below saturation and at it, and what explain should say.
+//! The cases of the experiment `explain`: the resources of the server, its loads below saturation
+//! and at it, and what explain should say.
 
 use crate::load::Think;
 use crate::peers::Peer;
@@ -7,27 +7,27 @@ use crate::peers::Peer;
 /// A case.
 #[derive(Debug)]
 pub struct Case {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
     /// What is staged, in words.
     pub words: &'static str,
-    /// Who serves.
+    /// The server.
     pub peer: Peer,
-    /// MaxRequestWorkers; 0 where it is auto.
+    /// MaxRequestWorkers; 0 for auto.
     pub workers: usize,
-    /// ListenBacklog, where it is not the usual one.
+    /// ListenBacklog, if it is not the default.
     pub backlog: Option<u32>,
-    /// What the server may use.
+    /// The resources of the server.
     pub room: Room,
-    /// What is asked.
+    /// The requests.
     pub what: What,
     /// The loads below saturation, one after the other.
     pub before: &'static [Load],
     /// The load at saturation.
     pub full: Load,
-    /// Whether both are of one server.
+    /// Whether the same server gets both loads.
     pub keeps: bool,
-    /// The limit that is named below saturation.
+    /// The limit that explain should name below saturation.
     pub named_before: &'static str,
     /// The limit that binds at saturation.
     pub limit: &'static str,
@@ -35,31 +35,31 @@ pub struct Case {
     pub has_maximum: bool,
 }
 
-/// What a server may use.
+/// The resources of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Room {
-    /// All that there is.
+    /// No limit.
     All,
-    /// So many cores' worth of time.
+    /// The CPU time of this many cores.
     Cores(f64),
-    /// So many bytes of memory.
+    /// This many bytes of memory.
     Memory(u64),
-    /// So many descriptors in each process.
+    /// This many descriptors in each process.
     Descriptors(u64),
 }
 
-/// What is asked of a server.
+/// The requests to a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// This path, and whether each connection is for one request.
+    /// Requests for this path, and whether each has its own connection.
     Asks(&'static str, bool),
-    /// This file, which each client reads at so many bytes a second.
+    /// Requests for this file, which each client reads at this many bytes a second.
     Reads(&'static str, f64),
 }
 
-/// How many clients there are, and how long they pause, in milliseconds.
+/// The number of clients, and their pause in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub clients: u32,
@@ -80,7 +80,7 @@ const fn load(clients: u32, pause_ms: u32) -> Load {
     Load { clients, pause_ms }
 }
 
-/// Requests that burn 4 ms of CPU time on a server of 64 workers.
+/// Requests that burn 4 ms of CPU time, on a server of 64 workers.
 const BURN: Case = Case {
     name: "cpu",
     words: "event; requests burn 4 ms of CPU time",
@@ -97,7 +97,7 @@ const BURN: Case = Case {
     has_maximum: true,
 };
 
-/// Requests that wait for 50 ms on a server of 16 workers.
+/// Requests that wait for 50 ms, on a server of 16 workers.
 const WAIT: Case = Case {
     name: "workers",
     words: "event with 16 workers; requests wait 50 ms",
