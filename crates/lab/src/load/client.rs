@@ -1,6 +1,5 @@
-//! One client: its connection, and the exchange that is under way on it. Requests and events come
-//! in, what came of the exchange goes out. When it asks, and what it does between, is decided by
-//! its thread.
+//! One client: its connection, and the exchange in progress on it. Its thread decides when it sends
+//! a request and what it does between requests.
 
 use super::exchange::{Exchange, Failure, Request};
 use super::plan::{Keep, Plan};
@@ -12,39 +11,40 @@ use evenkeel_sys::epoll::{Epoll, Ready};
 use std::io;
 use std::sync::Arc;
 
-/// What a client is at.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It is not to be at work.
+    /// It should not be active.
     Away,
     /// It waits for something to do, or for its time.
     Idle,
-    /// Its connection is being made.
+    /// Its connection is being established.
     Connecting,
-    /// Its TLS handshake is under way.
+    /// The TLS handshake is in progress.
     Shaking,
     /// Its request is being sent.
     Sending,
-    /// Its answer is awaited.
+    /// It waits for the response.
     Receiving,
-    /// The server ends the connection.
+    /// The server is closing the connection.
     Farewell,
     /// It has nothing more to do.
     Over,
 }
 
-/// What an event has brought about.
+/// The result of an event.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// More must come.
+    /// More events must follow.
     Pending,
-    /// The exchange has been answered; the client is free, or waits for the server's farewell.
+    /// The exchange was answered. The client is free, or waits for the server to close the
+    /// connection.
     Answered(Exchange),
-    /// The exchange came to grief, and its connection with it.
+    /// The exchange failed, and its connection is closed.
     Failed(Failure),
-    /// The connection was closed while nothing was asked.
+    /// The connection was closed while no request was in progress.
     ClosedIdle,
-    /// The farewell is over: the client is free.
+    /// The server has closed the connection, and the client is free.
     Free,
 }
 
@@ -52,23 +52,23 @@ pub(super) struct Client {
     pub(super) number: u32,
     pub(super) source: Box<dyn Source>,
     pub(super) state: State,
-    /// When its last exchange ended, for pauses.
+    /// The end of its last exchange, for pauses.
     pub(super) ended_ns: u64,
-    /// When it gives up on what it waits for.
+    /// When it gives up waiting.
     pub(super) deadline_ns: u64,
-    /// When its timer has it go on; a timer with another time is of something that is over.
+    /// When its timer wakes it. A timer with another time belongs to something that is over.
     pub(super) wakes_ns: Option<u64>,
-    /// Whether it stands in its thread's queue of clients that wait for an arrival.
+    /// Whether it is in its thread's queue of clients that wait for an arrival.
     pub(super) queued: bool,
-    /// What it is to send when its time comes, and when it was to begin.
+    /// The request to send when its time comes, and when it was due.
     pub(super) due: Option<(u64, Arc<Request>)>,
-    /// Whether it pauses after an answer: its next request tells how long that was.
+    /// Whether it pauses after a response. Its next request determines how long that was.
     pub(super) thinks: bool,
-    /// Requests that are left of its visit, in a partly open loop.
+    /// The remaining requests of its visit, in a partly open loop.
     pub(super) visit: u64,
-    /// Failures since its last answer.
+    /// The failures since its last response.
     pub(super) failures: u32,
-    /// Counts its connections, so that events of one that is gone are told apart.
+    /// Counts its connections, to recognise events of a previous one.
     epoch: u32,
     transport: Option<Transport>,
     used: bool,
@@ -83,23 +83,23 @@ pub(super) struct Ground {
     pub(super) plan: Arc<Plan>,
     pub(super) epoll: Epoll,
     pub(super) buffer: Vec<u8>,
-    /// The clock's reading when the run began.
+    /// The reading of the clock at the beginning of the run.
     pub(super) origin_ns: u64,
     pub(super) connections: u64,
     pub(super) sent_bytes: u64,
     pub(super) read_bytes: u64,
-    /// What was agreed on for TLS, of the first connection.
+    /// The negotiated TLS parameters of the first connection.
     pub(super) agreed: Option<String>,
 }
 
 impl Ground {
-    /// Nanoseconds since the run began.
+    /// The nanoseconds since the beginning of the run.
     pub(super) fn now_ns(&self) -> u64 {
         clock::monotonic_ns().saturating_sub(self.origin_ns)
     }
 }
 
-/// How long a client waits for the server to end a connection that it said it would.
+/// How long a client waits for the server to close a connection that it announced to close.
 const FAREWELL_NS: u64 = 1_000_000_000;
 
 impl Client {
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Whether an exchange or a farewell is under way.
+    /// Whether an exchange, or the closing of a connection, is in progress.
     pub(super) fn is_busy(&self) -> bool {
         !matches!(self.state, State::Away | State::Idle | State::Over)
     }
@@ -135,26 +135,26 @@ impl Client {
         self.epoch
     }
 
-    /// The first answer's head, where it was wanted, once.
+    /// The head of the first response, if it is wanted. Returned once.
     pub(super) fn take_sample(&mut self) -> Option<Vec<u8>> {
         self.answer.sample.take()
     }
 
-    /// Ends its connection.
+    /// Closes its connection.
     pub(super) fn hang_up(&mut self) {
         if self.transport.take().is_some() {
             self.epoch = self.epoch.wrapping_add(1);
         }
     }
 
-    /// It is no more to be at work: nothing that it waited for has it go on.
+    /// Makes the client inactive. Nothing that it waited for wakes it any more.
     pub(super) fn leave(&mut self) {
         self.hang_up();
         self.state = State::Away;
         (self.wakes_ns, self.thinks, self.visit) = (None, false, 0);
     }
 
-    /// It is to be at work again, and asks as one that is new.
+    /// Makes the client active again, like a new one.
     pub(super) fn come_back(&mut self, now_ns: u64) {
         self.state = State::Idle;
         self.ended_ns = now_ns;
@@ -206,13 +206,13 @@ impl Client {
         Ok(())
     }
 
-    /// Takes an event of its connection.
+    /// Handles an event of its connection.
     pub(super) fn wake(&mut self, ground: &mut Ground, ready: Ready) -> Outcome {
         match self.state {
             State::Connecting if ready.writable || ready.hangup => self.connected(ground),
             State::Shaking => self.shake(ground),
             State::Sending if ready.readable || ready.hangup => {
-                // A server may refuse a body before it has all of it.
+                // A server may refuse a body before it has received all of it.
                 match self.receive(ground, ready.hangup) {
                     Outcome::Pending if ready.writable => self.send(ground),
                     outcome => outcome,
@@ -240,7 +240,7 @@ impl Client {
         }
     }
 
-    /// Gives up on what it has waited for too long.
+    /// Gives up what it has waited for too long.
     pub(super) fn give_up(&mut self) -> Outcome {
         match self.state {
             State::Connecting | State::Shaking => self.fail(Failure::ConnectTimeout),
@@ -297,7 +297,7 @@ impl Client {
                     whole &= count == rest.len();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Outcome::Pending,
-                // The answer that explains it may have come before the reset.
+                // The response that explains the error may have arrived before the reset.
                 Err(_) => return self.receive(ground, true),
             }
         }
@@ -347,7 +347,7 @@ impl Client {
         }
     }
 
-    /// The answer is whole. `hangup` tells that the server has ended the connection.
+    /// Completes the response. `hangup` says that the server has closed the connection.
     fn finish(&mut self, ground: &mut Ground, now_ns: u64, hangup: bool) -> Outcome {
         let unsent = self.sent < self.request.bytes.len();
         let exchange = &mut self.exchange;
@@ -365,13 +365,14 @@ impl Client {
         } else {
             self.state = State::Farewell;
             self.deadline_ns = now_ns.saturating_add(FAREWELL_NS);
-            // As a rule the end has come with the answer's last bytes.
+            // Usually the end has arrived with the last bytes of the response.
             let _whether_over = self.part(ground);
         }
         Outcome::Answered(self.exchange)
     }
 
-    /// Waits for the server's end of a connection, so that the port is not ours to keep.
+    /// Waits for the server to close the connection, so that the port does not remain in use on
+    /// this side.
     fn part(&mut self, ground: &mut Ground) -> Outcome {
         while let Some(transport) = &mut self.transport {
             match transport.receive(&mut ground.buffer) {

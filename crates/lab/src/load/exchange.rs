@@ -1,5 +1,5 @@
-//! What a client sends and what came of it. A request is ready to be sent as it is; an exchange
-//! holds its times; a failure says what kind of grief it came to, and is never mixed with times.
+//! What a client sends, and the result. A request is encoded and ready to send. An exchange holds
+//! its times. Failures are counted by kind and never mixed with times.
 
 use bytes::Bytes;
 use std::io;
@@ -7,53 +7,53 @@ use std::io;
 /// A request, encoded.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Head and body, as they go over the wire.
+    /// Head and body, in the form in which they are sent.
     pub bytes: Bytes,
-    /// Whether it is HEAD, whose answer has no body.
+    /// Whether it is HEAD, whose response has no body.
     pub no_body: bool,
-    /// What its source knows it by: the number of a URL, of a line of a log.
+    /// The identifier that its source uses: the number of a URL, or of a line of a log.
     pub label: u64,
 }
 
-/// An exchange that came to its end. Times are nanoseconds since the run began.
+/// A completed exchange. Times are nanoseconds since the beginning of the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exchange {
-    /// Which client made it.
+    /// The number of its client.
     pub client: u32,
-    /// Its request's label.
+    /// The label of its request.
     pub label: u64,
-    /// When it was to begin: in an open loop before `start_ns` where the client was not free.
+    /// When it was due. In an open loop this is before `start_ns` if no client was free.
     pub intended_ns: u64,
-    /// When it began: the connection's beginning where it needed one, else the sending.
+    /// When it began: with the connection if it needed a new one, otherwise with the sending.
     pub start_ns: u64,
-    /// When the connection stood; `start_ns` where it stood before.
+    /// When the connection was established; `start_ns` if it existed before.
     pub connected_ns: u64,
-    /// When the request was sent whole.
+    /// When the request was sent completely.
     pub sent_ns: u64,
-    /// When the first byte of the answer came.
+    /// When the first byte of the response arrived.
     pub first_ns: u64,
-    /// When the last came.
+    /// When the last byte arrived.
     pub end_ns: u64,
     /// The status.
     pub status: u16,
-    /// Bytes of the head.
+    /// The bytes of the head.
     pub head_bytes: u32,
-    /// Bytes of the body, without the framing of chunks.
+    /// The bytes of the body, without the framing of chunks.
     pub body_bytes: u64,
-    /// Bytes that were read for it in all.
+    /// All bytes that were read for it.
     pub read_bytes: u64,
-    /// Whether it went over a connection that had been used before.
+    /// Whether its connection had been used before.
     pub reused: bool,
-    /// Whether the server lets the connection stand.
+    /// Whether the server keeps the connection open.
     pub kept: bool,
 }
 
-/// What kind of grief an exchange came to.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Failure {
-    /// The server, or its machine, refused the connection.
+    /// The server or its machine refused the connection.
     Refused,
-    /// The connection did not stand within the time for it.
+    /// The connection was not established in time.
     ConnectTimeout,
     /// The connection could not be made for another reason.
     Connect,
@@ -61,13 +61,13 @@ pub enum Failure {
     Tls,
     /// The peer reset the connection.
     Reset,
-    /// Nothing came within the time for it.
+    /// Nothing arrived in time.
     Timeout,
-    /// The answer ended before its end, or the connection was closed without one.
+    /// The response ended early, or the connection was closed without one.
     Truncated,
-    /// What came is no HTTP.
+    /// The received bytes are not HTTP.
     Malformed,
-    /// The system denied a socket, a port or memory: the client's own limit.
+    /// The system denied a socket, a port or memory: a limit of the client.
     Client,
 }
 
@@ -85,7 +85,7 @@ impl Failure {
         Failure::Client,
     ];
 
-    /// Its name in reports.
+    /// The name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,7 +101,7 @@ impl Failure {
         }
     }
 
-    /// Of an error that connecting gave.
+    /// The kind of an error from connecting.
     #[must_use]
     pub fn of_connect(error: &io::Error) -> Self {
         match error.kind() {
@@ -117,7 +117,7 @@ impl Failure {
         }
     }
 
-    /// Of an error that reading or writing gave.
+    /// The kind of an error from reading or writing.
     #[must_use]
     pub fn of_transfer(error: &io::Error) -> Self {
         match error.kind() {

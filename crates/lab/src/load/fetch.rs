@@ -1,5 +1,5 @@
-//! One page, fetched once: a URL comes in, the answer's status and body go out. It is for what a
-//! command wants to know of a server beside its load, and has its time and its size bounded.
+//! Fetches one page once and returns its status and body, with bounds on time and size. Commands
+//! use it to learn something from a server besides their load.
 
 use super::target::Target;
 use super::tls::Trust;
@@ -14,23 +14,24 @@ use evenkeel_sys::epoll::{Epoll, Events};
 use std::io;
 use std::time::Duration;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fetched {
-    /// Its status.
+    /// The status.
     pub status: u16,
-    /// Its body, whole.
+    /// The complete body.
     pub body: Vec<u8>,
 }
 
-/// More than this is no page.
+/// A larger response is refused.
 const MOST_BYTES: usize = 64 << 20;
 const LIMITS: Limits = Limits { line: 64 << 10, field_size: 64 << 10, fields: 1000 };
 
-/// Asks for `target` at the first of `remotes` that takes a connection, with `most` for all.
+/// Requests `target` from the first of `remotes` that accepts a connection, within `most` in total.
 ///
 /// # Errors
-/// Why there is no whole answer, beginning with the URL.
+///
+/// Why there is no complete response. The message begins with the URL.
 pub fn fetch(
     target: &Target,
     remotes: &[Remote],
@@ -63,7 +64,7 @@ pub(super) struct Connection {
     deadline_ns: u64,
 }
 
-/// Makes a connection, handshake included.
+/// Establishes a connection, including the handshake.
 pub(super) fn begin(
     remote: &Remote,
     trust: Option<&Trust>,
@@ -81,7 +82,7 @@ pub(super) fn begin(
 }
 
 impl Connection {
-    /// Waits until something has happened.
+    /// Waits for an event.
     fn wait(&self) -> io::Result<()> {
         let mut events = Events::with_capacity(1);
         loop {
@@ -123,7 +124,7 @@ impl Connection {
                         return Err(io::Error::other("the answer has more than 64 MiB"));
                     }
                 }
-                // What TLS still has to send goes now or when the socket takes it.
+                // Send what TLS still holds, now or when the socket accepts it.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match self.transport.flush() {
                         Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
@@ -138,7 +139,7 @@ impl Connection {
     }
 }
 
-/// The answer, if it is whole; `ended` says that nothing follows.
+/// The response, if it is complete. `ended` says that nothing follows.
 fn parse(bytes: &[u8], ended: bool) -> io::Result<Option<Fetched>> {
     let malformed = || io::Error::other("the answer is no HTTP");
     let mut rest = bytes;
@@ -169,7 +170,7 @@ fn parse(bytes: &[u8], ended: bool) -> io::Result<Option<Fetched>> {
     }
 }
 
-/// The body without the framing of chunks, if its end is there.
+/// The body without the framing of chunks, if its end has arrived.
 fn chunks(mut rest: &[u8]) -> Result<Option<Vec<u8>>, ()> {
     let (mut decoder, mut trailers) = (ChunkedDecoder::default(), Fields::default());
     let options = HttpProtocolOptions::default();
@@ -212,7 +213,7 @@ mod tests {
         assert!(read(b"220 smtp ready\r\n", false).is_err());
     }
 
-    /// A server for one connection that reads a head and gives `answer`, or keeps silent.
+    /// A server for one connection that reads a head and sends `answer`, or sends nothing.
     fn server(answer: Option<&'static [u8]>) -> (Target, Vec<Remote>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/status?auto", listener.local_addr().unwrap());
@@ -223,7 +224,7 @@ mod tests {
             assert!(head[..count].starts_with(b"GET /status?auto HTTP/1.1\r\nHost: 127.0.0.1:"));
             match answer {
                 Some(answer) => stream.write_all(answer).unwrap(),
-                // The other side's end is awaited.
+                // Waits for the other side to close the connection.
                 None => drop(stream.read(&mut head)),
             }
         });

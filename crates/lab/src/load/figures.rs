@@ -1,6 +1,6 @@
-//! What a run has shown: histograms of times, counts by status and by failure, what each client
-//! got, and every second of it. Each thread has figures of its own, which add up; nothing here
-//! decides how they are shown.
+//! The results of a run: histograms of times, counts by status and by failure, what each client
+//! got, and every second. Each thread has its own figures, which can be added. How they are
+//! displayed is decided elsewhere.
 
 use super::exchange::{Exchange, Failure};
 use super::sketch::Sketch;
@@ -8,121 +8,122 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Histograms of an exchange's times, in nanoseconds, with three significant digits.
+/// Histograms of the times of exchanges, in nanoseconds, with three significant digits.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// From when it was to begin to its end: what a user waits. In a closed loop the same as
-    /// `service`.
+    /// From when a request was due to the end of its response: what a user waits. In a closed loop
+    /// the same as `service`.
     pub response: Histogram<u64>,
     /// From its beginning to its end.
     pub service: Histogram<u64>,
-    /// The making of a connection, where one was made.
+    /// Establishing a connection, where there was a new one.
     pub connect: Histogram<u64>,
-    /// From the request's sending to the answer's first byte.
+    /// From sending the request to the first byte of the response.
     pub wait: Histogram<u64>,
-    /// Pauses as they came about, from an answer's end to the next request.
+    /// The actual pauses, from the end of a response to the next request.
     pub pause: Histogram<u64>,
 }
 
-/// The figures of a run, or of one thread's part in it.
+/// The figures of a run, or of one thread's part of it.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Times of exchanges that were answered.
+    /// The times of answered exchanges.
     pub times: Times,
-    /// Answers by status.
+    /// The responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Exchanges that came to grief, by kind.
+    /// The failed exchanges by kind.
     pub failures: BTreeMap<Failure, u64>,
-    /// Connections that were made.
+    /// The connections that were established.
     pub connections: u64,
-    /// Kept connections that the server closed while nothing was asked of it: no failure.
+    /// The kept connections that the server closed while no request was in progress, which is not a
+    /// failure.
     pub closed_idle: u64,
-    /// Bytes of heads that were received.
+    /// The bytes of received heads.
     pub head_bytes: u64,
-    /// Bytes of bodies that were received, without the framing of chunks.
+    /// The bytes of received bodies, without the framing of chunks.
     pub body_bytes: u64,
-    /// Bytes that were received in all.
+    /// All received bytes.
     pub read_bytes: u64,
-    /// Bytes that were sent.
+    /// All sent bytes.
     pub sent_bytes: u64,
-    /// Answers on connections that had been used before.
+    /// The responses on connections that had been used before.
     pub reused: u64,
-    /// Answers after which the server let the connection stand.
+    /// The responses after which the server kept the connection open.
     pub kept: u64,
-    /// Exchanges answered, by client.
+    /// The answered exchanges of each client.
     pub by_client: Vec<u64>,
-    /// The most arrivals of an open loop that waited for a client at once.
+    /// The most arrivals of an open loop that waited for a client at the same time.
     pub most_waiting: u64,
-    /// Arrivals of an open loop that no client had taken up at the end.
+    /// The arrivals of an open loop that still waited for a client at the end.
     pub left_waiting: u64,
     /// Every second, in order.
     pub seconds: Vec<Second>,
-    /// Each exchange, in the order of their ends, where the plan wants them kept.
+    /// Each exchange, ordered by their ends, if the plan keeps them.
     pub exchanges: Vec<Exchange>,
-    /// The head of the first answer.
+    /// The head of the first response.
     pub sample: Option<Sample>,
-    /// How long the run took, in nanoseconds.
+    /// The duration of the run in nanoseconds.
     pub elapsed_ns: u64,
-    /// The processor time of the clients' threads, in microseconds.
+    /// The CPU time of the clients' threads, in microseconds.
     pub cpu_us: u64,
-    /// The share of its time that the busiest thread spent working; near 1 the client itself
-    /// held the load back.
+    /// The share of its time that the busiest thread worked. Near 1, the client itself limited the
+    /// load.
     pub busiest: f64,
 }
 
-/// The first answer of a run.
+/// The first response of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// Its head as it came.
+    /// The head as received.
     pub head: Vec<u8>,
-    /// Bytes of its body.
+    /// The bytes of the body.
     pub body_bytes: u64,
-    /// TLS version and cipher suite, where it came over TLS.
+    /// The TLS version and cipher suite, if it came over TLS.
     pub tls: Option<String>,
 }
 
 /// One second of a run.
 #[derive(Clone, Debug)]
 pub struct Second {
-    /// Which, from 0.
+    /// Its number, from 0.
     pub number: u32,
-    /// Exchanges that ended in it.
+    /// The exchanges that ended in it.
     pub answered: u64,
-    /// Exchanges that failed in it.
+    /// The exchanges that failed in it.
     pub failed: u64,
-    /// Bytes received in it.
+    /// The bytes received in it.
     pub read_bytes: u64,
-    /// Clients that were to be at work at its end.
+    /// The clients that should be active at its end.
     pub clients: u32,
-    /// Arrivals that waited for a client at its end.
+    /// The arrivals that waited for a client at its end.
     pub waiting: u64,
-    /// Its answers by status.
+    /// The responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Its failures by kind.
+    /// The failures by kind.
     pub failures: BTreeMap<Failure, u64>,
-    /// Response times of the exchanges that ended in it.
+    /// The response times of the exchanges that ended in it.
     pub response: Sketch,
 }
 
 /// How evenly the clients were served.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fairness {
-    /// Clients that were at work.
+    /// The clients that were active.
     pub clients: usize,
-    /// Clients that were never answered.
+    /// The clients that were never answered.
     pub never: usize,
-    /// The fewest answers of a client.
+    /// The fewest responses of a client.
     pub least: u64,
-    /// The median.
+    /// The median of the responses of a client.
     pub median: u64,
-    /// The most.
+    /// The most responses of a client.
     pub most: u64,
-    /// Jain's index: 1 where all got the same, 1/n where one got all.
+    /// Jain's index: 1 if all got the same, 1/n if one got everything.
     pub index: f64,
 }
 
-/// A histogram of nanoseconds from 1 to an hour, three significant digits; longer times count as
-/// the longest.
+/// A histogram of nanoseconds from 1 to an hour, with three significant digits. Longer times count
+/// as an hour.
 #[expect(clippy::expect_used, reason = "the bounds and digits are constants in range")]
 fn histogram() -> Histogram<u64> {
     const HOUR_NS: u64 = 3_600_000_000_000;
@@ -149,7 +150,7 @@ impl Times {
         ]
     }
 
-    /// As [`Times::named`], to be filled.
+    /// Like [`Times::named`], to be filled.
     pub fn named_mut(&mut self) -> [(&'static str, &mut Histogram<u64>); 5] {
         [
             ("response", &mut self.response),
@@ -162,7 +163,7 @@ impl Times {
 
     fn add(&mut self, other: &Self) {
         for ((_, own), (_, other)) in self.named_mut().into_iter().zip(other.named()) {
-            // All have the same bounds, so that nothing can be out of them.
+            // All histograms have the same bounds, so that this cannot fail.
             let _same_bounds = own.add(other);
         }
     }
@@ -196,7 +197,7 @@ impl Default for Figures {
 }
 
 impl Second {
-    /// A second in which nothing has happened.
+    /// A second without events.
     #[must_use]
     pub fn new(number: u32) -> Self {
         Self {
@@ -232,7 +233,7 @@ fn add_counts<K: Ord + Copy>(own: &mut BTreeMap<K, u64>, other: &BTreeMap<K, u64
     }
 }
 
-/// What has come to counts since they were told; they are told by that.
+/// What was added to counts since the last report, which is updated.
 pub(super) fn news<K: Ord + Copy>(
     counts: &BTreeMap<K, u64>,
     told: &mut BTreeMap<K, u64>,
@@ -248,26 +249,26 @@ pub(super) fn news<K: Ord + Copy>(
 }
 
 impl Figures {
-    /// Exchanges that were answered.
+    /// The number of answered exchanges.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.statuses.values().sum()
     }
 
-    /// Exchanges that came to grief.
+    /// The number of failed exchanges.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failures.values().sum()
     }
 
-    /// Answers that were no success (2xx).
+    /// The number of responses that were not successful (2xx).
     #[must_use]
     pub fn not_2xx(&self) -> u64 {
         let others = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
         others.map(|(_, count)| count).sum()
     }
 
-    /// Answers a second.
+    /// The responses a second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -297,7 +298,7 @@ impl Figures {
         }
     }
 
-    /// Counts an exchange that was answered.
+    /// Counts an answered exchange.
     pub(super) fn count(&mut self, exchange: &Exchange) {
         let response_ns = exchange.end_ns.saturating_sub(exchange.intended_ns);
         self.times.response.saturating_record(response_ns);
@@ -316,7 +317,7 @@ impl Figures {
         self.kept += u64::from(exchange.kept);
     }
 
-    /// Adds another thread's figures; seconds are added one by one, exchanges put in order.
+    /// Adds the figures of several threads. Seconds are added one by one, and exchanges are sorted.
     #[must_use]
     pub fn merge(parts: Vec<Self>) -> Self {
         let mut sum = Self::default();

@@ -1,6 +1,6 @@
-//! Load: clients that ask a server, as many and as fast as a plan says. A [`Plan`] comes in;
-//! [`run`] drives its clients on threads of their own and gives a [`Figures`]. What is asked
-//! comes from a [`Source`] for each client; nothing here prints or saves.
+//! The engine of the load: clients that send requests, as many and as fast as a [`Plan`] says.
+//! [`run`] drives them on threads of their own and returns [`Figures`]. Each client gets its
+//! requests from a [`Source`]. Nothing here prints or saves.
 
 mod client;
 mod exchange;

@@ -1,6 +1,6 @@
-//! How fast clients ask: as fast as they are answered, with pauses, or at a rate of their own. The
-//! figures that an administrator types come in; each pause and each arrival goes out, drawn from
-//! a seeded stream so that a run can be had again.
+//! How fast clients send requests: as fast as they are answered, with pauses, or at a given rate.
+//! Parses the figures of the command line, and draws each pause and each arrival from a seeded
+//! stream, so that a run can be repeated.
 
 use rand::Rng;
 use rand_distr::{Distribution, Exp1, LogNormal, Pareto, Weibull};
@@ -9,69 +9,71 @@ use std::fmt;
 /// When requests begin.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Pace {
-    /// Each client asks again when it has been answered and has thought (closed loop).
+    /// Each client sends its next request when it was answered (closed loop).
     #[default]
     Greedy,
-    /// The same, with a pause between answer and request.
+    /// The same, with a pause between response and request.
     Think(Think),
-    /// Requests begin at this many a second whether or not clients are free (open loop); they
-    /// wait for a client, and their latency counts from when they were to begin. Arrivals are
-    /// Poisson's, or evenly spaced.
+    /// Requests are due at a rate, whether or not clients are free (open loop). They wait for a
+    /// client, and their latency counts from when they were due. Arrivals are Poisson or evenly
+    /// spaced.
     Open {
         /// Requests a second.
         rate: f64,
-        /// Whether they are spaced evenly.
+        /// Whether arrivals are evenly spaced.
         even: bool,
     },
-    /// Clients arrive at this rate, make some requests with pauses, and leave (partly open:
-    /// Schroeder, Wierman and Harchol-Balter, NSDI 2006).
+    /// Clients arrive at a rate, make some requests with pauses, and leave (partly open: Schroeder,
+    /// Wierman and Harchol-Balter, NSDI 2006).
     PartlyOpen {
         /// Clients a second, Poisson.
         rate: f64,
-        /// Requests of each client on the average, geometric.
+        /// The mean number of requests of each client, geometrically distributed.
         requests: f64,
-        /// Its pauses.
+        /// The pauses.
         think: Think,
     },
 }
 
-/// A pause between answer and next request, in seconds.
+/// A pause between a response and the next request, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Think {
     /// None.
     None,
     /// Always the same.
     Fixed(f64),
-    /// Evenly between two.
+    /// Uniform between the two.
     Uniform(f64, f64),
     /// Exponential with this mean.
     Exponential(f64),
     /// Lognormal with mu and sigma of its logarithm.
     LogNormal(f64, f64),
-    /// Pareto from a least value with an exponent.
+    /// Pareto with a least value and an exponent.
     Pareto(f64, f64),
     /// Weibull with scale and shape.
     Weibull(f64, f64),
 }
 
-/// How many clients there are from some time on; between two stretches the number goes straight
-/// from one to the other where `ramp` says so.
+/// The number of clients from some time on. With `ramp`, the number changes linearly up to the next
+/// stretch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// Seconds since the run's beginning.
+    /// The beginning, in seconds since the beginning of the run.
     pub from_s: f64,
-    /// How many clients there are at its beginning.
+    /// The number of clients at its beginning.
     pub clients: u32,
-    /// Whether the number moves towards the next stretch's.
+    /// Whether the number moves towards that of the next stretch.
     pub ramp: bool,
 }
 
 impl Think {
     /// Parses `0`, `500ms`, `1s..3s`, `exp:1s`, `lognormal:MU,SIGMA`, `pareto:1s,1.5`,
-    /// `weibull:SCALE,SHAPE`. Times have a unit: us, ms, s or m; a bare number is seconds.
+    /// `weibull:SCALE,SHAPE`. Times have a unit: us, ms, s or m; a number without a unit is in
+    /// seconds.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || {
             format!(
@@ -107,15 +109,15 @@ impl Think {
         think.ok_or_else(bad)
     }
 
-    /// Whether there is no pause at all.
+    /// Whether there is no pause.
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Think::None
     }
 
-    /// A pause, in nanoseconds.
+    /// Draws a pause, in nanoseconds.
     pub fn draw_ns(self, random: &mut impl Rng) -> u64 {
-        // The parameters were checked when they were parsed; what is none draws no pause.
+        // The parameters were checked by the parser. Impossible ones give no pause.
         let seconds = match self {
             Think::None => 0.0,
             Think::Fixed(time) => time,
@@ -149,7 +151,7 @@ impl fmt::Display for Think {
     }
 }
 
-/// Seconds of `10us`, `5ms`, `1.5s`, `2m`, `1h` or a bare number of seconds; never negative.
+/// The seconds of `10us`, `5ms`, `1.5s`, `2m`, `1h` or a number without a unit; never negative.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<f64> {
     let units = [("us", 1e-6), ("ms", 1e-3), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("", 1.0)];
@@ -160,11 +162,11 @@ pub fn parse_time(text: &str) -> Option<f64> {
 }
 
 pub(super) fn to_ns(seconds: f64) -> u64 {
-    // A float too large for the type becomes its largest value.
+    // A float that is too large for the type becomes its largest value.
     (seconds * 1e9) as u64
 }
 
-/// How many clients there are at `at_s`, by the stretches in order of their times.
+/// The number of clients at `at_s`, from stretches ordered by time.
 #[must_use]
 pub fn clients_at(stretches: &[Stretch], at_s: f64) -> u32 {
     let next = stretches.partition_point(|stretch| stretch.from_s <= at_s);

@@ -1,5 +1,5 @@
-//! What a run is to be: whom its clients ask, how many they are, how fast and for how long. It is
-//! made by a command from what was typed, and only read here.
+//! The description of a run: the server, the number of clients, their pace and the duration.
+//! Commands make it from their options; it is only read here.
 
 use super::pace::{Pace, Stretch};
 pub use super::tls::{Trust, Wishes};
@@ -9,62 +9,62 @@ use std::time::Duration;
 /// A load.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where to connect to; the first is used.
+    /// The addresses to connect to; the first one is used.
     pub remotes: Vec<Remote>,
-    /// What the clients' sockets are like.
+    /// The options of the clients' sockets.
     pub local: Local,
-    /// TLS, where it is spoken.
+    /// TLS, if it is used.
     pub trust: Option<Trust>,
-    /// Threads to run the clients on.
+    /// The number of threads.
     pub threads: usize,
-    /// Clients; the most at a time where `stretches` has them come and go.
+    /// The number of clients, or the most at a time if `stretches` makes them come and go.
     pub clients: u32,
-    /// How many clients there are over time; empty where all are there from the beginning.
+    /// The number of clients over time; empty if all are there from the beginning.
     pub stretches: Vec<Stretch>,
     /// When requests begin.
     pub pace: Pace,
     /// Whether connections are kept from one request to the next.
     pub keep: Keep,
-    /// When it ends.
+    /// The bounds of the run.
     pub bounds: Bounds,
     /// How long a client waits.
     pub timeouts: Timeouts,
-    /// From which pauses and arrivals are drawn.
+    /// The seed of pauses and arrivals.
     pub seed: u64,
-    /// Whether each exchange is kept for a report: 88 bytes each.
+    /// Whether each exchange is kept for a report, at 88 bytes each.
     pub keep_exchanges: bool,
-    /// Whether sources hear the bytes that are received.
+    /// Whether sources get the received bytes.
     pub hear: bool,
 }
 
 /// Whether connections are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// As long as the server keeps them.
+    /// For as long as the server keeps them.
     #[default]
     Kept,
-    /// Each is for one request, and ends when the server ends it, as ab waits.
+    /// Each is for one request, and ends when the server closes it, which ab waits for.
     Once,
 }
 
-/// When a run ends: with whichever comes first. It also ends when every source is over.
+/// The bounds of a run, whichever is reached first. A run also ends when every source is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// After so many requests were begun, all of which are finished.
+    /// The run ends after this many requests have begun and all of them are complete.
     pub requests: Option<u64>,
-    /// After this time; what is in progress then is cut off and counts neither way.
+    /// The run ends after this time. What is in progress then is cut off and not counted.
     pub time: Option<Duration>,
-    /// With the first failure of a socket, as ab without -r: answers that break off or are no HTTP
-    /// do not end it.
+    /// The run ends with the first failure of a socket, as in ab without -r. Responses that break
+    /// off or are not HTTP do not end it.
     pub at_failure: bool,
 }
 
 /// How long a client waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection, handshake included.
+    /// For a connection, including the handshake.
     pub connect: Duration,
-    /// For the next bytes, from the sending of the request on.
+    /// For the next bytes, from sending the request on.
     pub answer: Duration,
 }
 

@@ -1,6 +1,5 @@
-//! Whether a load can go, and may go, where it is to go. Addresses come in, with what the one who
-//! typed them says; they go out with one in front that takes connections, or it is told why there
-//! will be no load. Each is tried with one connection, on which nothing is asked.
+//! Checks whether a load can and may be sent to its target. Each address is tried with one
+//! connection, without a request; the first one that accepts a connection is put in front.
 
 use super::fetch::begin;
 use super::tls::Trust;
@@ -9,14 +8,15 @@ use evenkeel_sys::{clock, process};
 use std::io;
 use std::time::Duration;
 
-/// A server that does not take a connection within this time will not take a load.
+/// A server that does not accept a connection within this time cannot take a load.
 const MOST_TRY: Duration = Duration::from_secs(10);
-/// Descriptors that a process needs beside its clients' sockets.
+/// The descriptors that a process needs in addition to its clients' sockets.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// A load is put on this machine, or on a server that the one who typed says is theirs.
+/// Checks that the target is on this machine or that the user says that the server is theirs.
 ///
 /// # Errors
+///
 /// How to say so.
 pub fn check_owner(host: &str, is_here: bool, is_my_server: bool) -> Result<(), String> {
     if is_here || is_my_server {
@@ -28,11 +28,12 @@ pub fn check_owner(host: &str, is_here: bool, is_my_server: bool) -> Result<(), 
     ))
 }
 
-/// Raises the limit of open files as far as it goes; `beside` are those that are needed beside the
-/// clients' sockets and the usual ones.
+/// Raises the limit of open files as far as possible. `beside` is the number of descriptors needed
+/// in addition to the clients' sockets and the usual ones.
 ///
 /// # Errors
-/// That it is too low for so many clients.
+///
+/// The limit is too low for that many clients.
 pub fn check_descriptors(clients: u32, beside: u64) -> Result<(), String> {
     let allowed = process::raise_descriptor_limit();
     if u64::from(clients) + beside + OTHER_DESCRIPTORS <= allowed {
@@ -43,11 +44,12 @@ pub fn check_descriptors(clients: u32, beside: u64) -> Result<(), String> {
     ))
 }
 
-/// Tries the addresses in turn, for `most` each and no longer than ten seconds, and puts the first
-/// that takes a connection, and a handshake where TLS is spoken, in front.
+/// Tries the addresses in turn, each for `most` and at most ten seconds. Puts the first one in
+/// front that accepts a connection, and a handshake if TLS is used.
 ///
 /// # Errors
-/// What each of them said.
+///
+/// The error of each address.
 pub fn put_reachable_first(
     remotes: &mut [Remote],
     trust: Option<&Trust>,

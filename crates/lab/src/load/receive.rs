@@ -1,5 +1,5 @@
-//! The reading of one answer: bytes come in as they are received, what is known of the answer
-//! goes out. It keeps only what is left of a head that came in parts.
+//! Parses one response as it is received. It stores only the beginning of a head that arrives in
+//! parts.
 
 use super::exchange::Failure;
 use evenkeel_message::Fields;
@@ -7,10 +7,10 @@ use evenkeel_proto::{
     ChunkedDecoder, HttpProtocolOptions, Limits, ResponseHead, ResponseLength, Step, parse_response,
 };
 
-/// An answer as far as it has come.
+/// A response as far as it has arrived.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// The beginning of a head whose end has not come.
+    /// The beginning of a head whose end has not arrived.
     partial: Vec<u8>,
     body: Body,
     no_body: bool,
@@ -18,40 +18,40 @@ pub(super) struct Answer {
     pub(super) head_bytes: u32,
     pub(super) body_bytes: u64,
     pub(super) kept: bool,
-    /// The head itself, where it is wanted.
+    /// The head itself, if it is wanted.
     pub(super) sample: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
 enum Body {
-    /// Its head is being read.
+    /// The head is being read.
     #[default]
     Head,
-    /// So many bytes are to come.
+    /// This many bytes are to follow.
     Exact(u64),
     Chunked(Box<ChunkedDecoder>),
     UntilClose,
 }
 
-/// How far an answer is.
+/// How much of a response has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// More must come.
+    /// More must follow.
     More,
-    /// It is whole.
+    /// It is complete.
     Whole,
 }
 
-/// What a client takes is bounded by the kernel's buffer, not by what servers allow.
+/// What a client accepts is bounded by its buffer and not by the limits of servers.
 const LIMITS: Limits = Limits { line: 64 << 10, field_size: 64 << 10, fields: 1000 };
 
 impl Answer {
-    /// Nothing has come; `sample` keeps the head of the first.
+    /// Nothing has arrived. `sample` keeps the head of the first response.
     pub(super) fn new(sample: bool) -> Self {
         Self { sample: sample.then(Vec::new), ..Self::default() }
     }
 
-    /// Makes ready for the answer to another request.
+    /// Prepares for the response to another request.
     pub(super) fn begin(&mut self, no_body: bool) {
         self.partial.clear();
         self.body = Body::Head;
@@ -59,12 +59,12 @@ impl Answer {
         (self.status, self.head_bytes, self.body_bytes, self.kept) = (0, 0, 0, false);
     }
 
-    /// Whether nothing of it has come.
+    /// Whether nothing of it has arrived.
     pub(super) fn is_untouched(&self) -> bool {
         self.status == 0 && self.partial.is_empty()
     }
 
-    /// Takes what was received.
+    /// Takes received bytes.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> Result<Progress, Failure> {
         loop {
             let Body::Head = self.body else { return self.take_body(bytes) };
@@ -121,7 +121,7 @@ impl Answer {
                 Ok(Progress::More)
             }
             Body::Exact(left) => {
-                // What follows an answer that nobody asked for is no answer.
+                // Bytes after a response belong to no request.
                 *left = left.checked_sub(count).ok_or(Failure::Malformed)?;
                 self.body_bytes += count;
                 Ok(if *left == 0 { Progress::Whole } else { Progress::More })
@@ -145,7 +145,7 @@ impl Answer {
         }
     }
 
-    /// Takes the end of the stream.
+    /// Handles the end of the stream.
     pub(super) fn end(&mut self) -> Result<(), Failure> {
         match self.body {
             Body::UntilClose => Ok(()),
@@ -158,7 +158,7 @@ impl Answer {
 mod tests {
     use super::*;
 
-    /// The answer read in pieces of every size must be the same.
+    /// A response must be parsed in the same way in pieces of every size.
     fn read(text: &[u8], size: usize) -> (Result<Progress, Failure>, u16, u64) {
         let mut answer = Answer::default();
         answer.begin(false);

@@ -1,5 +1,5 @@
-//! A run: threads that drive the clients of a plan. It is started, watched while it goes, stopped
-//! if need be, and waited for; its figures are the sum of its threads'.
+//! A run: threads that drive the clients of a plan. It can be started, observed, stopped and waited
+//! for. Its figures are the sum of those of its threads.
 
 use super::client::{Client, Ground};
 use super::figures::{Figures, Second};
@@ -16,18 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How much is read at once. Larger reads only cost cache.
+/// The size of a read. Larger reads only use more cache.
 const BUFFER: usize = 64 << 10;
-/// How long ^C may take to be seen.
+/// How long it may take until ^C is noticed.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A run that is under way.
+/// A run in progress.
 pub struct Run {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<io::Result<Figures>>>,
 }
 
-/// What can be seen of a run while it goes, and the way to stop it.
+/// A handle for observing and stopping a run.
 #[derive(Clone)]
 pub struct Live(Arc<Shared>);
 
@@ -35,9 +35,9 @@ pub struct Live(Arc<Shared>);
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     pub(super) threads: usize,
-    /// Requests that may still begin.
+    /// The number of requests that may still begin.
     left: Option<AtomicU64>,
-    /// Seconds that nobody has looked at, each thread's part for itself.
+    /// The seconds that were not yet collected, each thread's part separately.
     news: Mutex<Vec<Second>>,
     running: AtomicU64,
 }
@@ -56,19 +56,19 @@ impl Shared {
 }
 
 impl Live {
-    /// Ends the run; what is in progress is cut off.
+    /// Ends the run. What is in progress is cut off.
     pub fn stop(&self) {
         self.0.stop.store(true, Relaxed);
     }
 
-    /// Whether threads are at work.
+    /// Whether threads are still running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.0.running.load(Relaxed) > 0
     }
 
-    /// Parts of seconds that have ended since the last call, in no order; parts of the same second
-    /// are to be added.
+    /// The parts of seconds that have ended since the last call, in no order. The caller adds parts
+    /// of the same second.
     #[must_use]
     pub fn news(&self) -> Vec<Second> {
         std::mem::take(&mut *self.0.news.lock().unwrap_or_else(PoisonError::into_inner))
@@ -76,10 +76,11 @@ impl Live {
 }
 
 impl Run {
-    /// Starts the clients of a plan. `source` makes each client's requests, by its number.
+    /// Starts the clients of a plan. `source` makes the requests of the client with a given number.
     ///
     /// # Errors
-    /// The system's, where it denies a thread or an epoll set.
+    ///
+    /// The system denies a thread or an epoll set.
     pub fn start(plan: Plan, mut source: impl FnMut(u32) -> Box<dyn Source>) -> io::Result<Self> {
         let count = plan.threads.clamp(1, (plan.clients as usize).max(1));
         let shared = Arc::new(Shared {
@@ -112,7 +113,7 @@ impl Run {
             };
             let shared = Arc::clone(&shared);
             let drive = move || {
-                // Pauses are a little longer where the kernel does not grant it.
+                // Pauses are a little longer if the kernel does not grant it.
                 let _granted = process::least_timer_slack();
                 let _ended = Ended(Arc::clone(&shared));
                 Thread::new(ground, shared, clients, number as u64).run()
@@ -129,7 +130,7 @@ impl Run {
         Ok(run)
     }
 
-    /// What can be seen while it goes.
+    /// A handle for observing the run.
     #[must_use]
     pub fn live(&self) -> Live {
         Live(Arc::clone(&self.shared))
@@ -138,7 +139,8 @@ impl Run {
     /// Waits for its end.
     ///
     /// # Errors
-    /// The system's, where a thread could not go on.
+    ///
+    /// A system error in one of the threads.
     pub fn wait(self) -> io::Result<Figures> {
         let mut parts = Vec::with_capacity(self.threads.len());
         for thread in self.threads {
@@ -149,22 +151,24 @@ impl Run {
     }
 }
 
-/// ^C, caught so that a run that is cut short still reports.
+/// ^C, caught so that an interrupted run still reports.
 pub struct Interrupt(Signals);
 
 impl Interrupt {
-    /// Catches it from here on. To be called before threads are made, which inherit it.
+    /// Catches it from now on. Call this before threads are created, which inherit the mask.
     ///
     /// # Errors
-    /// The system's, where it denies the descriptor.
+    ///
+    /// The system denies the descriptor.
     pub fn catch() -> io::Result<Self> {
         Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map(Self)
     }
 
-    /// Has it end a run.
+    /// Makes it end a run.
     ///
     /// # Errors
-    /// The system's, where it denies the thread that waits for it.
+    ///
+    /// The system denies the thread that waits for it.
     pub fn stops(self, live: Live) -> io::Result<()> {
         let watch = move || {
             while live.is_running() {
@@ -178,7 +182,7 @@ impl Interrupt {
     }
 }
 
-/// Tells that a thread has ended, whichever way.
+/// Records that a thread has ended, for whatever reason.
 struct Ended(Arc<Shared>);
 
 impl Drop for Ended {
@@ -198,8 +202,8 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
 
-    /// A server that answers each request of a connection with the bytes that `answer` gives for
-    /// its path, and ends the connection where it gives none.
+    /// A server that answers each request of a connection with the bytes that `answer` returns for
+    /// its path, and closes the connection if it returns none.
     fn serve(answer: impl Fn(&str) -> Option<String> + Clone + Send + 'static) -> Remote {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let remote = Remote::Internet(listener.local_addr().unwrap());
@@ -261,7 +265,7 @@ mod tests {
         let remote = serve(|_| Some(OK.to_owned()));
         let figures = run(plan(remote, 7, 1000), "/");
         assert_eq!((figures.answered(), figures.failed(), figures.body_bytes), (1000, 0, 5000));
-        // Where a thread gets a core late, the clients of the other have made all requests.
+        // If one thread gets a core late, the clients of the other may have made all requests.
         assert!((1..=7).contains(&figures.connections), "{}", figures.connections);
         assert_eq!(figures.connections + figures.reused, 1000);
         assert_eq!(figures.by_client.iter().sum::<u64>(), 1000);
@@ -324,8 +328,8 @@ mod tests {
     fn an_open_loop_counts_from_when_requests_were_to_begin() {
         let remote = serve(|_| Some(OK.to_owned()));
         let pace = Pace::Open { rate: 2000.0, even: true };
-        // Two threads, whose arrivals make one even stream. Which of them makes the last requests
-        // is not known, so that only the first are looked at.
+        // The arrivals of two threads form one even stream. Which thread makes the last requests is
+        // not known, so only the first ones are compared.
         let figures = run(Plan { pace, ..plan(remote, 2, 200) }, "/");
         assert_eq!(figures.answered(), 200);
         let mut intended: Vec<u64> = figures.exchanges.iter().map(|it| it.intended_ns).collect();
@@ -361,7 +365,7 @@ mod tests {
         let late = |it: &&Exchange| it.client > 0 && it.start_ns < 100_000_000;
         assert_eq!(figures.exchanges.iter().filter(late).count(), 0);
         assert!(figures.exchanges.iter().all(|it| it.start_ns < 200_000_000));
-        // A step that begins with a second takes nothing from the second before.
+        // A step that begins with a second does not affect the second before.
         let stretches = vec![stretch(0.0, 3), stretch(1.0, 0)];
         let bounds = Bounds { time: Some(Duration::from_millis(1100)), ..Bounds::default() };
         let figures = run(Plan { stretches, bounds, ..plan(serve(|_| None), 3, 0) }, "/");
@@ -373,12 +377,12 @@ mod tests {
     fn a_client_that_comes_back_pauses_as_long_as_it_is_to() {
         let remote = serve(|_| Some(OK.to_owned()));
         let stretch = |from_s, clients| Stretch { from_s, clients, ramp: false };
-        // It goes while it pauses, and is back before the pause would have been over.
+        // It leaves during its pause, and is back before the pause would have been over.
         let stretches = vec![stretch(0.0, 1), stretch(0.06, 0), stretch(0.12, 1)];
         let pace = Pace::Think(Think::Fixed(0.25));
         let figures = run(Plan { stretches, pace, ..plan(remote, 1, 4) }, "/");
         assert_eq!(figures.answered(), 4);
-        // It comes back as one that is new, so that this was no pause.
+        // It comes back like a new client, so this was not a pause.
         let pauses = &figures.times.pause;
         assert!(pauses.min() >= 249_000_000 && pauses.len() <= 3, "{}", pauses.min());
         let begins: Vec<u64> = figures.exchanges.iter().map(|it| it.start_ns).collect();
@@ -386,7 +390,7 @@ mod tests {
         assert!(!begins[1..].windows(2).any(early), "{begins:?}");
     }
 
-    /// Sends two requests at times of its own.
+    /// Sends two requests at given times.
     struct Two(u64);
 
     impl Source for Two {

@@ -1,36 +1,36 @@
-//! The times of one second of a run: times come in, what a report shows of them goes out. It keeps
-//! how many there were in each range of two significant digits, and nothing of ranges without
-//! any: a run of a day has 86,400 of these.
+//! The times of one second of a run, in compact form for reports: the number of times in each range
+//! of two significant digits, without empty ranges, because a run of a day has 86,400 seconds.
 
 use hdrhistogram::Histogram;
 
-/// Times in nanoseconds, to two significant digits.
+/// Times in nanoseconds, with two significant digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sketch {
-    /// The number of a range and how many times are in it, in order.
+    /// The number of each range and how many times are in it, in order.
     counts: Vec<(u16, u32)>,
-    /// How many times there are.
+    /// The number of times.
     count: u64,
-    /// Their sum, in nanoseconds.
+    /// Their sum in nanoseconds.
     sum_ns: u64,
-    /// The longest, in nanoseconds.
+    /// The longest time in nanoseconds.
     most_ns: u64,
 }
 
-/// Ranges are those of an HdrHistogram of two digits: each power of two is cut into so many.
+/// The ranges are those of an HdrHistogram with two digits: each power of two is divided into this
+/// many.
 const RANGES: u64 = 128;
 
-/// Times of so many binary digits have a range each.
+/// Times with at most this many binary digits have a range each.
 const EXACT_DIGITS: u32 = 8;
 
-/// The number of the range that holds a time.
+/// The number of the range that contains a time.
 fn range_of(ns: u64) -> u16 {
     let power = (u64::BITS - ns.leading_zeros()).saturating_sub(EXACT_DIGITS);
-    // 64 powers of 128 ranges are less than the type holds.
+    // 64 powers of 128 ranges fit into the type.
     (u64::from(power) * RANGES + (ns >> power)) as u16
 }
 
-/// The longest time that a range holds.
+/// The longest time in a range.
 fn end_of(range: u16) -> u64 {
     let range = u64::from(range);
     let power = (range / RANGES).saturating_sub(1);
@@ -39,7 +39,7 @@ fn end_of(range: u16) -> u64 {
 }
 
 impl Sketch {
-    /// Takes a time.
+    /// Adds a time.
     pub fn record(&mut self, ns: u64) {
         self.record_many(ns, 1);
     }
@@ -59,7 +59,7 @@ impl Sketch {
         self.most_ns = self.most_ns.max(ns);
     }
 
-    /// Adds another's times.
+    /// Adds the times of another sketch.
     pub fn add(&mut self, other: &Self) {
         let (sum_ns, most_ns) = (self.sum_ns, self.most_ns.max(other.most_ns));
         for (range, count) in &other.counts {
@@ -68,38 +68,38 @@ impl Sketch {
         (self.sum_ns, self.most_ns) = (sum_ns.saturating_add(other.sum_ns), most_ns);
     }
 
-    /// Adds a histogram's times.
+    /// Adds the times of a histogram.
     pub fn add_histogram(&mut self, histogram: &Histogram<u64>) {
         for value in histogram.iter_recorded() {
             self.record_many(value.value_iterated_to(), value.count_at_value());
         }
     }
 
-    /// How many times there are.
+    /// The number of times.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no times.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The longest time, in nanoseconds; 0 where there are none.
+    /// The longest time in nanoseconds; 0 if there are none.
     #[must_use]
     pub fn most_ns(&self) -> u64 {
         self.most_ns
     }
 
-    /// The mean, in nanoseconds; 0 where there are none.
+    /// The mean in nanoseconds; 0 if there are no times.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         self.sum_ns as f64 / self.count.max(1) as f64
     }
 
-    /// The time, in nanoseconds, that this share of all took at the most; 0 where there are none.
+    /// The time in nanoseconds that this share of all times does not exceed; 0 if there are none.
     #[must_use]
     pub fn at_ns(&self, share: f64) -> u64 {
         let wanted = ((share * self.count as f64).ceil() as u64).max(1);
@@ -111,12 +111,12 @@ impl Sketch {
         found.map_or(0, |(range, _)| end_of(*range).min(self.most_ns))
     }
 
-    /// The same as a histogram of two significant digits, for its file format and its sums.
+    /// The same as a histogram with two significant digits, for its file format and for sums.
     #[must_use]
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = empty_histogram();
         for (range, count) in &self.counts {
-            // It grows to hold what is recorded.
+            // The histogram grows as needed.
             let _in_range = histogram.record_n(end_of(*range).min(self.most_ns), u64::from(*count));
         }
         histogram

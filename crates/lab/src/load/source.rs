@@ -1,33 +1,32 @@
-//! Where a client's requests come from: one source for each client, asked when the client is free.
-//! A source may tell the client to wait, which is how logs are replayed at their own times and
-//! how users think; it never touches a socket.
+//! The sources of the clients' requests. Each client has a source, which is called when the client
+//! is free. It may tell the client to wait, which is how logs are replayed with their own times and
+//! how users think.
 
 use super::exchange::{Exchange, Failure, Request};
 use std::sync::Arc;
 
-/// What a client does next. Times are nanoseconds since the run began.
+/// What a client does next. Times are nanoseconds since the beginning of the run.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// It sends this.
+    /// Send this request.
     Send(Arc<Request>),
-    /// It is to send this at that time: the latency counts from then, though the client may be
-    /// late.
+    /// Send this request at that time. The latency counts from then, even if the client is late.
     SendAt(u64, Arc<Request>),
-    /// It waits until then, and asks again.
+    /// Wait until then, and ask again.
     Wait(u64),
-    /// It has nothing more to do.
+    /// There is nothing more to do.
     Over,
 }
 
 /// The requests of one client.
 pub trait Source: Send {
-    /// What to do next; `now_ns` is the time.
+    /// What to do next. `now_ns` is the current time.
     fn next(&mut self, now_ns: u64) -> Step;
 
-    /// Hears bytes of the answer as they come, where the plan says so.
+    /// Gets the bytes of a response as they arrive, if the plan says so.
     fn hear(&mut self, _bytes: &[u8]) {}
 
-    /// Hears what came of the last request.
+    /// Gets the result of the last request.
     fn heed(&mut self, _outcome: Result<&Exchange, Failure>) {}
 }
 

@@ -1,6 +1,6 @@
-//! Whom the clients ask. A URL comes in, or that and the path of a Unix socket; the name for the
-//! Host field and for TLS, and the addresses to connect to, go out. Names are looked up here,
-//! once, before the load begins.
+//! The server that clients connect to: from a URL, or a URL and the path of a Unix socket, to the
+//! name for the Host field and for TLS, and the addresses. Names are looked up here, once, before
+//! the load begins.
 
 use evenkeel_sys::connect::Remote;
 use evenkeel_sys::resolve;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// How a server is spoken to.
+/// The scheme of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// `http`.
@@ -17,25 +17,26 @@ pub enum Scheme {
     Https,
 }
 
-/// A server and what is asked of it.
+/// A server and the path on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// How it is spoken to.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Its name or address as the URL has it, without brackets.
+    /// The name or address as in the URL, without brackets.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
     /// Path and query, from the first slash on.
     pub path: String,
 }
 
 impl Target {
-    /// Parses `http://host:port/path?query`; a URL without a scheme is taken for http, as curl
-    /// and wrk's users expect.
+    /// Parses `http://host:port/path?query`. A URL without a scheme is http, as users of curl and
+    /// wrk expect.
     ///
     /// # Errors
-    /// What is wrong with the URL, for the person who typed it.
+    ///
+    /// What is wrong with the URL, for the user.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (scheme, rest) = match url.split_once("://") {
             None => (Scheme::Http, url),
@@ -76,8 +77,8 @@ impl Target {
         Ok(Self { scheme, host: host.to_owned(), port, path })
     }
 
-    /// The value of the Host field (RFC 9112, section 3.2): the port only where it is not the
-    /// scheme's own.
+    /// The value of the Host field (RFC 9112, section 3.2). The port is included only if it is not
+    /// the default of the scheme.
     #[must_use]
     pub fn authority(&self) -> String {
         let usual = if self.scheme == Scheme::Http { 80 } else { 443 };
@@ -86,7 +87,7 @@ impl Target {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Whether it is this machine that is asked.
+    /// Whether all addresses are on this machine.
     #[must_use]
     pub fn is_loopback(remotes: &[Remote]) -> bool {
         remotes.iter().all(|remote| match remote {
@@ -95,11 +96,12 @@ impl Target {
         })
     }
 
-    /// Where to connect to: the addresses of the host's name, in the resolver's order, or the
-    /// Unix socket.
+    /// The addresses to connect to: those of the host's name, in the resolver's order, or the Unix
+    /// socket.
     ///
     /// # Errors
-    /// That the name is not known, or why it could not be asked for.
+    ///
+    /// The name is unknown, or why the resolver could not be asked.
     pub fn resolve(&self, unix: Option<&Path>) -> Result<Vec<Remote>, String> {
         if let Some(path) = unix {
             return Ok(vec![Remote::Unix(path.to_owned())]);

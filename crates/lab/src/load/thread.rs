@@ -1,5 +1,5 @@
-//! The loop of one thread of clients: it waits for events and for times, has each client do what
-//! is next, and counts. The plan says when requests begin; the figures of the thread go out.
+//! The loop of one thread of clients: waits for events and times, lets each client take its next
+//! step, and counts. The plan says when requests begin.
 
 use super::client::{Client, Ground, Outcome, State};
 use super::exchange::{Exchange, Failure};
@@ -21,9 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// How often clients are looked at that wait too long, and how many are to be at work.
+/// The interval of checking which clients wait too long, and how many should be active.
 const SWEEP_NS: u64 = 20_000_000;
-/// A time that is as near as this is not slept for: waking up takes longer. The thread spins.
+/// The thread spins instead of sleeping if a time is this near, because waking up takes longer.
 const SPIN_NS: u64 = 30_000;
 /// The longest pause after failures in a row.
 const MOST_BACKOFF_NS: u64 = 100_000_000;
@@ -33,28 +33,28 @@ pub(super) struct Thread {
     shared: Arc<Shared>,
     clients: Vec<Client>,
     events: Events,
-    /// When a client is to go on.
+    /// When each client continues.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Clients of an open loop that have nothing to do.
+    /// The clients of an open loop that have nothing to do.
     free: VecDeque<u32>,
-    /// When the arrivals that no client has taken up yet were to begin.
+    /// When the arrivals that no client has taken yet were due.
     arrivals: VecDeque<u64>,
     next_arrival_ns: u64,
-    /// Which of the run's threads it is.
+    /// The number of this thread in the run.
     number: u64,
     next_sweep_ns: u64,
     random: ChaCha8Rng,
     figures: Figures,
     second: Second,
-    /// Counts that the seconds so far have told of.
+    /// The counts that the seconds so far have reported.
     told: (BTreeMap<u16, u64>, BTreeMap<Failure, u64>),
-    /// Clients that are over.
+    /// The number of clients that are over.
     over: usize,
     last_end_ns: u64,
 }
 
 impl Thread {
-    /// A thread of these clients; `number` draws its own random stream.
+    /// A thread of these clients. `number` selects its random stream.
     pub(super) fn new(
         ground: Ground,
         shared: Arc<Shared>,
@@ -83,7 +83,7 @@ impl Thread {
         }
     }
 
-    /// Drives its clients to the end of the run.
+    /// Drives its clients until the end of the run.
     pub(super) fn run(mut self) -> io::Result<Figures> {
         let cpu_us = clock::thread_cpu_us();
         let plan = Arc::clone(&self.ground.plan);
@@ -121,7 +121,7 @@ impl Thread {
         }
     }
 
-    /// Does what the time asks for.
+    /// Does everything that is due.
     fn keep_time(&mut self, plan: &Plan, now_ns: u64) {
         while now_ns >= (u64::from(self.second.number) + 1) * SECOND_NS {
             self.turn_second(now_ns);
@@ -139,7 +139,7 @@ impl Thread {
             let Some(index) = self.free.pop_front() else { break };
             let Some(client) = self.clients.get_mut(index as usize) else { continue };
             client.queued = false;
-            // One that went and came back may pause by now.
+            // A client that left and came back may be in a pause.
             if client.wakes_ns.is_none() {
                 self.go_on(plan, index, now_ns);
             }
@@ -159,7 +159,7 @@ impl Thread {
         }
     }
 
-    /// Has a client go on at a time, in place of any other time.
+    /// Sets the time at which a client continues, in place of any other time.
     fn wake_at(&mut self, index: u32, due_ns: u64) {
         if let Some(client) = self.clients.get_mut(index as usize) {
             client.wakes_ns = Some(due_ns);
@@ -179,7 +179,7 @@ impl Thread {
 
     fn turn_second(&mut self, now_ns: u64) {
         let next = Second::new(self.second.number + 1);
-        // Those of its last moment: at its end a step may send them away.
+        // Count the clients of its last moment, because a step may send them away at its end.
         let last_ns = (u64::from(self.second.number) + 1) * SECOND_NS - 1;
         let wanted = wanted(&self.ground.plan, last_ns.min(now_ns));
         let is_at_work = |it: &&Client| it.number < wanted && it.state != State::Over;
@@ -193,7 +193,7 @@ impl Thread {
         self.figures.seconds.push(second);
     }
 
-    /// Gives up where a client has waited too long, and has clients come and go.
+    /// Gives up where a client has waited too long, and makes clients come and go.
     fn sweep(&mut self, plan: &Plan, now_ns: u64) {
         let wanted = wanted(plan, now_ns);
         for index in 0..self.clients.len() as u32 {
@@ -212,7 +212,7 @@ impl Thread {
         }
     }
 
-    /// Takes what has come of a client's exchange.
+    /// Handles the result of a client's exchange.
     fn settle(&mut self, plan: &Plan, index: u32, outcome: Outcome) {
         let Some(client) = self.clients.get_mut(index as usize) else { return };
         match outcome {
@@ -273,7 +273,7 @@ impl Thread {
         }
     }
 
-    /// A client has been answered: it thinks, waits for an arrival, or asks again.
+    /// A client was answered: it pauses, waits for an arrival, or sends its next request.
     fn rest(&mut self, plan: &Plan, index: u32, now_ns: u64) {
         let Some(client) = self.clients.get_mut(index as usize) else { return };
         if client.number >= wanted(plan, now_ns) {
@@ -360,7 +360,7 @@ impl Thread {
         self.settle(plan, index, outcome);
     }
 
-    /// Even arrivals of several threads lie between each other, not upon each other.
+    /// The first arrival. Even arrivals of several threads are interleaved, not simultaneous.
     fn first_arrival(&mut self, plan: &Plan) -> u64 {
         match plan.pace {
             Pace::Open { rate, even: true } => to_ns((self.number + 1) as f64 / rate).max(1),
@@ -368,8 +368,8 @@ impl Thread {
         }
     }
 
-    /// When the next arrival is to begin, in a loop that has arrivals. Each thread draws its part
-    /// of the rate: a Poisson stream that is split is Poisson.
+    /// When the next arrival is due, in a loop with arrivals. Each thread draws its part of the
+    /// rate: a Poisson stream that is split is Poisson.
     fn draw_arrival(&mut self, plan: &Plan, last_ns: u64) -> Option<u64> {
         let (rate, even) = match plan.pace {
             Pace::Open { rate, even } => (rate, even),
@@ -397,7 +397,7 @@ impl Thread {
     }
 }
 
-/// How many clients are to be at work.
+/// The number of clients that should be active.
 fn wanted(plan: &Plan, now_ns: u64) -> u32 {
     match plan.stretches.as_slice() {
         [] => plan.clients,
@@ -405,7 +405,7 @@ fn wanted(plan: &Plan, now_ns: u64) -> u32 {
     }
 }
 
-/// How many requests a visit has: geometric, at least one.
+/// The number of requests of a visit: geometric, at least one.
 fn draw_visit(plan: &Plan, random: &mut ChaCha8Rng) -> u64 {
     let Pace::PartlyOpen { requests, .. } = plan.pace else { return 1 };
     let leave = 1.0 / requests.max(1.0);

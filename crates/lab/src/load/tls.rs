@@ -1,5 +1,4 @@
-//! TLS on a client's socket, driven without blocking: plain bytes and the socket come in, records
-//! go over the socket. What is trusted is decided when the plan is made.
+//! TLS on a client's socket without blocking. What is trusted is decided when the plan is made.
 
 use super::target::{Scheme, Target};
 use evenkeel_sys::socket::Socket;
@@ -15,37 +14,37 @@ use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where Debian and most others keep what the system trusts.
+/// The system's trusted certificates on Debian and most other systems.
 const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Who is believed to be the server, and how it is spoken to.
+/// Which server is trusted, and the parameters of the connection.
 #[derive(Clone, Debug)]
 pub struct Trust {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// What a TLS connection is made with.
+/// The options of a TLS connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes<'a> {
-    /// Whether the server's certificate is checked.
+    /// Whether to check the server's certificate.
     pub verify: bool,
-    /// Versions to offer; empty for all.
+    /// The versions to offer; empty for all.
     pub versions: &'a [&'static SupportedProtocolVersion],
-    /// Names of cipher suites to offer; empty for all.
+    /// The names of cipher suites to offer; empty for all.
     pub suites: &'a [String],
     /// A file with the client's own certificate and key (PEM).
     pub identity: Option<&'a Path>,
-    /// Whether the server's name is left out of the handshake (SNI).
+    /// Whether to omit the server's name from the handshake (SNI).
     pub no_sni: bool,
 }
 
 impl Trust {
-    /// What is trusted of a server, where it speaks TLS. `verify` says whether its certificate is
-    /// checked.
+    /// The trust for a server, if it uses TLS. `verify` says whether to check its certificate.
     ///
     /// # Errors
-    /// As [`Trust::new`].
+    ///
+    /// As for [`Trust::new`].
     pub fn of(target: &Target, verify: bool) -> Result<Option<Self>, String> {
         match target.scheme {
             Scheme::Http => Ok(None),
@@ -55,10 +54,11 @@ impl Trust {
         }
     }
 
-    /// Decides what is trusted of the server at `host`.
+    /// The trust for the server at `host`.
     ///
     /// # Errors
-    /// What cannot be had: the roots, the name, the suites, the client's certificate.
+    ///
+    /// What cannot be used: the roots, the name, the suites, the client's certificate.
     pub fn new(host: &str, wishes: &Wishes<'_>) -> Result<Self, String> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| format!("{host}: no name that TLS can ask for"))?;
@@ -114,13 +114,13 @@ fn system_roots() -> Result<RootCertStore, String> {
         format!("{SYSTEM_ROOTS}: {error:?}; without it no server's certificate can be checked")
     };
     let found = CertificateDer::pem_file_iter(SYSTEM_ROOTS).map_err(|error| told(&error))?;
-    // A root that the library cannot read is one that it will not trust.
+    // A root that the library cannot parse is not trusted.
     let (taken, _) = roots.add_parsable_certificates(found.filter_map(Result::ok));
     if taken == 0 { Err(told(&"no certificate in it")) } else { Ok(roots) }
 }
 
-/// Takes any certificate, as ab does: the load is what is measured. Signatures are still checked,
-/// so that the work is the real one.
+/// Accepts any certificate, as ab does, because only the load is measured. Signatures are still
+/// checked, so that the work is realistic.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -159,7 +159,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// A socket as rustls reads and writes it.
+/// A socket in the form that rustls reads and writes.
 struct Wire<'a>(&'a Socket);
 
 impl Read for Wire<'_> {
@@ -182,7 +182,7 @@ impl Write for Wire<'_> {
     }
 }
 
-/// Sends what the connection has to send; `false` where the socket takes no more now.
+/// Sends what the connection has to send. Returns `false` if the socket accepts no more now.
 fn push(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
     while session.wants_write() {
         match session.write_tls(&mut Wire(socket)) {
@@ -194,8 +194,8 @@ fn push(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes records from the socket; `false` where none is there now. The end of the stream is left
-/// for the reader to tell.
+/// Reads records from the socket. Returns `false` if there are none now. The reader handles the end
+/// of the stream.
 fn pull(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
     match session.read_tls(&mut Wire(socket)) {
         Ok(0) => Ok(false),
@@ -209,7 +209,7 @@ fn pull(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
     }
 }
 
-/// Goes on with the handshake; whether it is done.
+/// Continues the handshake. Returns whether it is complete.
 pub(super) fn shake(session: &mut ClientConnection, socket: &Socket) -> io::Result<bool> {
     loop {
         push(session, socket)?;
@@ -217,14 +217,15 @@ pub(super) fn shake(session: &mut ClientConnection, socket: &Socket) -> io::Resu
             return Ok(true);
         }
         if !pull(session, socket)? {
-            // The peer's last word may have been an answer to ours, or its end.
+            // The peer's last message may require a response, or may have been its last one.
             push(session, socket)?;
             return Ok(!session.is_handshaking());
         }
     }
 }
 
-/// Takes plain bytes; says how many. All that is taken is sent, now or with the next call.
+/// Takes plain bytes, and returns how many. Everything that is taken is sent, now or with the next
+/// call.
 pub(super) fn send(
     session: &mut ClientConnection,
     socket: &Socket,
@@ -235,8 +236,8 @@ pub(super) fn send(
     if taken == 0 && !bytes.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
 }
 
-/// Reads plain bytes; 0 at the end of the stream, cut off or not: what was asked for tells
-/// whether the answer is whole.
+/// Reads plain bytes; 0 at the end of the stream, even if it was cut off: the response itself shows
+/// whether it is complete.
 pub(super) fn receive(
     session: &mut ClientConnection,
     socket: &Socket,
@@ -260,7 +261,7 @@ pub(super) fn receive(
     }
 }
 
-/// What was agreed on, as ab shows it: `TLSv1.3,TLS13_AES_256_GCM_SHA384`.
+/// The negotiated parameters in ab's form: `TLSv1.3,TLS13_AES_256_GCM_SHA384`.
 pub(super) fn agreed(session: &ClientConnection) -> String {
     let version = session.protocol_version().map_or_else(String::new, |it| format!("{it:?}"));
     let suite = session.negotiated_cipher_suite();

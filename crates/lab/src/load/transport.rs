@@ -1,5 +1,5 @@
-//! A client's connection: a socket, in clear or under TLS. Bytes go in and out as with a socket;
-//! the handshake is a state that the client waits for.
+//! A client's connection: a socket with or without TLS. Bytes are sent and received as with a
+//! socket; the handshake is a state that the client waits for.
 
 use super::tls::{self, Trust};
 use evenkeel_sys::connect::{self, Local, Remote};
@@ -20,12 +20,12 @@ impl Transport {
         Ok(Self { socket, session })
     }
 
-    /// Whether the connection stands, where the socket has become writable.
+    /// Whether the connection is established, once the socket is writable.
     pub(super) fn outcome(&self) -> io::Result<()> {
         connect::outcome(&self.socket)
     }
 
-    /// Whether the TLS handshake is done; always, in clear.
+    /// Whether the TLS handshake is complete; always true without TLS.
     pub(super) fn shake(&mut self) -> io::Result<bool> {
         self.session.as_mut().map_or(Ok(true), |session| tls::shake(session, &self.socket))
     }
@@ -37,7 +37,7 @@ impl Transport {
         }
     }
 
-    /// Sends what TLS holds back since the socket took no more.
+    /// Sends what TLS has buffered because the socket accepted no more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.session {
             None => Ok(()),
@@ -52,7 +52,7 @@ impl Transport {
         }
     }
 
-    /// Whether a short read says that nothing more is there: TLS reads by records.
+    /// Whether a short read means that nothing more is available. TLS reads by records.
     pub(super) fn reads_short(&self) -> bool {
         self.session.is_none()
     }
