@@ -3,7 +3,7 @@
 
 use crate::thread::Addresses;
 use evenkeel_message::Peer;
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::idle_table::ParkedState;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A connection.
@@ -29,7 +29,7 @@ const IS_V4: u64 = 1 << 16;
 const IS_TOLD: u64 = 1 << 63;
 
 impl Connection {
-    pub(crate) fn to_memo(self) -> Memo {
+    pub(crate) fn to_parked_state(self) -> ParkedState {
         let ip = match self.peer.client.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
             IpAddr::V6(ip) => ip,
@@ -49,9 +49,9 @@ impl Connection {
         [(bits >> 64) as u64, bits as u64, who, place]
     }
 
-    /// The connection that rested with that memo; none where its local address is not known.
-    pub(crate) fn from_memo(memo: Memo, addresses: &Addresses) -> Option<Self> {
-        let [high, low, who, place] = memo;
+    /// The connection that was parked with that state; none where its local address is not known.
+    pub(crate) fn from_parked_state(state: ParkedState, addresses: &Addresses) -> Option<Self> {
+        let [high, low, who, place] = state;
         let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
         let ip = match (place & IS_V4 != 0, ip.to_ipv4_mapped()) {
             (true, Some(v4)) => IpAddr::V4(v4),
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_memo_brings_everything_back() {
+    fn a_parked_state_brings_everything_back() {
         let addresses = Addresses::new(Arc::default());
         let local: SocketAddr = "192.0.2.1:80".parse().unwrap();
         assert_eq!(addresses.index(local), Some(0));
@@ -94,7 +94,8 @@ mod tests {
                     since_ms: 54321,
                     is_told: index == 1,
                 };
-                let back = Connection::from_memo(connection.to_memo(), &addresses).unwrap();
+                let back = Connection::from_parked_state(connection.to_parked_state(), &addresses)
+                    .unwrap();
                 assert_eq!(format!("{back:?}"), format!("{connection:?}"));
             }
         }

@@ -16,8 +16,8 @@ use evenkeel_message::{
 use evenkeel_proto::{HeadParser, Next, Parsed};
 use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
+use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Outcome, Work};
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
@@ -85,12 +85,12 @@ pub(crate) fn go_on<S: Site>(
     let link = Link::new(&inner.thread, socket, inbox, more, credit);
     let task = Task { inner: Rc::clone(inner), link, connection };
     match begin {
-        Begin::Head(_) => Outcome::Head(work(task, begin)),
-        _ => Outcome::Work(work(task, begin)),
+        Begin::Head(_) => Outcome::HeadTask(work(task, begin)),
+        _ => Outcome::Task(work(task, begin)),
     }
 }
 
-fn work<S: Site>(task: Task<S>, begin: Begin) -> Work {
+fn work<S: Site>(task: Task<S>, begin: Begin) -> ConnectionTask {
     Box::pin(whole(task, begin))
 }
 
@@ -113,7 +113,7 @@ fn whole<S: Site>(mut task: Task<S>, begin: Begin) -> impl Future<Output = Outco
         };
         match run {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(next)) => Outcome::Work(work(task, next)),
+            Ok(Err(next)) => Outcome::Task(work(task, next)),
             Err(panic) => task.inner.close_after_panic(&*panic, &task.connection.peer),
         }
     }

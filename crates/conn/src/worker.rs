@@ -16,9 +16,9 @@ use evenkeel_message::{
 use evenkeel_proto::{Exchange, HeadParser, Next, Parsed, Refusal};
 use evenkeel_scoreboard::{Credit, SlotGuard};
 use evenkeel_sys::clock;
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -119,7 +119,7 @@ impl<S: Site> Worker<S> {
     pub fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
     ) -> Outcome {
@@ -127,26 +127,28 @@ impl<S: Site> Worker<S> {
         let mut peer = Peer { client: unknown, local: unknown };
         let share = Share { hand, allowance };
         let turned =
-            catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, turn, share, &mut peer)));
+            catch_unwind(AssertUnwindSafe(|| self.0.take_turn(socket, event, share, &mut peer)));
         turned.unwrap_or_else(|panic| self.0.close_after_panic(&*panic, &peer))
     }
 
     /// Serves a socket as [`Worker::serve`] does, without a credit: its requests are turned away,
     /// but for those that tell how the server is.
-    pub fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
+    pub fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
         self.0.shedding.set(true);
-        let outcome = self.serve(socket, turn, &mut None, allowance);
+        let outcome = self.serve(socket, event, &mut None, allowance);
         self.0.shedding.set(false);
         outcome
     }
 
     /// Closes a connection that has rested, on which no request has come; `late` where its time
     /// is over.
-    pub fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
+    pub fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool) {
         drop(socket);
         let inner = &self.0;
-        let Some(connection) = Connection::from_memo(memo, &inner.thread.addresses) else { return };
-        if late && class == Class::Fresh && !inner.thread.retiring.get() {
+        let Some(connection) = Connection::from_parked_state(state, &inner.thread.addresses) else {
+            return;
+        };
+        if late && reason == ParkReason::FirstRequest && !inner.thread.retiring.get() {
             let noted = catch_unwind(AssertUnwindSafe(|| inner.note_expired(&connection)));
             if let Err(panic) = noted {
                 inner.close_after_panic(&*panic, &connection.peer);
@@ -182,23 +184,23 @@ impl<S: Site> Inner<S> {
     fn take_turn(
         self: &Rc<Self>,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         share: Share<'_>,
         peer: &mut Peer,
     ) -> Outcome {
         let thread = &self.thread;
-        let (connection, class, hangup) = match turn {
-            Turn::Accepted { client, port } => {
+        let (connection, reason, hangup) = match event {
+            ReadyEvent::Accepted { client, listener } => {
                 peer.client = client;
-                (self.accept(&socket, client, port), Class::Fresh, false)
+                (self.accept(&socket, client, listener), ParkReason::FirstRequest, false)
             }
-            Turn::Readable { class, memo, hangup } => {
-                (Connection::from_memo(memo, &thread.addresses), class, hangup)
+            ReadyEvent::Readable { reason, state, hangup } => {
+                (Connection::from_parked_state(state, &thread.addresses), reason, hangup)
             }
         };
         let Some(connection) = connection else { return Outcome::Closed };
         *peer = connection.peer;
-        if class == Class::Closing {
+        if reason == ParkReason::LingeringClose {
             return linger_on(socket, connection);
         }
         let mut buffer = thread.take_buffer();
@@ -284,15 +286,18 @@ impl<S: Site> Inner<S> {
     /// Lets the connection rest until its next request.
     pub(crate) fn rest(&self, socket: Socket, connection: &Connection) -> Outcome {
         let settings = self.site.settings(connection.server as usize);
-        let (class, timeout_ms) = if connection.keepalives == 0 {
+        let (reason, timeout_ms) = if connection.keepalives == 0 {
             let time = settings.header_time;
-            (Class::Fresh, time.map_or(settings.timeout_ms, |time| time.initial_ms))
+            (ParkReason::FirstRequest, time.map_or(settings.timeout_ms, |time| time.initial_ms))
         } else {
-            (Class::KeepAlive, settings.keep_alive.timeout_ms)
+            (ParkReason::KeepAlive, settings.keep_alive.timeout_ms)
         };
         let timeout_ms = u32::try_from(timeout_ms)
             .map_or(i32::MAX.cast_unsigned(), |ms| ms.min(i32::MAX.cast_unsigned()));
-        Outcome::Rest(socket, Pause { class, timeout_ms, memo: connection.to_memo() })
+        Outcome::Park(
+            socket,
+            ParkRequest { reason, timeout_ms, state: connection.to_parked_state() },
+        )
     }
 
     /// Answers the request at the front of `bytes`, if it is whole and can be answered now.
@@ -559,10 +564,13 @@ fn linger_on(socket: Socket, connection: Connection) -> Outcome {
     match waste(&socket, connection) {
         Waste::End => Outcome::Closed,
         Waste::Nothing(left_ms) => {
-            let (timeout_ms, memo) = (LINGER_MS.min(left_ms), connection.to_memo());
-            Outcome::Rest(socket, Pause { class: Class::Closing, timeout_ms, memo })
+            let (timeout_ms, state) = (LINGER_MS.min(left_ms), connection.to_parked_state());
+            Outcome::Park(
+                socket,
+                ParkRequest { reason: ParkReason::LingeringClose, timeout_ms, state },
+            )
         }
-        Waste::More => Outcome::Work(Box::pin(async move {
+        Waste::More => Outcome::Task(Box::pin(async move {
             tokio::task::yield_now().await;
             linger_on(socket, connection)
         })),

@@ -21,10 +21,10 @@ use evenkeel_proto::{
 };
 use evenkeel_scoreboard::{Credit, Scoreboard};
 use evenkeel_sys::clock;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::process;
-use evenkeel_sys::shelf::Memo;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Turn};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -141,19 +141,19 @@ impl Service for Serving {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
     ) -> Outcome {
-        self.0.serve(socket, turn, hand, allowance)
+        self.0.serve(socket, event, hand, allowance)
     }
 
-    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
-        self.0.shed(socket, turn, allowance)
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
+        self.0.shed(socket, event, allowance)
     }
 
-    fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
-        self.0.expire(socket, class, memo, late);
+    fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool) {
+        self.0.expire(socket, reason, state, late);
     }
 
     fn retire(&mut self, retiring: bool) {

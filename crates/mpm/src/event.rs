@@ -1,5 +1,5 @@
 //! The event model: a child of a fixed number of serving threads that share its listening
-//! sockets, its shelf of idle connections and its gate. What comes in are the child's sockets
+//! sockets, its idle_table of idle connections and its gate. What comes in are the child's sockets
 //! and a maker of services; the threads end when the child has been told to go and its last
 //! connection has been closed. It knows no protocol.
 
@@ -18,8 +18,8 @@ use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::clock;
 use evenkeel_sys::crew::Crew;
 use evenkeel_sys::epoll::Epoll;
+use evenkeel_sys::idle_table::IdleTable;
 use evenkeel_sys::process;
-use evenkeel_sys::shelf::Shelf;
 use park::Bench;
 use ports::Ports;
 pub(crate) use ports::reserve;
@@ -48,7 +48,7 @@ struct Shared {
     awaits_room: AtomicBool,
     line: ChildLine,
     gate: Arc<Gate>,
-    shelf: Shelf,
+    idle_table: IdleTable,
     sets: Vec<Set>,
     /// For threads that begin; empty once the child leaves them for good.
     ports: Mutex<Vec<Arc<OwnedFd>>>,
@@ -219,7 +219,7 @@ where
         awaits_room: AtomicBool::new(false),
         line: setup.line,
         gate: Gate::new(setup.credits, setup.line),
-        shelf: Shelf::new(setup.descriptors),
+        idle_table: IdleTable::new(setup.descriptors),
         sets,
         ports: Mutex::new(setup.ports),
         descriptors: setup.descriptors,

@@ -5,9 +5,9 @@
 use evenkeel_message::Notice;
 use evenkeel_scoreboard::{Credit, Gate, Slots, Vigil};
 use evenkeel_sys::crew::Crew;
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Turn};
 use std::sync::Arc;
 
 /// Serves sockets on one thread.
@@ -19,19 +19,19 @@ pub trait Service {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
     ) -> Outcome;
 
     /// Serves a socket whose request has waited too long: it is turned away at once, but for one
     /// that tells how the server is. Nothing else may be begun, for there is no credit.
-    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome;
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome;
 
     /// Closes a socket that has rested, on which no request has come: `late` where its time is
     /// over, else because the child closes what is idle or is short of descriptors. It needs no
     /// credit, and nothing may be begun.
-    fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool);
+    fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool);
 
     /// Says whether connections are to be closed with the next response: the child drains or is
     /// parked.

@@ -160,7 +160,7 @@ const PARTING: Duration = Duration::from_millis(300);
 /// waits for us, so little that a thousand slow ones do not matter.
 const UNSENT_BYTES: u32 = 256 << 10;
 
-/// The most descriptors that a shelf has room for, whatever the limit of the process says.
+/// The most descriptors that an idle table has room for, whatever the limit of the process says.
 const MOST_DESCRIPTORS: usize = 1 << 22;
 
 impl Setup {

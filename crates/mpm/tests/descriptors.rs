@@ -10,9 +10,9 @@ use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::service::Service;
 use evenkeel_mpm::setup::Setup;
 use evenkeel_scoreboard::Credit;
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Mutex, PoisonError};
@@ -25,29 +25,31 @@ impl Service for Echo {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         _: &mut Option<Credit>,
         _: &mut u32,
     ) -> Outcome {
-        let mut class = Class::KeepAlive;
+        let mut reason = ParkReason::KeepAlive;
         let mut buffer = [0; 64];
         match socket.receive(&mut buffer) {
             Ok(count) if count > 0 => {
                 socket.send(&[IoSlice::new(&buffer[..count])], false).unwrap();
             }
             Ok(_) => return Outcome::Closed,
-            Err(_) if matches!(turn, Turn::Accepted { .. }) => class = Class::Fresh,
+            Err(_) if matches!(event, ReadyEvent::Accepted { .. }) => {
+                reason = ParkReason::FirstRequest
+            }
             Err(_) => {}
         }
-        let pause = Pause { class, timeout_ms: 60_000, memo: [0; 4] };
-        Outcome::Rest(socket, pause)
+        let pause = ParkRequest { reason, timeout_ms: 60_000, state: [0; 4] };
+        Outcome::Park(socket, pause)
     }
 
-    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+    fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
         Outcome::Closed
     }
 
-    fn expire(&mut self, _: Socket, _: Class, _: Memo, late: bool) {
+    fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, late: bool) {
         assert!(!late, "its time is not over");
     }
 

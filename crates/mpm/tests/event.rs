@@ -10,9 +10,9 @@ use evenkeel_mpm::service::Service;
 use evenkeel_mpm::setup::Setup;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit, Gate};
 use evenkeel_sys::channel::Channel;
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -43,8 +43,11 @@ struct Echo {
 
 impl Echo {
     fn rest(socket: Socket, count: u64, pause_ms: u32) -> Outcome {
-        let memo = [count, 0, 0, 0];
-        Outcome::Rest(socket, Pause { class: Class::KeepAlive, timeout_ms: pause_ms, memo })
+        let state = [count, 0, 0, 0];
+        Outcome::Park(
+            socket,
+            ParkRequest { reason: ParkReason::KeepAlive, timeout_ms: pause_ms, state },
+        )
     }
 }
 
@@ -52,14 +55,14 @@ impl Service for Echo {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
     ) -> Outcome {
         assert!(hand.is_some() && *allowance > 0);
-        let (mut count, hangup) = match turn {
-            Turn::Accepted { .. } => (0, false),
-            Turn::Readable { memo: [count, ..], hangup, .. } => (count, hangup),
+        let (mut count, hangup) = match event {
+            ReadyEvent::Accepted { .. } => (0, false),
+            ReadyEvent::Readable { state: [count, ..], hangup, .. } => (count, hangup),
         };
         let mut buffer = [0; 1024];
         let read = match socket.receive(&mut buffer) {
@@ -80,7 +83,7 @@ impl Service for Echo {
         self.begun.set(self.begun.get() + 1);
         if text == "queue\n" {
             let (waiting, begun) = (self.gate.wait(), Rc::clone(&self.begun));
-            return Outcome::Work(Box::pin(async move {
+            return Outcome::Task(Box::pin(async move {
                 let _credit = waiting.await;
                 let answer = begun.get().to_string();
                 socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
@@ -99,7 +102,7 @@ impl Service for Echo {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
             let credit = hand.take();
-            return Outcome::Work(Box::pin(async move {
+            return Outcome::Task(Box::pin(async move {
                 freed.await.unwrap();
                 socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
                 drop(credit);
@@ -113,16 +116,18 @@ impl Service for Echo {
         Self::rest(socket, count, pause_ms)
     }
 
-    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
         assert!(*allowance > 0);
-        let Turn::Readable { memo: [count, ..], .. } = turn else { panic!("it stood in line") };
+        let ReadyEvent::Readable { state: [count, ..], .. } = event else {
+            panic!("it stood in line")
+        };
         let mut buffer = [0; 1024];
         let read = socket.receive(&mut buffer).unwrap();
         socket.send(&[IoSlice::new(b"shed "), IoSlice::new(&buffer[..read])], false).unwrap();
         Self::rest(socket, count, self.pause_ms)
     }
 
-    fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {}
+    fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, _: bool) {}
 
     fn retire(&mut self, retiring: bool) {
         self.retiring = retiring;
@@ -352,7 +357,7 @@ fn an_idle_connection_of_a_full_child_has_its_time_before_it_makes_room() {
 }
 
 #[test]
-fn connections_rest_and_keep_their_memo() {
+fn connections_rest_and_keep_their_state() {
     for threads in [1, 3] {
         let running = Running::start(4, threads, 60_000, 0);
         let mut clients: Vec<_> = (0..20).map(|_| running.connect()).collect();
@@ -735,15 +740,15 @@ fn a_child_that_lacks_a_serving_thread_ends_before_it_serves() {
 struct Falls;
 
 impl Service for Falls {
-    fn serve(&mut self, _: Socket, _: Turn, _: &mut Option<Credit>, _: &mut u32) -> Outcome {
+    fn serve(&mut self, _: Socket, _: ReadyEvent, _: &mut Option<Credit>, _: &mut u32) -> Outcome {
         panic!("as asked");
     }
 
-    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+    fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
         Outcome::Closed
     }
 
-    fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {}
+    fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, _: bool) {}
 
     fn retire(&mut self, _: bool) {}
 

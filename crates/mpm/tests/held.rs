@@ -13,9 +13,9 @@ use evenkeel_scoreboard::{
     ChildLine, Counter, Credit, Phase, Request, Scoreboard, SlotState, Slots, Vigil, Wait,
 };
 use evenkeel_sys::channel::{Channel, Received};
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::{self, Socket};
-use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,8 +43,8 @@ struct Echo {
 }
 
 impl Echo {
-    fn rest(socket: Socket, class: Class, timeout_ms: u32) -> Outcome {
-        Outcome::Rest(socket, Pause { class, timeout_ms, memo: [7; 4] })
+    fn rest(socket: Socket, reason: ParkReason, timeout_ms: u32) -> Outcome {
+        Outcome::Park(socket, ParkRequest { reason, timeout_ms, state: [7; 4] })
     }
 }
 
@@ -52,16 +52,16 @@ impl Service for Echo {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
     ) -> Outcome {
         assert!(hand.is_some() && *allowance > 0);
-        let class = match turn {
-            Turn::Accepted { .. } => Class::Fresh,
-            Turn::Readable { class, memo, .. } => {
-                assert_eq!(memo, [7; 4]);
-                class
+        let reason = match event {
+            ReadyEvent::Accepted { .. } => ParkReason::FirstRequest,
+            ReadyEvent::Readable { reason, state, .. } => {
+                assert_eq!(state, [7; 4]);
+                reason
             }
         };
         let mut buffer = [0; 1024];
@@ -69,7 +69,7 @@ impl Service for Echo {
             Ok(0) => return Outcome::Closed,
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Self::rest(socket, class, 60_000);
+                return Self::rest(socket, reason, 60_000);
             }
             Err(_) => return Outcome::Closed,
         };
@@ -79,11 +79,11 @@ impl Service for Echo {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
             let credit = hand.take();
-            return Outcome::Work(Box::pin(async move {
+            return Outcome::Task(Box::pin(async move {
                 freed.await.unwrap();
                 socket.send(&[IoSlice::new(b"freed\n")], false).unwrap();
                 drop((credit, slot));
-                Self::rest(socket, Class::KeepAlive, 60_000)
+                Self::rest(socket, ParkReason::KeepAlive, 60_000)
             }));
         }
         let closing = self.retiring || text == "bye\n";
@@ -92,18 +92,18 @@ impl Service for Echo {
         socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
         match text.as_str() {
             _ if closing => Outcome::Closed,
-            "linger\n" => Self::rest(socket, Class::Closing, 60_000),
-            "short\n" => Self::rest(socket, Class::KeepAlive, 20),
-            _ => Self::rest(socket, Class::KeepAlive, 60_000),
+            "linger\n" => Self::rest(socket, ParkReason::LingeringClose, 60_000),
+            "short\n" => Self::rest(socket, ParkReason::KeepAlive, 20),
+            _ => Self::rest(socket, ParkReason::KeepAlive, 60_000),
         }
     }
 
-    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+    fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
         panic!("nothing waits for a worker");
     }
 
-    fn expire(&mut self, _: Socket, _: Class, memo: Memo, late: bool) {
-        assert_eq!(memo, [7; 4]);
+    fn expire(&mut self, _: Socket, _: ParkReason, state: ParkedState, late: bool) {
+        assert_eq!(state, [7; 4]);
         // The test may have ended.
         let _ = self.expired.send(late);
     }

@@ -9,9 +9,9 @@ use evenkeel_mpm::event::serve_with;
 use evenkeel_mpm::service::Service;
 use evenkeel_mpm::setup::Setup;
 use evenkeel_scoreboard::Credit;
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause, Turn};
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -22,25 +22,32 @@ struct Letters {
 }
 
 impl Service for Letters {
-    fn serve(&mut self, socket: Socket, _: Turn, _: &mut Option<Credit>, _: &mut u32) -> Outcome {
-        let pause = Pause { class: Class::KeepAlive, timeout_ms: 600_000, memo: [0; 4] };
+    fn serve(
+        &mut self,
+        socket: Socket,
+        _: ReadyEvent,
+        _: &mut Option<Credit>,
+        _: &mut u32,
+    ) -> Outcome {
+        let pause =
+            ParkRequest { reason: ParkReason::KeepAlive, timeout_ms: 600_000, state: [0; 4] };
         match socket.receive(&mut [0]) {
             Ok(0) => Outcome::Closed,
             Ok(_) => {
                 let letter = if self.retiring { b"z" } else { b"a" };
                 socket.send(&[IoSlice::new(letter)], false).unwrap();
-                if self.retiring { Outcome::Closed } else { Outcome::Rest(socket, pause) }
+                if self.retiring { Outcome::Closed } else { Outcome::Park(socket, pause) }
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Outcome::Rest(socket, pause),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Outcome::Park(socket, pause),
             Err(_) => Outcome::Closed,
         }
     }
 
-    fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+    fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
         Outcome::Closed
     }
 
-    fn expire(&mut self, _: Socket, _: Class, _: Memo, late: bool) {
+    fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, late: bool) {
         assert!(!late);
     }
 

@@ -9,17 +9,17 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// An accepted stream socket, or the end of a pair. `seat` remembers where the socket is
-/// registered while it is out of its [`crate::shelf::Shelf`].
+/// An accepted stream socket, or the end of a pair. `registration` remembers where the socket is
+/// registered while it is out of its [`crate::idle_table::IdleTable`].
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
-    pub(crate) seat: Option<Seat>,
+    pub(crate) registration: Option<Registration>,
 }
 
 /// The registration of a socket in a park set: whose set it is, and the generation in its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct Registration {
     /// The serving thread whose set has the socket.
     pub owner: u8,
     /// The generation of the slot when it was registered.
@@ -41,13 +41,13 @@ impl Socket {
     /// Takes a descriptor that is a socket in non-blocking mode.
     #[must_use]
     pub fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, seat: None }
+        Self { descriptor, registration: None }
     }
 
     /// Where the socket is registered, if it is.
     #[must_use]
-    pub fn seat(&self) -> Option<Seat> {
-        self.seat
+    pub fn registration(&self) -> Option<Registration> {
+        self.registration
     }
 
     /// Reads what has come into `buffer`; 0 at the end of the stream. `WouldBlock` where

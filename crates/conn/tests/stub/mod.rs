@@ -9,9 +9,9 @@ use evenkeel_message::{
 use evenkeel_mpm::service::Service;
 use evenkeel_proto::Refusal;
 use evenkeel_scoreboard::{ChildLine, Counter, Credit};
-use evenkeel_sys::shelf::Memo;
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
+use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Turn};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -284,19 +284,19 @@ impl Service for Adapter {
     fn serve(
         &mut self,
         socket: Socket,
-        turn: Turn,
+        event: ReadyEvent,
         hand: &mut Option<Credit>,
         allowance: &mut u32,
     ) -> Outcome {
-        self.0.serve(socket, turn, hand, allowance)
+        self.0.serve(socket, event, hand, allowance)
     }
 
-    fn shed(&mut self, socket: Socket, turn: Turn, allowance: &mut u32) -> Outcome {
-        self.0.shed(socket, turn, allowance)
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
+        self.0.shed(socket, event, allowance)
     }
 
-    fn expire(&mut self, socket: Socket, class: Class, memo: Memo, late: bool) {
-        self.0.expire(socket, class, memo, late);
+    fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool) {
+        self.0.expire(socket, reason, state, late);
     }
 
     fn retire(&mut self, retiring: bool) {

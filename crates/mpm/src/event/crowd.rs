@@ -5,8 +5,8 @@
 
 use super::park::{ahead_ms, now_ms};
 use crate::held::IDLE_US;
-use evenkeel_sys::shelf::Shelf;
-use evenkeel_sys::turn::Class;
+use evenkeel_sys::dispatch::ParkReason;
+use evenkeel_sys::idle_table::IdleTable;
 use std::collections::HashMap;
 
 /// How often is looked while others wait, in milliseconds.
@@ -29,9 +29,9 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Notes that so many wait for whom there is no room.
-    pub(super) fn note(&mut self, shelf: &Shelf, queue: usize) {
+    pub(super) fn note(&mut self, idle_table: &IdleTable, queue: usize) {
         if self.look_ms.is_none() {
-            self.see(shelf, queue);
+            self.see(idle_table, queue);
         }
     }
 
@@ -45,30 +45,30 @@ impl Crowd {
     }
 
     /// Looks for so many who wait still: what has been idle for too long is to be closed.
-    pub(super) fn look(&mut self, shelf: &Shelf, queue: usize) -> Vec<u64> {
+    pub(super) fn look(&mut self, idle_table: &IdleTable, queue: usize) -> Vec<u64> {
         self.stands = true;
-        let now = self.see(shelf, queue);
+        let now = self.see(idle_table, queue);
         let lies = |since: &u32| now.wrapping_sub(*since) >= IDLE_MS;
         self.idle.iter().filter(|(_, since)| lies(since)).map(|((token, _), _)| *token).collect()
     }
 
     /// Notes what lies idle at this time, which is given back.
-    fn see(&mut self, shelf: &Shelf, queue: usize) -> u32 {
+    fn see(&mut self, idle_table: &IdleTable, queue: usize) -> u32 {
         let now = now_ms();
         self.look_ms = Some(now.wrapping_add(LOOK_MS));
         let before = std::mem::take(&mut self.idle);
         let since = |one| (one, before.get(&one).copied().unwrap_or(now));
-        self.idle = idle(shelf, queue).into_iter().map(since).collect();
+        self.idle = idle(idle_table, queue).into_iter().map(since).collect();
         now
     }
 }
 
 /// So many kept connections that lie idle, the longest idle first.
-fn idle(shelf: &Shelf, most: usize) -> Vec<(u64, u32)> {
+fn idle(idle_table: &IdleTable, most: usize) -> Vec<(u64, u32)> {
     let now = now_ms();
     let mut idle = Vec::new();
-    shelf.sweep(None, now, |token, class, left| {
-        if Class::from_number(class) == Class::KeepAlive {
+    idle_table.sweep(None, now, |token, reason, left| {
+        if ParkReason::from_number(reason) == ParkReason::KeepAlive {
             idle.push((left, token));
         }
     });

@@ -6,9 +6,9 @@ use super::Shared;
 use super::tasks::Begun;
 use evenkeel_scoreboard::Counter;
 use evenkeel_sys::clock;
-use evenkeel_sys::shelf::{Full, Put, Rest, Taken};
+use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest};
+use evenkeel_sys::idle_table::{Entry, ParkError, Parked, Unparked};
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What was counted for a socket before its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
-    pub(super) class: Option<Class>,
+    pub(super) reason: Option<ParkReason>,
     pub(super) owner: Option<u8>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Bench {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u8,
     /// The tokens of the sockets whose turn has come: first come, first served; those without a
-    /// credit stay. The shelf sees to it that a socket stands here once.
+    /// credit stay. The idle_table sees to it that a socket stands here once.
     runnable: RefCell<VecDeque<Waiter>>,
     /// Work that the thread has begun.
     pub(super) begun: Begun,
@@ -71,14 +71,14 @@ impl Bench {
     /// Carries an outcome out.
     pub(super) fn settle(self: &Rc<Self>, outcome: Outcome, counted: Counted) {
         match outcome {
-            Outcome::Rest(socket, pause) => self.rest(socket, pause, counted),
+            Outcome::Park(socket, pause) => self.rest(socket, pause, counted),
             Outcome::Closed => self.count_closed(counted),
-            Outcome::Work(work) => {
-                self.count_class(counted.class, None);
+            Outcome::Task(work) => {
+                self.count_class(counted.reason, None);
                 self.begun.begin(self, work, counted.owner, None);
             }
-            Outcome::Head(work) => {
-                self.count_class(counted.class, None);
+            Outcome::HeadTask(work) => {
+                self.count_class(counted.reason, None);
                 self.begun.begin(self, work, counted.owner, Some(now_ms()));
             }
         }
@@ -86,52 +86,52 @@ impl Bench {
 
     /// Puts a socket to rest; one that has no seat yet gets one in the set of the thread that
     /// has the fewest.
-    fn rest(self: &Rc<Self>, mut socket: Socket, pause: Pause, mut counted: Counted) {
-        if socket.seat().is_none() {
-            match self.seat(socket) {
-                Some((seated, owner)) => {
-                    socket = seated;
+    fn rest(self: &Rc<Self>, mut socket: Socket, pause: ParkRequest, mut counted: Counted) {
+        if socket.registration().is_none() {
+            match self.register(socket) {
+                Some((registered, owner)) => {
+                    socket = registered;
                     counted.owner = Some(owner);
                 }
                 None => return self.count_closed(counted),
             }
         }
-        self.count_class(counted.class, Some(pause.class));
+        self.count_class(counted.reason, Some(pause.reason));
         let deadline_ms = now_ms().wrapping_add(pause.timeout_ms);
-        let rest = Rest { class: pause.class as u8, deadline_ms, memo: pause.memo };
-        match self.shared.shelf.put(socket, rest) {
-            Ok(Put::Lying(_)) => {
+        let rest = Entry { reason: pause.reason as u8, deadline_ms, state: pause.state };
+        match self.shared.idle_table.park(socket, rest) {
+            Ok(Parked::Idle(_)) => {
                 if ahead_ms(self.next_sweep_ms.get(), deadline_ms) < 0 {
                     self.next_sweep_ms.set(deadline_ms);
                     self.wake();
                 }
             }
-            Ok(Put::InLine(token)) => {
+            Ok(Parked::Queued(token)) => {
                 self.push(token);
                 self.wake();
             }
             Err(_) => {
-                let counted = Counted { class: Some(pause.class), owner: counted.owner };
+                let counted = Counted { reason: Some(pause.reason), owner: counted.owner };
                 self.count_closed(counted);
             }
         }
     }
 
     /// Registers a socket in a set: one call, no queue and no wake-up for the other thread.
-    fn seat(&self, socket: Socket) -> Option<(Socket, u8)> {
+    fn register(&self, socket: Socket) -> Option<(Socket, u8)> {
         let sets = &self.shared.sets;
         let (owner, set) =
             sets.iter().enumerate().min_by_key(|(_, set)| set.registered.load(Relaxed))?;
         let owner = u8::try_from(owner).ok()?;
-        let (socket, token) = self.shared.shelf.register(socket, owner).ok()?;
+        let (socket, token) = self.shared.idle_table.register(socket, owner).ok()?;
         set.epoll.add(&socket, token).ok()?;
         set.registered.fetch_add(1, Relaxed);
         Some((socket, owner))
     }
 
     /// Gives a socket a place in line, unless it has one or is out.
-    pub(super) fn line_up(&self, token: u64, hangup: bool) {
-        if self.shared.shelf.line_up(token, hangup) {
+    pub(super) fn enqueue(&self, token: u64, hangup: bool) {
+        if self.shared.idle_table.enqueue(token, hangup) {
             self.push(token);
         }
     }
@@ -182,21 +182,21 @@ impl Bench {
     /// Takes a socket that rests and looks whether a request has come by now. One on which none
     /// has is given out to be closed, with whether its peer is still there; the other goes into
     /// line, once.
-    pub(super) fn look(&self, token: u64) -> Option<(Taken, bool)> {
-        let taken = self.shared.shelf.take_idle(token)?;
+    pub(super) fn look(&self, token: u64) -> Option<(Unparked, bool)> {
+        let taken = self.shared.idle_table.take_idle(token)?;
         // What still comes after our end is no request.
-        let closing = Class::from_number(taken.class) == Class::Closing;
+        let closing = ParkReason::from_number(taken.reason) == ParkReason::LingeringClose;
         match taken.socket.peek() {
             Ok(true) if !closing => {}
             come => return Some((taken, come.is_err())),
         }
         let now = now_ms();
-        let rest = Rest { class: taken.class, deadline_ms: now, memo: taken.memo };
-        match self.shared.shelf.put(taken.socket, rest) {
-            Ok(Put::Lying(token)) => self.line_up(token, false),
-            Ok(Put::InLine(token)) => self.push(token),
+        let rest = Entry { reason: taken.reason, deadline_ms: now, state: taken.state };
+        match self.shared.idle_table.park(taken.socket, rest) {
+            Ok(Parked::Idle(token)) => self.enqueue(token, false),
+            Ok(Parked::Queued(token)) => self.push(token),
             // It has a seat, so that this cannot be; a socket that is nowhere is closed.
-            Err(Full(socket)) => return Some((Taken { socket, ..taken }, true)),
+            Err(ParkError(socket)) => return Some((Unparked { socket, ..taken }, true)),
         }
         None
     }
@@ -210,23 +210,23 @@ impl Bench {
         }
     }
 
-    /// Moves a connection from one class of rest to another, or to none.
-    fn count_class(&self, from: Option<Class>, to: Option<Class>) {
+    /// Moves a connection from one reason of rest to another, or to none.
+    fn count_class(&self, from: Option<ParkReason>, to: Option<ParkReason>) {
         if from != to {
-            if let Some(class) = from {
-                self.shared.line.subtract(counter(class), 1);
+            if let Some(reason) = from {
+                self.shared.line.subtract(counter(reason), 1);
             }
-            if let Some(class) = to {
-                self.shared.line.add(counter(class), 1);
+            if let Some(reason) = to {
+                self.shared.line.add(counter(reason), 1);
             }
-            if to == Some(Class::Closing) {
+            if to == Some(ParkReason::LingeringClose) {
                 self.shared.note_room();
             }
         }
     }
 
     pub(super) fn count_closed(&self, counted: Counted) {
-        self.count_class(counted.class, None);
+        self.count_class(counted.reason, None);
         let owner = counted.owner.and_then(|owner| self.shared.sets.get(usize::from(owner)));
         if let Some(set) = owner {
             set.registered.fetch_sub(1, Relaxed);
@@ -236,11 +236,11 @@ impl Bench {
 }
 
 /// The counter of the connections that rest so.
-const fn counter(class: Class) -> Counter {
-    match class {
-        Class::Fresh => Counter::Waiting,
-        Class::KeepAlive => Counter::KeepAlive,
-        Class::Closing => Counter::Closing,
+const fn counter(reason: ParkReason) -> Counter {
+    match reason {
+        ParkReason::FirstRequest => Counter::Waiting,
+        ParkReason::KeepAlive => Counter::KeepAlive,
+        ParkReason::LingeringClose => Counter::Closing,
     }
 }
 
@@ -251,7 +251,7 @@ pub(super) mod tests {
     use crate::setup::Stance;
     use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
     use evenkeel_sys::crew::Crew;
-    use evenkeel_sys::shelf::Shelf;
+    use evenkeel_sys::idle_table::IdleTable;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -268,7 +268,7 @@ pub(super) mod tests {
             awaits_room: false.into(),
             line,
             gate: Gate::new(1, line),
-            shelf: Shelf::new(1024),
+            idle_table: IdleTable::new(1024),
             sets: vec![Set::new().unwrap()],
             ports: Vec::new().into(),
             descriptors: 1024,
@@ -283,32 +283,32 @@ pub(super) mod tests {
     #[test]
     fn a_look_lines_up_what_has_a_request_once_and_gives_the_rest_out() {
         let bench = bench();
-        let lie = |class: Class| {
+        let lie = |reason: ParkReason| {
             let (client, server) = UnixStream::pair().unwrap();
             server.set_nonblocking(true).unwrap();
-            let (socket, _) = bench.seat(Socket::new(server.into())).unwrap();
-            let rest = Rest { class: class as u8, deadline_ms: 0, memo: [7; 4] };
-            let Ok(Put::Lying(token)) = bench.shared.shelf.put(socket, rest) else {
+            let (socket, _) = bench.register(Socket::new(server.into())).unwrap();
+            let rest = Entry { reason: reason as u8, deadline_ms: 0, state: [7; 4] };
+            let Ok(Parked::Idle(token)) = bench.shared.idle_table.park(socket, rest) else {
                 panic!("nothing has come")
             };
             (client, token)
         };
-        let (mut asking, token) = lie(Class::KeepAlive);
+        let (mut asking, token) = lie(ParkReason::KeepAlive);
         asking.write_all(b"x").unwrap();
         for _ in 0..3 {
             assert!(bench.look(token).is_none());
         }
-        bench.line_up(token, true);
+        bench.enqueue(token, true);
         assert_eq!((bench.in_line(), bench.shared.line.read(Counter::Runnable)), (1, 1));
         assert_eq!(bench.pop().map(|waiter| waiter.token), Some(token));
-        let taken = bench.shared.shelf.take_from_line(token).unwrap();
-        assert!(taken.hangup && taken.memo == [7; 4]);
-        let (_idle, token) = lie(Class::Fresh);
+        let taken = bench.shared.idle_table.take_queued(token).unwrap();
+        assert!(taken.hangup && taken.state == [7; 4]);
+        let (_idle, token) = lie(ParkReason::FirstRequest);
         assert!(matches!(bench.look(token), Some((_, true))));
-        let (gone, token) = lie(Class::Fresh);
+        let (gone, token) = lie(ParkReason::FirstRequest);
         drop(gone);
         assert!(matches!(bench.look(token), Some((_, false))));
-        let (mut closing, token) = lie(Class::Closing);
+        let (mut closing, token) = lie(ParkReason::LingeringClose);
         closing.write_all(b"x").unwrap();
         assert!(bench.look(token).is_some(), "what comes after our end is no request");
         assert_eq!(bench.in_line(), 0);

@@ -5,7 +5,7 @@
 
 use super::park::{Bench, Counted, ahead_ms, now_ms};
 use crate::muster::Whole;
-use evenkeel_sys::turn::{Outcome, Work};
+use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, pending, ready};
@@ -37,7 +37,7 @@ impl Begun {
     pub(super) fn begin(
         &self,
         bench: &Rc<Bench>,
-        work: Work,
+        work: ConnectionTask,
         owner: Option<u8>,
         head_since_ms: Option<u32>,
     ) {
@@ -71,7 +71,7 @@ impl Tasks {
         // A set whose members were all polled once has itself polled again. One that never wakes
         // spares it that.
         let open = Open { bench: Rc::clone(&bench), owner: None, settled: true };
-        let work: Work = Box::pin(pending());
+        let work: ConnectionTask = Box::pin(pending());
         let never = Running { work, open, head_since_ms: None, waker: None };
         Self { bench, all: FuturesUnordered::from_iter([never]) }
     }
@@ -123,7 +123,7 @@ fn close_heads(all: &mut FuturesUnordered<Running>, count: usize) {
 
 /// Work on its way to its end.
 struct Running {
-    work: Work,
+    work: ConnectionTask,
     open: Open,
     /// Since when it waits for a head, before which it may be dropped.
     head_since_ms: Option<u32>,
@@ -157,12 +157,12 @@ impl Future for Running {
                     }
                     return Poll::Pending;
                 }
-                Ok(Poll::Ready(Outcome::Work(work))) => {
+                Ok(Poll::Ready(Outcome::Task(work))) => {
                     (this.work, this.head_since_ms, this.waker) = (work, None, None);
                 }
                 Ok(Poll::Ready(outcome)) => {
                     this.open.settled = true;
-                    let counted = Counted { class: None, owner: this.open.owner };
+                    let counted = Counted { reason: None, owner: this.open.owner };
                     this.open.bench.settle(outcome, counted);
                     return Poll::Ready(());
                 }
@@ -182,7 +182,7 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.settled {
-            self.bench.count_closed(Counted { class: None, owner: self.owner });
+            self.bench.count_closed(Counted { reason: None, owner: self.owner });
         }
     }
 }

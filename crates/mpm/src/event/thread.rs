@@ -12,11 +12,11 @@ use crate::setup::{Control, Mode};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{Credit, Waiting};
 use evenkeel_sys::clock;
+use evenkeel_sys::dispatch::{ParkReason, ReadyEvent};
 use evenkeel_sys::epoll::Events;
+use evenkeel_sys::idle_table::Unparked;
 use evenkeel_sys::process;
-use evenkeel_sys::shelf::Taken;
 use evenkeel_sys::socket::{self, Socket};
-use evenkeel_sys::turn::{Class, Turn};
 use evenkeel_sys::watch::Watch;
 use std::collections::BinaryHeap;
 use std::future::Future;
@@ -265,7 +265,7 @@ impl<S: Service> Thread<S> {
             soonest = soonest.min(ahead_ms(now, from));
         }
         if overdue.is_empty() {
-            bench.shared.shelf.sweep(Some(bench.number), now, |token, _, left| {
+            bench.shared.idle_table.sweep(Some(bench.number), now, |token, _, left| {
                 if left <= 0 || all {
                     overdue.push(token);
                 } else {
@@ -285,7 +285,7 @@ impl<S: Service> Thread<S> {
         let all = self.closes_all();
         for _ in 0..TURN {
             let Some(token) = self.overdue.pop() else { break };
-            if all || self.bench.shared.shelf.is_over(token, now_ms()) {
+            if all || self.bench.shared.idle_table.is_expired(token, now_ms()) {
                 self.close_idle(token, !all);
             }
         }
@@ -295,11 +295,11 @@ impl<S: Service> Thread<S> {
     /// Closes a socket that rests, unless a request has come on it by now.
     fn close_idle(&mut self, token: u64, late: bool) {
         let Some((taken, waits)) = self.bench.look(token) else { return };
-        let Taken { socket, class, memo, .. } = taken;
-        let class = Class::from_number(class);
-        let owner = socket.seat().map(|seat| seat.owner);
-        self.service.expire(socket, class, memo, late && waits);
-        self.bench.count_closed(Counted { class: Some(class), owner });
+        let Unparked { socket, reason, state, .. } = taken;
+        let reason = ParkReason::from_number(reason);
+        let owner = socket.registration().map(|registration| registration.owner);
+        self.service.expire(socket, reason, state, late && waits);
+        self.bench.count_closed(Counted { reason: Some(reason), owner });
     }
 
     /// Serves until nothing is left, no credit is left, or the turn is over; says whether the
@@ -336,7 +336,7 @@ impl<S: Service> Thread<S> {
                 if !self.take_hand(context) {
                     match next {
                         Next::First(waiter) => self.bench.put_back(waiter),
-                        Next::Event { token, hangup } => self.bench.line_up(token, hangup),
+                        Next::Event { token, hangup } => self.bench.enqueue(token, hangup),
                     }
                     stuck = true;
                     break;
@@ -352,7 +352,7 @@ impl<S: Service> Thread<S> {
         if stuck {
             // While nothing may begin, what can be read gets in line and its edge is not lost.
             while let Some((token, hangup)) = self.next_event(context) {
-                self.bench.line_up(token, hangup);
+                self.bench.enqueue(token, hangup);
             }
             return false;
         }
@@ -377,7 +377,7 @@ impl<S: Service> Thread<S> {
         if !shared.is_full() {
             return Some(port);
         }
-        self.crowd.note(&shared.shelf, self.ports.queue());
+        self.crowd.note(&shared.idle_table, self.ports.queue());
         None
     }
 
@@ -395,7 +395,7 @@ impl<S: Service> Thread<S> {
                 self.crowd = Crowd::default();
                 Vec::new()
             }
-            _ => self.crowd.look(&shared.shelf, queue),
+            _ => self.crowd.look(&shared.idle_table, queue),
         };
         self.service.crowd(self.crowd.stands);
         for token in idle {
@@ -510,29 +510,29 @@ impl<S: Service> Thread<S> {
                 return false;
             }
             let Some(waiter) = self.bench.pop() else { return false };
-            let taken = self.bench.shared.shelf.take_from_line(waiter.token);
-            let Some(Taken { socket, class, memo, hangup }) = taken else { continue };
-            let class = Class::from_number(class);
-            let owner = socket.seat().map(|seat| seat.owner);
-            let turn = Turn::Readable { class, memo, hangup };
-            let outcome = self.service.shed(socket, turn, &mut allowance);
-            self.bench.settle(outcome, Counted { class: Some(class), owner });
+            let taken = self.bench.shared.idle_table.take_queued(waiter.token);
+            let Some(Unparked { socket, reason, state, hangup }) = taken else { continue };
+            let reason = ParkReason::from_number(reason);
+            let owner = socket.registration().map(|registration| registration.owner);
+            let event = ReadyEvent::Readable { reason, state, hangup };
+            let outcome = self.service.shed(socket, event, &mut allowance);
+            self.bench.settle(outcome, Counted { reason: Some(reason), owner });
         }
         true
     }
 
     fn serve(&mut self, next: Next) {
-        let shelf = &self.bench.shared.shelf;
+        let idle_table = &self.bench.shared.idle_table;
         let taken = match next {
-            Next::First(waiter) => shelf.take_from_line(waiter.token),
-            Next::Event { token, hangup } => shelf.take(token, hangup),
+            Next::First(waiter) => idle_table.take_queued(waiter.token),
+            Next::Event { token, hangup } => idle_table.take(token, hangup),
         };
-        let Some(Taken { socket, class, memo, hangup }) = taken else { return };
-        let class = Class::from_number(class);
-        let owner = socket.seat().map(|seat| seat.owner);
-        let turn = Turn::Readable { class, memo, hangup };
-        let outcome = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
-        self.bench.settle(outcome, Counted { class: Some(class), owner });
+        let Some(Unparked { socket, reason, state, hangup }) = taken else { return };
+        let reason = ParkReason::from_number(reason);
+        let owner = socket.registration().map(|registration| registration.owner);
+        let event = ReadyEvent::Readable { reason, state, hangup };
+        let outcome = self.service.serve(socket, event, &mut self.hand, &mut self.allowance);
+        self.bench.settle(outcome, Counted { reason: Some(reason), owner });
     }
 
     fn accept(&mut self, port: usize) {
@@ -557,8 +557,8 @@ impl<S: Service> Thread<S> {
             let age_ms = socket::data_age_ms(&socket).unwrap_or(0);
             self.newcomer_since_ms = Some(now_ms().wrapping_sub(age_ms));
         }
-        let turn = Turn::Accepted { client, port };
-        let outcome = self.service.serve(socket, turn, &mut self.hand, &mut self.allowance);
+        let event = ReadyEvent::Accepted { client, listener: port };
+        let outcome = self.service.serve(socket, event, &mut self.hand, &mut self.allowance);
         self.bench.settle(outcome, Counted::default());
     }
 
@@ -567,11 +567,11 @@ impl<S: Service> Thread<S> {
     /// have not sent a whole head. One on which a request has come by now is served.
     fn relieve(&mut self) {
         let (mut kept, mut fresh) = (BinaryHeap::new(), BinaryHeap::new());
-        self.bench.shared.shelf.sweep(None, now_ms(), |token, class, left| {
-            let oldest = match Class::from_number(class) {
-                Class::KeepAlive => &mut kept,
-                Class::Fresh => &mut fresh,
-                Class::Closing => return,
+        self.bench.shared.idle_table.sweep(None, now_ms(), |token, reason, left| {
+            let oldest = match ParkReason::from_number(reason) {
+                ParkReason::KeepAlive => &mut kept,
+                ParkReason::FirstRequest => &mut fresh,
+                ParkReason::LingeringClose => return,
             };
             oldest.push((left, token));
             if oldest.len() > RELIEF {

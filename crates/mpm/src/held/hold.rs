@@ -12,8 +12,8 @@ use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate, SlotState, Slots, Vigil, Wait};
 use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::clock;
+use evenkeel_sys::dispatch::{ConnectionTask, Outcome, ParkReason, ParkRequest, ReadyEvent};
 use evenkeel_sys::socket::Socket;
-use evenkeel_sys::turn::{Class, Outcome, Pause, Turn, Work};
 use evenkeel_sys::watch::Watch;
 use std::future::poll_fn;
 use std::io;
@@ -115,7 +115,7 @@ enum Drive {
 
 /// What follows a rest.
 enum After {
-    Turn(Turn),
+    Turn(ReadyEvent),
     /// It is closed, since its time is over (`late`) or to make room.
     Close {
         late: bool,
@@ -163,15 +163,15 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.pressed = false;
         (self.since_us, self.turns) = (clock::monotonic_us(), 0);
         self.wait_until_it_may_begin();
-        let mut outcome = self.turn(socket, Turn::Accepted { client, port });
+        let mut outcome = self.turn(socket, ReadyEvent::Accepted { client, listener: port });
         loop {
             outcome = match outcome {
                 Outcome::Closed => break,
-                Outcome::Work(work) | Outcome::Head(work) => self.work(work),
-                Outcome::Rest(socket, pause) => match self.rest(&socket, &pause) {
+                Outcome::Task(work) | Outcome::HeadTask(work) => self.work(work),
+                Outcome::Park(socket, pause) => match self.rest(&socket, &pause) {
                     After::Turn(turn) => self.turn(socket, turn),
                     After::Close { late } => {
-                        self.service.expire(socket, pause.class, pause.memo, late);
+                        self.service.expire(socket, pause.reason, pause.state, late);
                         break;
                     }
                 },
@@ -226,9 +226,9 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.tick();
     }
 
-    fn turn(&mut self, socket: Socket, turn: Turn) -> Outcome {
+    fn turn(&mut self, socket: Socket, event: ReadyEvent) -> Outcome {
         self.vigil.end();
-        if !matches!(turn, Turn::Readable { class: Class::Closing, .. }) {
+        if !matches!(event, ReadyEvent::Readable { reason: ParkReason::LingeringClose, .. }) {
             self.show(SlotState::Reading);
         }
         if clock::monotonic_coarse_us().saturating_sub(self.last_tick_us) >= TICK_US {
@@ -239,7 +239,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.turns = self.turns.saturating_add(1);
         self.follow();
         let (mut hand, mut allowance) = (self.gate.take(), REQUESTS);
-        self.service.serve(socket, turn, &mut hand, &mut allowance)
+        self.service.serve(socket, event, &mut hand, &mut allowance)
     }
 
     /// Tells the service whether the next response closes the connection: to make room, also the
@@ -268,12 +268,12 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     /// Waits until something can be read or the connection is to be closed.
-    fn rest(&mut self, socket: &Socket, pause: &Pause) -> After {
-        let class = pause.class;
-        let (counter, state, wait) = match class {
-            Class::Fresh => (Counter::Waiting, SlotState::Reading, Wait::Slow),
-            Class::KeepAlive => (Counter::KeepAlive, SlotState::KeepAlive, Wait::Idle),
-            Class::Closing => (Counter::Closing, SlotState::Closing, Wait::Slow),
+    fn rest(&mut self, socket: &Socket, pause: &ParkRequest) -> After {
+        let reason = pause.reason;
+        let (counter, state, wait) = match reason {
+            ParkReason::FirstRequest => (Counter::Waiting, SlotState::Reading, Wait::Slow),
+            ParkReason::KeepAlive => (Counter::KeepAlive, SlotState::KeepAlive, Wait::Idle),
+            ParkReason::LingeringClose => (Counter::Closing, SlotState::Closing, Wait::Slow),
         };
         self.show(state);
         self.line.add(counter, 1);
@@ -282,7 +282,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.vigil.begin(wait, since_us);
         let after = self.await_turn(socket, pause);
         self.line.subtract(counter, 1);
-        if class == Class::KeepAlive {
+        if reason == ParkReason::KeepAlive {
             let now_us = clock::monotonic_us();
             self.habit.note(now_us.saturating_sub(since_us), now_us);
         }
@@ -293,10 +293,10 @@ impl<S: Service, O: Orders> Holder<S, O> {
         })
     }
 
-    fn await_turn(&mut self, socket: &Socket, pause: &Pause) -> io::Result<After> {
+    fn await_turn(&mut self, socket: &Socket, pause: &ParkRequest) -> io::Result<After> {
         let since_us = clock::monotonic_us();
         let mut end_us = since_us.saturating_add(u64::from(pause.timeout_ms) * 1000);
-        let is_closing = pause.class == Class::Closing;
+        let is_closing = pause.reason == ParkReason::LingeringClose;
         let mut ends = false;
         loop {
             // What a client has sent by the time that it hears of the end is answered.
@@ -320,8 +320,12 @@ impl<S: Service, O: Orders> Holder<S, O> {
             self.pressed |= press.is_some();
             let held = held || !is_closing && self.is_held();
             if woken.readable && !held {
-                let (class, memo) = (pause.class, pause.memo);
-                return Ok(After::Turn(Turn::Readable { class, memo, hangup: woken.hangup }));
+                let (reason, state) = (pause.reason, pause.state);
+                return Ok(After::Turn(ReadyEvent::Readable {
+                    reason,
+                    state,
+                    hangup: woken.hangup,
+                }));
             }
             let is_over = clock::monotonic_us() >= end_us;
             if !woken.readable && (is_over || self.outlasts(press).is_some()) {
@@ -346,7 +350,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     /// Runs what waits to its end.
-    fn work(&mut self, work: Work) -> Outcome {
+    fn work(&mut self, work: ConnectionTask) -> Outcome {
         self.spare.clear();
         let engine = self.engine.take().map_or_else(|| Engine::new(&self.orders), Ok);
         match engine {
@@ -367,7 +371,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         }
     }
 
-    async fn see_through(&mut self, mut work: Work, bell: &mut Option<Watch>) -> Outcome {
+    async fn see_through(&mut self, mut work: ConnectionTask, bell: &mut Option<Watch>) -> Outcome {
         let tick = Duration::from_micros(TICK_US);
         let mut alarm = std::pin::pin!(tokio::time::sleep(tick));
         poll_fn(|context| {
@@ -458,7 +462,7 @@ fn has_passed(since_us: u64, time_us: u64) -> bool {
 mod tests {
     use super::*;
     use evenkeel_scoreboard::{Layout, Scoreboard};
-    use evenkeel_sys::shelf::Memo;
+    use evenkeel_sys::idle_table::ParkedState;
     use std::io::Write as _;
     use std::os::fd::AsFd as _;
     use std::os::unix::net::UnixStream;
@@ -501,18 +505,18 @@ mod tests {
         fn serve(
             &mut self,
             _: Socket,
-            _: Turn,
+            _: ReadyEvent,
             _: &mut Option<evenkeel_scoreboard::Credit>,
             _: &mut u32,
         ) -> Outcome {
             Outcome::Closed
         }
 
-        fn shed(&mut self, _: Socket, _: Turn, _: &mut u32) -> Outcome {
+        fn shed(&mut self, _: Socket, _: ReadyEvent, _: &mut u32) -> Outcome {
             Outcome::Closed
         }
 
-        fn expire(&mut self, _: Socket, _: Class, _: Memo, _: bool) {
+        fn expire(&mut self, _: Socket, _: ParkReason, _: ParkedState, _: bool) {
             panic!("nothing rests")
         }
 
@@ -577,9 +581,9 @@ mod tests {
             ringer.write_all(b"1").unwrap();
             let orders = Meanwhile { bell, client, press };
             let mut holder = Holder::new(Closing, orders, line, held, Duration::ZERO);
-            let pause = Pause { class: Class::KeepAlive, timeout_ms, memo: [0; 4] };
+            let pause = ParkRequest { reason: ParkReason::KeepAlive, timeout_ms, state: [0; 4] };
             let after = holder.await_turn(&Socket::new(server.into()), &pause).unwrap();
-            assert!(matches!(after, After::Turn(Turn::Readable { hangup: false, .. })));
+            assert!(matches!(after, After::Turn(ReadyEvent::Readable { hangup: false, .. })));
         }
     }
 
