@@ -68,7 +68,7 @@ fn main() -> std::io::Result<()> {
         site.keeps_log = false;
         let place = Workplace {
             gate: seat.gate,
-            bulkhead: Arc::clone(seat.crew.bulkhead()),
+            bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
             slots: Some(slots),
             vigil: None,
             line,

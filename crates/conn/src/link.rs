@@ -268,7 +268,7 @@ pub(crate) struct Lease {
     credit: RefCell<Option<Credit>>,
     waiting: RefCell<Option<Waiting>>,
     permit: RefCell<Option<Permit>>,
-    in_line: RefCell<Option<bulkhead::Waiting>>,
+    in_line: RefCell<Option<bulkhead::Acquire>>,
 }
 
 impl Lease {
@@ -319,7 +319,7 @@ impl Lease {
             return Poll::Ready(());
         }
         let mut in_line = self.in_line.borrow_mut();
-        let wait = in_line.get_or_insert_with(|| self.bulkhead.wait());
+        let wait = in_line.get_or_insert_with(|| self.bulkhead.acquire());
         match Pin::new(wait).poll(context) {
             Poll::Ready(permit) => {
                 *in_line = None;
@@ -345,7 +345,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::SlowBytes;
     use evenkeel_scoreboard::{Layout, Scoreboard};
-    use evenkeel_sys::crew::Crew;
+    use evenkeel_sys::blocking_pool::BlockingPool;
     use std::future::poll_fn;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
@@ -377,7 +377,7 @@ pub(crate) mod tests {
         let line = board.child_line(0).unwrap();
         Rc::new(Thread::new(Workplace {
             gate: Gate::new(1, line),
-            bulkhead: Arc::clone(Crew::new(1).bulkhead()),
+            bulkhead: Arc::clone(BlockingPool::new(1).bulkhead()),
             slots: None,
             vigil: None,
             line,

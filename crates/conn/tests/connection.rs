@@ -64,7 +64,7 @@ impl Running {
                 site.barrier = Some(Arc::clone(&shared_barrier));
                 let place = Workplace {
                     gate: seat.gate,
-                    bulkhead: Arc::clone(seat.crew.bulkhead()),
+                    bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
                     slots: Some(slots),
                     vigil: None,
                     line,

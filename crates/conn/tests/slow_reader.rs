@@ -46,7 +46,7 @@ impl Running {
                 (site.file, site.line) = (Some(Arc::clone(&file)), Some(line));
                 let place = Workplace {
                     gate: seat.gate,
-                    bulkhead: Arc::clone(seat.crew.bulkhead()),
+                    bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
                     slots: Some(slots),
                     vigil: seat.held.map(|held| held.vigil),
                     line,

@@ -67,7 +67,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
                 Arc::clone(&site),
                 files,
                 Some(Arc::clone(&status)),
-                Arc::clone(&seat.crew),
+                Arc::clone(&seat.blocking_pool),
                 Arc::clone(&presses),
                 Box::new(move |request| tell_all(&told.0, &told.1, request)),
             ),
@@ -77,7 +77,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
         };
         let place = Workplace {
             gate: Arc::clone(&seat.gate),
-            bulkhead: Arc::clone(seat.crew.bulkhead()),
+            bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
             slots: Some(seat.held.as_ref().and_then(|held| held.slot).unwrap_or(slots)),
             vigil: seat.held.map(|held| held.vigil),
             line,

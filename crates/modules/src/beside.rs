@@ -1,9 +1,9 @@
-//! Work that a request has done beside its serving thread: it goes to the crew of the process in
-//! its turn, and its result comes back, unless nobody would see the answer any more.
+//! Work that a request has done off its serving thread: a job of the process's blocking pool, whose
+//! result comes back unless the client has gone.
 
 use bytes::Bytes;
 use evenkeel_message::{Body, Departure, Piece};
-use evenkeel_sys::crew::{Crew, Labour, Pulse};
+use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask, Progress};
 use evenkeel_sys::memory;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -50,9 +50,9 @@ impl Thrift {
     }
 
     /// Comes about once a second; what is to be done is not waited for.
-    pub fn tick(&self, crew: &Crew) {
+    pub fn tick(&self, blocking_pool: &BlockingPool) {
         if self.has_ended.swap(false, Relaxed) {
-            crew.begin(memory::give_back_freed).detach();
+            blocking_pool.spawn(memory::give_back_freed).detach();
         }
     }
 }
@@ -94,7 +94,7 @@ impl AsRef<[u8]> for Page {
 /// Where a request has work done.
 pub struct Beside {
     /// The threads.
-    pub crew: Arc<Crew>,
+    pub blocking_pool: Arc<BlockingPool>,
     /// Where it is told that the client has gone.
     pub departure: Rc<Departure>,
 }
@@ -102,26 +102,26 @@ pub struct Beside {
 impl Beside {
     /// Has work done that `what` names, once it is the request's turn: so many have such work at a
     /// time as keep the threads busy, and the others hold no credit meanwhile. It gives none where
-    /// its pulse says that nobody wants it; none comes of it too where no thread can be had, where
+    /// its progress says that nobody wants it; none comes of it too where no thread can be had, where
     /// it does not stir, and where the client has gone before its turn while others stood in line
     /// too. A client that has merely ended its side counts as gone, so that a line which ends with
     /// it is waited for.
     pub async fn perform<T: Send + 'static>(
         &self,
         what: String,
-        work: impl FnOnce(&Pulse) -> Option<T> + Send + 'static,
+        work: impl FnOnce(&Progress) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         poll_fn(|_| self.departure.poll_permit()).await;
-        let mut labour = self.crew.begin_long(what, work);
-        let is_left = |labour: &mut Labour<Option<T>>| {
+        let mut task = self.blocking_pool.spawn_long(what, work);
+        let is_left = |task: &mut BlockingTask<Option<T>>| {
             if !self.departure.is_told() {
                 return false;
             }
-            labour.stop();
-            self.crew.in_line() > 1 && labour.leave()
+            task.cancel();
+            self.blocking_pool.queued() > 1 && task.dequeue()
         };
-        let done = poll_fn(|context| match Pin::new(&mut labour).poll(context) {
-            Poll::Pending if is_left(&mut labour) => Poll::Ready(None),
+        let done = poll_fn(|context| match Pin::new(&mut task).poll(context) {
+            Poll::Pending if is_left(&mut task) => Poll::Ready(None),
             done => done,
         });
         done.await.flatten()
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn memory_of_large_requests_is_given_back_when_their_pages_have_gone_however_late_that_is() {
-        let (thrift, crew) = (Thrift::default(), Crew::new(1));
+        let (thrift, blocking_pool) = (Thrift::default(), BlockingPool::new(1));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let tick = || {
-            thrift.tick(&crew);
+            thrift.tick(&blocking_pool);
             // One thread does one thing after another.
-            runtime.block_on(crew.begin(|| ()));
+            runtime.block_on(blocking_pool.spawn(|| ()));
             evenkeel_sys::bounds::own_resident_bytes().unwrap()
         };
         assert!(!thrift.awaits_tick());
@@ -171,11 +171,12 @@ mod tests {
 
     #[test]
     fn what_was_begun_learns_that_its_client_has_gone() {
-        let beside = Beside { crew: Arc::new(Crew::new(1)), departure: Rc::default() };
+        let beside =
+            Beside { blocking_pool: Arc::new(BlockingPool::new(1)), departure: Rc::default() };
         let (begun, is_begun) = mpsc::channel();
-        let endless = move |pulse: &Pulse| {
+        let endless = move |progress: &Progress| {
             begun.send(()).unwrap();
-            while pulse.beat() {
+            while progress.report() {
                 std::thread::yield_now();
             }
             None::<()>
@@ -188,6 +189,6 @@ mod tests {
         beside.departure.tell();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert_eq!(runtime.block_on(performed), None);
-        assert_eq!(runtime.block_on(beside.crew.begin(|| 1)), Some(1));
+        assert_eq!(runtime.block_on(beside.blocking_pool.spawn(|| 1)), Some(1));
     }
 }

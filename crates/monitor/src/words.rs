@@ -34,7 +34,7 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
         Limit::Disk => format!(
             "all {} threads for work that blocks are held and {} pieces of such work stand in \
              line; disks are what they usually wait for.",
-            number(account.value(Figure::CrewThreads)),
+            number(account.value(Figure::BlockingThreads)),
             number(account.rate(Figure::LineUs).map(|rate| rate / 1e6))
         ),
         Limit::Clients => format!(

@@ -234,7 +234,7 @@ impl<S: Server> Parent<'_, S> {
         let queue = self.listeners.queue() as u64;
         let descriptors = self.books.machine.descriptors.saturating_mul(active.max(1));
         let workers = self.budget.most().unwrap_or(limits.max_request_workers);
-        let crew = (limits.model == Model::Event)
+        let blocking_pool = (limits.model == Model::Event)
             .then(|| active.saturating_mul(process::usable_cores() as u64));
         account
             .with(Figure::Supply, credits.saturating_add(still))
@@ -245,7 +245,7 @@ impl<S: Server> Parent<'_, S> {
             .with(Figure::Connections, total(Counter::Connections, self.board, self.children.all()))
             .with(Figure::Backlog, self.listeners.queue_bound() as u64)
             .with(Figure::Descriptors, descriptors)
-            .with(Figure::CrewThreads, crew)
+            .with(Figure::BlockingThreads, blocking_pool)
     }
 }
 

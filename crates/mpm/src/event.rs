@@ -15,8 +15,8 @@ use crate::service::{Seat, Service};
 use crate::setup::{Control, Mode, Setup, Stance};
 use crate::{Child, Poker};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
+use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::clock;
-use evenkeel_sys::crew::Crew;
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::idle_table::IdleTable;
 use evenkeel_sys::process;
@@ -53,7 +53,7 @@ struct Shared {
     /// For threads that begin; empty once the child leaves them for good.
     ports: Mutex<Vec<Arc<OwnedFd>>>,
     descriptors: usize,
-    crew: Arc<Crew>,
+    blocking_pool: Arc<BlockingPool>,
     /// None where the number of children does not change.
     poker: Option<Poker>,
     /// OverloadShedding, where it is configured.
@@ -139,7 +139,7 @@ impl Shared {
         let closing = self.line.read(Counter::Closing);
         let open = u64::from(self.connections.load(SeqCst)).saturating_sub(closing);
         let most = f64::from(self.credits) * (1.0 + factor);
-        let waiting = f64::from(self.crew.bulkhead().waiting()).min(most);
+        let waiting = f64::from(self.blocking_pool.bulkhead().waiting()).min(most);
         open as f64 - waiting >= most
     }
 
@@ -208,7 +208,7 @@ where
     setup.bound_unsent();
     let threads = setup.threads.clamp(1, usize::from(u8::MAX));
     let sets = (0..threads).map(|_| Set::new()).collect::<io::Result<Vec<_>>>()?;
-    let crew = setup.crew();
+    let blocking_pool = setup.blocking_pool();
     let shared = Arc::new(Shared {
         stance: Stance::new(),
         connections: AtomicU32::new(0),
@@ -223,7 +223,7 @@ where
         sets,
         ports: Mutex::new(setup.ports),
         descriptors: setup.descriptors,
-        crew,
+        blocking_pool,
         poker: setup.control.poker(),
         shedding: setup.shedding,
         parting_ms: u32::try_from(setup.parting.as_millis()).unwrap_or(u32::MAX / 4),
@@ -263,8 +263,8 @@ fn run<S, M>(
         Ok(runtime) => runtime,
         Err(error) => return muster.fail(number, &error),
     };
-    let (gate, crew) = (Arc::clone(&shared.gate), Arc::clone(&shared.crew));
-    let service = make(Seat { thread: number, gate, crew, held: None });
+    let (gate, blocking_pool) = (Arc::clone(&shared.gate), Arc::clone(&shared.blocking_pool));
+    let service = make(Seat { thread: number, gate, blocking_pool, held: None });
     runtime.block_on(async {
         let ports = shared.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ports = Ports::new(ports, shared.descriptors);

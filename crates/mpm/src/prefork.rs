@@ -35,14 +35,14 @@ pub fn serve<S: Service>(child: Child, make: impl FnOnce(Seat) -> S) -> io::Resu
 /// The system's, where it denies a set; then nothing has been served.
 pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io::Result<()> {
     setup.bound_unsent();
-    let crew = setup.crew();
+    let blocking_pool = setup.blocking_pool();
     let doors = Doors::new(Arc::new(Ports::new(setup.ports)))?;
     doors.listen_to(&*setup.control)?;
     let held = Held {
         vigil: Arc::new(Vigil::new(Some(setup.line))),
         slot: setup.slots.map(|slots| slots.of_worker(0)),
     };
-    let seat = Seat { thread: 0, gate: Gate::open(), crew, held: Some(held.clone()) };
+    let seat = Seat { thread: 0, gate: Gate::open(), blocking_pool, held: Some(held.clone()) };
     let poker = setup.control.poker();
     setup.control.ready();
     let hearing = Hearing {

@@ -4,7 +4,7 @@
 
 use evenkeel_message::Notice;
 use evenkeel_scoreboard::{Credit, Gate, Slots, Vigil};
-use evenkeel_sys::crew::Crew;
+use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
 use evenkeel_sys::socket::Socket;
@@ -70,7 +70,7 @@ pub struct Seat {
     pub gate: Arc<Gate>,
     /// The threads of the child for work that blocks or burns, shared by its serving threads. A
     /// request that has work there keeps its credit.
-    pub crew: Arc<Crew>,
+    pub blocking_pool: Arc<BlockingPool>,
     /// What a worker has that a connection holds from its beginning to its end; none in event.
     pub held: Option<Held>,
 }

@@ -4,7 +4,7 @@
 
 use crate::{Child, Command, Poker};
 use evenkeel_scoreboard::{ChildLine, Counter, Slots};
-use evenkeel_sys::crew::{Crew, Tally};
+use evenkeel_sys::blocking_pool::{BlockingPool, PoolTimes};
 use evenkeel_sys::{process, socket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -186,12 +186,12 @@ impl Setup {
     }
 
     /// The threads of the child for work that blocks or burns; they add up their times in its line.
-    pub(crate) fn crew(&self) -> Arc<Crew> {
-        let tally = Tally {
-            line_us: self.line.cell(Counter::LineUs),
-            held_us: self.line.cell(Counter::HeldUs),
+    pub(crate) fn blocking_pool(&self) -> Arc<BlockingPool> {
+        let times = PoolTimes {
+            queue_us: self.line.cell(Counter::LineUs),
+            blocked_us: self.line.cell(Counter::HeldUs),
         };
-        Arc::new(Crew::tallied(self.blocking_threads, self.credits, Some(tally)))
+        Arc::new(BlockingPool::with_times(self.blocking_threads, self.credits, Some(times)))
     }
 
     /// Bounds what the kernel keeps for each connection. A socket that cannot be bounded (not TCP)

@@ -15,8 +15,8 @@ use crate::service::{Held, Seat, Service};
 use crate::setup::{Setup, Stance};
 use driver::Driver;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots};
-use evenkeel_sys::bell::Bell;
-use evenkeel_sys::crew::Crew;
+use evenkeel_sys::blocking_pool::BlockingPool;
+use evenkeel_sys::waker::Waker;
 use listener::Listener;
 use staff::{Orderly, Staff};
 use std::io;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// What a worker needs at the least: its bell, and its connection.
+/// What a worker needs at the least: its waker, and its connection.
 pub(crate) const DESCRIPTORS_PER_THREAD: u64 = 2;
 
 /// What the threads of a child share.
@@ -43,11 +43,11 @@ struct Shared {
     is_worn_out: AtomicBool,
     line: ChildLine,
     slots: Option<Slots>,
-    crew: Arc<Crew>,
+    blocking_pool: Arc<BlockingPool>,
     /// Where requests wait.
     runtime: Handle,
     /// Rings for the listener.
-    bell: Bell,
+    waker: Waker,
     /// Whether the system denied the last connection: clients that keep workers waiting make room
     /// then too, be there idle workers.
     denied: AtomicBool,
@@ -89,7 +89,7 @@ where
 {
     setup.bound_unsent();
     let threads = setup.threads.max(1);
-    let crew = setup.crew();
+    let blocking_pool = setup.blocking_pool();
     let ports = Arc::new(Ports::new(setup.ports));
     let doors = Doors::new(Arc::clone(&ports))?;
     // Ends when all workers have.
@@ -105,9 +105,9 @@ where
         is_worn_out: AtomicBool::new(false),
         line: setup.line,
         slots: setup.slots,
-        crew,
+        blocking_pool,
         runtime: driver.handle(),
-        bell: Bell::new()?,
+        waker: Waker::new()?,
         denied: AtomicBool::new(false),
         lookout: Lookout::default(),
     };
@@ -141,7 +141,7 @@ fn work<S: Service>(shared: &Shared, number: usize, make: &impl Fn(Seat) -> S, m
     let seat = Seat {
         thread: number,
         gate: Gate::open(),
-        crew: Arc::clone(&shared.crew),
+        blocking_pool: Arc::clone(&shared.blocking_pool),
         held: Some(held.clone()),
     };
     let orderly = Orderly { shared, post };

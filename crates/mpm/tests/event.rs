@@ -556,18 +556,18 @@ fn a_busy_thread_gives_way_to_a_task_that_waits_for_its_credit() {
 }
 
 #[test]
-fn the_threads_of_a_child_share_one_crew() {
+fn the_threads_of_a_child_share_one_blocking_pool() {
     let (setup, _, wire) = parts(4, 3, 0);
-    let crews = Mutex::new(Vec::new());
+    let pools = Mutex::new(Vec::new());
     assert!(wire.send(b'd').unwrap());
     event::serve_with(setup, |seat| {
-        crews.lock().unwrap().push(seat.crew);
+        pools.lock().unwrap().push(seat.blocking_pool);
         Falls
     })
     .unwrap();
-    let crews = crews.into_inner().unwrap();
-    assert_eq!(crews.len(), 3);
-    assert!(crews.iter().all(|crew| Arc::ptr_eq(crew, &crews[0])));
+    let pools = pools.into_inner().unwrap();
+    assert_eq!(pools.len(), 3);
+    assert!(pools.iter().all(|pool| Arc::ptr_eq(pool, &pools[0])));
 }
 
 #[test]

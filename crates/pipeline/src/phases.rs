@@ -409,9 +409,10 @@ fn in_the_lab(
     work: lab::Work,
 ) -> Generated {
     pipeline.tell_now(&mut request, &plan);
-    let crew = Arc::clone(&pipeline.crew);
+    let blocking_pool = Arc::clone(&pipeline.blocking_pool);
     Generated::Later(Box::pin(async move {
-        let result = lab::perform(work, request.resource.status, &crew, &request.departure).await;
+        let result =
+            lab::perform(work, request.resource.status, &blocking_pool, &request.departure).await;
         Concluded { request, plan, result }
     }))
 }
@@ -502,7 +503,7 @@ fn recode(
     let bench = deflate::Bench {
         server: &settings.deflate,
         directory: &plan.deflate,
-        crew: &pipeline.crew,
+        blocking_pool: &pipeline.blocking_pool,
         presses: &pipeline.presses,
     };
     let (mut is_compressed, mut changes) = (false, 0);

@@ -16,7 +16,7 @@ use evenkeel_modules::authz_host::{Wanted as Names, look_up};
 use evenkeel_modules::beside::{Beside, Large, Thrift};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
-use evenkeel_modules::lab::Crew;
+use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::status;
 use std::cell::RefCell;
 use std::future::Future;
@@ -54,7 +54,7 @@ pub struct Pipeline {
     pub(crate) source: Option<Arc<dyn status::Source>>,
     pub(crate) walker: RefCell<Walker>,
     /// The threads for work that blocks or burns, which all pipelines of the process share.
-    pub(crate) crew: Arc<Crew>,
+    pub(crate) blocking_pool: Arc<BlockingPool>,
     /// What it takes to change a long body on its way out, shared likewise.
     pub(crate) presses: Arc<Presses>,
     teller: Teller,
@@ -86,7 +86,7 @@ impl Pipeline {
         site: Arc<Site>,
         files: evenkeel_files::Files,
         source: Option<Arc<dyn status::Source>>,
-        crew: Arc<Crew>,
+        blocking_pool: Arc<BlockingPool>,
         presses: Arc<Presses>,
         teller: Teller,
     ) -> Rc<Self> {
@@ -94,7 +94,7 @@ impl Pipeline {
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
         let thrift = Thrift::default();
-        Rc::new(Self { site, status, source, walker, crew, presses, teller, thrift })
+        Rc::new(Self { site, status, source, walker, blocking_pool, presses, teller, thrift })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
@@ -179,15 +179,18 @@ impl Pipeline {
 
     /// Where a request has work done that would hold its serving thread up.
     pub(crate) fn beside(&self, request: &Request) -> Beside {
-        Beside { crew: Arc::clone(&self.crew), departure: Rc::clone(&request.departure) }
+        Beside {
+            blocking_pool: Arc::clone(&self.blocking_pool),
+            departure: Rc::clone(&request.departure),
+        }
     }
 
     /// Comes about once a second. Nobody waits longer than Timeout for work beside the serving
     /// threads that does not stir; gives what the administrator should know of that.
     pub fn tick(&self) -> Vec<Notice> {
-        self.thrift.tick(&self.crew);
+        self.thrift.tick(&self.blocking_pool);
         let patience = self.site.server(0).timeout().max(LEAST_PATIENCE);
-        let told = self.crew.relieve(patience).into_iter();
+        let told = self.blocking_pool.abandon_stalled(patience).into_iter();
         told.map(|text| Notice::own("core", Level::Error, text)).collect()
     }
 

@@ -43,7 +43,7 @@ pub enum Figure {
     /// Microseconds that such threads were held without using a core: what blocks, disks first.
     HeldUs,
     /// Threads that may block or burn.
-    CrewThreads,
+    BlockingThreads,
     /// Thousandths of cores that the server may use: affinity and quota.
     CoresMilli,
     /// CPU time that others had of what the server may use, in microseconds: where a quota leaves
@@ -108,7 +108,7 @@ impl Figure {
         Self::SpanUs, Self::Supply, Self::Demand, Self::Queue, Self::Active, Self::Parked,
         Self::Workers, Self::BusyMilli, Self::RunnableMilli, Self::Connections,
         Self::WritingMilli, Self::Completions, Self::Bytes, Self::DurationUs, Self::CpuUs,
-        Self::RunQueueUs, Self::LineUs, Self::HeldUs, Self::CrewThreads, Self::CoresMilli,
+        Self::RunQueueUs, Self::LineUs, Self::HeldUs, Self::BlockingThreads, Self::CoresMilli,
         Self::OthersUs, Self::ThrottledUs, Self::MemoryLimit, Self::MemoryFree,
         Self::MemoryPressure, Self::Backlog, Self::NetworkMilli, Self::Descriptors,
         Self::RestingMilli, Self::Refused, Self::Bar, Self::Limit,
@@ -136,7 +136,7 @@ impl Figure {
             Self::RunQueueUs => "run_queue_us",
             Self::LineUs => "line_us",
             Self::HeldUs => "held_us",
-            Self::CrewThreads => "crew_threads",
+            Self::BlockingThreads => "crew_threads",
             Self::CoresMilli => "cores_milli",
             Self::OthersUs => "others_us",
             Self::ThrottledUs => "throttled_us",

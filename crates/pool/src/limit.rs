@@ -114,7 +114,7 @@ impl Limit {
 pub struct Cost {
     /// CPU time.
     pub cpu: f64,
-    /// Waiting for a core, on the kernel's run queue and in line for a thread of the crew.
+    /// Waiting for a core, on the kernel's run queue and queued for a thread of the blocking pool.
     pub queued: f64,
     /// Holding a worker while it waits for something else.
     pub wait: f64,
@@ -240,7 +240,7 @@ fn binding(account: &Account) -> Limit {
     if account.value(Figure::NetworkMilli).is_some_and(|used| used >= CPU_FULL * 1000.0) {
         return Limit::Network;
     }
-    if is_crew_held(account) {
+    if is_blocking_pool_held(account) {
         return Limit::Disk;
     }
     // Where connections hold workers, a response that waits for its client keeps others waiting.
@@ -299,8 +299,8 @@ fn is_cpu_full(account: &Account) -> bool {
 
 /// Whether the threads for work that blocks are all held without using a core, and more such work
 /// stands in line.
-fn is_crew_held(account: &Account) -> bool {
-    let threads = account.value(Figure::CrewThreads).filter(|threads| *threads > 0.0);
+fn is_blocking_pool_held(account: &Account) -> bool {
+    let threads = account.value(Figure::BlockingThreads).filter(|threads| *threads > 0.0);
     let held = account.rate(Figure::HeldUs).unwrap_or(0.0) / 1e6;
     // Threads that wait for a core are held too, and that is no disk.
     let queued = account.rate(Figure::RunQueueUs).unwrap_or(0.0) / 1e6;

@@ -491,22 +491,22 @@ mod orders {
     use loom::thread;
     use std::task::Wake;
 
-    /// A bell that rings for the thread that waits at it, be it that it comes later.
-    struct Bell(Notify);
+    /// A notifier that rings for the thread that waits at it, be it that it comes later.
+    struct Notifier(Notify);
 
-    impl Wake for Bell {
+    impl Wake for Notifier {
         fn wake(self: Arc<Self>) {
             self.0.notify();
         }
     }
 
     fn await_credit(waiting: &mut Waiting) -> Credit {
-        let bell = Arc::new(Bell(Notify::new()));
-        let waker = Waker::from(Arc::clone(&bell));
+        let notifier = Arc::new(Notifier(Notify::new()));
+        let waker = Waker::from(Arc::clone(&notifier));
         loop {
             match Pin::new(&mut *waiting).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(credit) => return credit,
-                Poll::Pending => bell.0.wait(),
+                Poll::Pending => notifier.0.wait(),
             }
         }
     }

@@ -7,13 +7,12 @@
 compile_error!("Evenkeel runs on Linux only");
 
 pub mod activation;
-pub mod bell;
+pub mod blocking_pool;
 pub mod bounds;
 pub mod bulkhead;
 pub mod channel;
 pub mod clock;
 pub mod connect;
-pub mod crew;
 pub mod dispatch;
 pub mod epoll;
 pub mod host;
@@ -29,4 +28,5 @@ pub mod process;
 pub mod resolve;
 pub mod signal;
 pub mod socket;
+pub mod waker;
 pub mod watch;

@@ -28,13 +28,13 @@ pub struct Registration {
 
 /// What ended a [`Socket::wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Woken {
+pub struct Wakeup {
     /// Something can be read, be it the end of the stream.
     pub readable: bool,
     /// The peer has ended its side, or the connection is broken: reading goes on to the end.
     pub hangup: bool,
-    /// The bell rings.
-    pub rung: bool,
+    /// The waker was used.
+    pub waker: bool,
 }
 
 impl Socket {
@@ -120,30 +120,34 @@ impl Socket {
         }
     }
 
-    /// Waits until something can be read, `bell` can be, or the time is over; no time is for ever.
+    /// Waits until something can be read, `waker` can be, or the time is over; no time is for ever.
     /// A signal ends the wait with neither. Errors are poll(2)'s.
-    pub fn wait(&self, bell: Option<BorrowedFd<'_>>, most: Option<Duration>) -> io::Result<Woken> {
+    pub fn wait(
+        &self,
+        waker: Option<BorrowedFd<'_>>,
+        most: Option<Duration>,
+    ) -> io::Result<Wakeup> {
         let watched = PollFlags::IN | PollFlags::RDHUP;
         let mut both = [
             PollFd::from_borrowed_fd(self.descriptor.as_fd(), watched),
-            PollFd::from_borrowed_fd(bell.unwrap_or(self.descriptor.as_fd()), PollFlags::IN),
+            PollFd::from_borrowed_fd(waker.unwrap_or(self.descriptor.as_fd()), PollFlags::IN),
         ];
-        let count = if bell.is_some() { 2 } else { 1 };
+        let count = if waker.is_some() { 2 } else { 1 };
         let most = most.map(|most| Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
         });
         match poll(both.get_mut(..count).unwrap_or_default(), most.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Woken::default()),
+            Err(rustix::io::Errno::INTR) => return Ok(Wakeup::default()),
             Err(error) => return Err(error.into()),
         }
-        let [own, bell] = both.map(|one| one.revents());
+        let [own, waker] = both.map(|one| one.revents());
         let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        Ok(Woken {
+        Ok(Wakeup {
             readable: !own.is_empty(),
             hangup: own.intersects(ended),
-            rung: count == 2 && !bell.is_empty(),
+            waker: count == 2 && !waker.is_empty(),
         })
     }
 
@@ -446,14 +450,14 @@ mod tests {
         let (listener, address) = listener();
         let mut client = TcpStream::connect(address).unwrap();
         let (socket, _) = accept(&listener).unwrap();
-        let bell = crate::bell::Bell::new().unwrap();
-        let wait = || socket.wait(Some(bell.as_fd()), Some(Duration::ZERO)).unwrap();
-        assert_eq!(wait(), Woken::default());
-        bell.ring();
-        assert_eq!(wait(), Woken { rung: true, ..Woken::default() });
-        bell.hush();
+        let waker = crate::waker::Waker::new().unwrap();
+        let wait = || socket.wait(Some(waker.as_fd()), Some(Duration::ZERO)).unwrap();
+        assert_eq!(wait(), Wakeup::default());
+        waker.wake();
+        assert_eq!(wait(), Wakeup { waker: true, ..Wakeup::default() });
+        waker.reset();
         client.write_all(b"x").unwrap();
-        let come = Woken { readable: true, ..Woken::default() };
+        let come = Wakeup { readable: true, ..Wakeup::default() };
         assert_eq!(socket.wait(None, None).unwrap(), come);
         socket.receive(&mut [0; 8]).unwrap();
         drop(client);

@@ -5,7 +5,7 @@ use super::query::Asked;
 use super::rule::is_ignored;
 use super::settings::Said;
 use crate::beside::SMALL;
-use evenkeel_sys::crew::Pulse;
+use evenkeel_sys::blocking_pool::Progress;
 use evenkeel_sys::open::{Names, Stat};
 use std::ffi::OsStr;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) fn read(
     path: &Path,
     said: &Said,
     asked: &Asked,
-    pulse: &Pulse,
+    progress: &Progress,
 ) -> Option<io::Result<Folder>> {
     let mut names = match Names::of(path.as_os_str().as_bytes()) {
         Ok(names) => names,
@@ -56,7 +56,7 @@ pub(super) fn read(
     let mut folder = Folder::default();
     let mut number = 0;
     while let Some(Ok(name)) = names.read() {
-        if !pulse.beat() && number >= SMALL {
+        if !progress.report() && number >= SMALL {
             return None;
         }
         number += 1;
@@ -121,7 +121,7 @@ mod tests {
     fn listed(root: &Path, directives: &str, query: &str) -> Vec<String> {
         let said = apply(MODULE, directives).unwrap().directory.autoindex.said();
         let asked = Asked::parse(&said, Some(query.as_bytes()));
-        let folder = read(root, &said, &asked, &Pulse::new("a test")).unwrap().unwrap();
+        let folder = read(root, &said, &asked, &Progress::new("a test")).unwrap().unwrap();
         let name = |found: &Candidate| String::from_utf8(found.segment()).unwrap();
         let mut names: Vec<String> = folder.candidates.iter().map(name).collect();
         names.sort();
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(listed(root, "IndexIgnore .??* .? *~", ""), ["a.txt", "d/", "to-d/"]);
         assert_eq!(listed(root, "", "P=*t*"), ["a.txt", "to-d/"]);
         let asked = Asked::parse(&Said::default(), Some(b"P=a*"));
-        let pulse = Pulse::new("a test");
-        let folder = read(root, &Said::default(), &asked, &pulse).unwrap();
+        let progress = Progress::new("a test");
+        let folder = read(root, &Said::default(), &asked, &progress).unwrap();
         let found = folder.unwrap().candidates.remove(0);
         assert_eq!((found.size, found.is_folder), (5, false));
         assert_eq!(found.below(Path::new("/x")), Path::new("/x/a.txt"));
@@ -153,17 +153,17 @@ mod tests {
     fn what_cannot_be_opened_is_an_error() {
         let nowhere = Path::new("/nonexistent/folder");
         assert!(open(nowhere).is_err());
-        let pulse = Pulse::new("a test");
-        assert!(read(nowhere, &Said::default(), &Asked::default(), &pulse).unwrap().is_err());
+        let progress = Progress::new("a test");
+        assert!(read(nowhere, &Said::default(), &Asked::default(), &progress).unwrap().is_err());
     }
 
     #[test]
     fn a_large_folder_is_not_read_to_its_end_for_a_client_that_is_gone() {
         let root = tempfile::tempdir().unwrap();
         let read = || {
-            let pulse = Pulse::new("a test");
-            pulse.stop();
-            read(root.path(), &Said::default(), &Asked::default(), &pulse)
+            let progress = Progress::new("a test");
+            progress.cancel();
+            read(root.path(), &Said::default(), &Asked::default(), &progress)
         };
         for number in 0..SMALL {
             std::fs::write(root.path().join(number.to_string()), "").unwrap();

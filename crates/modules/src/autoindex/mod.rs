@@ -119,7 +119,7 @@ pub async fn read(
     asked: Asked,
 ) -> Option<io::Result<Folder>> {
     let what = format!("reading the folder {} for its listing", quoted_path(&folder));
-    beside.perform(what, move |pulse| folder::read(&folder, &said, &asked, pulse)).await
+    beside.perform(what, move |progress| folder::read(&folder, &said, &asked, progress)).await
 }
 
 /// Opens a folder, to see whether it can be read; none as for [`read`].
@@ -131,7 +131,7 @@ pub async fn open(beside: &Beside, folder: PathBuf) -> Option<io::Result<()>> {
 /// Makes the body of a page; none as for [`read`].
 pub async fn render(beside: &Beside, listing: Listing) -> Option<Body> {
     let what = format!("making the listing of {}", quoted_path(&listing.folder));
-    let mut pieces = beside.perform(what, move |pulse| listing.render(pulse)).await?;
+    let mut pieces = beside.perform(what, move |progress| listing.render(progress)).await?;
     Some(match (pieces.pop(), pieces.is_empty()) {
         (Some(Piece::Bytes(bytes)), true) => Body::Bytes(bytes),
         (last, _) => {

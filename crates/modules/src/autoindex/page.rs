@@ -12,7 +12,7 @@ use crate::beside::SMALL;
 use bytes::Bytes;
 use evenkeel_message::Piece;
 use evenkeel_proto::escape_html;
-use evenkeel_sys::crew::Pulse;
+use evenkeel_sys::blocking_pool::Progress;
 use evenkeel_sys::open;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub struct Listing {
 
 impl Listing {
     /// Makes the page; none where nobody wants a long one any more.
-    pub(super) fn render(self, pulse: &Pulse) -> Option<Vec<Piece>> {
+    pub(super) fn render(self, progress: &Progress) -> Option<Vec<Piece>> {
         let Self { said, asked, path, folder, entries, header, readme, signature } = self;
         let title = title(&path);
         let mut page = Page { pieces: Vec::new(), out: Vec::new() };
@@ -73,7 +73,7 @@ impl Listing {
         let parent = Row::parent(&path, &folder, &said, &asked);
         let mut rows = Vec::with_capacity(entries.len() + 1);
         for (number, entry) in entries.into_iter().enumerate() {
-            if !pulse.beat() && number >= SMALL {
+            if !progress.report() && number >= SMALL {
                 return None;
             }
             rows.push(Row::of(entry, &said, &asked));
@@ -252,7 +252,7 @@ mod tests {
             readme,
             signature: "SIGN\n".into(),
         };
-        let pieces = listing.render(&Pulse::new("a test")).unwrap();
+        let pieces = listing.render(&Progress::new("a test")).unwrap();
         let bytes = pieces.into_iter().flat_map(|piece| match piece {
             Piece::Bytes(bytes) => bytes.to_vec(),
             Piece::File { .. } => panic!("no file was given"),
@@ -302,10 +302,10 @@ mod tests {
                 readme: Insert::Nothing,
                 signature: String::new(),
             };
-            let gone = Pulse::new("a test");
-            gone.stop();
+            let gone = Progress::new("a test");
+            gone.cancel();
             assert!(listing().render(&gone).is_none());
-            let pieces = listing().render(&Pulse::new("a test")).unwrap();
+            let pieces = listing().render(&Progress::new("a test")).unwrap();
             let longest = pieces.iter().map(Piece::len).max().unwrap();
             assert!(longest < 2 * PIECE as u64, "{longest}");
             assert!(pieces.iter().all(|piece| piece.held() == piece.len()));

@@ -21,7 +21,7 @@ use evenkeel_message::{
     Answer, Body, Level, Method, Name, Notice, Piece, Request, Response, Status, Validators,
     Variables, Verdict, evaluate,
 };
-use evenkeel_sys::crew::Crew;
+use evenkeel_sys::blocking_pool::BlockingPool;
 use presses::Press;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ pub struct Bench<'a> {
     /// What the section says.
     pub directory: &'a Directory,
     /// The threads for work that burns.
-    pub crew: &'a Arc<Crew>,
+    pub blocking_pool: &'a Arc<BlockingPool>,
     /// What it takes to do a body piece by piece.
     pub presses: &'a Arc<Presses>,
 }
@@ -416,8 +416,8 @@ fn stream(
     };
     let work = Work::new(codec(), pieces, source.is_none(), press);
     let notes = Notes::of(bench.server);
-    let (crew, limits) = (Arc::clone(bench.crew), bench.directory.ratio());
-    Body::Stream(Box::pin(Recoded::new(crew, work, source, notes, request, limits)), None)
+    let (blocking_pool, limits) = (Arc::clone(bench.blocking_pool), bench.directory.ratio());
+    Body::Stream(Box::pin(Recoded::new(blocking_pool, work, source, notes, request, limits)), None)
 }
 
 #[cfg(test)]
@@ -429,7 +429,7 @@ mod tests {
     struct Shop {
         server: Compression,
         directory: Directory,
-        crew: Arc<Crew>,
+        blocking_pool: Arc<BlockingPool>,
         presses: Arc<Presses>,
     }
 
@@ -438,14 +438,14 @@ mod tests {
             Self {
                 server: Compression::default(),
                 directory: Directory::default(),
-                crew: Arc::new(Crew::new(1)),
+                blocking_pool: Arc::new(BlockingPool::new(1)),
                 presses: Presses::new(count),
             }
         }
 
         fn bench(&self) -> Bench<'_> {
-            let Shop { server, directory, crew, presses } = self;
-            Bench { server, directory, crew, presses }
+            let Shop { server, directory, blocking_pool, presses } = self;
+            Bench { server, directory, blocking_pool, presses }
         }
 
         /// Compresses a body for a request, and says whether that was done.

@@ -1,4 +1,4 @@
-//! A body that is compressed or unpacked as the client takes it: each piece is made by the crew of
+//! A body that is compressed or unpacked as the client takes it: each piece is made by the blocking pool of
 //! the process once the piece before it is sent, so that the serving thread is not held by a long
 //! one, and no more memory than its press stands for.
 
@@ -7,7 +7,7 @@ use super::presses::Press;
 use super::{Notes, notice};
 use bytes::{Buf, Bytes};
 use evenkeel_message::{Chunk, Late, Piece, Request, Source, quoted_path};
-use evenkeel_sys::crew::{Crew, Labour};
+use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -33,7 +33,7 @@ impl Source for Silence {
     }
 }
 
-/// What goes to the crew and comes back.
+/// What goes to the blocking pool and comes back.
 pub(super) struct Work {
     codec: Codec,
     pieces: VecDeque<Piece>,
@@ -94,7 +94,7 @@ impl Work {
 
 /// The body.
 pub(super) struct Recoded {
-    crew: Arc<Crew>,
+    blocking_pool: Arc<BlockingPool>,
     /// What the administrator is told where the work does not stir.
     what: Box<str>,
     state: State,
@@ -110,13 +110,13 @@ pub(super) struct Recoded {
 
 enum State {
     Rests(Box<Work>),
-    AtWork(Labour<(Box<Work>, Result<Made, Fault>)>),
+    AtWork(BlockingTask<(Box<Work>, Result<Made, Fault>)>),
     Ended,
 }
 
 impl Recoded {
     pub(super) fn new(
-        crew: Arc<Crew>,
+        blocking_pool: Arc<BlockingPool>,
         work: Work,
         source: Option<Pin<Box<dyn Source>>>,
         notes: Option<Notes>,
@@ -127,7 +127,7 @@ impl Recoded {
         let verb = if work.codec.unpacks() { "unpacking" } else { "compressing" };
         let what = format!("{verb} {}", quoted_path(&request.resource.file)).into();
         let state = State::Rests(Box::new(work));
-        Self { crew, what, state, source, notes, late, limits, last: None }
+        Self { blocking_pool, what, state, source, notes, late, limits, last: None }
     }
 
     /// Feeds work that cannot go on without. Errors are those of the source.
@@ -169,16 +169,17 @@ impl Source for Recoded {
                             return Poll::Pending;
                         }
                     }
-                    this.state = State::AtWork(this.crew.begin_long(&*this.what, move |_| {
-                        let made = work.make();
-                        (work, made)
-                    }));
+                    this.state =
+                        State::AtWork(this.blocking_pool.spawn_long(&*this.what, move |_| {
+                            let made = work.make();
+                            (work, made)
+                        }));
                 }
-                State::AtWork(mut labour) => {
-                    let done = match Pin::new(&mut labour).poll(context) {
+                State::AtWork(mut task) => {
+                    let done = match Pin::new(&mut task).poll(context) {
                         Poll::Ready(done) => done,
                         Poll::Pending => {
-                            this.state = State::AtWork(labour);
+                            this.state = State::AtWork(task);
                             return Poll::Pending;
                         }
                     };
@@ -261,7 +262,7 @@ mod tests {
     }
 
     fn recoded(work: Work, source: Option<Pin<Box<dyn Source>>>, request: &mut Request) -> Recoded {
-        Recoded::new(Arc::new(Crew::new(1)), work, source, Some(notes()), request, (200, 3))
+        Recoded::new(Arc::new(BlockingPool::new(1)), work, source, Some(notes()), request, (200, 3))
     }
 
     fn file(bytes: &[u8], length: u64) -> Piece {
@@ -345,13 +346,13 @@ mod tests {
             let pieces = [Bytes::from_owner(beginning), Bytes::from_static(b"\x03\0")];
             let pieces = pieces.into_iter().map(Piece::Bytes).collect();
             let work = Work::new(codec, pieces, false, Presses::new(1).take().unwrap());
-            let crew = Arc::new(Crew::new(1));
+            let blocking_pool = Arc::new(BlockingPool::new(1));
             let mut body =
-                Recoded::new(Arc::clone(&crew), work, None, None, &mut request, (200, 3));
+                Recoded::new(Arc::clone(&blocking_pool), work, None, None, &mut request, (200, 3));
             let context = &mut Context::from_waker(Waker::noop());
             assert!(Pin::new(&mut body).poll_chunk(context).is_pending());
             does_hang.recv().unwrap();
-            let told = crew.relieve(Duration::ZERO);
+            let told = blocking_pool.abandon_stalled(Duration::ZERO);
             assert!(told.first().is_some_and(|text| text.starts_with(what)), "{told:?}");
             // Its client is not kept waiting.
             let Poll::Ready(Some(Err(_))) = Pin::new(&mut body).poll_chunk(context) else {

@@ -11,9 +11,9 @@ use crate::{Active, Directive, Module, Scope, Where, argument, directive};
 use bytes::Bytes;
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response, Status};
+pub use evenkeel_sys::blocking_pool::BlockingPool;
+use evenkeel_sys::blocking_pool::Progress;
 use evenkeel_sys::clock;
-pub use evenkeel_sys::crew::Crew;
-use evenkeel_sys::crew::Pulse;
 pub use gate::Gate;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -160,14 +160,14 @@ fn parse(query: &[u8]) -> Option<u64> {
 pub async fn perform(
     work: Work,
     status: Status,
-    crew: &Crew,
+    blocking_pool: &BlockingPool,
     departure: &Departure,
 ) -> Result<Response, Answer> {
     let text = match work {
         Work::Wait(time) => waited(time).await,
         // Thousands wait at a time: they must not have room for what others keep.
         Work::Pass(gate, time) => Box::pin(passed(&gate, time, departure)).await,
-        Work::Burn(time) => Box::pin(burned(time, crew, departure)).await,
+        Work::Burn(time) => Box::pin(burned(time, blocking_pool, departure)).await,
     };
     let text = text.ok_or(Status::SERVICE_UNAVAILABLE)?;
     let mut response = Response::new(status);
@@ -183,11 +183,15 @@ async fn waited(time: Duration) -> Option<String> {
 }
 
 /// Has a thread burn CPU time; none where there is none, or the client has gone before its turn.
-async fn burned(time: Duration, crew: &Crew, departure: &Departure) -> Option<String> {
-    let mut burning = crew.begin_long("lab-burn", move |pulse| burn(time, pulse));
+async fn burned(
+    time: Duration,
+    blocking_pool: &BlockingPool,
+    departure: &Departure,
+) -> Option<String> {
+    let mut burning = blocking_pool.spawn_long("lab-burn", move |progress| burn(time, progress));
     let burned = poll_fn(|context| match Pin::new(&mut burning).poll(context) {
         // What has begun is waited for, and holds its worker as an application would.
-        Poll::Pending if departure.is_told() && burning.leave() => Poll::Ready(None),
+        Poll::Pending if departure.is_told() && burning.dequeue() => Poll::Ready(None),
         burned => burned,
     });
     let used_us = burned.await?;
@@ -221,7 +225,7 @@ fn told(began_us: u64) -> String {
 
 /// Keeps a core busy until the thread has used so much CPU time; tells how many microseconds it
 /// were.
-fn burn(time: Duration, pulse: &Pulse) -> u64 {
+fn burn(time: Duration, progress: &Progress) -> u64 {
     let began_us = clock::thread_cpu_us();
     let wanted_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let mut number = began_us;
@@ -229,7 +233,7 @@ fn burn(time: Duration, pulse: &Pulse) -> u64 {
         for _ in 0..ROUNDS {
             number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
         }
-        pulse.beat();
+        progress.report();
         let used_us = clock::thread_cpu_us().saturating_sub(began_us);
         if used_us >= wanted_us {
             return used_us;
@@ -303,10 +307,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _inside = runtime.enter();
         let (gate, hour) = (Gate::new(1).unwrap(), Duration::from_millis(MOST_MS));
-        let (crew, departure) = (Crew::new(1), Departure::default());
+        let (blocking_pool, departure) = (BlockingPool::new(1), Departure::default());
         let first = gate.enter(hour);
         let work = Work::Pass(gate.clone(), hour);
-        let mut performed = Box::pin(perform(work, Status::OK, &crew, &departure));
+        let mut performed = Box::pin(perform(work, Status::OK, &blocking_pool, &departure));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited());
@@ -320,15 +324,15 @@ mod tests {
     #[test]
     fn burning_uses_cpu_time_and_waiting_does_not() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (crew, stays) = (Crew::new(1), Departure::default());
+        let (blocking_pool, stays) = (BlockingPool::new(1), Departure::default());
         let text = |work: Work| {
-            let performed = perform(work, Status::OK, &crew, &stays);
+            let performed = perform(work, Status::OK, &blocking_pool, &stays);
             match &runtime.block_on(performed).unwrap().body {
                 Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
                 other => panic!("{other:?}"),
             }
         };
-        assert!(burn(Duration::from_millis(3), &Pulse::new("a test")) >= 3_000);
+        assert!(burn(Duration::from_millis(3), &Progress::new("a test")) >= 3_000);
         let burned = text(Work::Burn(Duration::from_millis(3)));
         assert!(burned.starts_with("burned ") && burned.ends_with(" ms of CPU time\n"));
         assert!(text(Work::Wait(Duration::from_millis(1))).starts_with("waited "));
@@ -336,10 +340,10 @@ mod tests {
 
     #[test]
     fn a_client_that_goes_before_its_turn_is_not_worked_for() {
-        let crew = Crew::new(1);
+        let blocking_pool = BlockingPool::new(1);
         let (begun, is_begun) = std::sync::mpsc::channel();
         let (free, freed) = std::sync::mpsc::channel::<()>();
-        let _first = crew.begin(move || {
+        let _first = blocking_pool.spawn(move || {
             begun.send(()).unwrap();
             freed.recv()
         });
@@ -347,18 +351,18 @@ mod tests {
         let departure = Departure::default();
         // An hour: were it begun, this test would not end.
         let work = Work::Burn(Duration::from_millis(MOST_MS));
-        let mut performed = Box::pin(perform(work, Status::OK, &crew, &departure));
+        let mut performed = Box::pin(perform(work, Status::OK, &blocking_pool, &departure));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
-        assert!(departure.is_awaited() && crew.in_line() == 1);
+        assert!(departure.is_awaited() && blocking_pool.queued() == 1);
         departure.tell();
         let Poll::Ready(Err(Answer::Status(status, _))) = performed.as_mut().poll(&mut context)
         else {
             panic!("it leaves the line")
         };
-        assert_eq!((status, crew.in_line()), (Status::SERVICE_UNAVAILABLE, 0));
+        assert_eq!((status, blocking_pool.queued()), (Status::SERVICE_UNAVAILABLE, 0));
         free.send(()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert_eq!(runtime.block_on(crew.begin(|| 1)), Some(1));
+        assert_eq!(runtime.block_on(blocking_pool.spawn(|| 1)), Some(1));
     }
 }

@@ -36,8 +36,8 @@ pub fn few_siblings(folder: &Path, bases: &[Vec<u8>]) -> Option<Siblings> {
 /// [`Beside::perform`]).
 pub async fn siblings(beside: &Beside, folder: PathBuf, bases: Vec<Vec<u8>>) -> Option<Siblings> {
     let what = format!("reading the folder {} for MultiViews", quoted_path(&folder));
-    let work = beside.perform(what, move |pulse| {
-        let names = match read(&folder, &bases, MOST, || pulse.beat()) {
+    let work = beside.perform(what, move |progress| {
+        let names = match read(&folder, &bases, MOST, || progress.report()) {
             Ok(Names::All(names)) => Ok(names),
             Ok(Names::TooMany) => Err(format!("it has more than {MOST} entries").into()),
             Ok(Names::Unwanted) => return None,
@@ -83,7 +83,7 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_sys::crew::Crew;
+    use evenkeel_sys::blocking_pool::BlockingPool;
     use std::rc::Rc;
     use std::sync::Arc;
 
@@ -115,7 +115,8 @@ mod tests {
         assert!(few_siblings(root.path(), &bases).is_some());
         std::fs::write(root.path().join("7.txt"), "").unwrap();
         assert!(few_siblings(root.path(), &bases).is_none());
-        let beside = Beside { crew: Arc::new(Crew::new(1)), departure: Rc::default() };
+        let beside =
+            Beside { blocking_pool: Arc::new(BlockingPool::new(1)), departure: Rc::default() };
         let reading = siblings(&beside, root.path().into(), bases);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let found = runtime.block_on(reading).unwrap();

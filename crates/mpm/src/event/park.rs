@@ -250,7 +250,7 @@ pub(super) mod tests {
     use super::*;
     use crate::setup::Stance;
     use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
-    use evenkeel_sys::crew::Crew;
+    use evenkeel_sys::blocking_pool::BlockingPool;
     use evenkeel_sys::idle_table::IdleTable;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
@@ -272,7 +272,7 @@ pub(super) mod tests {
             sets: vec![Set::new().unwrap()],
             ports: Vec::new().into(),
             descriptors: 1024,
-            crew: Arc::new(Crew::new(1)),
+            blocking_pool: Arc::new(BlockingPool::new(1)),
             poker: None,
             shedding: None,
             parting_ms: 0,

@@ -98,7 +98,7 @@ impl Future for Tasks {
         while this.all.poll_next_unpin(context) == Poll::Ready(Some(())) {}
         // Requests that wait for expensive work leave room for other connections.
         let shared = &this.bench.shared;
-        if shared.crew.bulkhead().waiting() > 0 {
+        if shared.blocking_pool.bulkhead().waiting() > 0 {
             shared.note_room();
         }
         Poll::Pending

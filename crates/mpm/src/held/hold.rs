@@ -316,7 +316,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
             };
             let woken = socket.wait(self.orders.bell(), Some(most))?;
             // What was said before a request came holds for it.
-            let press = if woken.rung { self.hear() } else { self.orders.press() };
+            let press = if woken.waker { self.hear() } else { self.orders.press() };
             self.pressed |= press.is_some();
             let held = held || !is_closing && self.is_held();
             if woken.readable && !held {

@@ -51,7 +51,7 @@ impl<'a> Listener<'a> {
         most_children: usize,
     ) -> io::Result<Self> {
         doors.listen_to(&*control)?;
-        doors.listen_to(&shared.bell)?;
+        doors.listen_to(&shared.waker)?;
         Ok(Self {
             shared,
             doors,
@@ -97,7 +97,7 @@ impl<'a> Listener<'a> {
             self.doors.stand(inside)?;
             let knock = self.doors.wait(Some(most))?;
             if knock.to_hear {
-                self.shared.bell.hush();
+                self.shared.waker.reset();
                 self.hear();
             }
             // Who was woken by a connection has woken nobody else.

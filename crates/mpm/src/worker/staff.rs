@@ -10,7 +10,7 @@ use crate::service::Service;
 use crate::setup::Mode;
 use evenkeel_message::Notice;
 use evenkeel_scoreboard::{Counter, Vigil};
-use evenkeel_sys::bell::Bell;
+use evenkeel_sys::waker::Waker;
 use evenkeel_sys::watch::Watch;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,7 +34,7 @@ pub(super) struct Post {
     task: Mutex<Task>,
     came: Condvar,
     /// Rings while it waits for its client.
-    bell: Bell,
+    waker: Waker,
     /// The number of a [`Press`]; 0 is none.
     pressed: AtomicU8,
     pub(super) vigil: Arc<Vigil>,
@@ -56,7 +56,7 @@ impl Staff {
             Ok(Post {
                 task: Mutex::new(Task::None),
                 came: Condvar::new(),
-                bell: Bell::new()?,
+                waker: Waker::new()?,
                 pressed: AtomicU8::new(0),
                 vigil: Arc::new(Vigil::new(None)),
             })
@@ -132,12 +132,12 @@ impl Post {
     /// Asks the worker to make room.
     pub(super) fn press(&self, press: Press) {
         self.pressed.fetch_max(press as u8, SeqCst);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Has the worker look at how the child stands.
     pub(super) fn rouse(&self) {
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// What comes, or none where nothing has after so long.
@@ -171,11 +171,11 @@ pub(super) struct Orderly<'a> {
 
 impl Orders for Orderly<'_> {
     fn bell(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.post.bell.as_fd())
+        Some(self.post.waker.as_fd())
     }
 
     fn watch(&self) -> io::Result<Option<Watch>> {
-        self.post.bell.watch().map(Some)
+        self.post.waker.watch().map(Some)
     }
 
     fn runtime(&self) -> Option<Handle> {
@@ -183,7 +183,7 @@ impl Orders for Orderly<'_> {
     }
 
     fn hear(&mut self) {
-        self.post.bell.hush();
+        self.post.waker.reset();
     }
 
     fn mode(&self) -> Mode {
@@ -251,7 +251,7 @@ fn stand_idle(shared: &Shared, number: usize, was_busy: bool) {
     });
     let is_over = shared.stance.mode() >= Mode::Drain && shared.staff.is_at_rest();
     if is_over || shared.staff.is_awaited.load(SeqCst) {
-        shared.bell.ring();
+        shared.waker.wake();
     }
 }
 
@@ -292,7 +292,7 @@ impl Shared {
             // Another may still give back a share that it claimed in vain.
             self.is_worn_out.store(true, SeqCst);
             if self.stance.heed(Mode::Drain) {
-                self.bell.ring();
+                self.waker.wake();
             }
         }
         accepted

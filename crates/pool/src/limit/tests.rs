@@ -23,7 +23,7 @@ fn staged(rate: u64, cpu_us: u64, busy: u64) -> Account {
         .with(Figure::Connections, 50)
         .with(Figure::Descriptors, 20_000)
         .with(Figure::Backlog, 4096)
-        .with(Figure::CrewThreads, 4)
+        .with(Figure::BlockingThreads, 4)
         .with(Figure::MemoryLimit, 8 << 30)
         .with(Figure::MemoryFree, 4_u64 << 30)
         .with(Figure::MemoryPressure, 0)
