@@ -181,7 +181,7 @@ impl<S: Server> Parent<'_, S> {
     /// Asks the law, and tells the children.
     pub(crate) fn move_budget(&mut self, account: &Account) {
         let limits = self.current.limits;
-        let event = self.budget.follow(&limits, account, self.books.child_bytes());
+        let event = self.budget.follow(&limits, account, self.accounting.child_bytes());
         let reached = self.budget.note_reached(&limits, account, self.current.number);
         event.iter().chain(&reached).for_each(|event| self.tell(event));
         // Where the number is the administrator's, children that are there stay.

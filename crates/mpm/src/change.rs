@@ -18,13 +18,13 @@ use crate::children::{Entry, START_US};
 use crate::descriptors;
 use crate::limits::{self, Moment};
 use crate::listeners::Listeners;
+use crate::oom_score::OomScore;
 use crate::parent::Parent;
 use crate::pidfile::PidFile;
 use crate::probe::{Probe, TRIAL_US};
 use crate::settings::{Generation, Loaded, Mode, Server};
 use crate::spawn::CHILD_FATAL;
 use crate::upgrade::Upgrade;
-use crate::victim::Victims;
 
 /// How many of them may fail to start before the change is given up.
 const MOST_FAILURES: u32 = 3;
@@ -348,8 +348,8 @@ impl<S: Server> Parent<'_, S> {
         }
         self.last_number = self.last_number.wrapping_add(1);
         let number = self.last_number;
-        let (settings, victims) = (Arc::new(settings), Victims::of_this_process());
-        let generation = Rc::new(Generation { number, site, settings, limits, lines, victims });
+        let (settings, oom_score) = (Arc::new(settings), OomScore::for_children());
+        let generation = Rc::new(Generation { number, site, settings, limits, lines, oom_score });
         let children = self.children.count(self.current.number).active;
         let base = Base {
             generation: std::mem::replace(&mut self.current, generation),
@@ -442,10 +442,10 @@ impl<S: Server> Parent<'_, S> {
     /// meanwhile is `next`.
     pub(crate) fn begin_again(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
-        let Generation { site, settings, limits, lines, victims, .. } = &*self.current;
+        let Generation { site, settings, limits, lines, oom_score, .. } = &*self.current;
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
         let (number, limits, lines) = (self.last_number, *limits, Rc::clone(lines));
-        let again = Generation { number, site, settings, limits, lines, victims: *victims };
+        let again = Generation { number, site, settings, limits, lines, oom_score: *oom_score };
         let generation = std::mem::replace(&mut self.current, Rc::new(again));
         let children = self.children.count(generation.number).active;
         let base = Base { generation, listeners: self.listeners.clone() };

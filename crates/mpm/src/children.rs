@@ -17,8 +17,8 @@ use evenkeel_sys::signal::Signal;
 
 use crate::child::{Command, Report};
 use crate::limits::Model;
-use crate::pulse::{Judgement, Pulse};
 use crate::settings::Generation;
+use crate::stall_detector::{StallAction, StallDetector};
 
 /// One child.
 pub(crate) struct Entry<Site> {
@@ -43,7 +43,7 @@ pub(crate) struct Entry<Site> {
     /// Whether the parent has killed it.
     pub(crate) killed: bool,
     pub(crate) channel: Channel,
-    pulse: Pulse,
+    stalls: StallDetector,
     // What could not be said because the child did not read.
     unsaid: Option<Command>,
 }
@@ -94,11 +94,11 @@ pub(crate) struct Count {
 
 /// Which children do not come round.
 #[derive(Default)]
-pub(crate) struct Felt {
+pub(crate) struct StalledChildren {
     /// For long enough to be reported.
-    pub(crate) still: Vec<Pid>,
+    pub(crate) reported: Vec<Pid>,
     /// For long enough to be replaced.
-    pub(crate) lost: Vec<Pid>,
+    pub(crate) replaced: Vec<Pid>,
     /// Those that do not take what waits in their bucket, where no other takes it.
     pub(crate) starving: Vec<Pid>,
 }
@@ -202,7 +202,7 @@ impl<Site> Children<Site> {
             end_by_us: Some(end_by_us),
             killed: false,
             channel,
-            pulse: Pulse::default(),
+            stalls: StallDetector::default(),
             unsaid: None,
         };
         self.entries.insert(number, entry);
@@ -394,8 +394,8 @@ impl<Site> Children<Site> {
 
     /// Feels every serving child's pulse, once a tick, while in each bucket connections wait or
     /// none do.
-    pub(crate) fn feel_pulses(&mut self, waits: &[bool]) -> Felt {
-        let mut felt = Felt::default();
+    pub(crate) fn detect_stalls(&mut self, waits: &[bool]) -> StalledChildren {
+        let mut stalled = StalledChildren::default();
         let board = self.board;
         let bucket_of = |bucket: usize| bucket.checked_rem(waits.len()).unwrap_or(0);
         let others_wait = |bucket| waits.get(bucket_of(bucket)) == Some(&true);
@@ -403,10 +403,10 @@ impl<Site> Children<Site> {
             let others_wait = others_wait(entry.bucket);
             let beat = entry.beat(board, others_wait);
             let pid = entry.pid.as_raw_nonzero().get();
-            match entry.pulse.feel(beat, || others_wait && !bounds::wants_processor(pid)) {
-                Judgement::Well => {}
-                Judgement::Report => felt.still.push(entry.pid),
-                Judgement::Replace => felt.lost.push(entry.pid),
+            match entry.stalls.observe(beat, || others_wait && !bounds::wants_processor(pid)) {
+                StallAction::None => {}
+                StallAction::Report => stalled.reported.push(entry.pid),
+                StallAction::Replace => stalled.replaced.push(entry.pid),
             }
         }
         for bucket in 0..waits.len() {
@@ -415,12 +415,12 @@ impl<Site> Children<Site> {
             };
             let all = || self.entries.values().filter(serves);
             // One whose workers are all taken takes nothing either.
-            if all().all(|entry| entry.pulse.starves_others() || entry.is_full(board)) {
-                let starving = all().filter(|entry| entry.pulse.starves_others());
-                felt.starving.extend(starving.map(|entry| entry.pid));
+            if all().all(|entry| entry.stalls.starves_others() || entry.is_full(board)) {
+                let starving = all().filter(|entry| entry.stalls.starves_others());
+                stalled.starving.extend(starving.map(|entry| entry.pid));
             }
         }
-        felt
+        stalled
     }
 
     /// Reads what the children have to say, of as many as may be heard in a turn.
@@ -578,8 +578,8 @@ pub(crate) mod tests {
         let settings = Arc::new(Settings::default());
         let limits = limits::check(&settings.configured, Moment::Start, 2, 128).0;
         let (site, lines) = (Rc::new(()), settings.line_store().unwrap());
-        let victims = crate::victim::Victims::default();
-        let generation = Generation { number: 0, site, settings, limits, lines, victims };
+        let oom_score = crate::oom_score::OomScore::default();
+        let generation = Generation { number: 0, site, settings, limits, lines, oom_score };
         let index = children.free_line().unwrap();
         let place = Place { index, seat: at, bucket: 0 };
         children.add(pid(at), place, Rc::new(generation), channel, 1_000).unwrap();
@@ -665,7 +665,7 @@ pub(crate) mod tests {
 
     /// Lets so many ticks pass while connections wait, and says whose places others take.
     fn starving(children: &mut Children<()>, ticks: usize) -> Vec<Pid> {
-        (0..ticks).flat_map(|_| children.feel_pulses(&[true]).starving).collect()
+        (0..ticks).flat_map(|_| children.detect_stalls(&[true]).starving).collect()
     }
 
     fn serving(model: Model) -> (Children<()>, Vec<Channel>, Scoreboard) {
@@ -701,8 +701,8 @@ pub(crate) mod tests {
     fn a_child_of_prefork_may_sleep_while_nobody_waits_and_work_for_as_long_as_it_takes() {
         let (mut children, _ends, board) = serving(Model::Prefork);
         for _ in 0..100 {
-            let Felt { still, lost, starving } = children.feel_pulses(&[false]);
-            assert!(still.is_empty() && lost.is_empty() && starving.is_empty());
+            let StalledChildren { reported, replaced, starving } = children.detect_stalls(&[false]);
+            assert!(reported.is_empty() && replaced.is_empty() && starving.is_empty());
         }
         let lines: Vec<_> = (0..2).filter_map(|index| board.child_line(index)).collect();
         lines.iter().for_each(|line| line.add(Counter::Busy, 1));

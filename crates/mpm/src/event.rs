@@ -10,9 +10,9 @@ mod ports;
 mod tasks;
 mod thread;
 
-use crate::muster::{Muster, Whole};
 use crate::service::{Seat, Service};
 use crate::setup::{Control, Mode, Setup, Stance};
+use crate::start_barrier::{AbortOnPanic, StartBarrier};
 use crate::{Child, Poker};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::blocking_pool::BlockingPool;
@@ -228,20 +228,20 @@ where
         shedding: setup.shedding,
         parting_ms: u32::try_from(setup.parting.as_millis()).unwrap_or(u32::MAX / 4),
     });
-    let (control, muster) = (setup.control, Muster::new(threads));
+    let (control, barrier) = (setup.control, StartBarrier::new(threads));
     std::thread::scope(|scope| {
         for number in 1..threads {
-            let (shared, make, muster) = (Arc::clone(&shared), &make, &muster);
+            let (shared, make, barrier) = (Arc::clone(&shared), &make, &barrier);
             let spawned = std::thread::Builder::new()
                 .name(format!("serve-{number}"))
-                .spawn_scoped(scope, move || run(&shared, number, None, make, muster));
+                .spawn_scoped(scope, move || run(&shared, number, None, make, barrier));
             if let Err(error) = spawned {
-                muster.fail(number, &error);
+                barrier.fail(number, &error);
             }
         }
-        run(&shared, 0, Some(control), &make, &muster);
+        run(&shared, 0, Some(control), &make, &barrier);
     });
-    muster.result()
+    barrier.result()
 }
 
 /// One serving thread from its runtime's beginning to its end.
@@ -250,18 +250,18 @@ fn run<S, M>(
     number: usize,
     control: Option<Box<dyn Control + Send>>,
     make: &M,
-    muster: &Muster,
+    barrier: &StartBarrier,
 ) where
     S: Service + Unpin,
     M: Fn(Seat) -> S,
 {
-    let _whole = Whole;
+    let _abort = AbortOnPanic;
     let mut builder = Builder::new_current_thread();
     // All tasks of the thread are one: time and sockets are looked at after each turn of it.
     builder.event_interval(1);
     let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
-        Err(error) => return muster.fail(number, &error),
+        Err(error) => return barrier.fail(number, &error),
     };
     let (gate, blocking_pool) = (Arc::clone(&shared.gate), Arc::clone(&shared.blocking_pool));
     let service = make(Seat { thread: number, gate, blocking_pool, held: None });
@@ -271,9 +271,9 @@ fn run<S, M>(
         let bench = Bench::new(Arc::clone(shared), number);
         tokio::task::spawn_local(Tasks::new(Rc::clone(&bench)));
         match Thread::new(bench, ports, control, service) {
-            Ok(thread) if muster.meet() => thread.begin().await,
+            Ok(thread) if barrier.wait() => thread.begin().await,
             Ok(_) => {}
-            Err(error) => muster.fail(number, &error),
+            Err(error) => barrier.fail(number, &error),
         }
     });
 }

@@ -2,9 +2,9 @@
 //! itself. A [`Server`] comes in, an exit status goes out when the server has ended. How a child
 //! serves is an argument; this room knows no HTTP.
 
+mod accounting;
 mod announce;
 mod ask;
-mod books;
 mod budget;
 mod change;
 mod child;
@@ -12,26 +12,26 @@ mod children;
 mod descriptors;
 mod detach;
 pub mod event;
-mod growth;
 mod held;
 mod limits;
 mod listen;
 mod listeners;
-mod muster;
+mod memory_sampling;
+mod oom_score;
 mod parent;
 mod pidfile;
 pub mod prefork;
 mod press;
 mod probe;
-mod pulse;
 pub mod service;
 mod settings;
 pub mod setup;
 mod sizing;
 mod spawn;
+mod stall_detector;
+mod start_barrier;
 mod supervisor;
 mod upgrade;
-mod victim;
 pub mod worker;
 
 pub use ask::{Answer, Wish, ask};

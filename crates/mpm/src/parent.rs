@@ -15,24 +15,24 @@ use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::signal::{Caught, Signal, Signals};
 use evenkeel_sys::{clock, identity, listen, process};
 
+use crate::accounting::Accounting;
 use crate::announce::Event;
-use crate::books::Books;
 use crate::budget::Budget;
 use crate::change::{Change, Restart, STOP_US, State};
 use crate::child::Command;
-use crate::children::{Children, Entry, Felt};
+use crate::children::{Children, Entry, StalledChildren};
 use crate::descriptors;
 use crate::detach::{self, Detached, Outcome};
 use crate::limits::{self, Limits, Model, Moment};
 use crate::listeners::Listeners;
+use crate::oom_score::OomScore;
 use crate::pidfile::{self, PidFile, Running};
-use crate::pulse::TICK_US;
 use crate::settings::{Generation, Mode, Server, Settings, Start};
 use crate::sizing::Sizing;
 use crate::spawn::{self, BackOff};
+use crate::stall_detector::TICK_US;
 use crate::supervisor::Supervisor;
 use crate::upgrade::{self, Invocation, Predecessor};
-use crate::victim::Victims;
 
 /// The signals that the parent acts on.
 const SIGNALS: [Signal; 7] = [
@@ -86,7 +86,7 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) state: State<S::Site>,
     pub(crate) back_off: BackOff,
     pub(crate) sizing: Sizing,
-    pub(crate) books: Books,
+    pub(crate) accounting: Accounting,
     pub(crate) budget: Budget,
     last_tick_us: u64,
     /// What children of this process had used before it became a server: a shell or a build tool
@@ -174,8 +174,8 @@ pub(crate) fn prepare<S: Server>(
     let lines = settings.line_store()?;
     let path = settings.pid_file.as_ref().filter(|_| !succeeds);
     let pid_file = path.map(|path| PidFile::write(path)).transpose()?;
-    let (settings, victims) = (Arc::new(settings), Victims::of_this_process());
-    let generation = Generation { number: 0, site, settings, limits, lines, victims };
+    let (settings, oom_score) = (Arc::new(settings), OomScore::for_children());
+    let generation = Generation { number: 0, site, settings, limits, lines, oom_score };
     Ok(Prepared { generation, listeners, passed, board, pid_file })
 }
 
@@ -241,7 +241,7 @@ impl<'a, S: Server> Parent<'a, S> {
             state: State::Changing(Change::first(now_us, wanted, prepared.passed)),
             back_off: BackOff::default(),
             sizing: Sizing::default(),
-            books: Books::default(),
+            accounting: Accounting::default(),
             budget: Budget::default(),
             last_tick_us: now_us,
             inherited_cpu_us: clock::reaped_children_cpu_us(),
@@ -260,10 +260,10 @@ impl<'a, S: Server> Parent<'a, S> {
             }
             self.hear();
             self.advance();
-            self.feel_pulses();
+            self.detect_stalls();
             self.keep_count();
             self.size_pool();
-            if let Some(account) = self.keep_books() {
+            if let Some(account) = self.update_accounting() {
                 self.move_budget(&account);
             }
             if let State::Stopping { status } = self.state
@@ -299,7 +299,7 @@ impl<'a, S: Server> Parent<'a, S> {
             let now_us = reaped_us();
             let used_us = now_us.saturating_sub(std::mem::replace(&mut before_us, now_us));
             if let Some(entry) = self.children.remove(pid) {
-                self.bury(entry, end, used_us);
+                self.record_exit(entry, end, used_us);
             } else if !self.state.note_probe_end(pid, end) {
                 self.server.reaped(pid, end);
             }
@@ -328,7 +328,7 @@ impl<'a, S: Server> Parent<'a, S> {
     }
 
     /// A child whose threads hang is replaced; what it works on gets as long as at a stop.
-    fn feel_pulses(&mut self) {
+    fn detect_stalls(&mut self) {
         let now_us = clock::monotonic_us();
         if now_us.saturating_sub(self.last_tick_us) < TICK_US {
             return;
@@ -337,11 +337,11 @@ impl<'a, S: Server> Parent<'a, S> {
         let count = self.listeners.buckets();
         let waits: Vec<bool> =
             (0..count).map(|bucket| self.listeners.queue_of(bucket) > 0).collect();
-        let Felt { still, lost, starving } = self.children.feel_pulses(&waits);
-        still.into_iter().for_each(|pid| self.tell(&Event::Still(pid)));
+        let StalledChildren { reported, replaced, starving } = self.children.detect_stalls(&waits);
+        reported.into_iter().for_each(|pid| self.tell(&Event::Still(pid)));
         let starving = starving.into_iter().map(|pid| (pid, Event::Starving(pid)));
-        let lost = lost.into_iter().map(|pid| (pid, Event::Lost(pid)));
-        for (pid, event) in lost.chain(starving) {
+        let replaced = replaced.into_iter().map(|pid| (pid, Event::Lost(pid)));
+        for (pid, event) in replaced.chain(starving) {
             self.tell(&event);
             let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
             self.children.retire(Command::Exit, Some(end_by_us), |entry| entry.pid == pid);
@@ -368,7 +368,7 @@ impl<'a, S: Server> Parent<'a, S> {
             self.state.next_us(),
             self.next_sizing_us(),
             self.supervisor.next_us(),
-            self.books.next_us(),
+            self.accounting.next_us(),
         ];
         let next = next.into_iter().flatten().min();
         let until_next = next.map(|at| Duration::from_micros(at.saturating_sub(now_us)));

@@ -14,7 +14,7 @@ use evenkeel_sys::process::{End, Pid};
 use crate::child::Child;
 use crate::limits::Configured;
 use crate::listen::Listen;
-use crate::victim::Victims;
+use crate::oom_score::OomScore;
 
 /// A configuration that was read whole.
 pub struct Loaded<Site> {
@@ -148,7 +148,7 @@ pub(crate) struct Generation<Site> {
     pub(crate) limits: crate::limits::Limits,
     /// The log buffers of its children.
     pub(crate) lines: Rc<LineStore>,
-    pub(crate) victims: Victims,
+    pub(crate) oom_score: OomScore,
 }
 
 impl Settings {

@@ -220,7 +220,7 @@ impl<S: Server> Parent<'_, S> {
 
     /// The whole life of a child: lets go of what is the parent's, then serves.
     fn serve_as_child(&mut self, place: Place, credits: usize, channel: Channel) -> i32 {
-        self.current.victims.join();
+        self.current.oom_score.apply();
         let buffers = self.current.lines.take(place.index);
         self.children.forget();
         self.state.forget();
@@ -259,7 +259,7 @@ impl<S: Server> Parent<'_, S> {
     }
 
     /// What is done when a child has ended, which used `used_us` of CPU time.
-    pub(crate) fn bury(&mut self, entry: Entry<S::Site>, end: End, used_us: u64) {
+    pub(crate) fn record_exit(&mut self, entry: Entry<S::Site>, end: End, used_us: u64) {
         let now_us = clock::monotonic_us();
         let store = &entry.generation.lines;
         let lost = salvage(self.server, &entry.generation.site, store.count(), |buffer| {
@@ -269,7 +269,7 @@ impl<S: Server> Parent<'_, S> {
         if lost > 0 {
             self.tell(&Event::LinesLost(entry.pid, lost));
         }
-        self.books.bury(entry.number, self.board.child_line(entry.index), used_us);
+        self.accounting.record_exit(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
         let (user_us, system_us) = clock::reaped_children_cpu_us();
         let (inherited_user_us, inherited_system_us) = self.inherited_cpu_us;

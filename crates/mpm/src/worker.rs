@@ -10,9 +10,9 @@ use crate::Child;
 use crate::held::doors::{Doors, Ports};
 use crate::held::hold::Holder;
 use crate::held::lookout::Lookout;
-use crate::muster::{Muster, Whole};
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Setup, Stance};
+use crate::start_barrier::{AbortOnPanic, StartBarrier};
 use driver::Driver;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots};
 use evenkeel_sys::blocking_pool::BlockingPool;
@@ -112,29 +112,34 @@ where
         lookout: Lookout::default(),
     };
     let listener = Listener::new(&shared, doors, setup.control, setup.most_children)?;
-    let muster = Muster::new(threads + 1);
+    let barrier = StartBarrier::new(threads + 1);
     std::thread::scope(|scope| {
         for number in 0..threads {
-            let (shared, make, muster) = (&shared, &make, &muster);
+            let (shared, make, barrier) = (&shared, &make, &barrier);
             let spawned = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn_scoped(scope, move || work(shared, number, make, muster));
+                .spawn_scoped(scope, move || work(shared, number, make, barrier));
             if let Err(error) = spawned {
-                muster.fail(number, &error);
+                barrier.fail(number, &error);
             }
         }
-        let _whole = Whole;
-        if muster.meet() {
+        let _abort = AbortOnPanic;
+        if barrier.wait() {
             listener.live();
         }
         shared.staff.dismiss();
     });
-    muster.result()
+    barrier.result()
 }
 
 /// One worker from its beginning to its end.
-fn work<S: Service>(shared: &Shared, number: usize, make: &impl Fn(Seat) -> S, muster: &Muster) {
-    let _whole = Whole;
+fn work<S: Service>(
+    shared: &Shared,
+    number: usize,
+    make: &impl Fn(Seat) -> S,
+    barrier: &StartBarrier,
+) {
+    let _abort = AbortOnPanic;
     let Some(post) = shared.staff.post(number) else { return };
     let slot = shared.slots.map(|slots| slots.of_worker(number));
     let held = Held { vigil: Arc::clone(&post.vigil), slot };
@@ -146,7 +151,7 @@ fn work<S: Service>(shared: &Shared, number: usize, make: &impl Fn(Seat) -> S, m
     };
     let orderly = Orderly { shared, post };
     let holder = Holder::new(make(seat), orderly, shared.line, held, shared.parting);
-    if muster.meet() {
+    if barrier.wait() {
         staff::attend(shared, number, post, holder);
     }
 }

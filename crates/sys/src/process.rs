@@ -222,18 +222,18 @@ pub fn open_descriptors() -> u64 {
 
 /// Where the kernel keeps what it adds to a process's size, in thousandths of the memory there is,
 /// when it looks for one to end because memory has run out (proc_pid_oom_score_adj(5)).
-const MEMORY_KILLER: &str = "/proc/self/oom_score_adj";
+const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
 /// What is added to this process's; none where the kernel does not tell.
 #[must_use]
-pub fn memory_killer_adjustment() -> Option<i32> {
-    fs::read_to_string(MEMORY_KILLER).ok()?.trim().parse().ok()
+pub fn oom_score_adjustment() -> Option<i32> {
+    fs::read_to_string(OOM_SCORE_ADJ).ok()?.trim().parse().ok()
 }
 
 /// Has so much added, from -1000 to 1000. Lowering it is root's; a /proc that is read-only or not
 /// there refuses both.
-pub fn adjust_memory_killer(adjustment: i32) -> io::Result<()> {
-    fs::write(MEMORY_KILLER, adjustment.to_string())
+pub fn set_oom_score_adjustment(adjustment: i32) -> io::Result<()> {
+    fs::write(OOM_SCORE_ADJ, adjustment.to_string())
 }
 
 /// Has the kernel send this process `signal` when the thread that forked it ends. To be called

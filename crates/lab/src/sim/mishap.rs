@@ -7,7 +7,7 @@ use super::world::{Event, Kid, World, ns};
 use evenkeel_pool::Stage;
 use rand::Rng as _;
 
-/// After so many seconds a child that stands still is replaced (mpm/src/pulse.rs); one of Apache's
+/// After so many seconds a stalled child is replaced (mpm/src/stall_detector.rs); one of Apache's
 /// never is.
 const STILL_S: f64 = 30.0;
 

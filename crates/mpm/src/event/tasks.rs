@@ -4,7 +4,7 @@
 //! allocator more than the work itself.
 
 use super::park::{Bench, Counted, ahead_ms, now_ms};
-use crate::muster::Whole;
+use crate::start_barrier::AbortOnPanic;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -82,7 +82,7 @@ impl Future for Tasks {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // Without its tasks a thread serves nobody to the end.
-        let _whole = Whole;
+        let _abort = AbortOnPanic;
         let this = self.get_mut();
         let begun = &this.bench.begun;
         begun.waker.get_or_init(|| context.waker().clone());

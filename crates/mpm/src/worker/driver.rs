@@ -2,7 +2,7 @@
 //! its own worker. A thread of its own looks at sockets and timers, so that a worker which a file
 //! system holds up holds no other, and a worker needs no descriptors for a runtime.
 
-use crate::muster::Whole;
+use crate::start_barrier::AbortOnPanic;
 use std::io;
 use std::thread::JoinHandle;
 use tokio::runtime::{Builder, Handle};
@@ -25,7 +25,7 @@ impl Driver {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("driver".into()).spawn(move || {
-            let _whole = Whole;
+            let _abort = AbortOnPanic;
             // Whether it is told or its teller is gone, it is the end.
             let _ = runtime.block_on(ended);
         })?;
