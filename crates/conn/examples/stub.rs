@@ -70,7 +70,7 @@ fn main() -> std::io::Result<()> {
             gate: seat.gate,
             bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
             slots: Some(slots),
-            vigil: None,
+            client_wait: None,
             line,
             ports: Arc::from([address]),
             addresses: Arc::clone(&addresses),

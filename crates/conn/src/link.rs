@@ -4,7 +4,7 @@
 
 use crate::pace::Pace;
 use crate::thread::{Thread, Workplace};
-use evenkeel_scoreboard::{Credit, Gate, Vigil, Wait, Waiting};
+use evenkeel_scoreboard::{ClientWait, Credit, Gate, WaitReason, Waiting};
 use evenkeel_sys::bulkhead::{self, Bulkhead, Permit};
 use evenkeel_sys::clock;
 use evenkeel_sys::socket::{self, Socket};
@@ -106,7 +106,7 @@ impl Link {
     /// the worker that this client keeps waiting.
     pub(crate) fn poll_fill(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.poll_read(context);
-        self.keep_vigil(read, Side::Read)
+        self.track_wait(read, Side::Read)
     }
 
     fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -176,24 +176,24 @@ impl Link {
         send: impl FnMut(&Socket) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         let sent = self.poll_io(context, Side::Write, send);
-        self.keep_vigil(sent, Side::Write)
+        self.track_wait(sent, Side::Write)
     }
 
     /// Notes whether the client keeps a worker waiting that is held by its connection.
-    fn keep_vigil<R>(&self, polled: Poll<io::Result<R>>, side: Side) -> Poll<io::Result<R>> {
-        let Some(vigil) = &self.thread.place.vigil else { return polled };
+    fn track_wait<R>(&self, polled: Poll<io::Result<R>>, side: Side) -> Poll<io::Result<R>> {
+        let Some(client_wait) = &self.thread.place.client_wait else { return polled };
         if polled.is_pending() && !waits_for_client() {
             return polled;
         }
         if polled.is_ready() {
-            vigil.end();
+            client_wait.stop();
             return polled;
         }
         match side {
-            Side::Read => vigil.begin(Wait::Slow, clock::monotonic_us()),
-            Side::Write => self.watch_taking(vigil),
+            Side::Read => client_wait.start(WaitReason::SlowRequest, clock::monotonic_us()),
+            Side::Write => self.watch_progress(client_wait),
         }
-        if vigil.is_off() {
+        if client_wait.is_cancelled() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         polled
@@ -201,14 +201,14 @@ impl Link {
 
     /// Waits for a client that takes a response: for as long as it keeps pace, it keeps nobody
     /// waiting. The kernel is asked, for what is written here comes in large and rare pieces.
-    fn watch_taking(&self, vigil: &Vigil) {
+    fn watch_progress(&self, client_wait: &ClientWait) {
         let now_us = clock::monotonic_us();
         // Of a socket that is not TCP nothing is known but that it waits.
-        let taking = self.ask(|socket| socket::taking(socket)).unwrap_or_default();
-        let begins = vigil.waiting().is_none();
-        let (wait, since_us) = self.pace.borrow_mut().look(taking, begins, now_us);
-        vigil.begin(wait, since_us);
-        vigil.put_off(wait, since_us);
+        let progress = self.ask(|socket| socket::send_progress(socket)).unwrap_or_default();
+        let begins = client_wait.current().is_none();
+        let (wait, since_us) = self.pace.borrow_mut().look(progress, begins, now_us);
+        client_wait.start(wait, since_us);
+        client_wait.postpone(wait, since_us);
     }
 
     /// Does it now on a socket that is not watched yet, and watches it where that would block.
@@ -379,7 +379,7 @@ pub(crate) mod tests {
             gate: Gate::new(1, line),
             bulkhead: Arc::clone(BlockingPool::new(1).bulkhead()),
             slots: None,
-            vigil: None,
+            client_wait: None,
             line,
             ports: Arc::from([]),
             addresses: Arc::default(),

@@ -7,7 +7,7 @@ use crate::shown::Uncounted;
 use crate::slow::SlowBytes;
 use crate::worker::now_ms;
 use evenkeel_proto::http_date;
-use evenkeel_scoreboard::{ChildLine, Gate, Slots, Vigil};
+use evenkeel_scoreboard::{ChildLine, ClientWait, Gate, Slots};
 use evenkeel_sys::bulkhead::Bulkhead;
 use evenkeel_sys::clock;
 use std::cell::{Cell, RefCell};
@@ -26,8 +26,8 @@ pub struct Workplace {
     pub bulkhead: Arc<Bulkhead>,
     /// The child's slots on the status page; none shows nothing.
     pub slots: Option<Slots>,
-    /// The thread's vigil over its client, where a connection holds its thread.
-    pub vigil: Option<Arc<Vigil>>,
+    /// How long the thread has waited for its client, where a connection holds its thread.
+    pub client_wait: Option<Arc<ClientWait>>,
     /// The child's counters.
     pub line: ChildLine,
     /// The addresses of the listening sockets, by index.

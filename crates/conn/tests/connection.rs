@@ -66,7 +66,7 @@ impl Running {
                     gate: seat.gate,
                     bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
                     slots: Some(slots),
-                    vigil: None,
+                    client_wait: None,
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),

@@ -48,7 +48,7 @@ impl Running {
                     gate: seat.gate,
                     bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
                     slots: Some(slots),
-                    vigil: seat.held.map(|held| held.vigil),
+                    client_wait: seat.held.map(|held| held.client_wait),
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),

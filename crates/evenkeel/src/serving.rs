@@ -79,7 +79,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             gate: Arc::clone(&seat.gate),
             bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
             slots: Some(seat.held.as_ref().and_then(|held| held.slot).unwrap_or(slots)),
-            vigil: seat.held.map(|held| held.vigil),
+            client_wait: seat.held.map(|held| held.client_wait),
             line,
             ports: Arc::clone(&ports),
             addresses: Arc::clone(&addresses),

@@ -11,7 +11,7 @@ use crate::service::{Held, Seat, Service};
 use crate::setup::{Control, Mode, Setup};
 use crate::{Child, Command, Poker};
 use evenkeel_message::{Level, Notice};
-use evenkeel_scoreboard::{ChildLine, Counter, Gate, Vigil};
+use evenkeel_scoreboard::{ChildLine, ClientWait, Counter, Gate};
 use evenkeel_sys::clock;
 use evenkeel_sys::watch::Watch;
 use std::io;
@@ -39,7 +39,7 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
     let doors = Doors::new(Arc::new(Ports::new(setup.ports)))?;
     doors.listen_to(&*setup.control)?;
     let held = Held {
-        vigil: Arc::new(Vigil::new(Some(setup.line))),
+        client_wait: Arc::new(ClientWait::new(Some(setup.line))),
         slot: setup.slots.map(|slots| slots.of_worker(0)),
     };
     let seat = Seat { thread: 0, gate: Gate::open(), blocking_pool, held: Some(held.clone()) };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_scoreboard::{Counter, Phase, Vigil, Wait};
+use evenkeel_scoreboard::{ClientWait, Counter, Phase, WaitReason};
 
 use crate::Command;
 use crate::held::crowd::{Crowd, Press};
@@ -32,7 +32,7 @@ struct Seen {
     number: u64,
     is_idle: bool,
     /// What its client keeps it waiting for, and since when (prefork).
-    waits: Option<(Wait, u64)>,
+    waits: Option<(WaitReason, u64)>,
 }
 
 /// Who is told, by number.
@@ -124,7 +124,7 @@ impl<S: Server> Parent<'_, S> {
         let seen = serving.filter_map(|entry| {
             let line = self.board.child_line(entry.index)?;
             let is_idle = !entry.is_full(self.board);
-            let waits = Vigil::parse(line.read(Counter::Vigil));
+            let waits = ClientWait::parse(line.read(Counter::ClientWait));
             (all || is_idle).then_some(Seen { number: entry.number, is_idle, waits })
         });
         seen.collect()
@@ -137,7 +137,7 @@ mod tests {
 
     const NOW_US: u64 = 10_000_000;
 
-    fn seen(number: u64, waits: Option<(Wait, u64)>) -> Seen {
+    fn seen(number: u64, waits: Option<(WaitReason, u64)>) -> Seen {
         let waits = waits.map(|(wait, ago_us)| (wait, NOW_US - ago_us));
         Seen { number, is_idle: false, waits }
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn idle_children_come_before_any_that_would_have_to_make_room() {
         let idle = |number| Seen { is_idle: true, ..seen(number, None) };
-        let all = [seen(1, Some((Wait::Idle, 900_000))), idle(2), idle(3)];
+        let all = [seen(1, Some((WaitReason::Idle, 900_000))), idle(2), idle(3)];
         assert_eq!(
             choose(1, &all, &BTreeSet::new(), NOW_US),
             Chosen { now: vec![2], ..Chosen::default() }
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn room_is_made_by_the_longest_waits_and_idle_connections_first() {
         let all = [
-            seen(1, Some((Wait::Slow, 5_000_000))),
-            seen(2, Some((Wait::Idle, 1_200_000))),
-            seen(3, Some((Wait::Idle, 1_300_000))),
-            seen(4, Some((Wait::Idle, 700_000))),
-            seen(5, Some((Wait::Slow, 900_000))),
+            seen(1, Some((WaitReason::SlowRequest, 5_000_000))),
+            seen(2, Some((WaitReason::Idle, 1_200_000))),
+            seen(3, Some((WaitReason::Idle, 1_300_000))),
+            seen(4, Some((WaitReason::Idle, 700_000))),
+            seen(5, Some((WaitReason::SlowRequest, 900_000))),
             seen(6, None),
         ];
         assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn an_idle_child_that_takes_nothing_does_not_keep_others_from_making_room() {
         let idle = |number| Seen { is_idle: true, ..seen(number, None) };
-        let all = [idle(1), seen(2, Some((Wait::Idle, 1_200_000))), seen(3, None), idle(4)];
+        let all = [idle(1), seen(2, Some((WaitReason::Idle, 1_200_000))), seen(3, None), idle(4)];
         let told = |numbers: &[u64]| numbers.iter().copied().collect::<BTreeSet<u64>>();
         let chosen = |told| choose(1, &all, &told, NOW_US);
         assert_eq!(chosen(told(&[])), Chosen { now: vec![1], ..Chosen::default() });
@@ -197,8 +197,9 @@ mod tests {
 
     #[test]
     fn a_crowd_of_clients_that_show_nothing_makes_room_at_once_and_who_reads_stays() {
-        let mut all: Vec<Seen> = (1..=9).map(|n| seen(n, Some((Wait::Full, 900_000)))).collect();
-        all.push(seen(10, Some((Wait::Behind, 300_000))));
+        let mut all: Vec<Seen> =
+            (1..=9).map(|n| seen(n, Some((WaitReason::LargeWindow, 900_000)))).collect();
+        all.push(seen(10, Some((WaitReason::SlowReader, 300_000))));
         all.push(seen(11, None));
         let told = BTreeSet::new();
         let chosen = choose(99, &all, &told, NOW_US);

@@ -3,7 +3,7 @@
 //! belongs to one serving thread. Nothing here knows what the bytes on the socket mean.
 
 use evenkeel_message::Notice;
-use evenkeel_scoreboard::{Credit, Gate, Slots, Vigil};
+use evenkeel_scoreboard::{ClientWait, Credit, Gate, Slots};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ReadyEvent};
 use evenkeel_sys::idle_table::ParkedState;
@@ -79,7 +79,7 @@ pub struct Seat {
 #[derive(Clone)]
 pub struct Held {
     /// Its watch over its client.
-    pub vigil: Arc<Vigil>,
+    pub client_wait: Arc<ClientWait>,
     /// Its own slot on the status page.
     pub slot: Option<Slots>,
 }

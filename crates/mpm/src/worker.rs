@@ -142,7 +142,7 @@ fn work<S: Service>(
     let _abort = AbortOnPanic;
     let Some(post) = shared.staff.post(number) else { return };
     let slot = shared.slots.map(|slots| slots.of_worker(number));
-    let held = Held { vigil: Arc::clone(&post.vigil), slot };
+    let held = Held { client_wait: Arc::clone(&post.client_wait), slot };
     let seat = Seat {
         thread: number,
         gate: Gate::open(),

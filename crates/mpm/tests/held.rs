@@ -10,7 +10,8 @@ use evenkeel_mpm::service::{Seat, Service};
 use evenkeel_mpm::setup::Setup;
 use evenkeel_mpm::{prefork, worker};
 use evenkeel_scoreboard::{
-    ChildLine, Counter, Credit, Phase, Request, Scoreboard, SlotState, Slots, Vigil, Wait,
+    ChildLine, ClientWait, Counter, Credit, Phase, Request, Scoreboard, SlotState, Slots,
+    WaitReason,
 };
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::dispatch::{Outcome, ParkReason, ParkRequest, ReadyEvent};
@@ -566,8 +567,8 @@ fn an_idle_connection_makes_room_for_one_that_waits() {
         if model == Model::Prefork {
             // What the parent would do while the queue stands.
             assert!(matches!(
-                Vigil::parse(running.line.read(Counter::Vigil)),
-                Some((Wait::Idle, _))
+                ClientWait::parse(running.line.read(Counter::ClientWait)),
+                Some((WaitReason::Idle, _))
             ));
             await_it(|| {
                 // What does not fit is said again.

@@ -42,9 +42,9 @@ pub enum Counter {
     HeartbeatUs,
     /// 1 once the child serves.
     Ready,
-    /// Since when the one worker of the child waits for its client, as [`crate::Vigil`] writes
+    /// Since when the one worker of the child waits for its client, as [`crate::ClientWait`] writes
     /// it (prefork).
-    Vigil,
+    ClientWait,
 }
 
 impl Counter {
@@ -65,7 +65,7 @@ impl Counter {
         Self::HeldUs,
         Self::HeartbeatUs,
         Self::Ready,
-        Self::Vigil,
+        Self::ClientWait,
     ];
 }
 

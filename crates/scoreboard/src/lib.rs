@@ -8,20 +8,20 @@
 
 mod board;
 mod child;
+mod client_wait;
 mod gate;
 mod history;
 mod lines;
 mod slots;
 mod snapshot;
 mod state;
-mod vigil;
 
 pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
+pub use client_wait::{ClientWait, WaitReason};
 pub use gate::{Credit, Gate, Waiting};
 pub use history::{Moment, READING_WORDS, READINGS};
 pub use lines::{LineBuffers, LineStore, LineWriter};
 pub use slots::{Request, SlotGuard, Slots};
 pub use snapshot::{ChildRecord, Snapshot, WorkerRecord};
 pub use state::{Phase, SlotState};
-pub use vigil::{Vigil, Wait};

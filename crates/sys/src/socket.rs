@@ -1,6 +1,6 @@
-//! Stream sockets and listening sockets, never blocking: what the serving path asks of the
-//! kernel, one function a call. A descriptor comes in as an owned value and goes out closed;
-//! nothing here waits or knows what the bytes mean.
+//! Non-blocking stream sockets and listening sockets: what the serving path asks of the kernel, one
+//! function for each system call. A `Socket` owns its descriptor and closes it when dropped. Only
+//! `Socket::wait` blocks.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, SocketFlags};
@@ -9,55 +9,56 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// An accepted stream socket, or the end of a pair. `registration` remembers where the socket is
-/// registered while it is out of its [`crate::idle_table::IdleTable`].
+/// An accepted stream socket, or one end of a socket pair. `registration` records where the socket
+/// is registered while it is not parked in its [`crate::idle_table::IdleTable`].
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,
     pub(crate) registration: Option<Registration>,
 }
 
-/// The registration of a socket in a park set: whose set it is, and the generation in its token.
+/// The registration of a socket with a poll set: whose set it is, and the generation in its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The serving thread whose set has the socket.
+    /// The serving thread whose poll set has the socket.
     pub owner: u8,
-    /// The generation of the slot when it was registered.
+    /// The generation of the slot when the socket was registered.
     pub generation: u32,
 }
 
 /// What ended a [`Socket::wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wakeup {
-    /// Something can be read, be it the end of the stream.
+    /// The socket is readable; the end of the stream counts as readable.
     pub readable: bool,
-    /// The peer has ended its side, or the connection is broken: reading goes on to the end.
+    /// The peer has closed its side, or the connection is broken: reading leads to the end of the
+    /// stream.
     pub hangup: bool,
     /// The waker was used.
     pub waker: bool,
 }
 
 impl Socket {
-    /// Takes a descriptor that is a socket in non-blocking mode.
+    /// Takes a descriptor of a socket that is in non-blocking mode.
     #[must_use]
     pub fn new(descriptor: OwnedFd) -> Self {
         Self { descriptor, registration: None }
     }
 
-    /// Where the socket is registered, if it is.
+    /// Where the socket is registered; none where it is not.
     #[must_use]
     pub fn registration(&self) -> Option<Registration> {
         self.registration
     }
 
-    /// Reads what has come into `buffer`; 0 at the end of the stream. `WouldBlock` where
-    /// nothing has come.
+    /// Reads received bytes into `buffer`; 0 at the end of the stream. `WouldBlock` if nothing has
+    /// arrived.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// Looks at whether bytes have come, and reads none; false at the end of the stream.
-    /// `WouldBlock` where nothing has come.
+    /// Whether bytes have arrived, without reading them; false at the end of the stream.
+    /// `WouldBlock` if nothing has arrived.
     pub fn peek(&self) -> io::Result<bool> {
         self.receive_with(&mut [0], RecvFlags::PEEK).map(|count| count > 0)
     }
@@ -71,10 +72,10 @@ impl Socket {
         }
     }
 
-    /// Sends the parts one behind another; says how many bytes the kernel took, which may be
-    /// fewer. `more` promises that more follows at once. `WouldBlock` where it took none.
+    /// Sends the parts in order. Returns how many bytes the kernel took, which may be fewer. `more`
+    /// promises that more follows at once. `WouldBlock` if the kernel took none.
     pub fn send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-        // A list of parts is more work for the kernel, which a single one does not need.
+        // A list of parts costs the kernel more, and a single part does not need one.
         if let [part] = parts {
             return self.send_one(part, more);
         }
@@ -108,8 +109,8 @@ impl Socket {
         }
     }
 
-    /// Sends up to `count` bytes of a file from `offset` without copying them through this
-    /// process; 0 where the file ends there. `WouldBlock` where the socket takes none.
+    /// Sends up to `count` bytes of a file from `offset` without copying them through this process;
+    /// 0 if the file ends there. `WouldBlock` if the socket takes none.
     pub fn send_file(&self, file: BorrowedFd<'_>, offset: u64, count: usize) -> io::Result<usize> {
         let mut position = offset;
         loop {
@@ -120,8 +121,8 @@ impl Socket {
         }
     }
 
-    /// Waits until something can be read, `waker` can be, or the time is over; no time is for ever.
-    /// A signal ends the wait with neither. Errors are poll(2)'s.
+    /// Waits until the socket or `waker` is readable or `most` has passed; without `most` for ever.
+    /// A signal ends the wait early. Errors are poll(2)'s.
     pub fn wait(
         &self,
         waker: Option<BorrowedFd<'_>>,
@@ -151,14 +152,14 @@ impl Socket {
         })
     }
 
-    /// Ends our side of the stream (FIN); what the peer sends can still be read.
+    /// Ends our side of the stream (FIN). What the peer sends can still be read.
     pub fn shutdown_write(&self) -> io::Result<()> {
         net::shutdown(&self.descriptor, Shutdown::Write).map_err(io::Error::from)
     }
 
-    /// Has the connection end with a reset (RST) when it is closed, and what is unsent thrown away:
-    /// the peer must not take what it has for all that there is. What the system says against it
-    /// changes nothing: the connection is broken already.
+    /// Makes closing end the connection with a reset (RST) and drop what is unsent, so that the
+    /// peer does not take an incomplete response for a complete one. An error is ignored: the
+    /// connection is broken then anyway.
     pub fn reset_on_close(&self) {
         let at_once = Some(Duration::ZERO);
         let _ = net::sockopt::set_socket_linger(&self.descriptor, at_once);
@@ -176,7 +177,7 @@ impl Socket {
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))
     }
 
-    /// Gives up the descriptor, still open and registered wherever it is.
+    /// Gives up the descriptor, still open and registered.
     #[must_use]
     pub fn into_descriptor(self) -> OwnedFd {
         self.descriptor
@@ -195,8 +196,8 @@ impl AsRawFd for Socket {
     }
 }
 
-/// Takes the next connection off a listening socket's queue (accept4, non-blocking,
-/// close-on-exec). `WouldBlock` where the queue is empty.
+/// Accepts the next connection of a listening socket (accept4, non-blocking, close-on-exec).
+/// `WouldBlock` if the queue is empty.
 pub fn accept(listener: impl AsFd) -> io::Result<(Socket, SocketAddr)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (descriptor, address) = net::acceptfrom_with(listener, flags)?;
@@ -206,22 +207,22 @@ pub fn accept(listener: impl AsFd) -> io::Result<(Socket, SocketAddr)> {
     Ok((Socket::new(descriptor), client))
 }
 
-/// Whether the system is short of something that it may have again in a moment.
+/// Whether the error is a shortage of descriptors or memory, which may soon be over.
 #[must_use]
 pub fn is_shortage(error: &io::Error) -> bool {
-    // EMFILE and ENFILE have no kind of their own; 24 and 23 on Linux, ENOBUFS 105, ENOMEM 12.
+    // EMFILE and ENFILE have no kind of their own: 24 and 23 on Linux; ENOBUFS is 105, ENOMEM 12.
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
 }
 
-/// Bounds what the kernel keeps of a connection's output before it is sent (TCP_NOTSENT_LOWAT).
-/// Set on a listening socket, it holds for what is accepted there. Without it a client that
-/// does not read makes the kernel keep megabytes for it.
+/// Bounds the unsent output that the kernel keeps for a connection (TCP_NOTSENT_LOWAT). Set on a
+/// listening socket, it holds for the connections that are accepted from it. Without it a client
+/// that does not read makes the kernel keep megabytes for it.
 pub fn limit_unsent(listener: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_number(listener, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Sets an option whose value is one number.
+/// Sets an option whose value is a number.
 pub(crate) fn set_number(
     socket: impl AsFd,
     level: libc::c_int,
@@ -241,7 +242,7 @@ pub(crate) fn set_number(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How full a listening socket's queue is.
+/// The length and the bound of an accept queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptQueue {
     /// Connections that wait to be accepted.
@@ -250,23 +251,23 @@ pub struct AcceptQueue {
     pub bound: u32,
 }
 
-/// Reads the queue of a listening socket: of one that listens TCP_INFO says its length in
+/// Reads the accept queue of a listening socket from TCP_INFO, which gives its length in
 /// `tcpi_unacked` and its bound in `tcpi_sacked` (net/ipv4/tcp.c, tcp_get_info). A connection that
-/// TCP_DEFER_ACCEPT holds back counts once its data has come.
+/// TCP_DEFER_ACCEPT holds back counts once its data has arrived.
 pub fn accept_queue(listener: impl AsFd) -> io::Result<AcceptQueue> {
     let [_, _, _, _, length, bound] = tcp_info(listener.as_fd())?;
     Ok(AcceptQueue { length, bound })
 }
 
-/// How many segments a listening socket has thrown away since it was made: the last of the words of
-/// SO_MEMINFO (linux/sock_diag.h, SK_MEMINFO_DROPS). Connections that it refused because its queue
-/// was full are among them, and with TCP_DEFER_ACCEPT the end of each handshake that came without
-/// data. It counts on from zero after 2^32. 0 where the kernel does not tell.
+/// How many segments a listening socket has dropped since it was created: the last word of
+/// SO_MEMINFO (linux/sock_diag.h, SK_MEMINFO_DROPS). It counts connections that were refused
+/// because the queue was full, and with TCP_DEFER_ACCEPT the end of each handshake without data. It
+/// wraps after 2^32. 0 if the kernel does not tell.
 pub fn dropped_segments(listener: impl AsFd) -> u32 {
     const WORDS: usize = 9;
     let mut words = [0_u32; WORDS];
     let mut size = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the buffer is live and of the size that is given; every bit pattern is a valid u32.
+    // SAFETY: the buffer is live and has the given size; every bit pattern is a valid u32.
     let result = unsafe {
         libc::getsockopt(
             listener.as_fd().as_raw_fd(),
@@ -280,53 +281,56 @@ pub fn dropped_segments(listener: impl AsFd) -> u32 {
     if result == 0 && size as usize == size_of_val(&words) { dropped } else { 0 }
 }
 
-/// For how many milliseconds the last bytes have been there that came on a connection
-/// (`tcpi_last_data_recv` of TCP_INFO): where they were its first and nobody has read them, how
-/// long its client has waited.
+/// The age of the last bytes received on a connection, in milliseconds (`tcpi_last_data_recv` of
+/// TCP_INFO). If they are its first and unread, this is how long the client has waited.
 pub fn data_age_ms(connection: impl AsFd) -> io::Result<u32> {
     let [.., age_ms] = tcp_info::<12>(connection.as_fd())?;
     Ok(age_ms)
 }
 
-/// How the peer's system takes what it is sent on a connection.
+/// What the peer has acknowledged of what was sent to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taking {
-    /// How many bytes it has taken since the connection's beginning (`tcpi_bytes_acked`).
+pub struct SendProgress {
+    /// How many bytes it has acknowledged since the connection began (`tcpi_bytes_acked`).
     pub bytes: u64,
-    /// Whether it has no room for what is to be sent: nothing is on the way, and yet some is left
-    /// (`tcpi_unacked`, `tcpi_notsent_bytes`). A thin line has something on the way.
-    pub is_shut: bool,
-    /// For how many microseconds in all it has let the sender wait for room
+    /// Whether its receive window is closed: nothing is in flight although data is unsent
+    /// (`tcpi_unacked`, `tcpi_notsent_bytes`). On a slow line something is in flight.
+    pub is_blocked: bool,
+    /// For how many microseconds in all the receive window has limited the sender
     /// (`tcpi_rwnd_limited`).
-    pub shut_us: u64,
+    pub blocked_us: u64,
 }
 
-/// Reads that from TCP_INFO.
-pub fn taking(connection: impl AsFd) -> io::Result<Taking> {
+/// Reads the progress from TCP_INFO.
+pub fn send_progress(connection: impl AsFd) -> io::Result<SendProgress> {
     let words = tcp_info::<MOST_WORDS>(connection.as_fd())?;
-    // Two of 64 bits stand behind 24 counters of 32 bits, then two of 64 more, six of 32, and the
-    // last are of 64 again: a rate, a time that was busy, and the one that is wanted.
+    // 24 counters of 32 bits, two of 64, two more of 64, six of 32, and then again counters of 64:
+    // a rate, the busy time, and the time limited by the receive window.
     let word = |at: usize| words.get(at).copied().unwrap_or(0);
     let long = |at: usize| {
         let (one, other) = (word(at).to_ne_bytes(), word(at + 1).to_ne_bytes());
         let mut bytes = one.into_iter().chain(other);
         u64::from_ne_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0)))
     };
-    Ok(Taking { bytes: long(28), is_shut: word(4) == 0 && word(34) > 0, shut_us: long(42) })
+    Ok(SendProgress {
+        bytes: long(28),
+        is_blocked: word(4) == 0 && word(34) > 0,
+        blocked_us: long(42),
+    })
 }
 
-/// So many words of TCP_INFO are read at most.
+/// How many words of TCP_INFO are read at most.
 const MOST_WORDS: usize = 44;
 
-/// The first of TCP_INFO's counters of 32 bits (linux/tcp.h): `rto`, `ato`, two segment sizes,
+/// The first counters of TCP_INFO (linux/tcp.h), of 32 bits each: `rto`, `ato`, two segment sizes,
 /// `unacked`, `sacked`, `lost`, `retrans`, `fackets`, and when data and acknowledgements were last
-/// sent and data received. Eight bytes of states stand before them. The kernel copies no more
-/// than it is asked for.
+/// sent and data received. Eight bytes of state precede them. The kernel copies no more than it is
+/// asked for.
 fn tcp_info<const COUNT: usize>(socket: BorrowedFd<'_>) -> io::Result<[u32; COUNT]> {
     let mut words = [0_u32; 2 + MOST_WORDS];
     let mut size = ((2 + COUNT.min(MOST_WORDS)) * size_of::<u32>()) as libc::socklen_t;
-    // SAFETY: the buffer is live and no smaller than the size that is given; every bit pattern is
-    // a valid u32.
+    // SAFETY: the buffer is live and at least as large as the given size; every bit pattern is a
+    // valid u32.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -365,7 +369,7 @@ mod tests {
         let local = crate::connect::Local::default();
         let _all: Vec<_> =
             (0..4).map(|_| crate::connect::begin(&remote, &local).unwrap()).collect();
-        // Over loopback the kernel has decided when the call returns.
+        // Over loopback the kernel has decided by the time the call returns.
         assert!(dropped_segments(&listener) >= 1);
     }
 
@@ -376,7 +380,7 @@ mod tests {
         client.write_all(b"x").unwrap();
         let (server, _) = accept(&listener).unwrap();
         let first = data_age_ms(&server).unwrap();
-        // The clock of the kernel goes on, and nothing else has come.
+        // The kernel's clock goes on, and nothing else has arrived.
         while data_age_ms(&server).unwrap() < first + 20 {
             std::thread::yield_now();
         }
@@ -387,25 +391,27 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peers_system_has_taken_is_told_apart_from_what_was_sent() {
+    fn acknowledged_bytes_are_told_apart_from_sent_bytes() {
         let (listener, address) = listener();
         let mut client = TcpStream::connect(address).unwrap();
         let (server, _) = accept(&listener).unwrap();
-        assert_eq!(taking(&server).unwrap(), Taking::default());
+        assert_eq!(send_progress(&server).unwrap(), SendProgress::default());
         let piece = vec![0; 64 << 10];
         let mut sent = 0;
         while let Ok(count) = server.send(&[IoSlice::new(&piece)], false) {
             sent += count as u64;
         }
-        let before = taking(&server).unwrap().bytes;
+        let before = send_progress(&server).unwrap().bytes;
         assert!(before > 0 && before < sent, "{before} of {sent}");
-        // Its system says so once the last that it had room for has come.
-        while !taking(&server).is_ok_and(|taking| taking.is_shut && taking.shut_us > 0) {
+        // The peer's system reports this once the last segment that it had room for has arrived.
+        while !send_progress(&server)
+            .is_ok_and(|progress| progress.is_blocked && progress.blocked_us > 0)
+        {
             std::thread::yield_now();
         }
         server.shutdown_write().unwrap();
         client.read_to_end(&mut Vec::new()).unwrap();
-        while taking(&server).unwrap().bytes < sent {
+        while send_progress(&server).unwrap().bytes < sent {
             std::thread::yield_now();
         }
     }
@@ -475,7 +481,7 @@ mod tests {
         while let Ok(count) = socket.send(&[IoSlice::new(&piece)], false) {
             taken += count;
         }
-        // The client's window (tcp_rmem's middle value) and what may wait before it.
+        // The client's receive window (the middle value of tcp_rmem) and the unsent output.
         assert!(taken < 1 << 20, "{taken}");
     }
 

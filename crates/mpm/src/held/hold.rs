@@ -9,7 +9,7 @@ use super::{PAUSE, TURN_US};
 use crate::service::{Held, Service};
 use crate::setup::Mode;
 use evenkeel_message::{Level, Notice};
-use evenkeel_scoreboard::{ChildLine, Counter, Gate, SlotState, Slots, Vigil, Wait};
+use evenkeel_scoreboard::{ChildLine, ClientWait, Counter, Gate, SlotState, Slots, WaitReason};
 use evenkeel_sys::channel::wait_readable;
 use evenkeel_sys::clock;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome, ParkReason, ParkRequest, ReadyEvent};
@@ -77,7 +77,7 @@ pub(crate) struct Holder<S, O> {
     pub(crate) orders: O,
     line: ChildLine,
     slot: Option<Slots>,
-    vigil: Arc<Vigil>,
+    client_wait: Arc<ClientWait>,
     gate: Arc<Gate>,
     /// The runtime of requests that wait, from the first of them on: many a worker never needs it.
     engine: Option<Engine>,
@@ -139,7 +139,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
             orders,
             line,
             slot: held.slot,
-            vigil: held.vigil,
+            client_wait: held.client_wait,
             gate: Gate::open(),
             engine: None,
             retiring: false,
@@ -157,7 +157,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
     pub(crate) fn hold(&mut self, connection: Connection) {
         let Connection { socket, client, port } = connection;
         self.line.add(Counter::Connections, 1);
-        self.vigil.reset();
+        self.client_wait.reset();
         // What was said of the connection before is not said of this one.
         self.orders.press();
         self.pressed = false;
@@ -177,7 +177,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
                 },
             };
         }
-        self.vigil.reset();
+        self.client_wait.reset();
         self.show(SlotState::Ready);
         self.line.subtract(Counter::Connections, 1);
     }
@@ -227,7 +227,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     fn turn(&mut self, socket: Socket, event: ReadyEvent) -> Outcome {
-        self.vigil.end();
+        self.client_wait.stop();
         if !matches!(event, ReadyEvent::Readable { reason: ParkReason::LingeringClose, .. }) {
             self.show(SlotState::Reading);
         }
@@ -271,15 +271,19 @@ impl<S: Service, O: Orders> Holder<S, O> {
     fn rest(&mut self, socket: &Socket, pause: &ParkRequest) -> After {
         let reason = pause.reason;
         let (counter, state, wait) = match reason {
-            ParkReason::FirstRequest => (Counter::Waiting, SlotState::Reading, Wait::Slow),
-            ParkReason::KeepAlive => (Counter::KeepAlive, SlotState::KeepAlive, Wait::Idle),
-            ParkReason::LingeringClose => (Counter::Closing, SlotState::Closing, Wait::Slow),
+            ParkReason::FirstRequest => {
+                (Counter::Waiting, SlotState::Reading, WaitReason::SlowRequest)
+            }
+            ParkReason::KeepAlive => (Counter::KeepAlive, SlotState::KeepAlive, WaitReason::Idle),
+            ParkReason::LingeringClose => {
+                (Counter::Closing, SlotState::Closing, WaitReason::SlowRequest)
+            }
         };
         self.show(state);
         self.line.add(counter, 1);
-        self.vigil.end();
+        self.client_wait.stop();
         let since_us = clock::monotonic_us();
-        self.vigil.begin(wait, since_us);
+        self.client_wait.start(wait, since_us);
         let after = self.await_turn(socket, pause);
         self.line.subtract(counter, 1);
         if reason == ParkReason::KeepAlive {
@@ -304,7 +308,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
                 end_us = end_us.min(since_us.saturating_add(self.parting_us));
             }
             // What was called off has had its time.
-            if is_closing && self.vigil.is_off() {
+            if is_closing && self.client_wait.is_cancelled() {
                 return Ok(After::Close { late: false });
             }
             let held = !is_closing && self.is_held();
@@ -344,7 +348,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
 
     /// What patience who is pressed so has had with its client, in microseconds, if no more is due.
     fn outlasts(&self, press: Option<Press>) -> Option<u64> {
-        let (wait, since_us) = self.vigil.waiting()?;
+        let (wait, since_us) = self.client_wait.current()?;
         let patience_us = press?.patience_us(wait);
         has_passed(since_us, patience_us).then_some(patience_us)
     }
@@ -377,7 +381,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         poll_fn(|context| {
             loop {
                 let press = self.hear_bell(bell, context);
-                let before = self.vigil.waiting();
+                let before = self.client_wait.current();
                 self.follow();
                 if let Poll::Ready(outcome) = work.as_mut().poll(context) {
                     return Poll::Ready(outcome);
@@ -414,16 +418,18 @@ impl<S: Service, O: Orders> Holder<S, O> {
         press
     }
 
-    /// Calls the vigil off that has lasted too long. What is said of a crowd holds for what the
+    /// Cancels a wait that has lasted too long. What is said of a crowd holds for what the
     /// worker waited for `before`.
-    fn call_off(&self, press: Option<Press>, before: Option<Wait>) -> bool {
-        let Some((wait, _)) = self.vigil.waiting().filter(|(wait, _)| *wait != Wait::Idle) else {
+    fn call_off(&self, press: Option<Press>, before: Option<WaitReason>) -> bool {
+        let Some((wait, _)) =
+            self.client_wait.current().filter(|(wait, _)| *wait != WaitReason::Idle)
+        else {
             return false;
         };
         let is_same = before == Some(wait);
         let press = press.map(|press| if is_same { press } else { Press::Hurry });
         let Some(patience_us) = self.outlasts(press) else { return false };
-        self.vigil.call_off(clock::monotonic_us().saturating_sub(patience_us));
+        self.client_wait.cancel(clock::monotonic_us().saturating_sub(patience_us));
         true
     }
 
@@ -574,8 +580,8 @@ mod tests {
         let line = board.child_line(0).unwrap();
         // Its time is over, or it is to make room.
         for (timeout_ms, press) in [(0, None), (60_000, Some(Press::Hurry))] {
-            let held = Held { vigil: Arc::new(Vigil::new(None)), slot: None };
-            held.vigil.begin(Wait::Idle, 1);
+            let held = Held { client_wait: Arc::new(ClientWait::new(None)), slot: None };
+            held.client_wait.start(WaitReason::Idle, 1);
             let (client, server) = UnixStream::pair().unwrap();
             let (mut ringer, bell) = UnixStream::pair().unwrap();
             ringer.write_all(b"1").unwrap();
@@ -590,7 +596,7 @@ mod tests {
     #[test]
     fn a_press_that_was_meant_for_the_last_connection_does_not_end_the_next() {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
-        let held = Held { vigil: Arc::new(Vigil::new(None)), slot: None };
+        let held = Held { client_wait: Arc::new(ClientWait::new(None)), slot: None };
         let line = board.child_line(0).unwrap();
         let mut holder = Holder::new(Closing, Asked(None), line, held, Duration::ZERO);
         for press in [Press::Hurry, Press::Crowd] {

@@ -267,10 +267,10 @@ impl<'a> Listener<'a> {
     fn make_room(&self, count: usize) {
         let now_us = clock::monotonic_us();
         let posts = self.shared.staff.posts();
-        let waits = posts.iter().filter_map(|post| post.vigil.waiting());
+        let waits = posts.iter().filter_map(|post| post.client_wait.current());
         let crowd = Crowd::of(waits, posts.len(), count, self.most_children, now_us);
         let pressed = posts.iter().filter_map(|post| {
-            let (wait, since_us) = post.vigil.waiting()?;
+            let (wait, since_us) = post.client_wait.current()?;
             Some((wait, since_us, crowd.press(wait, since_us, now_us)?, post))
         });
         let mut pressed: Vec<_> = pressed.collect();

@@ -9,7 +9,7 @@ use crate::held::hold::{Holder, Orders};
 use crate::service::Service;
 use crate::setup::Mode;
 use evenkeel_message::Notice;
-use evenkeel_scoreboard::{Counter, Vigil};
+use evenkeel_scoreboard::{ClientWait, Counter};
 use evenkeel_sys::waker::Waker;
 use evenkeel_sys::watch::Watch;
 use std::io;
@@ -37,7 +37,7 @@ pub(super) struct Post {
     waker: Waker,
     /// The number of a [`Press`]; 0 is none.
     pressed: AtomicU8,
-    pub(super) vigil: Arc<Vigil>,
+    pub(super) client_wait: Arc<ClientWait>,
 }
 
 enum Task {
@@ -58,7 +58,7 @@ impl Staff {
                 came: Condvar::new(),
                 waker: Waker::new()?,
                 pressed: AtomicU8::new(0),
-                vigil: Arc::new(Vigil::new(None)),
+                client_wait: Arc::new(ClientWait::new(None)),
             })
         };
         Ok(Self {
