@@ -100,12 +100,12 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Has work done that `what` names, once it is the request's turn: so many have such work at a
-    /// time as keep the threads busy, and the others hold no credit meanwhile. It gives none where
-    /// its progress says that nobody wants it; none comes of it too where no thread can be had, where
-    /// it does not stir, and where the client has gone before its turn while others stood in line
-    /// too. A client that has merely ended its side counts as gone, so that a line which ends with
-    /// it is waited for.
+    /// Runs work that `what` names in the blocking pool, once the request has a permit: only so
+    /// many requests have such work at a time as keep the pool's threads busy, and the others hold
+    /// no credit meanwhile. The result is none if the work ends because it was cancelled, if no
+    /// thread can be had, if the work makes no progress, and if the client has gone before the work
+    /// starts while other jobs are queued. A client that has only closed its side counts as gone,
+    /// so that a queue which ends with its job is waited for.
     pub async fn perform<T: Send + 'static>(
         &self,
         what: String,

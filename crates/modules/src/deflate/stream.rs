@@ -1,6 +1,6 @@
-//! A body that is compressed or unpacked as the client takes it: each piece is made by the blocking pool of
-//! the process once the piece before it is sent, so that the serving thread is not held by a long
-//! one, and no more memory than its press stands for.
+//! A body that is compressed or unpacked as the client takes it. The blocking pool makes each piece
+//! once the piece before it has been sent, so that a long body neither holds the serving thread nor
+//! takes more memory than its press stands for.
 
 use super::codec::{Codec, Fault, read};
 use super::presses::Press;
