@@ -1,7 +1,7 @@
-//! Plots as SVG texts: lines, bars and heat maps. Numbers with their units come in; a small text
-//! goes out that needs no script and no network and follows the reader's light or dark scheme. A
-//! writer of our own: plotting libraries fix their colours, so that they suit one scheme only, and
-//! write every element with all of its style, ten times as many bytes.
+//! Plots as SVG texts: lines, bars and heat maps. They are small, need no scripts and no network,
+//! and follow the reader's light or dark scheme. They are written here because plotting libraries
+//! fix their colours, which then suit one scheme only, and repeat the style of every element, which
+//! takes ten times as many bytes.
 
 mod axis;
 mod bars;
@@ -13,7 +13,7 @@ pub use bars::{Bar, Bars};
 pub use heat::Heat;
 pub use lines::{Chart, Line};
 
-/// The colours and sizes of every plot. Within a page it stands once.
+/// The colours and sizes of all plots. A page contains it once.
 pub const STYLE: &str = "\
 :root{--ground:#fff;--ink:#1c2230;--soft:#5d6675;--grid:#e3e6eb;--c0:#2563eb;--c1:#d9480f;\
 --c2:#0b8457;--c3:#8b2fc9;--c4:#a87900;--c5:#cf2e66;--c6:#0e7490;--c7:#667085}\
@@ -25,14 +25,14 @@ pub const STYLE: &str = "\
 .plot .k text,.plot text.k{fill:var(--soft);font-size:11px}\
 .plot .g{fill:none;stroke:var(--grid)}.plot .l{fill:none;stroke-width:1.8;stroke-linejoin:round}";
 
-/// How many colours there are; further lines begin again with the first.
+/// The number of colours. Further lines begin again with the first.
 const COLOURS: usize = 8;
 
 fn colour(index: usize) -> String {
     format!("var(--c{})", index % COLOURS)
 }
 
-/// The whole SVG: with its own style where it stands alone, as a file.
+/// The whole SVG, with its own style if it is a file of its own.
 fn frame(title: &str, width: f64, height: f64, inner: &str, alone: bool) -> String {
     let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
     let title = escape(title);
@@ -44,7 +44,7 @@ fn frame(title: &str, width: f64, height: f64, inner: &str, alone: bool) -> Stri
     )
 }
 
-/// Text for XML and HTML, in elements and in attributes.
+/// Escapes text for XML and HTML, in elements and in attributes.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -55,7 +55,7 @@ pub fn escape(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // XML 1.0 has no way to say control characters.
+            // XML 1.0 cannot represent control characters.
             other if other.is_control() => safe.push('\u{fffd}'),
             other => safe.push(other),
         }
@@ -63,12 +63,12 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// How wide a text is at 12 pixels, about.
+/// The approximate width of a text at 12 pixels.
 fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * 6.6
 }
 
-/// A text that is no longer than so many characters.
+/// A text, cut to at most `most` characters.
 fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

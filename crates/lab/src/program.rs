@@ -5,7 +5,7 @@ use crate::{bench, experiments, explain, replay, report, sim, surge, top};
 use clap::{Command, CommandFactory as _, Parser};
 use clap_complete::Shell;
 
-/// A subcommand: its declaration, and what runs its words and gives the exit status.
+/// A subcommand: its declaration, and the function that runs it and returns the exit status.
 type Subcommand = (fn() -> Command, fn(&[String]) -> i32);
 
 const SUBCOMMANDS: [Subcommand; 9] = [
@@ -47,7 +47,7 @@ pub fn command() -> Command {
     SUBCOMMANDS.iter().fold(Words::command(), |whole, (command, _)| whole.subcommand(command()))
 }
 
-/// Runs the subcommand that the words name and gives its exit status: 2 where they name none.
+/// Runs the named subcommand and returns its exit status; 2 if the words name none.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let named = words.split_first().and_then(|(first, rest)| {

@@ -1,6 +1,5 @@
-//! Configurations of servers, as texts. The folder, the port and the number of workers come in;
-//! what an administrator would write goes out: no directive is there to win a benchmark but in
-//! the configurations that say so by their names.
+//! The configurations of the servers, as texts. They are what an administrator would write: no
+//! directive is there to win a benchmark, except in configurations whose names say so.
 
 use super::site::{host_folder, host_name};
 use super::{FILES, Peer, Pool, Setup, stock};
@@ -8,7 +7,7 @@ use crate::sim::Model;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Who serves, where the system's administrator starts it.
+/// The user of the server, if root starts it.
 const USER: &str = "www-data";
 
 /// The configuration of a server.
@@ -24,13 +23,13 @@ pub fn text(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
     }
 }
 
-/// A line that only root may have: other users serve as themselves.
+/// A line that only root may use. Other users serve as themselves.
 pub(super) fn as_user(line: &str) -> String {
     let is_root = evenkeel_sys::identity::is_root();
     if is_root { line.replace('@', USER) } else { String::new() }
 }
 
-/// Apache's event model is given room for many idle connections; Evenkeel needs none.
+/// Apache's event model gets room for many idle connections. Evenkeel needs none.
 const EVENT: &str = "ServerLimit 16
 StartServers @WORKERS@
 ThreadsPerChild 64
@@ -50,7 +49,7 @@ MinSpareServers 64
 MaxSpareServers 256
 MaxRequestWorkers 1024";
 
-/// The directives of a process model: those that were asked for, or those of 1,024 workers.
+/// The directives of a process model: those of the setup, or those for 1,024 workers.
 fn numbers(model: Model, setup: &Setup) -> String {
     if setup.auto {
         return "MaxRequestWorkers auto".to_owned();
@@ -80,10 +79,10 @@ fn numbers(model: Model, setup: &Setup) -> String {
     )
 }
 
-/// How many requests Evenkeel's `/gate` works on at once.
+/// How many requests Evenkeel's `/gate` processes at once.
 pub const GATE: usize = 4;
 
-/// `/wait` and `/burn`: Evenkeel has them itself, Apache asks the application.
+/// `/wait` and `/burn`. Evenkeel implements them itself; Apache forwards them to the application.
 fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
     let delay_ms = setup.pool.map_or(0, |pool| pool.start_delay_ms);
     if peer.is_own() {
@@ -111,7 +110,7 @@ fn application(peer: Peer, root: &Path, setup: &Setup) -> String {
     }
 }
 
-/// Name-based virtual hosts that say next to nothing for themselves.
+/// Name-based virtual hosts with as few directives as possible.
 fn hosts(root: &Path, port: u16, count: usize) -> String {
     let host = |number: usize| {
         let (name, folder) = (host_name(number), host_folder(root, number));
@@ -238,7 +237,7 @@ fn nginx(peer: Peer, root: &Path, port: u16, setup: &Setup) -> String {
         ""
     };
     let application = php.unwrap_or(application);
-    // Where queues are configured, each worker has one.
+    // If queues are configured, each worker has one.
     let queues = setup.pool.and_then(|pool| pool.buckets_ratio);
     let workers = queues.unwrap_or(workers);
     let split = if queues.is_some() { " reuseport" } else { "" };
@@ -322,7 +321,7 @@ hosts:
 fn lighttpd(root: &Path, port: u16, workers: usize) -> String {
     let root = root.display();
     let user = as_user("server.username = \"@\"\nserver.groupname = \"@\"\n");
-    // One worker is the parent itself.
+    // One of the workers is the parent itself.
     let workers =
         if workers > 1 { format!("server.max-worker = {workers}\n") } else { String::new() };
     format!(
@@ -348,8 +347,8 @@ $HTTP[\"remoteip\"] == \"127.0.0.1\" {{ status.status-url = \"/server-status\" }
     )
 }
 
-/// HAProxy serves no files from disk: it answers those that fit into a buffer from its memory,
-/// and keeps no log on disk either.
+/// HAProxy serves no files from disk: it answers those that fit into a buffer from memory. It also
+/// keeps no log on disk.
 fn haproxy(root: &Path, port: u16, workers: usize) -> String {
     let mut answers = String::new();
     for (name, size) in FILES {

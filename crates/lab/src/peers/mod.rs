@@ -1,7 +1,6 @@
-//! The servers that are measured beside each other. A name and a folder come in; a running server
-//! on a loopback port goes out, with the configuration that an administrator would give it: files
-//! on disk, the access log on, sections or locations for folders, a status page. It is stopped by
-//! its process id when it is let go.
+//! The servers that are measured. [`Peer::start`] runs one on a loopback port with a realistic
+//! configuration: files on disk, the access log on, sections or locations for folders, a status
+//! page. A server is stopped by its process id when it is dropped.
 
 mod configuration;
 mod php;
@@ -19,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A server program with the configuration that it is given.
+/// A server program with one of its configurations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
     /// This project's server, with its event model.
@@ -34,7 +33,7 @@ pub enum Peer {
     ApacheWorker,
     /// Apache with its prefork model.
     ApachePrefork,
-    /// nginx as Debian's configuration has it.
+    /// nginx with Debian's configuration.
     Nginx,
     /// nginx with open_file_cache, deferred accept and a buffered log.
     NginxTuned,
@@ -48,34 +47,35 @@ pub enum Peer {
     Caddy,
 }
 
-/// What a server may use.
+/// The resources and settings of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// The cores that it runs on; none for all.
+    /// The cores that it runs on; empty for all.
     pub cores: Vec<usize>,
-    /// The directives of the process model of Evenkeel and Apache, in place of the usual ones.
+    /// The directives of the process model of Evenkeel and Apache, in place of the defaults.
     pub pool: Option<Pool>,
-    /// The application behind `/wait` and `/burn`, for servers that have no lab of their own.
+    /// The application behind `/wait` and `/burn`, for servers that cannot do this themselves.
     pub backend: Option<SocketAddr>,
-    /// Whether Evenkeel has `/wait`, `/burn` and `/gate`, though nobody else has an application.
+    /// Whether Evenkeel has `/wait`, `/burn` and `/gate` even if there is no application for
+    /// others.
     pub lab: bool,
-    /// Whether the number of workers moves by itself (MaxRequestWorkers auto); Evenkeel only.
+    /// Whether the number of workers adjusts itself (MaxRequestWorkers auto); only Evenkeel.
     pub auto: bool,
-    /// ListenBacklog, where it is not the usual one.
+    /// ListenBacklog, if it is not the default.
     pub backlog: Option<u32>,
-    /// Whether Evenkeel and Apache have Debian's stock configuration, in place of a short one.
+    /// Whether Evenkeel and Apache have Debian's stock configuration instead of a short one.
     pub stock: bool,
-    /// A line of a shell's that the server's process does before it becomes the server: what it
-    /// bounds there holds for the server.
+    /// A line of shell that the process runs before it becomes the server, to put itself under
+    /// limits.
     pub through: Option<String>,
-    /// php-fpm, which those that ask an application ask in its place.
+    /// php-fpm, which takes the place of the application.
     pub php: Option<SocketAddr>,
-    /// How many name-based virtual hosts there are beside the usual one, each with a folder of its
-    /// own ([`Site::add_hosts`]); Evenkeel, Apache and nginx only.
+    /// The number of name-based virtual hosts besides the usual one, each with a folder of its own
+    /// ([`Site::add_hosts`]); only Evenkeel, Apache and nginx.
     pub hosts: usize,
 }
 
-/// The directives of a process model, in threads; prefork has processes of one.
+/// The directives of a process model, in threads. In prefork each process has one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
     /// StartServers.
@@ -88,14 +88,14 @@ pub struct Pool {
     pub max_spare: usize,
     /// MaxRequestWorkers.
     pub workers: usize,
-    /// ListenCoresBucketsRatio, where it is configured.
+    /// ListenCoresBucketsRatio, if it is configured.
     pub buckets_ratio: Option<usize>,
-    /// LabChildStartDelay in milliseconds; Evenkeel only.
+    /// LabChildStartDelay in milliseconds; only Evenkeel.
     pub start_delay_ms: u64,
 }
 
 impl Pool {
-    /// Those of the report of 2002 on a load spike.
+    /// The directives in the report of 2002 on a load spike.
     pub const OF_2002: Self = Self {
         start_servers: 1,
         threads: 64,
@@ -108,12 +108,12 @@ impl Pool {
 }
 
 impl Setup {
-    /// Whether Evenkeel serves its own applications, as the others ask theirs.
+    /// Whether Evenkeel implements the paths that other servers forward to an application.
     fn has_lab(&self) -> bool {
         self.lab || self.backend.is_some()
     }
 
-    /// How many workers, threads or processes a server that sizes itself by cores is given.
+    /// The number of workers, threads or processes for a server that is sized by cores.
     fn workers(&self) -> usize {
         if self.cores.is_empty() { evenkeel_sys::process::usable_cores() } else { self.cores.len() }
     }
@@ -135,7 +135,7 @@ const NAMES: [(Peer, &str, &str); 12] = [
 ];
 
 impl Peer {
-    /// The peer by its name on a command line.
+    /// The peer with that name on the command line.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         NAMES.iter().find(|(_, other, _)| *other == name).map(|(peer, ..)| *peer)
@@ -147,20 +147,20 @@ impl Peer {
         NAMES.map(|(_, name, _)| name).join(", ")
     }
 
-    /// The names of the servers of others, for a list.
+    /// The names of all servers except Evenkeel, as a list.
     #[must_use]
     pub fn others() -> String {
         let others = NAMES.iter().filter(|(peer, ..)| !peer.is_own()).map(|(_, name, _)| *name);
         others.collect::<Vec<_>>().join(",")
     }
 
-    /// Whether it is this project's server, in whichever model.
+    /// Whether it is Evenkeel, with any process model.
     #[must_use]
     pub fn is_own(self) -> bool {
         matches!(self, Self::Evenkeel | Self::EvenkeelWorker | Self::EvenkeelPrefork)
     }
 
-    /// The process model by which it serves, where it has one of Apache's.
+    /// Its process model, if it has one of Apache's.
     #[must_use]
     pub fn model(self) -> Option<Model> {
         match self {
@@ -171,7 +171,7 @@ impl Peer {
         }
     }
 
-    /// Our server with a model.
+    /// Evenkeel with that process model.
     #[must_use]
     pub fn ours(model: Model) -> Self {
         match model {
@@ -181,7 +181,7 @@ impl Peer {
         }
     }
 
-    /// Apache with a model.
+    /// Apache with that process model.
     #[must_use]
     pub fn apache(model: Model) -> Self {
         match model {
@@ -191,14 +191,14 @@ impl Peer {
         }
     }
 
-    /// Its name on a command line and in tables.
+    /// The name on the command line and in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(other, ..)| *other == self).map_or("", |(_, name, _)| *name)
     }
 
-    /// Its program, where it is installed. Our own is the one that the variable EVENKEEL names,
-    /// the one beside this executable, or one that is installed as the others are.
+    /// Its program, if installed. For Evenkeel it is the one that the variable EVENKEEL names, the
+    /// one beside this executable, or one in the same places as the others.
     #[must_use]
     pub fn program(self) -> Option<PathBuf> {
         let (_, _, program) = NAMES.iter().find(|(other, ..)| *other == self)?;
@@ -211,13 +211,13 @@ impl Peer {
             beside = own.parent().map(Path::to_path_buf);
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // A user's PATH is often without the folders of servers.
+        // The PATH of a user often lacks the folders of servers.
         let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
         let folders = beside.into_iter().chain(std::env::split_paths(&path)).chain(system);
         folders.map(|folder| folder.join(program)).find(|path| path.is_file())
     }
 
-    /// Its version, as it tells it, in a line.
+    /// The version that it reports, in one line.
     #[must_use]
     pub fn version(self) -> String {
         let Some(program) = self.program() else { return String::new() };
@@ -235,14 +235,14 @@ impl Peer {
             .to_owned()
     }
 
-    /// Whether it can serve a file of this size, and say that it has not changed.
+    /// Whether it can serve a file of this size, and answer 304 for it.
     #[must_use]
     pub fn serves(self, bytes: usize, conditional: bool) -> bool {
         // What HAProxy answers itself must fit into one of its buffers, and has no entity tag.
         self != Self::Haproxy || (bytes <= 16 << 10 && !conditional)
     }
 
-    /// Whether it can be set up with many name-based hosts ([`Setup::hosts`]).
+    /// Whether it can be configured with many name-based hosts ([`Setup::hosts`]).
     #[must_use]
     pub fn has_hosts(self) -> bool {
         self.model().is_some() || matches!(self, Self::Nginx | Self::NginxTuned)
@@ -251,7 +251,8 @@ impl Peer {
     /// Starts it.
     ///
     /// # Errors
-    /// That it is not installed, or what it said when it did not serve.
+    ///
+    /// It is not installed, or what it printed when it did not serve.
     pub fn start(self, site: &Site, setup: &Setup) -> Result<Server, String> {
         let program = self.program().ok_or_else(|| format!("{}: not installed", self.name()))?;
         Server::start(self.name(), site, &setup.cores, |port| {
@@ -259,10 +260,11 @@ impl Peer {
         })
     }
 
-    /// Writes its configuration for the site at `root` and tells where.
+    /// Writes its configuration for the site at `root` and returns the path.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn configure(self, root: &Path, port: u16, setup: &Setup) -> Result<PathBuf, String> {
         if setup.hosts > 0 && !self.has_hosts() {
             return Err(format!("{}: is not set up for many hosts here", self.name()));
@@ -313,10 +315,11 @@ impl Peer {
     }
 }
 
-/// The peers of a list of names, those that are installed; who is missing is told apart.
+/// The installed peers from a list of names, and separately those that are missing.
 ///
 /// # Errors
-/// A name that there is not.
+///
+/// A name that does not exist.
 pub fn installed(names: &str) -> Result<(Vec<Peer>, Vec<&'static str>), String> {
     let (mut here, mut missing) = (Vec::new(), Vec::new());
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -1,12 +1,12 @@
-//! php-fpm, where it is installed: a pool of children with two pages, one that waits and one that
-//! burns CPU time, for servers that ask it by FastCGI. It is started and stopped as they are.
+//! php-fpm, if it is installed: a pool of children with two pages, one that waits and one that
+//! burns CPU time, for servers with FastCGI. It is started and stopped like the servers.
 
 use super::{Server, Setup, Site};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The pages, by their names: both take `ms` from the query.
+/// The pages by name. Both take `ms` from the query.
 const PAGES: [(&str, &str); 2] = [
     ("wait.php", "<?php usleep(1000 * (int) $_GET['ms']); echo \"waited\\n\";\n"),
     (
@@ -20,10 +20,11 @@ const PAGES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Starts it with so many children; none where it is not installed.
+/// Starts it with `children` children; none if it is not installed.
 ///
 /// # Errors
-/// The system's, or what it said when it did not serve.
+///
+/// Those of the system, or what it printed when it did not serve.
 pub fn php(site: &Site, setup: &Setup, children: usize) -> Result<Option<Server>, String> {
     let Some(program) = program() else { return Ok(None) };
     let root = site.path();
@@ -44,7 +45,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Debian has its version in its name.
+/// Debian has the version in the name of the program.
 fn program() -> Option<PathBuf> {
     let entries = fs::read_dir("/usr/sbin").into_iter().flatten().flatten();
     let named = |path: &PathBuf| {

@@ -1,5 +1,5 @@
-//! A server that runs. A command comes in; a server that takes connections on a free loopback port
-//! goes out, and is stopped by its process id when it is let go, whichever way that happens.
+//! A running server: starts a command, waits until the server accepts connections on a free
+//! loopback port, and stops it by its process id when it is dropped.
 
 use super::Site;
 use crate::family::Family;
@@ -13,20 +13,20 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to begin and to end.
+/// How long a server may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What all servers say of a port that somebody else has, and how many ports are tried.
+/// The message of all servers about a port that is in use, and the number of ports to try.
 const TAKEN: &str = "ddress already in use";
 const MOST_PORTS: u32 = 4;
-/// How long to wait between two looks at it.
+/// The interval between two checks of a server.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Where it listens.
+    /// The address where it listens.
     pub address: SocketAddr,
     /// Its processes.
     pub family: Family,
@@ -34,12 +34,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts what `command` gives for a port, on these cores or, where there are none, on all, and
-    /// waits until it takes connections. A free port is chosen, and another one where somebody else
-    /// was sooner: a second lab that runs beside, or one of its clients.
+    /// Starts the command that `command` returns for a port, on these cores (or on all if the list
+    /// is empty), and waits until it accepts connections. The port is a free one; another is tried
+    /// if someone else took it first, such as a second lab or one of its clients.
     ///
     /// # Errors
-    /// What it said where it does not serve.
+    ///
+    /// What it printed if it does not serve.
     pub fn start(
         name: &str,
         site: &Site,
@@ -71,7 +72,8 @@ impl Server {
         let said = site.path().join(format!("logs/{name}.said"));
         let output = File::create(&said).map_err(told)?;
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(told)?).stderr(output);
-        // ^C at the terminal is for us, who then stop it in good order.
+        // ^C at the terminal must only reach this program, which then stops the server in an
+        // orderly way.
         process::begin_unblocked(&mut command).process_group(0);
         let child = spawn_on(cores, &mut command).map_err(told)?;
         let family = Family::new(child.id());
@@ -99,14 +101,16 @@ impl Server {
     /// Sends a signal to its first process.
     ///
     /// # Errors
-    /// The system's: it has ended.
+    ///
+    /// Those of the system: it has ended.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = self.pid().ok_or_else(|| format!("{}: has no process", self.name))?;
         process::kill(pid, signal).map_err(|error| format!("{}: {error}", self.name))
     }
 }
 
-/// A process keeps to the cores of the thread that made it, so that one is made for it.
+/// Starts the command on these cores. A process inherits the cores of the thread that starts it, so
+/// a thread is made for that.
 fn spawn_on(cores: &[usize], command: &mut Command) -> io::Result<Child> {
     if cores.is_empty() {
         return command.spawn();
@@ -124,7 +128,7 @@ fn spawn_on(cores: &[usize], command: &mut Command) -> io::Result<Child> {
 impl Drop for Server {
     fn drop(&mut self) {
         let Some(pid) = self.pid() else { return };
-        // One that has ended already is waited for below.
+        // If it has already ended, the wait below returns at once.
         let _ended = process::kill(pid, Signal::Terminate);
         let begun = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {

@@ -1,12 +1,12 @@
-//! The temporary folder of a run: the files that every server serves and room for its
-//! configuration and logs. It is gone when the run ends.
+//! The temporary folder of a run: the files to serve, and room for configurations and logs. It is
+//! removed when the run ends.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// The folder. Servers read it as an ordinary user.
+/// The folder. Servers can read it as an ordinary user.
 #[derive(Debug)]
 pub struct Site(TempDir);
 
@@ -20,10 +20,11 @@ pub const FILES: [(&str, usize); 5] = [
 ];
 
 impl Site {
-    /// Makes the folder with its files.
+    /// Creates the folder with its files.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn new() -> Result<Self, String> {
         let told = |error: std::io::Error| format!("the temporary folder: {error}");
         let site = Self(tempfile::Builder::new().prefix("evenkeel-").tempdir().map_err(told)?);
@@ -39,10 +40,11 @@ impl Site {
         Ok(site)
     }
 
-    /// Adds the folders of so many virtual hosts, each with the picture of 1 KiB.
+    /// Adds the folders of `count` virtual hosts, each with the picture of 1 KiB.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn add_hosts(&self, count: usize) -> Result<(), String> {
         let told = |error: std::io::Error| format!("the folders of the hosts: {error}");
         let picture = self.path().join("htdocs/1k.png");
@@ -54,7 +56,7 @@ impl Site {
         Ok(())
     }
 
-    /// Where the folder is.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
@@ -67,7 +69,7 @@ pub fn host_name(number: usize) -> String {
     format!("h{number:05}.test")
 }
 
-/// Where the files of a virtual host are.
+/// The folder with the files of a virtual host.
 pub(super) fn host_folder(root: &Path, number: usize) -> PathBuf {
     root.join("htdocs/hosts").join(host_name(number))
 }

@@ -1,16 +1,16 @@
-//! The configuration that people have: Debian's stock apache2.conf with the modules and the pieces
-//! of configuration that its package enables, which are read from where the package puts them. What
-//! has to differ differs: where the files and logs are, the port, the process model, and how long
+//! A configuration that people actually have: Debian's stock apache2.conf with the modules and the
+//! pieces of configuration that its package enables, read from the package's folder. It differs
+//! where it must: the places of files and logs, the port, the process model, and how long
 //! connections are kept.
 
 use super::Peer;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Where Debian's package has its configuration.
+/// The folder of the configuration in Debian's package.
 const FOLDER: &str = "/etc/apache2";
 
-/// The modules that the package enables, the process model apart.
+/// The modules that the package enables, except the process model.
 const MODULES: [&str; 17] = [
     "access_compat",
     "alias",
@@ -31,11 +31,11 @@ const MODULES: [&str; 17] = [
     "setenvif",
 ];
 
-/// The pieces that stand in conf-enabled.
+/// The pieces in conf-enabled.
 const PIECES: [&str; 5] =
     ["charset", "localized-error-pages", "other-vhosts-access-log", "security", "serve-cgi-bin"];
 
-/// What is a process model's, a system's or a benchmark's.
+/// The directives that depend on the process model, the system or the benchmark.
 pub(super) struct Own<'a> {
     pub load: &'a str,
     pub user: &'a str,
@@ -44,11 +44,11 @@ pub(super) struct Own<'a> {
     pub backlog: u32,
 }
 
-/// The configuration of Evenkeel or Apache around the files in a folder.
+/// The configuration of Evenkeel or Apache, which includes the files of a folder.
 pub(super) fn text(peer: Peer, root: &Path, port: u16, own: &Own<'_>) -> String {
     let (root, name) = (root.display(), peer.name());
     let Own { load, user, numbers, application, backlog } = own;
-    // mod_status comes last, as by its name.
+    // mod_status comes last, in the order of names.
     let modules = || MODULES.into_iter().chain(["status"]);
     let mut includes = String::new();
     for module in modules() {

@@ -1,43 +1,43 @@
-//! An axis: values come in, places between 0 and 1 and round numbers to mark go out.
+//! An axis: maps values to places between 0 and 1, and chooses round numbers to mark.
 
 use crate::numbers;
 
-/// What an axis shows.
+/// The description of an axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it is called.
+    /// The label.
     pub label: String,
-    /// What its numbers are.
+    /// The unit of its numbers.
     pub unit: Unit,
-    /// Whether it goes by factors rather than by differences.
+    /// Whether it is logarithmic.
     pub logarithmic: bool,
 }
 
-/// What a number is, and so how it is written.
+/// The unit of a number, which determines how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A count or a rate.
     Count,
     /// A latency, in nanoseconds.
     Time,
-    /// A moment of a run, in seconds.
+    /// A moment in a run, in seconds.
     Moment,
     /// Bytes.
     Bytes,
-    /// Per cent.
+    /// Percent.
     Share,
     /// One over the share that is above: 100 is the 99th percentile.
     Percentile,
 }
 
 impl Axis {
-    /// An axis that goes by differences.
+    /// A linear axis.
     #[must_use]
     pub fn new(label: &str, unit: Unit) -> Self {
         Self { label: label.to_owned(), unit, logarithmic: false }
     }
 
-    /// The same by factors.
+    /// The same axis, logarithmic.
     #[must_use]
     pub fn by_factors(self) -> Self {
         Self { logarithmic: true, ..self }
@@ -45,13 +45,13 @@ impl Axis {
 }
 
 impl Unit {
-    /// A number as it is read.
+    /// A number as text.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Count if value.fract().abs() < 1e-9 => numbers::count(value.abs() as u64),
             Unit::Count if value.abs() < 1.0 => {
-                // Three digits, wherever they begin.
+                // Three significant digits.
                 let places = (2.0 - value.abs().log10().floor()).clamp(3.0, 9.0) as usize;
                 let text = format!("{value:.places$}");
                 text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -67,13 +67,13 @@ impl Unit {
     }
 }
 
-/// A number without zeros behind its last digit.
+/// A number without trailing zeros.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// From where to where an axis goes.
+/// The range of an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     low: f64,
@@ -82,8 +82,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Room for all values. By differences it begins at zero, so that lengths can be compared;
-    /// where it is no matter of lengths (`from_least`) with the least value.
+    /// A range for all values. A linear axis begins at zero, so that lengths can be compared, or
+    /// with the least value if `from_least` says that lengths do not matter.
     pub(super) fn of(values: impl Iterator<Item = f64>, axis: &Axis, from_least: bool) -> Self {
         let logarithmic = axis.logarithmic;
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -105,7 +105,7 @@ impl Range {
         Self { low, high: high + room, logarithmic }
     }
 
-    /// The place of a value, 0 at the lower end and 1 at the upper.
+    /// The place of a value, from 0 at the lower end to 1 at the upper end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = if self.logarithmic {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -115,11 +115,11 @@ impl Range {
         place.clamp(0.0, 1.0)
     }
 
-    /// Round values to mark, at most about so many.
+    /// Round values to mark, at most about `most`.
     pub(super) fn marks(&self, most: usize) -> Vec<f64> {
         let most = most.max(2);
         if self.logarithmic {
-            // By factors: whole decades, then with 5 or with 2 and 5 where there is room.
+            // On a logarithmic axis: whole decades, with 5 or with 2 and 5 if there is room.
             let all = [&[1.0, 2.0, 5.0][..], &[1.0, 3.0], &[1.0]].map(|steps| self.decades(steps));
             let fits = all.iter().find(|marks| marks.len() <= most && !marks.is_empty());
             return fits.cloned().unwrap_or_else(|| {

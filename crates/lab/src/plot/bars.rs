@@ -1,4 +1,4 @@
-//! Bars that lie: a row for each, with its name before and its value behind it. Good for few
+//! Horizontal bars: a row for each, with its name before and its value after it. They suit few
 //! things with long names, such as peers, statuses and the steps of a histogram.
 
 use super::{colour, escape, frame, shorten, width_of};
@@ -11,33 +11,33 @@ const TOP: f64 = 30.0;
 /// Bars with a title.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
-    /// What they show.
+    /// The title.
     pub title: String,
-    /// One for each row.
+    /// The bars, one in each row.
     pub rows: Vec<Bar>,
 }
 
 /// A bar.
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
-    /// What it is of.
+    /// The name.
     pub name: String,
-    /// Its length.
+    /// The length.
     pub value: f64,
-    /// What is written behind it.
+    /// The text after the bar.
     pub shown: String,
-    /// Which colour it has.
+    /// The number of its colour.
     pub colour: usize,
 }
 
 impl Bars {
-    /// As a file of its own.
+    /// The plot as a file of its own.
     #[must_use]
     pub fn svg(&self) -> String {
         self.draw(true)
     }
 
-    /// As a part of a page that has [`super::STYLE`].
+    /// The plot as a part of a page that contains [`super::STYLE`].
     #[must_use]
     pub fn inline(&self) -> String {
         self.draw(false)
@@ -54,7 +54,7 @@ impl Bars {
         for (index, (row, name)) in self.rows.iter().zip(&names).enumerate() {
             let top = TOP + index as f64 * ROW;
             let share = if longest > 0.0 { (row.value / longest).clamp(0.0, 1.0) } else { 0.0 };
-            // What is there at all can be seen.
+            // A value above zero is always visible.
             let long = if row.value > 0.0 { (room * share).max(1.0) } else { 0.0 };
             let (fill, base) = (colour(row.colour), top + 14.0);
             let _ = write!(

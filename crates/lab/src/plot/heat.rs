@@ -1,5 +1,5 @@
-//! A heat map: rows and columns of values, each cell the stronger the greater its value, with the
-//! value written in it.
+//! A heat map: a table of cells whose colour is stronger for greater values, with the value in each
+//! cell.
 
 use super::{Unit, escape, frame, shorten, width_of};
 use std::fmt::Write as _;
@@ -13,26 +13,26 @@ const STRONGEST: f64 = 0.6;
 /// A heat map.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the columns are, and their names.
+    /// The label of the columns, and their names.
     pub columns: (String, Vec<String>),
-    /// What the rows are, and their names, from above.
+    /// The label of the rows, and their names from top to bottom.
     pub rows: (String, Vec<String>),
-    /// A row of values for each row; none where there is nothing.
+    /// The values of each row; none where there is no value.
     pub values: Vec<Vec<Option<f64>>>,
-    /// What the values are.
+    /// The unit of the values.
     pub unit: Unit,
 }
 
 impl Heat {
-    /// As a file of its own.
+    /// The plot as a file of its own.
     #[must_use]
     pub fn svg(&self) -> String {
         self.draw(true)
     }
 
-    /// As a part of a page that has [`super::STYLE`].
+    /// The plot as a part of a page that contains [`super::STYLE`].
     #[must_use]
     pub fn inline(&self) -> String {
         self.draw(false)

@@ -1,5 +1,5 @@
-//! A chart of lines over two axes. Lines of any length come in; what is finer than can be seen is
-//! drawn by its extremes, so that a peak stays a peak and the text stays small.
+//! A line chart over two axes. What is finer than can be seen is drawn by its extremes, so that
+//! peaks stay visible and the text stays small.
 
 use super::axis::{Axis, Range};
 use super::{colour, escape, frame, shorten, width_of};
@@ -10,9 +10,9 @@ const HEIGHT: f64 = 300.0;
 const RIGHT: f64 = 14.0;
 const LEFT: f64 = 76.0;
 const BOTTOM: f64 = 42.0;
-/// Columns in which a long line is summed up.
+/// The number of columns that a long line is summarised in.
 const COLUMNS: usize = 240;
-/// Lines of no more points than these have a dot and a label for each of them.
+/// Lines of at most this many points have a dot and a label for each point.
 const DOTTED: usize = 40;
 
 /// A chart.
@@ -27,11 +27,11 @@ pub struct Chart {
 /// A line.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Its points, in the order of x.
+    /// The points, ordered by x.
     pub points: Vec<(f64, f64)>,
-    /// Whether it is drawn with dashes, as what belongs to the line before.
+    /// Whether the line is dashed, because it belongs to the line before it.
     pub dashed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Chart {
         Self { title: title.to_owned(), x, y, lines: Vec::new() }
     }
 
-    /// The same with a line more.
+    /// The same chart with another line.
     #[must_use]
     pub fn line(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
         self.lines.push(Line { name: name.to_owned(), points, dashed: false });
@@ -55,13 +55,13 @@ impl Chart {
         self.lines.iter().all(|line| line.points.is_empty())
     }
 
-    /// As a file of its own.
+    /// The plot as a file of its own.
     #[must_use]
     pub fn svg(&self) -> String {
         self.draw(true)
     }
 
-    /// As a part of a page that has [`super::STYLE`].
+    /// The plot as a part of a page that contains [`super::STYLE`].
     #[must_use]
     pub fn inline(&self) -> String {
         self.draw(false)
@@ -81,7 +81,7 @@ impl Chart {
         frame(&self.title, WIDTH, area.bottom + BOTTOM, &inner, alone)
     }
 
-    /// The names of the lines; where the drawing begins below them.
+    /// Writes the names of the lines, and returns where the drawing begins below them.
     fn legend(&self, out: &mut String) -> f64 {
         let (mut at, mut y) = (8.0, 38.0);
         if self.lines.len() < 2 {
@@ -123,7 +123,7 @@ impl Chart {
             let at = area.x(x.place(mark));
             let _ = write!(path, "M{at:.1} {bottom:.0}v4");
             let (y, text) = (bottom + 17.0, self.x.unit.show(mark));
-            // The outermost marks stay inside.
+            // Keep the outermost marks inside.
             let anchor = if at > right - 20.0 { "end" } else { "middle" };
             let _ = write!(
                 labels,
@@ -171,7 +171,7 @@ impl Chart {
     }
 }
 
-/// Where lines are drawn.
+/// The area of the lines.
 struct Area {
     left: f64,
     top: f64,
@@ -189,7 +189,7 @@ impl Area {
     }
 }
 
-/// At most four points for each column: its first, its extremes and its last.
+/// At most four points for each column: the first, the extremes and the last.
 fn thinned(points: &[(f64, f64)], area: &Area) -> Vec<(f64, f64)> {
     if points.len() <= COLUMNS * 2 {
         return points.to_vec();

@@ -1,5 +1,5 @@
-//! What a log says was asked, as a request that asks it again. Records come in, encoded requests go
-//! out, or the reason why there is none: a log also tells of what was no request.
+//! Makes a request from a record of a log, or says why there is none: a log also records what was
+//! not a request.
 
 use super::log::Record;
 use crate::load::{Request, Target};
@@ -7,38 +7,38 @@ use crate::request::Draft;
 use bytes::Bytes;
 use std::fmt::Write as _;
 
-/// Makes requests of records.
+/// Makes requests from records.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
-    /// Whom they are sent to.
+    /// The server that they are sent to.
     pub(super) url: Target,
     /// The value of Host in place of the log's.
     pub(super) host: Option<String>,
-    /// Fields that each request has.
+    /// The fields of every request.
     pub(super) fields: Vec<(String, String)>,
-    /// The methods that are replayed; all where there are none.
+    /// The methods to replay; empty for all.
     pub(super) methods: Vec<String>,
-    /// Whether each is on a connection of its own.
+    /// Whether each request has its own connection.
     pub(super) closing: bool,
-    /// A date of HTTP's that no file is newer than.
+    /// An HTTP date that is not before the last change of any file.
     pub(super) now: String,
 }
 
 /// Why a record is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Omission {
-    /// A hyphen: the connection ended or timed out before there was a request.
+    /// A hyphen: the connection ended or timed out before a request.
     Nothing,
-    /// Bytes of TLS or of another protocol, or what no client can be made to send.
+    /// Bytes of TLS or of another protocol, or a request that no client can send.
     NoHttp,
-    /// CONNECT: the bytes behind it are not logged.
+    /// CONNECT: the bytes that follow it are not logged.
     Tunnel,
-    /// Its method is none of those that are to be replayed.
+    /// The method is not one of those to replay.
     Method,
 }
 
 impl Omission {
-    /// What it is called in a report.
+    /// The name in a report.
     pub(super) fn name(self) -> &'static str {
         match self {
             Omission::Nothing => "no request (-)",
@@ -49,7 +49,8 @@ impl Omission {
     }
 }
 
-/// Fields that belong to the connection or to a body, and are not repeated (RFC 9110, 7.6.1).
+/// Fields that belong to the connection or to a body and are not repeated (RFC 9110, section
+/// 7.6.1).
 const NOT_REPEATED: [&str; 11] = [
     "connection",
     "content-length",
@@ -68,6 +69,7 @@ impl Asker {
     /// Makes a request.
     ///
     /// # Errors
+    ///
     /// Why the record is not replayed.
     pub(super) fn ask(&self, record: &Record) -> Result<Request, Omission> {
         let (method, target) = match (&record.line, &record.target) {
@@ -86,7 +88,7 @@ impl Asker {
         }
         let mut draft = Draft::new(&method, &self.url).with_target(&target);
         draft = self.with_fields(draft, record);
-        // The log has no bodies; what must have one has an empty one.
+        // The log has no bodies. A method that requires a body gets an empty one.
         if matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
             draft = draft.with_body(Bytes::new());
         }
@@ -98,7 +100,7 @@ impl Asker {
 
     fn with_fields(&self, mut draft: Draft, record: &Record) -> Draft {
         let mut put = |name: &str, value: &[u8]| {
-            // What was logged of a field that no client may send is left out.
+            // A logged value that no client may send is left out.
             if let Ok(more) = draft.clone().with_field(name, value) {
                 draft = more;
             }
@@ -113,7 +115,7 @@ impl Asker {
                 put(name, value);
             }
         }
-        // The log does not tell what a client knew or wanted, but it tells that it did.
+        // The log does not say which condition or range the client sent, only that it sent one.
         match (record.status, record.size) {
             (Some(304), _) => put("If-Modified-Since", self.now.as_bytes()),
             (Some(206), Some(size)) if size > 0 => {
@@ -128,7 +130,7 @@ impl Asker {
     }
 }
 
-/// Method and target of a request line.
+/// The method and target of a request line.
 fn take_apart(line: &[u8], status: Option<u16>) -> Result<(String, String), Omission> {
     if matches!(line, b"-" | b"") {
         return Err(Omission::Nothing);
@@ -140,7 +142,7 @@ fn take_apart(line: &[u8], status: Option<u16>) -> Result<(String, String), Omis
         Some(at) => rest.get(..at).unwrap_or_default(),
         None => rest,
     };
-    // What begins a connection of HTTP/2 is no request of its own.
+    // The preface of an HTTP/2 connection is not a request.
     if target.is_empty() || method == b"PRI" {
         return Err(Omission::NoHttp);
     }
@@ -151,8 +153,8 @@ fn text(method: &[u8]) -> Result<String, Omission> {
     String::from_utf8(method.to_vec()).map_err(|_| Omission::NoHttp)
 }
 
-/// A target that can be sent. Servers of old took spaces in it; what was refused for them (400)
-/// cannot be asked again, for it would be answered.
+/// A target that can be sent. Old servers accepted spaces in it. A request that was refused for its
+/// spaces (400) cannot be repeated, because its encoded form would be answered.
 fn encode_target(target: &[u8], status: Option<u16>) -> Result<String, Omission> {
     let mut out = String::with_capacity(target.len());
     for byte in target {

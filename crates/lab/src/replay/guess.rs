@@ -1,11 +1,11 @@
-//! Which format a log has: its first lines come in, the format that fits most of them goes out. A
-//! log none of whose first lines fits is of another format as a whole, and is not replayed.
+//! Guesses the format of a log: the one that most of its first lines match. If none of the first
+//! lines matches any format, the log is not replayed.
 
 use super::lines::Stream;
 use super::log::{Format, Misfit};
 use std::io::{self, BufRead as _, Cursor, Read as _};
 
-/// So many lines are looked at, and no more bytes than these.
+/// The number of lines that are examined, and the most bytes.
 const LINES: usize = 1000;
 const BYTES: usize = 1 << 20;
 
@@ -15,10 +15,11 @@ pub(super) struct Guessed {
     pub(super) stream: Stream,
 }
 
-/// Looks at the first lines of a log. `wanted` is the format it is said to have.
+/// Examines the first lines of a log. `wanted` is the format that the user named.
 ///
 /// # Errors
-/// The system's; that there is no line; or which line does not fit what, and why.
+///
+/// Those of the system; there are no lines; or which line does not match what, and why.
 pub(super) fn guess(
     name: &str,
     mut stream: Stream,
@@ -26,7 +27,7 @@ pub(super) fn guess(
 ) -> Result<Guessed, String> {
     let head = first_lines(&mut stream).map_err(|error| format!("{name}: {error}"))?;
     let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
-    // The last one is empty, or may go on.
+    // The last line is empty, or may continue.
     if head.len() >= BYTES || lines.last().is_some_and(|line| line.is_empty()) {
         lines.pop();
     }
@@ -55,7 +56,8 @@ fn first_lines(stream: &mut Stream) -> io::Result<Vec<u8>> {
 
 fn choose(name: &str, lines: &[&[u8]], formats: Vec<Format>) -> Result<Format, String> {
     let mut best: Option<(usize, Format)> = None;
-    // Why the first line that says something does not fit, by the format it comes farthest in.
+    // Why the first line that is not empty does not match, for the format that matches the longest
+    // part of it.
     let mut nearest: Option<(usize, Misfit, String)> = None;
     let several = formats.len() > 1;
     for format in formats {
@@ -107,7 +109,7 @@ mod tests {
         let stream = Box::new(Cursor::new(text.as_bytes().to_vec()));
         let wanted = wanted.map(|name| Format::new(name).unwrap());
         let mut guessed = guess("log", stream, wanted)?;
-        // Nothing of the log is lost by the look at it.
+        // Examining the log loses nothing of it.
         let mut whole = String::new();
         guessed.stream.read_to_string(&mut whole).unwrap();
         assert_eq!(whole, text);

@@ -1,5 +1,5 @@
-//! The lines of logs as they lie: plain, gzip or zstd, told by their first bytes. Files come in,
-//! one line at a time goes out; no more of a line is kept than a request can be long.
+//! Reads the lines of logs, plain, gzip or zstd (recognised by their first bytes), one at a time.
+//! No more of a line is kept than the length of a possible request.
 
 use super::log::Misfit;
 use flate2::bufread::MultiGzDecoder;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// A log that is being read.
 pub(super) type Stream = Box<dyn BufRead + Send>;
 
-/// Longer lines are counted as malformed: no server takes a request that long.
+/// Longer lines count as malformed, because no server accepts a request of that length.
 pub(super) const MOST_LINE: usize = 64 << 10;
 const BUFFER: usize = 64 << 10;
 
@@ -25,8 +25,8 @@ pub(super) enum Storage {
 }
 
 impl Storage {
-    /// By the first bytes. Zstd's frames may have one before them that is to be skipped (RFC 8878,
-    /// section 3.1.2).
+    /// By the first bytes. A frame to be skipped may precede the frames of zstd (RFC 8878, section
+    /// 3.1.2).
     fn of(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Storage::Gzip,
@@ -74,7 +74,7 @@ impl<R: BufRead> Frames<R> {
         Self { source, decoder: FrameDecoder::new(), within: false }
     }
 
-    /// Begins the next frame; whether there is one.
+    /// Begins the next frame. Returns whether there is one.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
@@ -117,12 +117,12 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// A line, without its end.
+/// A line without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// Its number, from 1.
+    /// The number, from 1.
     pub(super) number: u64,
-    /// Its bytes, or that there are too many.
+    /// The bytes, or an error if there are too many.
     pub(super) bytes: Result<&'a [u8], Misfit>,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The lines of a stream that begins behind so many.
+    /// The lines of a stream that begins after `before` lines.
     pub(super) fn new(stream: Stream, before: u64) -> Self {
         Self { stream, number: before, buffer: Vec::new() }
     }
@@ -177,18 +177,18 @@ impl Lines {
     }
 }
 
-/// Where a part of the logs lies that one reader reads.
+/// The part of the logs that one reader reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The file it begins in.
+    /// The file in which it begins.
     pub(super) file: usize,
-    /// Where it begins in a plain file.
+    /// The offset at which it begins in a plain file.
     pub(super) offset: u64,
-    /// Lines of the file that are before it.
+    /// The number of lines of the file before it.
     pub(super) before: u64,
-    /// Whether these are yet to be read over, as in a file that is compressed.
+    /// Whether these must be skipped by reading, as in a compressed file.
     pub(super) read_over: bool,
-    /// How many lines it has at the most.
+    /// The most lines of the part.
     pub(super) lines: u64,
 }
 
@@ -199,11 +199,12 @@ impl Part {
     }
 }
 
-/// Cuts logs into so many parts, of so many lines each or all of the same length. Parts that would
-/// be empty are left out.
+/// Divides logs into `count` parts, of `lines` lines each or all of the same length. Empty parts
+/// are left out.
 ///
 /// # Errors
-/// The system's, with the file's name.
+///
+/// Those of the system, with the name of the file.
 pub(super) fn cut(paths: &[PathBuf], count: u64, lines: Option<u64>) -> Result<Vec<Part>, String> {
     let each = match lines {
         Some(lines) => lines,
@@ -229,8 +230,8 @@ pub(super) fn cut(paths: &[PathBuf], count: u64, lines: Option<u64>) -> Result<V
     Ok(parts)
 }
 
-/// Goes over the beginnings of all lines, with the file's number, its storage, the line's offset
-/// and the number of lines before it, for as long as it is told to go on.
+/// Calls `line` for the beginning of each line, with the number of the file, its storage, the
+/// offset of the line and the number of lines before it, until it returns false.
 fn walk(
     paths: &[PathBuf],
     mut line: impl FnMut(usize, Storage, u64, u64) -> bool,
@@ -297,7 +298,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let skipped = [&[0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
-        // Appended archives are one: members of gzip, frames of zstd with one to be skipped.
+        // Concatenated archives are one log: members of gzip, frames of zstd with one to be
+        // skipped.
         for bytes in [
             b"one\ntwo\r\nthree".to_vec(),
             [gzip("one\ntw"), gzip("o\nthree")].concat(),

@@ -1,6 +1,6 @@
-//! `evenkeel replay URL LOG...`: access logs come in, and what they say was asked is asked again,
-//! as fast as the server answers or when the log says. What the server answers is held against
-//! what the log has. Logs are streamed: a long one takes no more memory than a short one.
+//! `evenkeel replay URL LOG...`: repeats the requests of access logs, as fast as the server answers
+//! or at the times in the log, and compares the responses with the log. Logs are streamed: a long
+//! log takes no more memory than a short one.
 
 mod ask;
 mod guess;
@@ -32,7 +32,7 @@ use read::{Ground, Reader, Reading};
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// All queues together hold about so many bytes.
+/// The approximate bytes in all queues together.
 const QUEUES_BYTES: usize = 8 << 20;
 
 /// Why nothing is done.
@@ -43,7 +43,7 @@ struct Complaint {
 }
 
 impl Complaint {
-    /// Of something outside of the command line.
+    /// A complaint about something other than the command line.
     fn plain(text: impl Into<String>) -> Self {
         Self { text: text.into(), status: 1 }
     }
@@ -54,25 +54,25 @@ fn usage(text: impl Into<String>) -> Complaint {
     Complaint { text: text.into(), status: 2 }
 }
 
-/// What was seen of a run.
+/// The result of a run.
 struct Seen {
     format: Format,
     figures: Figures,
     reading: Reading,
     tally: Tally,
-    /// Whether it was ended by the one who watched.
+    /// Whether the user ended it.
     interrupted: bool,
 }
 
-/// Replays logs. The status is 0 where requests were answered and the logs read to their end, 1
-/// where not, 2 where the words make no sense.
+/// Replays logs. The exit status is 0 if requests were answered and the logs were read to their
+/// end, 1 if not, 2 if the words make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let rewrites = io::stderr().is_terminal();
     serve(words, &mut io::stdout(), &mut io::stderr(), rewrites)
 }
 
-/// `rewrites` tells whether a line on `err` can be written over.
+/// `rewrites` says whether a line on `err` can be overwritten.
 fn serve(words: &[String], out: &mut dyn Write, err: &mut dyn Write, rewrites: bool) -> i32 {
     let outcome = match options::parse(words) {
         Ok(Wish::Run(options)) => replay(&options, words, err, rewrites).map(|seen| {
@@ -83,7 +83,7 @@ fn serve(words: &[String], out: &mut dyn Write, err: &mut dyn Write, rewrites: b
         Err(complaint) => Err(complaint),
     };
     match outcome {
-        // A reader that went away is nobody's fault, here and below.
+        // It is not an error if the reader is gone, here and below.
         Ok((text, status)) => {
             let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
             status
@@ -111,18 +111,18 @@ fn replay(
     let plan = prepare::prepare(options, clients)?;
     let mut saving = save(options, words, &ground.format, clients)?;
     let system = |error: io::Error| Complaint::plain(format!("the system: {error}"));
-    // The threads take over the mask, so that this one hears of ^C.
+    // The threads inherit the mask, so that this one receives ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
     let format = ground.format.clone();
     let (queues, readings) = start_readers(ground, parts, first).map_err(system)?;
-    // The run's time begins when there is something to ask for.
+    // The run begins when there is a request to send.
     if !queues.iter().all(|queue| queue.wait_for_first(&|| signals.next().is_some())) {
         return Err(Complaint::plain("interrupted before the first request of the log"));
     }
     let tallies: Vec<Arc<Mutex<Tally>>> = (0..plan.threads).map(|_| Arc::default()).collect();
     let source = |number: u32| -> Box<dyn Source> {
         let number = number as usize;
-        // Clients of one thread share a tally, so that none waits for another's.
+        // The clients of one thread share a tally, so that none waits for another thread's.
         let tally = tallies.get(number % tallies.len().max(1)).cloned().unwrap_or_default();
         let queue = queues.get(number % queues.len().max(1));
         let queue = queue.cloned().unwrap_or_else(|| Arc::new(Queue::new(0)));
@@ -141,7 +141,7 @@ fn replay(
     }
     let mut reading = Reading::default();
     for part in readings {
-        // A reader that waits for a log that does not go on is not waited for.
+        // A reader may be waiting for a log that does not grow, so do not wait for it.
         reading.add(part.lock().unwrap_or_else(PoisonError::into_inner).clone());
     }
     let mut tally = Tally::default();
@@ -151,14 +151,14 @@ fn replay(
     Ok(Seen { format, figures, reading, tally, interrupted })
 }
 
-/// Looks at the logs: their format, their parts, and the first log where it is read on.
+/// Examines the logs: their format, their parts, and the first log if it is read on from there.
 fn look(options: &Options) -> Result<(Ground, Vec<Part>, Option<Stream>), Complaint> {
     let path = options.logs.first().ok_or_else(|| usage("a log is missing"))?;
     let name = path.display().to_string();
     let opened = lines::open(path);
     let (stream, _) = opened.map_err(|error| Complaint::plain(format!("{name}: {error}")))?;
     for path in options.logs.iter().skip(1) {
-        // One that cannot be read is told of before the load, not in its midst.
+        // Report a file that cannot be read before the load, not during it.
         lines::open(path)
             .map_err(|error| Complaint::plain(format!("{}: {error}", path.display())))?;
     }

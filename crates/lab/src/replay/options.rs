@@ -1,5 +1,5 @@
-//! The command line of `evenkeel replay`. Names that bench has too mean the same. Nothing is looked
-//! up or opened here.
+//! The command line of `evenkeel replay`. Options that bench also has mean the same. Nothing is
+//! looked up or opened here.
 
 use super::log::Format;
 use super::{Complaint, usage};
@@ -10,28 +10,28 @@ use clap::{ArgAction::Set, Args, Parser, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// As many as each of the streams of old had.
+/// The number of clients of each stream in the original replays.
 const USUAL_CLIENTS: u32 = 15;
-/// Enough that requests seldom wait for a client where the log's times count.
+/// Enough clients that requests seldom wait for one if the log's times are used.
 const USUAL_TIMED_CLIENTS: u32 = 100;
 const MOST_CLIENTS: u32 = 1_000_000;
-/// Each part has a thread that reads it.
+/// The most parts. Each part has a thread that reads it.
 const MOST_PARTS: u64 = 1024;
 const USUAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What replay is asked to do.
+/// The options of replay.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) url: Target,
     pub(super) logs: Vec<PathBuf>,
-    /// The format; found out where it is none.
+    /// The format; none if it is to be guessed.
     pub(super) format: Option<Format>,
-    /// Clients of each stream.
+    /// The number of clients of each stream.
     pub(super) clients: u32,
     pub(super) parts: u64,
-    /// Lines of each stream.
+    /// The number of lines of each stream.
     pub(super) lines: Option<u64>,
-    /// How many times as fast the log's times are kept, where they are.
+    /// The factor by which the log's times are sped up, if they are used.
     pub(super) speed: Option<f64>,
     pub(super) time: Option<Duration>,
     pub(super) timeout: Duration,
@@ -44,15 +44,15 @@ pub(super) struct Options {
     pub(super) insecure: bool,
     pub(super) is_my_server: bool,
     pub(super) json: bool,
-    /// The folder that the run is saved in.
+    /// The folder in which the run is saved.
     pub(super) save: Option<PathBuf>,
 }
 
-/// What the command line asks for.
+/// What the command line requests.
 #[derive(Debug)]
 pub(super) enum Wish {
     Run(Box<Options>),
-    /// The help text, which is this one.
+    /// The help text.
     Help(String),
 }
 
@@ -153,7 +153,7 @@ struct Shown {
     save: Option<PathBuf>,
 }
 
-/// What sets the pace.
+/// What determines the pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Timing {
     /// The answers.
@@ -168,7 +168,7 @@ pub fn command() -> clap::Command {
     words::command::<Words>()
 }
 
-/// Parses the words behind `evenkeel replay`.
+/// Parses the words after `evenkeel replay`.
 pub(super) fn parse(given: &[String]) -> Result<Wish, Complaint> {
     match words::parse::<Words>(given) {
         Ok(words) => words.options().map(|options| Wish::Run(Box::new(options))),
@@ -178,7 +178,7 @@ pub(super) fn parse(given: &[String]) -> Result<Wish, Complaint> {
 }
 
 impl Words {
-    /// Holds the options against each other.
+    /// Checks the options against each other.
     fn options(self) -> Result<Options, Complaint> {
         let format = match self.read.format.as_deref() {
             None | Some("auto") => None,

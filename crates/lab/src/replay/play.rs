@@ -1,5 +1,5 @@
-//! Clients that replay: each takes the next entry of its stream's queue, and holds what the server
-//! says against what the log has. Counts of differences and the first ones go out.
+//! Clients that replay: each takes the next entry of its stream's queue and compares the response
+//! with the log. The result is the number of differences and the first ones.
 
 use super::log::Sizes;
 use super::queue::{Entry, Found, Place, Queue};
@@ -8,33 +8,34 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How soon a client asks again whose reader has not come so far.
+/// The time after which a client tries again if its reader has nothing yet.
 const AGAIN_NS: u64 = 200_000;
-/// So many differences are shown.
+/// The number of differences that are shown.
 pub(super) const SHOWN: usize = 10;
-/// Sizes with heads differ by their heads from server to server: less than this is none.
+/// Sizes with heads differ between servers because the heads differ. A smaller difference than this
+/// does not count.
 const HEADS: u64 = 512;
 
-/// What the answers of some clients were, held against the log.
+/// The responses to some clients, compared with the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// Answers to requests whose status the log has.
+    /// The responses to requests whose status is in the log.
     pub(super) statuses: u64,
-    /// The log's status and the answer's, where they differ.
+    /// The log's status and the response's, where they differ.
     pub(super) other_statuses: BTreeMap<(u16, u16), u64>,
-    /// The first of them.
+    /// The first of these differences.
     pub(super) first_statuses: Vec<Difference>,
-    /// Sizes, where the status is the log's, taken for those of bodies.
+    /// The sizes where the status is the log's, taken as sizes of bodies.
     pub(super) bodies: Compared,
-    /// The same, taken for those of all that was sent.
+    /// The same, taken as sizes of everything that was sent.
     pub(super) whole: Compared,
-    /// How late requests began, in nanoseconds, where the log's times count.
+    /// How late requests began, in nanoseconds, if the log's times are used.
     pub(super) late: Option<Histogram<u64>>,
-    /// Times that a client found its reader behind.
+    /// How often a client found that its reader had nothing yet.
     pub(super) waits: u64,
 }
 
-/// Sizes held against the log's.
+/// Sizes compared with those of the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Compared {
     pub(super) all: u64,
@@ -42,11 +43,11 @@ pub(super) struct Compared {
     pub(super) first: Vec<Difference>,
 }
 
-/// An answer that is not as the log has it.
+/// A response that differs from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) place: Place,
-    /// Method and target.
+    /// The method and target.
     pub(super) asked: String,
     pub(super) logged: u64,
     pub(super) answered: u64,
@@ -96,7 +97,7 @@ impl Compared {
 }
 
 impl Tally {
-    /// Takes an answer.
+    /// Adds a response.
     fn take(&mut self, entry: &Entry, exchange: &Exchange) {
         if let Some(due_ns) = entry.due_ns {
             let late = self.late.get_or_insert_with(histogram);
@@ -116,7 +117,7 @@ impl Tally {
         }
     }
 
-    /// Adds another's.
+    /// Adds the counts of another tally.
     pub(super) fn add(&mut self, other: Self) {
         self.statuses += other.statuses;
         for (pair, count) in other.other_statuses {
@@ -127,18 +128,19 @@ impl Tally {
         self.whole.add(other.whole);
         if let Some(other) = other.late {
             let late = self.late.get_or_insert_with(histogram);
-            // All have the same bounds, so that nothing can be out of them.
+            // Both have the same bounds, so that this cannot fail.
             let _same_bounds = late.add(&other);
         }
         self.waits += other.waits;
     }
 
-    /// The comparison of sizes that the log means. Where it does not say which, it is
-    /// that of bodies, unless most answers disagree with it and fewer do with the other.
+    /// The comparison of sizes that applies to the log. If the log does not say which, it is that
+    /// of bodies, unless most responses disagree with that and fewer with the other.
     pub(super) fn sizes(&self, sizes: Sizes) -> Option<(&'static str, &Compared)> {
         let bodies = ("bodies", &self.bodies);
         let whole = ("all that was sent", &self.whole);
-        // Small bodies are within the leeway of heads, so that only many differences tell.
+        // Small bodies are within the tolerance for heads, so only many differences are
+        // significant.
         let many = self.bodies.others > self.bodies.all / 2;
         let are_whole = many && self.whole.others < self.bodies.others;
         match sizes {
@@ -151,7 +153,7 @@ impl Tally {
     }
 }
 
-/// Nanoseconds up to an hour, three significant digits.
+/// A histogram of nanoseconds up to an hour, with three significant digits.
 #[expect(clippy::expect_used, reason = "the bounds and digits are constants in range")]
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("constants in range")

@@ -1,5 +1,5 @@
-//! What was asked for becomes a plan: names are looked up and the server is tried once. Here it is
-//! decided whether a load may go to that address at all.
+//! Makes a plan from the options: looks up names and tries the server once. It also decides whether
+//! a load may be sent to that address at all.
 
 use super::Complaint;
 use super::options::Options;
@@ -10,7 +10,7 @@ use crate::load::{
 use evenkeel_sys::connect::Local;
 use evenkeel_sys::process;
 
-/// Prepares a run of so many clients.
+/// Prepares a run with that many clients.
 pub(super) fn prepare(options: &Options, clients: u32) -> Result<Plan, Complaint> {
     let url = &options.url;
     let mut remotes = url.resolve(options.unix_socket.as_deref()).map_err(Complaint::plain)?;

@@ -1,51 +1,52 @@
-//! The queue between a reader of logs and the clients that replay them. It is bounded by the bytes
-//! in it: the reader waits for room, the clients never wait.
+//! The queue between a reader of logs and the clients that replay them. Its bytes are bounded: the
+//! reader waits for room, and the clients never wait.
 
 use crate::load::Request;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often one that waits for the first entry looks whether it is still to wait.
+/// The interval at which a thread that waits for the first entry checks whether to continue
+/// waiting.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// A request that is to be made, and what the log says of it.
+/// A request to send, and what the log says about it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) request: Arc<Request>,
     pub(super) place: Place,
-    /// The status that the log has.
+    /// The status in the log.
     pub(super) status: Option<u16>,
-    /// The size that the log has.
+    /// The size in the log.
     pub(super) size: Option<u64>,
-    /// When it is to begin, in nanoseconds from the run's beginning, where the log's times count.
+    /// When it is due, in nanoseconds from the beginning of the run, if the log's times are used.
     pub(super) due_ns: Option<u64>,
 }
 
 /// A line of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The number of its file.
+    /// The number of the file.
     pub(super) file: usize,
     /// The number of the line, from 1.
     pub(super) line: u64,
 }
 
 impl Entry {
-    /// About what it takes of memory.
+    /// The approximate memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         const BESIDE: usize = 256;
         self.request.bytes.len() + BESIDE
     }
 }
 
-/// What a client finds.
+/// What a client finds in the queue.
 #[derive(Debug)]
 pub(super) enum Found {
     Entry(Box<Entry>),
-    /// The reader has not come so far.
+    /// The reader has nothing yet.
     Nothing,
-    /// There is no more.
+    /// There are no more entries.
     End,
 }
 
@@ -62,13 +63,13 @@ struct State {
     bytes: usize,
     /// Whether the reader is done.
     ended: bool,
-    /// Whether nobody takes any more.
+    /// Whether no client takes entries any more.
     left: bool,
     reader_waits: bool,
 }
 
 impl Queue {
-    /// A queue of at most about so many bytes.
+    /// A queue of at most about `most_bytes` bytes.
     pub(super) fn new(most_bytes: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), most_bytes }
     }
@@ -77,7 +78,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an entry when there is room; whether anybody still takes.
+    /// Adds an entry when there is room. Returns whether clients still take entries.
     pub(super) fn put(&self, entry: Entry) -> bool {
         let mut state = self.lock();
         while state.bytes >= self.most_bytes && !state.left {
@@ -107,20 +108,20 @@ impl Queue {
         Found::Entry(entry)
     }
 
-    /// Says that there is no more to come.
+    /// Records that there are no more entries.
     pub(super) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
     }
 
-    /// Says that nobody takes any more.
+    /// Records that no client takes entries any more.
     pub(super) fn leave(&self) {
         self.lock().left = true;
         self.changed.notify_all();
     }
 
-    /// Waits until there is something to take, or never will be; false where `is_over`, which is
-    /// asked now and then, ends the waiting before.
+    /// Waits until there is an entry, or never will be. `is_over` is called now and then; if it
+    /// returns true, the waiting ends and this returns false.
     pub(super) fn wait_for_first(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.lock();
         while state.entries.is_empty() && !state.ended {

@@ -1,6 +1,6 @@
-//! The reader of a part of the logs, on a thread of its own: lines come in, entries go into the
-//! queue in the order and with the times in which they are to be replayed. What does not fit the
-//! format is counted and the first of it kept; it never ends the reading.
+//! Reads a part of the logs, on a thread of its own, and puts entries into the queue in the order
+//! and with the times of their replay. Lines that do not match the format are counted and the first
+//! ones kept; they do not end the reading.
 
 use super::ask::{Asker, Omission};
 use super::lines::{Lines, Part, Stream, open, open_at};
@@ -13,39 +13,39 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What readers of a replay share.
+/// What the readers of a replay share.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
     pub(super) paths: Vec<PathBuf>,
     pub(super) format: Format,
     pub(super) asker: Asker,
-    /// How many times as fast the log's times are kept, where they are.
+    /// The factor by which the log's times are sped up, if they are used.
     pub(super) speed: Option<f64>,
 }
 
-/// What was read.
+/// The result of reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
     pub(super) lines: u64,
-    /// Requests that were put into the queue.
+    /// The requests that were put into the queue.
     pub(super) requests: u64,
     pub(super) malformed: u64,
     /// The first malformed lines.
     pub(super) first_malformed: Vec<Malformed>,
-    /// Lines that are no requests to be made.
+    /// The lines that are not requests to repeat.
     pub(super) omitted: BTreeMap<Omission, u64>,
-    /// Lines whose time came too late to be put in order.
+    /// The lines whose time came too late to be put in order.
     pub(super) late: u64,
-    /// Why it ended before its end.
+    /// Why the reading ended early.
     pub(super) failure: Option<String>,
 }
 
-/// A line that does not fit.
+/// A line that does not match the format.
 #[derive(Clone, Debug)]
 pub(super) struct Malformed {
     pub(super) place: Place,
     pub(super) reason: String,
-    /// Its beginning.
+    /// The beginning of the line.
     pub(super) excerpt: String,
 }
 
@@ -66,7 +66,7 @@ fn escaped(byte: u8) -> impl Iterator<Item = char> {
 }
 
 impl Reading {
-    /// Adds another reader's.
+    /// Adds the result of another reader.
     pub(super) fn add(&mut self, other: Self) {
         self.lines += other.lines;
         self.requests += other.requests;
@@ -82,19 +82,20 @@ impl Reading {
     }
 }
 
-/// Reads a part to its end, or until nobody takes any more.
+/// Reads a part to its end, or until no client takes entries any more.
 pub(super) struct Reader {
     ground: Arc<Ground>,
     queue: Arc<Queue>,
     spreader: Option<Spreader>,
-    /// Shared with who reports: a reader may wait for its log when the run is over.
+    /// Shared with the report, because a reader may still be waiting for its log when the run is
+    /// over.
     reading: Arc<Mutex<Reading>>,
-    /// Entries whose time is settled.
+    /// The entries whose time is settled.
     ready: Vec<Entry>,
 }
 
 impl Reader {
-    /// What is read goes into the queue, and what it comes to into `reading` as it comes.
+    /// A reader that puts entries into the queue, and keeps its result up to date in `reading`.
     pub(super) fn new(
         ground: Arc<Ground>,
         queue: Arc<Queue>,
@@ -108,7 +109,7 @@ impl Reader {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads. `first` is the part's file where it is open already.
+    /// Reads the part. `first` is the file of the part, if it is already open.
     pub(super) fn read(mut self, part: &Part, first: Option<Stream>) {
         let read = self.read_files(part, first);
         if let Some(spreader) = &mut self.spreader {
@@ -186,7 +187,7 @@ impl Reader {
         }
     }
 
-    /// Puts what is settled into the queue; whether anybody still takes.
+    /// Puts the settled entries into the queue. Returns whether clients still take entries.
     fn put_ready(&mut self) -> bool {
         if let Some(spreader) = &self.spreader {
             self.reading().late = spreader.late();
@@ -202,7 +203,7 @@ impl Reader {
 }
 
 impl Drop for Reader {
-    /// Whichever way the reading has ended, its clients do not wait for more.
+    /// However the reading has ended, its clients must not wait for more.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.reading().failure = Some("the reading panicked".to_owned());

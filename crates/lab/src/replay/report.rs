@@ -1,5 +1,5 @@
 //! The report of a replay, as text and as JSON: what was read, what was not replayed and why, what
-//! the server answered and where that is not what the log has.
+//! the server answered and how that differs from the log.
 
 use super::Seen;
 use super::options::Options;
@@ -46,7 +46,7 @@ fn asked(options: &Options) -> String {
     format!("{parts}, {timing}")
 }
 
-/// What was read, and what of it was not replayed.
+/// What was read, and which of it was not replayed.
 fn log(text: &mut String, options: &Options, seen: &Seen) -> fmt::Result {
     let reading = &seen.reading;
     let mut row = |name: &str, number: u64| writeln!(text, "  {name:<24}{:>12}", count(number));
@@ -75,7 +75,7 @@ fn log(text: &mut String, options: &Options, seen: &Seen) -> fmt::Result {
     writeln!(text)
 }
 
-/// How well the log's times were kept, and whether the reading kept up.
+/// How well the log's times were kept, and whether the readers kept up.
 fn timing(text: &mut String, options: &Options, seen: &Seen) -> fmt::Result {
     if let Some(late) = &seen.tally.late {
         let at = |quantile| time(late.value_at_quantile(quantile).min(late.max()) as f64);
@@ -87,7 +87,7 @@ fn timing(text: &mut String, options: &Options, seen: &Seen) -> fmt::Result {
             at(1.0)
         )?;
     }
-    // A client that waits between two requests of the log waits for nobody.
+    // With a log on standard input, a client may wait because there is no further request yet.
     let waits = seen.tally.waits;
     if waits > 0 && options.logs.iter().all(|path| path.as_os_str() != "-") {
         writeln!(text, "  Clients found the reading of the log behind {} times", count(waits))?;
@@ -134,7 +134,7 @@ fn shown(place: Place, logs: &[PathBuf]) -> String {
     format!("{name}:{}", place.line)
 }
 
-/// The report as JSON, with a line feed at its end; docs/lab.md has the keys.
+/// The report as JSON, with a line feed at its end; docs/lab.md lists the keys.
 pub(super) fn json(options: &Options, seen: &Seen) -> String {
     let (reading, tally) = (&seen.reading, &seen.tally);
     let omitted: serde_json::Map<String, Value> = reading
@@ -199,6 +199,6 @@ pub(super) fn json(options: &Options, seen: &Seen) -> String {
         ),
         ("sizes_compared".to_owned(), json!(sizes)),
     ]);
-    // Keys are texts and numbers are finite, so that nothing here is without JSON.
+    // All keys are texts and all numbers finite, so this cannot fail.
     serde_json::to_string_pretty(&Value::Object(value)).unwrap_or_default() + "\n"
 }

@@ -1,33 +1,33 @@
-//! The log's own times as a plan of when each request is to begin. A log is written when requests
-//! end and tells when they began, so that its lines are held for some seconds of its time and put
-//! in order; and where it has whole seconds only, the requests of each are spread within it.
+//! Computes from the log's times when each request is due. A log is written when requests end and
+//! records when they began, so lines are held for some seconds of log time and put in order. If the
+//! log has whole seconds only, the requests of each second are spread within it.
 
 use super::log::Stamp;
 use super::queue::Entry;
 use std::collections::BTreeMap;
 
-/// For so many seconds of the log's time lines are held.
+/// The seconds of log time for which lines are held.
 const WINDOW_S: i64 = 10;
-/// No more bytes than these are held, whatever the time.
+/// The most bytes that are held, whatever the time.
 const MOST_BYTES: usize = 8 << 20;
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// Puts entries in order of their times.
+/// Sorts entries by their times.
 pub(super) struct Spreader {
     speed: f64,
     held: BTreeMap<i64, Vec<(Option<u32>, Entry)>>,
     bytes: usize,
-    /// Seconds before this one have been given out.
+    /// Seconds before this one have been returned.
     from: i64,
-    /// The first request's time, which is the run's beginning.
+    /// The time of the first request, which is the beginning of the run.
     origin_ns: Option<i128>,
     last_due_ns: u64,
-    /// Entries that came when those after them had been given out.
+    /// The entries that came after later ones had been returned.
     late: u64,
 }
 
 impl Spreader {
-    /// One that plays so many times as fast.
+    /// A spreader that replays `speed` times as fast.
     pub(super) fn new(speed: f64) -> Self {
         Self {
             speed,
@@ -40,12 +40,12 @@ impl Spreader {
         }
     }
 
-    /// How many entries came too late to be put in order; they are due at once.
+    /// The number of entries that came too late to be put in order. They are due at once.
     pub(super) fn late(&self) -> u64 {
         self.late
     }
 
-    /// Takes an entry, and gives to `out` those whose time is settled.
+    /// Takes an entry, and adds those whose time is settled to `out`.
     pub(super) fn add(&mut self, mut entry: Entry, stamp: Stamp, out: &mut Vec<Entry>) {
         if stamp.second < self.from {
             self.late += 1;
@@ -62,20 +62,20 @@ impl Spreader {
             if self.bytes <= MOST_BYTES && last.saturating_sub(first) <= WINDOW_S {
                 break;
             }
-            // More of the newest second may be to come.
+            // More entries of the newest second may follow.
             self.from = if first < last { first.saturating_add(1) } else { first };
             self.give_first(out);
         }
     }
 
-    /// Gives out what is held.
+    /// Returns everything that is held.
     pub(super) fn finish(&mut self, out: &mut Vec<Entry>) {
         while !self.held.is_empty() {
             self.give_first(out);
         }
     }
 
-    /// Gives out the first second that is held.
+    /// Returns the first second that is held.
     fn give_first(&mut self, out: &mut Vec<Entry>) {
         let Some((second, mut entries)) = self.held.pop_first() else { return };
         let count = entries.len() as u128;
@@ -89,7 +89,7 @@ impl Spreader {
             let at_ns =
                 i128::from(second) * SECOND_NS as i128 + i128::from(nanos.unwrap_or_default());
             let origin_ns = *self.origin_ns.get_or_insert(at_ns);
-            // A float too large for the type becomes its largest value.
+            // A float that is too large for the type becomes its largest value.
             let due_ns = ((at_ns - origin_ns).max(0) as f64 / self.speed) as u64;
             self.last_due_ns = self.last_due_ns.max(due_ns);
             entry.due_ns = Some(self.last_due_ns);
@@ -110,7 +110,7 @@ mod tests {
         Entry { request, place, status: None, size: None, due_ns: None }
     }
 
-    /// Lines and due times in milliseconds of what was given out.
+    /// The lines and due times in milliseconds of the returned entries.
     fn dues(speed: f64, stamps: &[(i64, Option<u32>)]) -> (Vec<(u64, u64)>, u64) {
         let (mut spreader, mut out) = (Spreader::new(speed), Vec::new());
         for (line, (second, nanos)) in (0..).zip(stamps) {
@@ -137,7 +137,7 @@ mod tests {
         let lines: Vec<u64> = found.iter().map(|(line, _)| *line).collect();
         assert_eq!((lines, late), (vec![4, 2, 1, 0, 3], 0));
         assert_eq!(found[0].1, 0);
-        // What comes when its time is long over is due at once, and counted.
+        // An entry whose time is long over is due at once, and counted.
         let (found, late) = dues(1.0, &[(100, None), (200, None), (211, None), (100, None)]);
         assert_eq!((found[2], late), ((3, 100_000), 1));
     }

@@ -1,8 +1,8 @@
-//! The escapes of logs and of targets. What a server wrote as `\"`, `\n` or `\x16` becomes the byte
-//! that it stands for (server/util.c: ap_escape_logitem), and bytes that no target may hold become
-//! percent signs with digits (RFC 3986, section 2.1).
+//! The escapes of logs and of targets. `\"`, `\n` or `\x16` in a log becomes the byte that it
+//! stands for (server/util.c: ap_escape_logitem), and bytes that a target may not contain are
+//! percent-encoded (RFC 3986, section 2.1).
 
-/// A logged text without its escapes. A backslash that begins none stands for itself.
+/// A logged text without its escapes. A backslash that begins no escape stands for itself.
 pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -40,8 +40,8 @@ pub(super) fn push_percent(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
 }
 
-/// A decoded path (%U) as a target has it: what would end the path, or is not allowed in it, is
-/// encoded again.
+/// The target form of a decoded path (%U): bytes that would end the path or are not allowed in it
+/// are encoded again.
 pub(super) fn encode_path(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     for byte in path {

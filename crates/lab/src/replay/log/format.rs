@@ -1,6 +1,6 @@
-//! A LogFormat string as a pattern: what mod_log_config would write by it is what lines are held
-//! against. The items' letters are Apache's; those that say nothing of the request are only
-//! stepped over.
+//! Compiles a LogFormat string to a pattern that matches the lines which mod_log_config would write
+//! with it. The letters of items are Apache's. Items that say nothing about the request are only
+//! skipped.
 
 use super::record::Sizes;
 use super::stamp::Shape;
@@ -9,7 +9,7 @@ use super::stamp::Shape;
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     pub(super) pieces: Vec<Piece>,
-    /// Whether a line may go on behind the last piece, with a space between.
+    /// Whether a line may continue after the last piece, following a space.
     pub(super) goes_on: bool,
     sizes: Sizes,
 }
@@ -21,8 +21,8 @@ pub(super) enum Piece {
     Item(Item),
 }
 
-/// What stands in a part of a line. Those without a form of
-/// their own end where the text behind them begins.
+/// The content of a part of a line. Items without a form of their own end where the text after them
+/// begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     /// %r
@@ -39,7 +39,7 @@ pub(super) enum Item {
     Host,
     /// %{NAME}i
     Field(String),
-    /// What is not asked again.
+    /// An item that is not repeated in the request.
     Word,
     /// %p
     Port,
@@ -49,22 +49,22 @@ pub(super) enum Item {
     Size,
     /// %t
     Time(Shape),
-    /// %{end}t beside a %t of the request's beginning.
+    /// %{end}t, beside a %t for the beginning of the request.
     End(Shape),
     /// %H
     Protocol,
-    /// A number that is not asked for.
+    /// A number that is not used.
     Number,
 }
 
 impl Item {
-    /// Whether it is known by its form, not by what follows it.
+    /// Whether it is recognised by its form and not by what follows it.
     pub(super) fn has_form(&self) -> bool {
         use Item::{End, Number, Port, Protocol, Size, Status, Time};
         matches!(self, Port | Status | Size | Time(_) | End(_) | Protocol | Number)
     }
 
-    /// What it is, in a complaint about a line.
+    /// Its name, for a message about a line.
     pub(super) fn name(&self) -> String {
         match self {
             Item::RequestLine => "a request line (%r)".into(),
@@ -85,7 +85,7 @@ impl Item {
     }
 }
 
-/// An item as it was written, and how much it is preferred to others that say the same.
+/// An item as written, and its rank among items that say the same.
 struct Written {
     item: Item,
     rank: u8,
@@ -93,11 +93,12 @@ struct Written {
 }
 
 impl Pattern {
-    /// Compiles a format string as it stands in a configuration, with or without the backslashes
-    /// before its quotes.
+    /// Compiles a format string as it is in a configuration, with or without the backslashes before
+    /// its quotes.
     ///
     /// # Errors
-    /// What is wrong with it, or why lines written by it cannot be told apart.
+    ///
+    /// What is wrong with it, or why its lines cannot be parsed unambiguously.
     pub(super) fn compile(format: &str) -> Result<Self, String> {
         let mut written: Vec<Written> = Vec::new();
         let mut texts: Vec<Vec<u8>> = vec![Vec::new()];
@@ -132,13 +133,13 @@ impl Pattern {
         Ok(Self { pieces, goes_on: false, sizes })
     }
 
-    /// The same, whose sizes may be %O as well as %b.
+    /// The same pattern, whose sizes may be those of %O or of %b.
     pub(super) fn of_unknown_sizes(mut self) -> Self {
         self.sizes = Sizes::Unknown;
         self
     }
 
-    /// The same, whose lines may have further columns.
+    /// The same pattern, whose lines may have further columns.
     pub(super) fn and_more(mut self) -> Self {
         self.goes_on = true;
         self.of_unknown_sizes()
@@ -166,7 +167,8 @@ enum Directive {
     Text(Vec<u8>),
 }
 
-/// Text up to the next directive. `\"` is a quote that the configuration's own quoting asked for.
+/// The text up to the next directive. `\"` is a quote with the escape of the configuration's own
+/// quoting.
 fn literal(rest: &str) -> (Vec<u8>, &str) {
     let end = rest.find('%').unwrap_or(rest.len());
     let (text, after) = rest.split_at(end);
@@ -190,7 +192,7 @@ fn literal(rest: &str) -> (Vec<u8>, &str) {
     (out, after)
 }
 
-/// Takes one directive, from its percent sign to its letter (mod_log_config.c: parse_log_item).
+/// Parses one directive, from its percent sign to its letter (mod_log_config.c: parse_log_item).
 fn directive(rest: &str) -> Result<(Option<Directive>, &str), String> {
     let mut s = rest.strip_prefix('%').unwrap_or(rest);
     if let Some(after) = s.strip_prefix('%') {
@@ -242,7 +244,7 @@ fn item(letter: char, argument: &str, original: Option<bool>) -> Result<Written,
         }
         'i' => Item::Field(argument.to_owned()),
         's' => {
-            // What was answered in the end; %s alone is what the first request came to.
+            // The final status. %s without a modifier is that of the original request.
             rank = if original == Some(false) { 2 } else { 1 };
             Item::Status
         }
@@ -270,10 +272,10 @@ fn item(letter: char, argument: &str, original: Option<bool>) -> Result<Written,
     Ok(Written { item, rank, sizes })
 }
 
-/// Whether an item is of a kind.
+/// Tests the kind of an item.
 type Same = fn(&Item) -> bool;
 
-/// Of items that say the same only the most preferred keep saying it; what sizes count.
+/// Keeps only the most preferred of items that say the same. Returns what sizes count.
 fn keep_preferred(written: &mut [Written]) -> Sizes {
     let is_host = |item: &Item| matches!(item, Item::Host | Item::Port);
     let has_host_field = written
@@ -310,8 +312,8 @@ fn keep_preferred(written: &mut [Written]) -> Sizes {
     sizes
 }
 
-/// The pieces in their order: a text before each item and one behind the last. A path and the
-/// query right behind it are one piece.
+/// The pieces in order: a text before each item and one after the last. A path directly followed by
+/// the query is one piece.
 fn join(written: Vec<Written>, texts: Vec<Vec<u8>>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut items = written.into_iter();
@@ -330,8 +332,8 @@ fn join(written: Vec<Written>, texts: Vec<Vec<u8>>) -> Vec<Piece> {
     pieces
 }
 
-/// Lines can only be told apart where each item has a form or ends with a text; and there must be
-/// something to ask.
+/// Checks that lines can be parsed, for which each item must have a form or be followed by a text,
+/// and that the format contains the request.
 fn check(format: &str, pieces: &[Piece]) -> Result<(), String> {
     let has = |wanted: fn(&Item) -> bool| {
         pieces.iter().any(|piece| matches!(piece, Piece::Item(item) if wanted(item)))

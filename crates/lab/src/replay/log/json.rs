@@ -1,6 +1,6 @@
-//! Lines of JSON: an object each. The names of its members are those that servers and shippers of
-//! logs use, without regard to case; docs/lab.md lists them. What lies in an object `request` or
-//! its `headers`, as Caddy writes it, is found as well.
+//! Lines of JSON, with an object in each. The names of its members are those that servers and log
+//! shippers use, in upper or lower case; docs/lab.md lists them. Members of an object `request` and
+//! of its `headers`, as Caddy writes them, are found too.
 
 use super::record::{Misfit, Record};
 use super::stamp::Stamp;
@@ -39,10 +39,11 @@ const TIME: &[&str] = &[
 const AGENT: &[&str] = &["user_agent", "http_user_agent", "useragent", "user-agent", "agent"];
 const REFERER: &[&str] = &["referer", "http_referer", "referrer", "http_referrer"];
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// That it is no object, or that nothing in it says what was asked.
+///
+/// It is not an object, or nothing in it says what was requested.
 pub(super) fn parse(line: &[u8]) -> Result<Record, Misfit> {
     let object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| Misfit {
         column: error.column().max(1),
@@ -78,8 +79,8 @@ pub(super) fn parse(line: &[u8]) -> Result<Record, Misfit> {
     Ok(record)
 }
 
-/// The objects that members are looked for in, the inner ones first: Caddy's outer `ts` and
-/// `status` are found all the same.
+/// The objects in which members are searched, inner ones first. Caddy's outer `ts` and `status` are
+/// found too.
 struct Members<'a>(Vec<&'a Map<String, Value>>);
 
 impl<'a> Members<'a> {
@@ -91,7 +92,7 @@ impl<'a> Members<'a> {
         Self([request, headers, Some(object)].into_iter().flatten().collect())
     }
 
-    /// The first member of these names, in the names' order.
+    /// The first member with one of these names, in the order of the names.
     fn find(&self, names: &[&str]) -> Option<&'a Value> {
         names.iter().find_map(|name| {
             let named = |object: &&'a Map<String, Value>| {
@@ -115,7 +116,7 @@ impl<'a> Members<'a> {
     fn number(&self, names: &[&str]) -> Option<u64> {
         match self.find(names)? {
             Value::Number(number) => number.as_u64(),
-            // nginx and Apache write numbers as texts where their format has quotes.
+            // nginx and Apache write numbers as texts if their format has quotes.
             Value::String(text) if text == "-" => Some(0),
             Value::String(text) => text.parse().ok(),
             _ => None,

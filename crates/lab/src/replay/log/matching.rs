@@ -1,7 +1,7 @@
-//! Lines held against a pattern. Items with a form are read as far as it goes; others end where
-//! the text behind them begins, and where that stands in several places each is tried in turn, so
-//! that spaces in user names and stray quotes in agents do no harm. The tries are counted: no line
-//! can keep a reader busy.
+//! Matches lines with a pattern. An item with a form ends where the form ends. Any other item ends
+//! where the text after it begins; if that text occurs several times, each occurrence is tried, so
+//! that spaces in user names and stray quotes in agents do no harm. The number of attempts is
+//! bounded, so that no line can keep a reader busy.
 
 use super::escape::{encode_path, unescape};
 use super::format::{Item, Pattern, Piece};
@@ -9,25 +9,26 @@ use super::record::{Misfit, Record};
 use super::stamp::Parts;
 use memchr::memmem::Finder;
 
-/// More ends than this are not tried for the items of one line.
+/// The most ends of items that are tried for one line.
 const MOST_TRIES: u32 = 10_000;
 
-/// Where the items of a line stand.
+/// The state of matching one line.
 struct Matching<'a> {
     line: &'a [u8],
     pieces: &'a [Piece],
-    /// Beginning and end of each piece.
+    /// The start and end of each piece.
     spans: Vec<(usize, usize)>,
     tries: u32,
-    /// The last piece that any try came to, and where it did not fit first.
+    /// The last piece that any attempt reached, and where it first failed to match.
     farthest: (usize, usize),
 }
 
 impl Pattern {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// Where the line departs from the pattern.
+    ///
+    /// Where the line differs from the pattern.
     pub(super) fn parse(&self, line: &[u8]) -> Result<Record, Misfit> {
         let spans = vec![(0, 0); self.pieces.len()];
         let pieces = self.pieces.as_slice();
@@ -93,7 +94,7 @@ fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
 }
 
 impl Matching<'_> {
-    /// Whether the pieces from this one on fit the line from `at` on.
+    /// Whether the pieces from `piece` on match the line from `at` on.
     fn fits(&mut self, piece: usize, at: usize, goes_on: bool) -> bool {
         let rest = self.line.get(at..).unwrap_or_default();
         let Some(found) = self.pieces.get(piece) else {
@@ -113,7 +114,7 @@ impl Matching<'_> {
         self.fits(piece + 1, end, goes_on)
     }
 
-    /// Tries each end of an item that has no form.
+    /// Tries each possible end of an item without a form.
     fn fits_some_end(&mut self, piece: usize, from: usize, goes_on: bool) -> bool {
         let pieces = self.pieces;
         let Some(Piece::Text(behind)) = pieces.get(piece + 1) else {
@@ -140,7 +141,7 @@ impl Matching<'_> {
                 return true;
             }
         }
-        // What is missing is the text that ends it, somewhere behind its beginning.
+        // The text that ends the item is missing after its beginning.
         self.fails(if quoted { piece + 1 } else { piece }, from)
     }
 
@@ -158,12 +159,12 @@ impl Matching<'_> {
     }
 }
 
-/// Whether a backslash stands before what follows, which no other one takes away.
+/// Whether what follows is escaped by a backslash that is not itself escaped.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// How long an item with a form is.
+/// The length of an item with a form.
 fn length(item: &Item, text: &[u8]) -> Option<usize> {
     if let Item::Time(shape) | Item::End(shape) = item {
         return shape.take(text, &mut Parts::default());

@@ -1,6 +1,6 @@
-//! Access logs as they are read again. A line comes in, what was asked and what the server said of
-//! it goes out as a [`Record`], or a [`Misfit`] that says where the line departs from its format.
-//! Nothing here opens a file or sends anything.
+//! Parses the lines of access logs into a [`Record`] of the request and the response, or a
+//! [`Misfit`] that says where the line differs from its format. Nothing here opens a file or sends
+//! anything.
 
 mod escape;
 mod format;
@@ -17,7 +17,7 @@ use format::Pattern;
 pub(super) use record::{Misfit, Record, Sizes};
 pub(super) use stamp::Stamp;
 
-/// How the lines of a log are written.
+/// The format of the lines of a log.
 #[derive(Clone, Debug)]
 pub(super) struct Format {
     name: String,
@@ -31,21 +31,22 @@ enum Shape {
     Urls,
 }
 
-/// mod_log_config's own, and what Debian's apache2.conf and most others name combined and
-/// vhost_combined. Their size is of the body (%b) or of all that was sent (%O); nothing in a line
-/// tells which.
+/// mod_log_config's own format, and what Debian's apache2.conf and most others call combined and
+/// vhost_combined. Their size is that of the body (%b) or of everything that was sent (%O); nothing
+/// in a line says which.
 const COMMON: &str = r#"%h %l %u %t "%r" %>s %b"#;
 const COMBINED: &str = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
 const VHOST_COMBINED: &str = r#"%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
 
 impl Format {
-    /// Formats that are known by name, in the order in which they are tried: what more lines of a
-    /// log fit is its format, and of two that fit as well the one that says more.
+    /// The named formats, in the order in which they are tried. The format of a log is the one that
+    /// most lines match, and of two that match equally well, the one that says more.
     pub(super) const NAMES: [&str; 5] = ["json", "vhost_combined", "combined", "common", "urls"];
 
-    /// A format by its name, or a string of LogFormat's.
+    /// A format by its name, or from a string of LogFormat.
     ///
     /// # Errors
+    ///
     /// What is wrong with the string.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let shape = match text {
@@ -63,15 +64,16 @@ impl Format {
         Ok(Self { name: text.to_owned(), shape })
     }
 
-    /// Its name, or its string.
+    /// The name, or the string.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Reads a line without its line end; `None` where it is to be passed over.
+    /// Parses a line without its line end; `None` if the line is to be skipped.
     ///
     /// # Errors
-    /// Where the line departs from the format.
+    ///
+    /// Where the line differs from the format.
     pub(super) fn parse(&self, line: &[u8]) -> Result<Option<Record>, Misfit> {
         match &self.shape {
             Shape::Pattern(pattern) => pattern.parse(line).map(Some),

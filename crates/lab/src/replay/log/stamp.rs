@@ -1,6 +1,5 @@
-//! Times of logs: the forms of %t, and those of JSON. Text comes in; a time since 1970 goes out,
-//! with what it says of its second's parts. One without a zone is taken for UTC: a replay needs
-//! differences only.
+//! Parses the times of logs, in the forms of %t and of JSON, to times since 1970. A time without a
+//! zone counts as UTC, because a replay only needs differences.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime::BrokenDownTime;
@@ -8,9 +7,9 @@ use jiff::fmt::strtime::BrokenDownTime;
 /// A time since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) struct Stamp {
-    /// Seconds.
+    /// The seconds.
     pub(in super::super) second: i64,
-    /// Nanoseconds in its second; none where the log has whole seconds.
+    /// The nanoseconds of the second; none if the log has whole seconds.
     pub(in super::super) nanos: Option<u32>,
 }
 
@@ -24,14 +23,14 @@ pub(super) enum Shape {
     Micros,
     MillisOfSecond,
     MicrosOfSecond,
-    /// strftime's.
+    /// A format of strftime.
     Custom(String),
 }
 
-/// What the items of a line say of its time.
+/// What the items of a line say about its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
-    /// Days since 1970.
+    /// The days since 1970.
     day: Option<i64>,
     second_of_day: Option<i64>,
     /// East of Greenwich, in seconds.
@@ -41,7 +40,7 @@ pub(super) struct Parts {
 }
 
 impl Shape {
-    /// By the argument of `%{ARGUMENT}t`, and whether it is of the exchange's end.
+    /// From the argument of `%{ARGUMENT}t`, and whether it is about the end of the exchange.
     pub(super) fn new(argument: &str) -> (Self, bool) {
         let whole = |rest: &str| rest.is_empty() || rest.starts_with(':');
         let (rest, end) = match (argument.strip_prefix("begin"), argument.strip_prefix("end")) {
@@ -61,7 +60,7 @@ impl Shape {
         (shape, end)
     }
 
-    /// Reads a time at the beginning of `text` into `parts`; how long it is.
+    /// Parses a time at the beginning of `text` into `parts`. Returns its length.
     pub(super) fn take(&self, text: &[u8], parts: &mut Parts) -> Option<usize> {
         match self {
             Shape::Common => take_common(text, parts),
@@ -80,7 +79,7 @@ impl Shape {
 }
 
 impl Parts {
-    /// The time, where there is enough for one.
+    /// The time, if the parts are sufficient.
     pub(super) fn stamp(&self) -> Option<Stamp> {
         let second = match (self.since_1970, self.day, self.second_of_day) {
             (Some(second), ..) => second,
@@ -94,22 +93,22 @@ impl Parts {
 }
 
 impl Stamp {
-    /// Of a number of JSON: seconds, or by its size thousandths, millionths or thousand-millionths
-    /// of one.
+    /// From a number in JSON: seconds, or, depending on its size, milliseconds, microseconds or
+    /// nanoseconds.
     pub(super) fn of_number(number: f64) -> Option<Self> {
         if !number.is_finite() || number < 0.0 {
             return None;
         }
-        // The first second of the year 5138 is the largest that counts as seconds.
+        // The largest number that counts as seconds is the beginning of the year 5138.
         let unit = [1.0, 1e3, 1e6, 1e9].into_iter().find(|unit| number / unit < 1e11)?;
         let seconds = number / unit;
         let nanos = (seconds.fract() * 1e9) as u32;
-        // Whole seconds are spread, as those of a text are.
+        // Whole seconds are spread, like those of a text.
         let nanos = (unit > 1.0 || nanos > 0).then_some(nanos);
         Some(Self { second: seconds as i64, nanos })
     }
 
-    /// Of a text of JSON: RFC 3339's form, or %t's with or without its brackets.
+    /// From a text in JSON: in the form of RFC 3339, or of %t with or without its brackets.
     pub(super) fn of_text(text: &str) -> Option<Self> {
         let mut parts = Parts::default();
         let spaced = text.replacen(' ', "T", 1);
@@ -161,19 +160,19 @@ fn take_common(text: &[u8], parts: &mut Parts) -> Option<usize> {
     Some(LENGTH)
 }
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar. Years begin in March, so that the day
-/// of a leap year comes last.
+/// The days from 1970-01-01 to a day of the Gregorian calendar. Years begin in March, so that the
+/// leap day is last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let days = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-    // From the first of March of the year 0 it is this many days to 1970.
+    // The number of days from 1 March of the year 0 to 1970.
     era * 146_097 + days - 719_468
 }
 
 fn take_custom(format: &str, text: &[u8], parts: &mut Parts) -> Option<usize> {
-    // A time is short: a parser that counts its way through long lines for each would be slow.
+    // A time is short. Without a bound, parsing would be slow for long lines.
     const MOST: usize = 128;
     let text = text.get(..MOST).unwrap_or(text);
     let (time, used) = BrokenDownTime::parse_prefix(format, text).ok()?;
@@ -213,7 +212,7 @@ fn take_fraction(text: &[u8], parts: &mut Parts, count: usize) -> Option<usize> 
     (used == count).then_some(count)
 }
 
-/// The number that digits at the beginning of a text make, and how many they are.
+/// The number at the beginning of a text, and its length in digits.
 fn digits(text: &[u8]) -> Option<(i64, usize)> {
     let used = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let digits = text.get(..used).filter(|digits| !digits.is_empty())?;
@@ -251,7 +250,7 @@ mod tests {
 
     #[test]
     fn every_day_has_its_number() {
-        // Over four centuries each day is one after the day before it.
+        // Over four centuries, each day is one more than the day before.
         let mut last = days_since_1970(1799, 12, 31);
         for year in 1800..2200 {
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

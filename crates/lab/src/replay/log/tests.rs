@@ -1,4 +1,4 @@
-//! Lines of real logs' kinds, good and odd ones.
+//! Lines like those of real logs, usual and odd ones.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn common_lines_are_read() {
     assert_eq!(text(&record.line), "GET /apache_pb.gif HTTP/1.0");
     assert_eq!((record.status, record.size), (Some(200), Some(2326)));
     assert_eq!(record.stamp, Some(Stamp { second: SECOND, nanos: None }));
-    // Users may have spaces in their names, and no bytes are a hyphen.
+    // User names may contain spaces, and zero bytes are a hyphen.
     let line = format!("::1 - John Q. Public {TIME} \"HEAD / HTTP/1.1\" 304 -");
     let record = read("common", &line);
     assert_eq!((text(&record.line), record.size), ("HEAD / HTTP/1.1", Some(0)));
@@ -41,7 +41,7 @@ fn combined_lines_are_read() {
     let field = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
     let fields = [field("Referer", "http://x/"), field("User-Agent", "A \"b\" c")];
     assert_eq!(record.fields, fields);
-    // A server that escapes nothing has quotes within quotes, and columns may follow.
+    // A server that escapes nothing writes quotes within quotes, and further columns may follow.
     let line = format!("::1 - - {TIME} \"GET / HTTP/1.1\" 200 5 \"-\" \"A \"b\" c\" 1234 \"x\"");
     let record = read("combined", &line);
     assert_eq!(record.fields, [field("User-Agent", "A \"b")]);

@@ -1,12 +1,13 @@
-//! Plain lists of URLs: a line is a path or a URL, with a method before it or not. Empty lines and
-//! those that begin with # are passed over.
+//! Plain lists of URLs: each line is a path or a URL, with or without a method before it. Empty
+//! lines and lines that begin with # are skipped.
 
 use super::record::{Misfit, Record};
 
-/// Reads a line.
+/// Parses a line.
 ///
 /// # Errors
-/// That it is neither.
+///
+/// It is neither a path nor a URL.
 pub(super) fn parse(line: &[u8]) -> Result<Option<Record>, Misfit> {
     let line = line.trim_ascii();
     if line.is_empty() || line.starts_with(b"#") {
@@ -30,7 +31,7 @@ fn is_method(word: &[u8]) -> bool {
     word.iter().all(u8::is_ascii_uppercase)
 }
 
-/// Host and target of a URL; no host of a path.
+/// The host and target of a URL; a path has no host.
 fn split(url: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     if memchr::memchr(b' ', url).is_some() {
         return None;
