@@ -1,27 +1,27 @@
-//! Requests as they go over the wire, for every command of the lab. Method, target, fields and
-//! body come in as they were typed or logged; bytes that are one request go out, or a complaint:
-//! nothing that was typed can end a line and begin another, but for whole lines as ab takes them.
+//! Encodes requests from method, target, fields and body as they were typed or logged, for every
+//! command of the lab. Nothing that was typed can end a line and begin another, except whole lines,
+//! which ab accepts.
 
 use crate::load::{Request, Target};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-/// A request that is being put together.
+/// A request that is being assembled.
 #[derive(Clone, Debug)]
 pub struct Draft {
     method: String,
     target: String,
     version: &'static str,
     authority: String,
-    /// Names, and lines without their ends.
+    /// The names, and the lines without their ends.
     fields: Vec<(String, Vec<u8>)>,
     body: Option<Bytes>,
     close: bool,
 }
 
 impl Draft {
-    /// A request of what a URL names, with the target in origin form (RFC 9112, section 3.2.1).
+    /// A request for a URL, with the target in origin form (RFC 9112, section 3.2.1).
     #[must_use]
     pub fn new(method: &str, url: &Target) -> Self {
         Self {
@@ -35,54 +35,56 @@ impl Draft {
         }
     }
 
-    /// The same with another target: a path with its query, or what a log has.
+    /// The same request with another target: a path with its query, or what is in a log.
     #[must_use]
     pub fn with_target(mut self, target: &str) -> Self {
         target.clone_into(&mut self.target);
         self
     }
 
-    /// The same for a proxy: the target in absolute form (section 3.2.2).
+    /// The same request for a proxy: the target in absolute form (section 3.2.2).
     #[must_use]
     pub fn through_proxy(mut self, url: &Target) -> Self {
         self.target = url.to_string();
         self
     }
 
-    /// The same in HTTP/1.0.
+    /// The same request in HTTP/1.0.
     #[must_use]
     pub fn of_http_1_0(mut self) -> Self {
         self.version = "HTTP/1.0";
         self
     }
 
-    /// The same with a body, and with Content-Length for it.
+    /// The same request with a body, and with Content-Length for it.
     #[must_use]
     pub fn with_body(mut self, body: Bytes) -> Self {
         self.body = Some(body);
         self
     }
 
-    /// The same on a connection that the client asks to end (`Connection: close`).
+    /// The same request with `Connection: close`.
     #[must_use]
     pub fn closing(mut self) -> Self {
         self.close = true;
         self
     }
 
-    /// The same with a field in place of all fields of that name.
+    /// The same request with a field in place of all fields of that name.
     ///
     /// # Errors
-    /// That the name is no token, or that the value holds a control byte.
+    ///
+    /// The name is not a token, or the value contains a control byte.
     pub fn with_field(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, String> {
         self.fields.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
         self.with_another_field(name, value)
     }
 
-    /// The same with a field beside those of its name.
+    /// The same request with another field, in addition to those of that name.
     ///
     /// # Errors
-    /// As [`Draft::with_field`].
+    ///
+    /// As for [`Draft::with_field`].
     pub fn with_another_field(
         mut self,
         name: &str,
@@ -94,7 +96,7 @@ impl Draft {
         Ok(self)
     }
 
-    /// The same with a line as it was typed, whatever it is.
+    /// The same request with a line as it was typed, whatever it is.
     #[must_use]
     pub fn with_line(mut self, line: &str) -> Self {
         let name = line.split_once(':').map_or(line, |(name, _)| name).trim();
@@ -102,17 +104,18 @@ impl Draft {
         self
     }
 
-    /// Whether it has a field of that name.
+    /// Whether it has a field with that name.
     #[must_use]
     pub fn has_field(&self, name: &str) -> bool {
         self.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
     }
 
-    /// Its bytes: Host first, where no field names another; then the fields in their order,
-    /// Content-Length where there is a body, and Connection where it is to end.
+    /// The bytes: Host first, unless a field replaces it; then the fields in order, Content-Length
+    /// if there is a body, and Connection if the connection is to end.
     ///
     /// # Errors
-    /// That the method is no token, or that the target holds a space or a control byte.
+    ///
+    /// The method is not a token, or the target contains a space or a control byte.
     pub fn encode(&self) -> Result<Request, String> {
         if !is_token(&self.method) {
             return Err(format!("{:?}: no method's name", self.method));
@@ -147,10 +150,11 @@ impl Draft {
     }
 }
 
-/// The two halves of a field as it was typed, `Name: value`.
+/// The two parts of a field as it was typed, `Name: value`.
 ///
 /// # Errors
-/// That there is no colon, or what [`Draft::with_field`] says.
+///
+/// There is no colon, or as for [`Draft::with_field`].
 pub fn parse_field(text: &str) -> Result<(&str, &str), String> {
     let (name, value) =
         text.split_once(':').ok_or_else(|| format!("{text:?}: a field is \"Name: value\""))?;

@@ -1,6 +1,6 @@
-//! The server's side of a load. A process id, or the URL of a status page, comes in; while the load
-//! goes a thread looks at the server's processes, its accept queue and its scoreboard every second,
-//! and what it saw goes out: one report then says what the clients saw and why.
+//! Observes the server's side of a load, found by a process id or by the URL of a status page.
+//! During the load a thread samples the server's processes, its accept queue and its scoreboard
+//! every second, so that one report can say what the clients saw and why.
 
 use crate::calls::{self, Calls};
 use crate::family::{Family, ThreadTime, listening_sockets};
@@ -15,60 +15,61 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the server is looked at.
+/// The interval of samples.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a status page may take: a server under load is slow.
+/// How long a status page may take, since a server under load is slow.
 const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Where the server's side is seen.
+/// Where the server can be observed.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Its processes, where they are on this machine.
+    /// The processes, if they are on this machine.
     pub family: Option<Family>,
-    /// The port whose accept queue is looked at.
+    /// The port whose accept queue is sampled.
     port: u16,
-    /// Its status page.
+    /// The status page.
     status: Option<Status>,
 }
 
-/// Looking on, until [`Watch::end`].
+/// An observation, until [`Watch::end`].
 pub struct Watch {
-    // Letting it go ends the thread.
+    // Dropping it ends the thread.
     stop: Sender<()>,
     thread: JoinHandle<Seen>,
 }
 
-/// What was seen.
+/// What was observed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Seen {
-    /// User time of the server's processes, in microseconds.
+    /// The user time of the server's processes, in microseconds.
     pub user_us: u64,
-    /// System time, in microseconds.
+    /// The system time, in microseconds.
     pub system_us: u64,
-    /// Processor time by core, in microseconds, counted where each thread was seen last.
+    /// The CPU time by core, in microseconds, counted for the core where each thread was last seen.
     pub by_core_us: BTreeMap<usize, u64>,
-    /// The most processes and threads at once.
+    /// The most processes at once.
     pub most_processes: usize,
     /// The most threads at once.
     pub most_threads: usize,
     /// The most connections that waited to be accepted.
     pub most_queued: Option<u64>,
-    /// Each sample, by the names of [`Series`].
+    /// The samples, by the names of [`Series`].
     #[serde(skip)]
     pub series: Series,
-    /// System calls, where they were counted.
+    /// The system calls, if they were counted.
     pub calls: Option<Calls>,
-    /// What could not be seen, and why.
+    /// What could not be observed, and why.
     pub faults: Vec<String>,
 }
 
 impl Side {
-    /// Finds the server: `text` is a process id or the URL of a status page, `port` the one that is
-    /// loaded. The processes behind a status page of this machine are found by that port. `verify`
-    /// says whether the page's certificate is checked.
+    /// Finds the server: `text` is a process id or the URL of a status page, `port` is the one that
+    /// is loaded. The processes behind a status page on this machine are found by that port.
+    /// `verify` says whether to check the certificate of the page.
     ///
     /// # Errors
-    /// That there is no such process, or what is wrong with the URL or the page.
+    ///
+    /// There is no such process, or what is wrong with the URL or the page.
     pub fn find(text: &str, port: u16, verify: bool) -> Result<Self, String> {
         if let Ok(pid) = text.parse() {
             let family = Family::new(pid);
@@ -83,8 +84,8 @@ impl Side {
         Ok(Self { family, port, status: Some(status) })
     }
 
-    /// Counts the system calls of its processes while `load` goes, which says how many requests
-    /// were answered; into `seen` goes what they were, or why they cannot be counted.
+    /// Counts the system calls of its processes during `load`, which returns the number of answered
+    /// requests. `seen` gets the calls, or why they cannot be counted.
     pub fn count_calls(&self, load: impl FnOnce() -> Result<u64, String>, seen: &mut Seen) {
         let Some(family) = self.family else { return };
         let folder = tempfile::tempdir().map_err(|error| error.to_string());
@@ -94,10 +95,11 @@ impl Side {
         }
     }
 
-    /// Begins to look on. Samples are saved as they come where there is a folder for them.
+    /// Begins to observe. If there is a folder, samples are saved in it as they come.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn watch(self, folder: Option<&Path>) -> Result<Watch, String> {
         let saving = folder.map(Sampling::begin).transpose()?;
         let (stop, stopped) = channel();
@@ -108,7 +110,7 @@ impl Side {
 }
 
 impl Watch {
-    /// Ends it, and gives what was seen.
+    /// Ends the observation and returns the result.
     #[must_use]
     pub fn end(self) -> Seen {
         drop(self.stop);
@@ -116,7 +118,7 @@ impl Watch {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Looking {
     side: Side,
     saving: Option<Sampling>,
@@ -149,7 +151,7 @@ impl Looking {
             let wait = due.saturating_sub(self.begun.elapsed());
             let over = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
             let at_s = self.begun.elapsed().as_secs_f64();
-            // A moment is too short for times that are counted in hundredths.
+            // A moment is too short for times that are counted in hundredths of a second.
             if !over || at_s - self.last_s > 0.2 || self.last_s == 0.0 {
                 self.look(at_s);
             }
@@ -242,7 +244,7 @@ impl Looking {
 }
 
 impl Seen {
-    /// What it comes to for so many answers, a line for each thing.
+    /// The result for that many answers, with a line for each thing.
     #[must_use]
     pub fn told(&self, answered: u64) -> String {
         let each = |us: u64| numbers::time(us as f64 * 1e3 / answered.max(1) as f64);
@@ -289,21 +291,21 @@ impl Seen {
     }
 }
 
-/// How many connections wait at a port to be accepted; none where nobody listens there.
+/// The number of connections that wait to be accepted at a port; none if nothing listens there.
 fn accept_queue(port: u16) -> Option<u64> {
     let sockets = listening_sockets(port);
     (!sockets.is_empty()).then(|| sockets.into_iter().map(|(_, waiting)| waiting).sum())
 }
 
-/// The numbers of the first line of /proc/stat.
+/// The numbers in the first line of /proc/stat.
 fn machine_ticks() -> Vec<u64> {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
     line.split_whitespace().skip(1).filter_map(|ticks| ticks.parse().ok()).collect()
 }
 
-/// The sums of a status page: busy and idle workers, connections, and the scoreboard's letters that
-/// are on it, each by its count.
+/// The sums of a status page: busy and idle workers, connections, and the count of each letter of
+/// the scoreboard.
 fn sums(page: &Page) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     let mut put = |plot: &str, line: &str, count: u64| {
@@ -318,7 +320,7 @@ fn sums(page: &Page) -> BTreeMap<String, f64> {
         put(plot, "keep-alive", connections.keep_alive);
         put(plot, "closing", connections.closing);
     }
-    // Open slots are no workers, and would only dwarf them.
+    // Open slots are not workers, and would make the others look small.
     for (letter, meaning) in LETTERS.iter().filter(|(letter, _)| *letter != '.') {
         let count = page.slots(|it| it == *letter) as u64;
         if count > 0 {

@@ -1,6 +1,6 @@
-//! Clients that are slow on purpose: heads and bodies that never end, answers that are read a few
-//! bytes at a time. An address and a manner come in; connections are made and kept slow by one
-//! thread until they are let go, and what became of them goes out.
+//! Clients that are slow on purpose: heads and bodies that never end, responses that are read a few
+//! bytes at a time. One thread keeps the connections slow until they are dropped, and counts what
+//! becomes of them.
 
 use evenkeel_sys::connect::{self, Local, Remote};
 use evenkeel_sys::socket::Socket;
@@ -12,31 +12,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the connections are looked at, and how often those that read more than a window
-/// between two looks.
+/// The interval at which connections are handled, and the shorter one for those that read more than
+/// a window in that time.
 const TICK: Duration = Duration::from_millis(100);
 const SHORT_TICK: Duration = Duration::from_millis(10);
-/// How long a head or a body stands still between two drops.
+/// The time between two additions to a head or a body.
 const DROP_EVERY: Duration = Duration::from_secs(10);
-/// The client's least window in bytes: what it has not asked for must not fill its memory.
+/// The smallest receive window in bytes, so that responses do not fill the client's memory.
 const WINDOW: usize = 4096;
-/// A window holds what is read within so many ticks: with less a client would wait for its server,
-/// and read slower the more clients there are.
+/// A window holds what is read in this many ticks. With less, a client would wait for the server,
+/// and read more slowly the more clients there are.
 const TICKS: f64 = 3.0;
 
-/// In which way a client is slow.
+/// The way in which a client is slow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Manner {
-    /// Its head never ends; a field comes every ten seconds (slowloris).
+    /// Its head never ends: a field is sent every ten seconds (slowloris).
     Head,
-    /// Its body never ends; ten bytes come every ten seconds.
+    /// Its body never ends: ten bytes are sent every ten seconds.
     Body,
-    /// It reads its answer so many bytes a second.
+    /// It reads its response at this many bytes a second.
     Read(f64),
 }
 
 impl Manner {
-    /// How often a client is looked at.
+    /// The interval at which a client is handled.
     fn tick(self) -> Duration {
         match self {
             Self::Read(rate) if rate * TICK.as_secs_f64() > WINDOW as f64 => SHORT_TICK,
@@ -54,9 +54,9 @@ impl Manner {
         }
     }
 
-    /// How many bytes a client may read that had so many left when it was looked at `passed_s`
-    /// seconds ago. What it could not read it does not make up for: it waits for its turn at the
-    /// server, too, and is as slow as ever when that comes.
+    /// How many bytes a client may read, if it had `left` bytes `passed_s` seconds ago. It does not
+    /// catch up on what it could not read: while it waits for its turn at the server, it is as slow
+    /// as always when that comes.
     fn may_read(self, left: f64, passed_s: f64) -> f64 {
         let rate = if let Self::Read(rate) = self { rate } else { WINDOW as f64 };
         let most = rate * passed_s.max(self.tick().as_secs_f64()) * 2.0;
@@ -67,17 +67,17 @@ impl Manner {
 /// What became of slow clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// Connections that were made, later ones of the same client included.
+    /// The connections that were made, including later ones of the same client.
     pub made: u64,
-    /// Connections that the server ended, or whose answer was read to its end.
+    /// The connections that the server closed, or whose response was read to its end.
     pub ended: u64,
-    /// Clients that ever had a byte of an answer.
+    /// The clients that received any byte of a response.
     pub heard: u64,
-    /// Bytes of answers.
+    /// The bytes of responses.
     pub bytes: u64,
 }
 
-/// Slow clients at work, until [`Slow::end`].
+/// Slow clients, until [`Slow::end`].
 pub struct Slow {
     stop: Sender<()>,
     bytes: Arc<AtomicU64>,
@@ -85,11 +85,12 @@ pub struct Slow {
 }
 
 impl Slow {
-    /// Has `count` clients ask for `path` in this manner. One whose connection has ended asks
-    /// again where `again` says so.
+    /// Starts `count` clients that request `path` in this way. A client whose connection has ended
+    /// sends its request again if `again` says so.
     ///
     /// # Errors
-    /// The system's, where it denies the thread.
+    ///
+    /// The system denies the thread.
     pub fn begin(
         address: SocketAddr,
         manner: Manner,
@@ -112,7 +113,7 @@ impl Slow {
         Ok(Self { stop, bytes, thread: named.spawn(move || clients.run(&stopped))? })
     }
 
-    /// How many bytes of answers they have had by now.
+    /// The bytes of responses received so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
@@ -152,7 +153,7 @@ struct Client {
     begun: bool,
     sent: usize,
     next_drop: Option<Instant>,
-    /// Bytes that it may read by now.
+    /// The bytes that it may read now.
     may_read: f64,
     heard: bool,
 }
@@ -225,7 +226,7 @@ impl Clients {
     }
 }
 
-/// Whether a connection is gone; one that is still being made is not.
+/// Whether a connection is closed. One that is still being established is not.
 fn is_over(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
 }
@@ -239,10 +240,10 @@ mod tests {
     #[test]
     fn a_client_reads_at_its_rate_and_makes_up_for_no_wait() {
         let fast = Manner::Read(2e6);
-        // Three seconds in which nothing came: it reads on at its rate.
+        // Three seconds without data: it continues at its rate.
         let waited = (0..300).fold(0.0, |left, _| fast.may_read(left, 0.01));
         assert!((20_000.0..=40_000.0).contains(&waited), "{waited}");
-        // A look that is late loses nothing, and a byte comes together in time.
+        // A late look loses nothing, and fractions of bytes add up.
         assert!(fast.may_read(0.0, 0.3) >= 600_000.0);
         assert!((0..50).fold(0.0, |left, _| Manner::Read(0.5).may_read(left, 0.1)) >= 1.0);
     }
@@ -269,7 +270,7 @@ mod tests {
             assert_eq!(bytes[..count].ends_with(b"\r\n\r\n"), whole, "{manner:?}");
             stream.write_all(b"answer").unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
-            // It hears the answer and closes, which ends this read.
+            // The client receives the response and closes, which ends this read.
             while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
             let bytes = slow.bytes();
             let fate = slow.end();

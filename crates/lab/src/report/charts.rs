@@ -1,5 +1,5 @@
-//! The plots of a run, and of runs beside each other. Saved figures come in, charts go out; those
-//! that would be empty are left out by who puts them on a page.
+//! The plots of a run, and of several runs beside each other. The caller leaves out those that are
+//! empty.
 
 use crate::histogram;
 use crate::load::Second;
@@ -16,7 +16,7 @@ fn times(label: &str) -> Axis {
     Axis::new(label, Unit::Time).by_factors()
 }
 
-/// The seconds that were whole: the last one is mostly a part of a second.
+/// The complete seconds. The last one is usually only a part of a second.
 fn whole_seconds(run: &Saved) -> &[Second] {
     let seconds = &run.figures.seconds;
     let count = seconds.len();
@@ -32,7 +32,7 @@ fn quantile(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     histogram.value_at_quantile(quantile).min(histogram.max()) as f64
 }
 
-/// Answers and failures by second, with the clients at work where their number changes.
+/// Answers and failures by second, with the number of active clients where it changes.
 pub fn throughput(run: &Saved) -> Vec<Chart> {
     let y = Axis::new("a second", Unit::Count);
     let mut rate = Chart::new("Throughput", moments(), y)
@@ -66,7 +66,7 @@ pub fn latency_over_time(run: &Saved) -> Chart {
     chart
 }
 
-/// The response time by percentile, and the service time where it differs.
+/// The response time by percentile, and the service time if it differs.
 pub fn percentiles(run: &Saved) -> Chart {
     let times = &run.figures.times;
     let mut chart = percentile_chart().line("response", percentile_points(&times.response));
@@ -81,7 +81,8 @@ fn percentile_chart() -> Chart {
     Chart::new("Time by percentile", x, times("time"))
 }
 
-/// Points at 0 %, 50 %, and so on, each step halving what is above, to the last single value.
+/// Points at 0 %, 50 %, and so on, where each step halves what is above, down to the last single
+/// value.
 fn percentile_points(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let count = histogram.len() as f64;
@@ -135,7 +136,7 @@ pub fn outcomes(run: &Saved) -> Bars {
     }
 }
 
-/// What each client got, those with the fewest answers first.
+/// The number of answers of each client, fewest first.
 pub fn fairness(run: &Saved) -> Chart {
     let mut counts = run.figures.by_client.clone();
     counts.sort_unstable();
@@ -147,7 +148,7 @@ pub fn fairness(run: &Saved) -> Chart {
     if counts.len() < 2 { chart } else { chart.line("answers", points.collect()) }
 }
 
-/// What was sampled beside the load.
+/// What was sampled besides the load.
 pub fn sampled(run: &Saved) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (plot, lines) in run.series.plots() {

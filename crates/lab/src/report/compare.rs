@@ -1,4 +1,5 @@
-//! The page of several runs: the first is the base, the others stand beside it with ratios.
+//! The page of several runs: the first run is the base, and the others are shown beside it with
+//! ratios.
 
 use super::charts;
 use super::facts::{Fact, facts, notes, origin};
@@ -32,7 +33,7 @@ pub fn page(title: &str, runs: &[Saved]) -> String {
     page.html()
 }
 
-/// A row for each fact that any run has, a column for each run, and ratios to the first.
+/// A row for each fact of any run, a column for each run, and ratios to the first.
 pub fn table(runs: &[Saved]) -> (Vec<String>, Vec<Vec<String>>) {
     let mut heading = vec![String::new()];
     for (index, run) in runs.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What a run comes to, fact by fact, the same for pages, texts and comparisons; and what its
-//! reader should know before believing it.
+//! The facts about a run, the same for pages, texts and comparisons, and what a reader should know
+//! before believing them.
 
 use crate::numbers;
 use crate::plot::Unit;
@@ -9,11 +9,11 @@ use evenkeel_message::http_date;
 /// A fact about a run.
 #[derive(Clone, Debug)]
 pub struct Fact {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its value; none where the run does not say.
+    /// The value; none if the run does not have it.
     pub value: Option<f64>,
-    /// Its value as it is read.
+    /// The value as text.
     pub shown: String,
 }
 
@@ -22,7 +22,7 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
     let figures = &run.figures;
     let (response, service) = (&figures.times.response, &figures.times.service);
     let seconds = figures.elapsed_ns as f64 / 1e9;
-    // Of a run that was cut short only the seconds know how many were answered.
+    // If a run was cut short, only its seconds say how many requests were answered.
     let answered = answered(run) as f64;
     let failed = failed(run) as f64;
     let each_second = |value: f64| (seconds > 0.0).then(|| value / seconds);
@@ -38,7 +38,7 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
         shown: value.map_or_else(|| "–".to_owned(), |value| unit.show(value)),
     };
     let known = fairness.clients > 0;
-    // Of what was only watched there is nothing to say: none is not the same as nothing.
+    // A run without a load has no such figures, which is different from zero.
     let load = |value: f64| run.has_load().then_some(value);
     let server = |line: &str| run.series.mean(&format!("CPU of the server in %/{line}"));
     vec![
@@ -71,19 +71,19 @@ pub fn facts(run: &Saved) -> Vec<Fact> {
     ]
 }
 
-/// Answers, also of a run that was cut short.
+/// The number of answers, also if the run was cut short.
 pub fn answered(run: &Saved) -> u64 {
     let seconds = run.figures.seconds.iter().map(|second| second.answered).sum();
     if run.whole { run.figures.answered() } else { seconds }
 }
 
-/// Failures, also of a run that was cut short.
+/// The number of failures, also if the run was cut short.
 pub fn failed(run: &Saved) -> u64 {
     let seconds = run.figures.seconds.iter().map(|second| second.failed).sum();
     if run.whole { run.figures.failed() } else { seconds }
 }
 
-/// Whole sentences on what the figures do not tell by themselves, the gravest first.
+/// Sentences about what the figures do not show, most important first.
 pub fn notes(run: &Saved) -> Vec<String> {
     let figures = &run.figures;
     let mut notes = Vec::new();
@@ -143,7 +143,7 @@ pub fn notes(run: &Saved) -> Vec<String> {
     notes
 }
 
-/// When, where and by what a run was made, in a line.
+/// When, where and with which program a run was made, in one line.
 pub fn origin(run: &Saved) -> String {
     let about = &run.about;
     let machine = &about.machine;

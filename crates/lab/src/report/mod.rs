@@ -1,6 +1,6 @@
-//! `evenkeel report`: saved results come in; one HTML page that needs no network and no script
-//! goes out, or text. One run is shown whole, several are held against the first, and with
-//! `--merge` several are one: machines that loaded a server together.
+//! `evenkeel report`: makes one HTML page of saved results, which needs no network and no script,
+//! or text. A single run is shown in full, several are compared with the first, and with `--merge`
+//! several count as one: machines that loaded a server together.
 
 mod charts;
 mod compare;
@@ -52,8 +52,8 @@ pub fn command() -> clap::Command {
     words::command::<Options>()
 }
 
-/// Runs `evenkeel report` and gives its exit status: 0, 1 where results cannot be read or the
-/// page not be written, 2 for words that make no sense.
+/// Runs `evenkeel report` and returns its exit status: 0, 1 if results cannot be read or the page
+/// cannot be written, 2 for words that make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let options: Options = match words::parse(words) {
@@ -68,7 +68,7 @@ pub fn run(words: &[String]) -> i32 {
 
 fn say(text: &str) -> i32 {
     let mut out = io::stdout().lock();
-    // A reader that went away has what it wanted.
+    // It is not an error if the reader is gone.
     let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     0
 }
@@ -78,7 +78,7 @@ fn complain(text: &str, status: i32) -> i32 {
     status
 }
 
-/// Reads the results, and gives what is to be said on standard output.
+/// Reads the results, and returns what to print on standard output.
 fn report(options: &Options) -> Result<String, String> {
     let mut runs = Vec::new();
     for folder in &options.folders {
@@ -135,7 +135,7 @@ fn title_of(runs: &[Saved]) -> String {
     }
 }
 
-/// Runs of the same title are told apart by their folders.
+/// Makes runs with the same title distinguishable by their folders.
 fn name_apart(runs: &mut [Saved]) {
     let titles: Vec<String> = runs.iter().map(|run| run.about.title.clone()).collect();
     for run in runs {

@@ -1,5 +1,5 @@
-//! A page: headings, paragraphs, tables and plots come in, in order; one HTML text goes out that
-//! holds all it needs. Shared by every report of the lab, so that all look alike.
+//! Assembles a page from headings, paragraphs, tables and plots, and returns one HTML text that
+//! contains everything it needs. All reports of the lab use it, so that they look alike.
 
 use crate::plot::{STYLE, escape};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ th,td{padding:.25rem .8rem;text-align:right;border-bottom:1px solid var(--grid);
 white-space:nowrap}th:first-child,td:first-child{text-align:left}th{color:var(--soft);\
 font-weight:600}code{overflow-wrap:anywhere}";
 
-/// A page that is being written.
+/// A page that is being assembled.
 #[derive(Debug)]
 pub struct Page {
     title: String,
@@ -29,7 +29,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with its title, and below it a line on where it is from.
+    /// A page with its title, and a line on its origin below.
     pub fn new(title: &str, origin: &str) -> Self {
         let mut page = Self { title: title.to_owned(), body: String::new() };
         let (title, origin) = (escape(title), escape(origin));
@@ -37,19 +37,19 @@ impl Page {
         page
     }
 
-    /// A heading.
+    /// Adds a heading.
     pub fn heading(&mut self, text: &str) -> &mut Self {
         let _ = writeln!(self.body, "<h2>{}</h2>", escape(text));
         self
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) -> &mut Self {
         let _ = writeln!(self.body, "<p>{}</p>", escape(text));
         self
     }
 
-    /// Sentences that should not be missed.
+    /// Adds sentences that should not be missed.
     pub fn notes(&mut self, notes: &[String]) -> &mut Self {
         for note in notes {
             let _ = writeln!(self.body, "<p class=\"note\">{}</p>", escape(note));
@@ -57,7 +57,7 @@ impl Page {
         self
     }
 
-    /// A few figures, large.
+    /// Adds a few figures, in large type.
     pub fn tiles<'a>(&mut self, tiles: impl Iterator<Item = (&'a str, &'a str)>) -> &mut Self {
         self.body.push_str("<div class=\"tiles\">");
         for (name, value) in tiles {
@@ -69,7 +69,7 @@ impl Page {
         self
     }
 
-    /// Plots beside each other, as texts of SVG.
+    /// Adds plots beside each other, as texts of SVG.
     pub fn plots(&mut self, plots: impl IntoIterator<Item = String>) -> &mut Self {
         self.body.push_str("<div class=\"plots\">\n");
         for plot in plots {
@@ -79,7 +79,7 @@ impl Page {
         self
     }
 
-    /// A table.
+    /// Adds a table.
     pub fn table(&mut self, heading: &[String], rows: &[Vec<String>]) -> &mut Self {
         self.body.push_str("<div class=\"wide\"><table>");
         let cells = |row: &[String], kind: &str| -> String {
@@ -93,7 +93,7 @@ impl Page {
         self
     }
 
-    /// Words as they were typed.
+    /// Adds words as they were typed.
     pub fn code(&mut self, text: &str) -> &mut Self {
         let _ = writeln!(self.body, "<p><code>{}</code></p>", escape(text));
         self

@@ -6,7 +6,7 @@ use super::page::Page;
 use crate::plot::Chart;
 use crate::results::Saved;
 
-/// What stands in large figures at the top.
+/// The figures in large type at the top.
 const TILES: [&str; 7] = [
     "Requests a second",
     "Answers",

@@ -1,10 +1,10 @@
-//! Pages and texts of saved runs.
+//! Tests pages and texts of saved runs.
 
 use super::*;
 use crate::load::{Failure, Figures, Second};
 use crate::results::{About, Sampling, Saving};
 
-/// A run of ten seconds, saved.
+/// Saves a run of ten seconds.
 fn save(folder: &Path, title: &str, each_second: u64, busiest: f64) {
     let mut figures = Figures {
         statuses: [(200, each_second * 10), (404, 3)].into(),

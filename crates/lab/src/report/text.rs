@@ -8,7 +8,7 @@ use crate::results::Saved;
 use crate::sweep::Sweep;
 use std::fmt::Write as _;
 
-/// The text of one run or of several beside each other.
+/// The text of one run, or of several beside each other.
 pub fn report(title: &str, runs: &[Saved]) -> String {
     let mut text = format!("{title}\n");
     if let Some(first) = runs.first() {
@@ -69,7 +69,7 @@ fn single(text: &mut String, run: &Saved) {
     }
 }
 
-/// Columns as wide as their widest cell; the first to the left, the others to the right.
+/// A table with columns as wide as their widest cell; the first is aligned left, the others right.
 pub fn table(heading: &[String], rows: &[Vec<String>]) -> String {
     let all = || std::iter::once(heading).chain(rows.iter().map(Vec::as_slice));
     let columns = all().map(<[String]>::len).max().unwrap_or_default();

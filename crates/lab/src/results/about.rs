@@ -1,44 +1,45 @@
-//! What a run was to be, and where it ran: the first file of its folder. Facts of the machine come
-//! from /proc; its names and addresses are not among them, nor what was typed as a secret.
+//! What a run was meant to be, and where it ran: the first file of its folder. Facts about the
+//! machine come from /proc, without its names and addresses. Secrets on the command line are
+//! hidden.
 
 use evenkeel_sys::{clock, process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What was asked for.
+/// The description of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// The version of these files' layout.
+    /// The version of the layout of these files.
     pub format: u32,
     /// The command: `bench`, `replay`, `surge`, `top`, `lab greedy`.
     pub command: String,
-    /// What a report calls this run: the target, or what makes it different from its neighbours.
+    /// The name of this run in a report: the target, or what distinguishes it from other runs.
     pub title: String,
     /// The URL, or what else was loaded or watched.
     pub target: String,
-    /// The words that were typed, without secrets.
+    /// The words of the command line, without secrets.
     pub words: Vec<String>,
-    /// What they came to, as a report shows it: clients, pace, pause, seed.
+    /// Their meaning, as a report shows it: clients, pace, pause, seed.
     pub asked: BTreeMap<String, String>,
-    /// When the run began, in microseconds since 1970.
+    /// The beginning of the run, in microseconds since 1970.
     pub started_us: u64,
-    /// This program's version.
+    /// The version of this program.
     pub version: String,
-    /// Where the clients ran.
+    /// The machine of the clients.
     pub machine: Machine,
 }
 
 /// The machine, without names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Cores that could be used.
+    /// The cores that could be used.
     pub cores: usize,
-    /// What the processor calls itself.
+    /// The name of the processor.
     pub processor: String,
-    /// Memory in bytes.
+    /// The memory in bytes.
     pub memory_bytes: u64,
-    /// The kernel's version, `6.12`.
+    /// The version of the kernel, `6.12`.
     pub kernel: String,
 }
 
@@ -46,7 +47,7 @@ impl About {
     /// The layout that is written now.
     pub const FORMAT: u32 = 1;
 
-    /// A run that begins now. Secrets among `words` are hidden.
+    /// A run that begins now. Secrets in `words` are hidden.
     #[must_use]
     pub fn now(command: &str, target: &str, words: &[String]) -> Self {
         Self {
@@ -62,7 +63,7 @@ impl About {
         }
     }
 
-    /// The same with one more thing that was asked for.
+    /// The same with another option.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.asked.insert(name.to_owned(), value.to_string());
@@ -95,7 +96,7 @@ fn memory_bytes(meminfo: &str) -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The numbers that a release begins with: what follows may be a name that its builder chose.
+/// The numbers at the beginning of a release. What follows may be a name that its builder chose.
 fn kernel(release: &str) -> String {
     let numbers = release.trim().split(|c: char| !c.is_ascii_digit() && c != '.').next();
     numbers.unwrap_or_default().trim_end_matches('.').to_owned()
@@ -112,7 +113,8 @@ pub fn without_secrets(words: &[String]) -> Vec<String> {
         let before = safe.last().map_or("", String::as_str);
         let option = OPTIONS.iter().find(|it| {
             let rest = word.strip_prefix(**it);
-            // ab's options may have their value in the same word, long ones after a sign.
+            // In ab, an option may have its value in the same word; in long options it follows a
+            // sign.
             rest.is_some_and(|r| !r.is_empty() && (it.len() == 2 || r.starts_with('=')))
         });
         let hidden = match option {

@@ -1,5 +1,5 @@
-//! HdrHistogram's log format: a line for each interval, with its histogram deflated and in base64
-//! (V2). Histograms of nanoseconds come in, lines that other tools read go out, and back.
+//! HdrHistogram's log format (V2): a line for each interval, with its histogram deflated and in
+//! base64. Histograms are of nanoseconds. Other tools can read and write these files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 
 /// One line of a log.
 pub struct Interval {
-    /// When it began, in seconds since the log's beginning.
+    /// The beginning, in seconds since the beginning of the log.
     pub from_s: f64,
-    /// Its histogram.
+    /// The histogram.
     pub histogram: Histogram<u64>,
 }
 
@@ -34,7 +34,8 @@ pub fn heading(what: &str, started_us: u64) -> String {
 /// The line of an interval.
 ///
 /// # Errors
-/// That the histogram could not be encoded.
+///
+/// The histogram could not be encoded.
 pub fn line(from_s: f64, long_s: f64, histogram: &Histogram<u64>) -> Result<String, String> {
     let mut bytes = Vec::new();
     let encoded = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
@@ -42,16 +43,17 @@ pub fn line(from_s: f64, long_s: f64, histogram: &Histogram<u64>) -> Result<Stri
     let longest_ms = histogram.max() as f64 / 1e6;
     let mut text = format!("{from_s:.3},{long_s:.3},{longest_ms:.3},");
     STANDARD.encode_string(&bytes, &mut text);
-    // Writing to a text does not fail.
+    // Writing to a text cannot fail.
     let _written = writeln!(text);
     Ok(text)
 }
 
-/// Gives `take` the intervals of a log, one after another: all together they may be large. A last
-/// line that was cut off while the run went is left out.
+/// Passes the intervals of a log to `take` one by one, because all of them may be large. A last
+/// line that was cut off during the run is left out.
 ///
 /// # Errors
-/// Which line cannot be read, or what `take` says.
+///
+/// Which line cannot be parsed, or the error of `take`.
 pub fn parse(
     text: &str,
     mut take: impl FnMut(Interval) -> Result<(), String>,

@@ -1,12 +1,12 @@
-//! Figures and seconds as they stand in JSON. Beside what is needed to read them back stands what
-//! follows from it (rate, percentiles, fairness), for tools that want a number and no library.
+//! Figures and seconds in JSON. In addition to what is needed to read them back there is what
+//! follows from it (rate, percentiles, fairness), for tools that want a number without a library.
 
 use crate::load::{Failure, Fairness, Figures, Second};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The percentiles that reports show, with their names.
+/// The percentiles in reports, with their names.
 pub const SHOWN_PERCENTILES: [(&str, f64); 8] = [
     ("p50", 0.5),
     ("p75", 0.75),
@@ -18,10 +18,10 @@ pub const SHOWN_PERCENTILES: [(&str, f64); 8] = [
     ("max", 1.0),
 ];
 
-/// What a histogram says in a few numbers, in nanoseconds.
+/// A histogram in a few numbers, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many values there are.
+    /// The number of values.
     pub count: u64,
     /// The mean.
     pub mean_ns: f64,
@@ -34,7 +34,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of a histogram.
+    /// The percentiles of a histogram.
     #[must_use]
     pub fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
@@ -67,7 +67,7 @@ pub struct KeptSecond {
 }
 
 impl KeptSecond {
-    /// What is kept of a second beside its histogram.
+    /// What is stored of a second besides its histogram.
     pub fn of(second: &Second) -> Self {
         Self {
             second: second.number,
@@ -80,7 +80,7 @@ impl KeptSecond {
         }
     }
 
-    /// The second, yet without its histogram.
+    /// The second, still without its histogram.
     pub fn second(&self) -> Second {
         Second {
             answered: self.answered,
@@ -147,7 +147,7 @@ impl From<Fairness> for KeptFairness {
 }
 
 impl KeptFigures {
-    /// What is kept of a run's figures beside histograms and seconds.
+    /// What is stored of a run's figures besides histograms and seconds.
     pub fn of(figures: &Figures) -> Self {
         let failures =
             figures.failures.iter().map(|(failure, count)| (failure.name().to_owned(), *count));
@@ -177,10 +177,11 @@ impl KeptFigures {
         }
     }
 
-    /// The figures, yet without histograms and seconds.
+    /// The figures, still without histograms and seconds.
     ///
     /// # Errors
-    /// A kind of failure that is not known.
+    ///
+    /// An unknown kind of failure.
     pub fn figures(self) -> Result<Figures, String> {
         let mut failures = BTreeMap::new();
         for (name, count) in self.failures {

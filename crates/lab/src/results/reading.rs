@@ -1,5 +1,5 @@
-//! Reading saved runs. Folders come in, whole or cut short; a run with its figures goes out for
-//! each, or one sum for several, as of machines that loaded a server together.
+//! Reads saved runs, complete or cut short, each separately or several as one sum, such as those of
+//! machines that loaded a server together.
 
 use super::about::About;
 use super::kept::{KeptFigures, KeptSecond};
@@ -13,36 +13,37 @@ use std::path::{Path, PathBuf};
 /// A saved run.
 #[derive(Clone, Debug, Default)]
 pub struct Saved {
-    /// Its folder; of a sum the first one.
+    /// The folder; the first one for a sum.
     pub folder: PathBuf,
     /// What was asked.
     pub about: About,
-    /// What came of it. Of a run that was cut short, what its seconds say.
+    /// The results. If the run was cut short, they come from its seconds.
     pub figures: Figures,
-    /// What was sampled beside.
+    /// What was sampled besides the load.
     pub series: Series,
-    /// Whether the run came to its end.
+    /// Whether the run is complete.
     pub whole: bool,
-    /// How many runs it is the sum of.
+    /// The number of runs in the sum.
     pub parts: usize,
 }
 
 impl Saved {
-    /// Whether there was a load, and not something that was only watched.
+    /// Whether there was a load, rather than something that was only watched.
     #[must_use]
     pub fn has_load(&self) -> bool {
         !self.figures.by_client.is_empty() || !self.figures.seconds.is_empty()
     }
 }
 
-/// The folders of runs at or below `folder`, in the order of their names: a sweep, an experiment
-/// and a folder that jobs have written into hold one for each run.
+/// The folders of runs at or below `folder`, ordered by name: a sweep, an experiment and a folder
+/// that several jobs have written into contain one for each run.
 ///
 /// # Errors
-/// That there is none, or the system's.
+///
+/// There is none, or those of the system.
 pub fn find(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
-    // Deeper ones belong to something else.
+    // Deeper folders belong to something else.
     find_below(folder, 3, &mut found)?;
     if found.is_empty() {
         return Err(format!("{}: no saved run (there is no {RUN})", folder.display()));
@@ -72,6 +73,7 @@ fn find_below(folder: &Path, levels: usize, found: &mut Vec<PathBuf>) -> Result<
 /// Reads a run.
 ///
 /// # Errors
+///
 /// Which file is missing or cannot be read, and why.
 pub fn read(folder: &Path) -> Result<Saved, String> {
     let text = text_of(folder, RUN)?;
@@ -120,7 +122,7 @@ fn read_figures(folder: &Path, seconds: Vec<Second>) -> Result<Figures, String> 
     Ok(figures)
 }
 
-/// The seconds with their histograms; a last line that was cut off is left out.
+/// The seconds with their histograms. A last line that was cut off is left out.
 fn read_seconds(folder: &Path) -> Result<Vec<Second>, String> {
     if !folder.join(SECONDS).is_file() {
         return Ok(Vec::new());
@@ -136,7 +138,7 @@ fn read_seconds(folder: &Path) -> Result<Vec<Second>, String> {
     if folder.join(SECONDS_LOG).is_file() {
         let told = |error: String| format!("{}: {error}", folder.join(SECONDS_LOG).display());
         let take = |interval: hlog::Interval| {
-            // The number was written with three places behind the point.
+            // The number was written with three decimal places.
             if let Some(second) = seconds.get_mut(&(interval.from_s.round() as u32)) {
                 second.response.add_histogram(&interval.histogram);
             }
@@ -147,7 +149,7 @@ fn read_seconds(folder: &Path) -> Result<Vec<Second>, String> {
     Ok(seconds.into_values().collect())
 }
 
-/// The figures of a run that did not come to its end: statuses and failures are not known by kind.
+/// The figures of a run that was cut short. Its statuses and failures are not known by kind.
 fn of_seconds(seconds: Vec<Second>) -> Result<Figures, String> {
     let mut figures = Figures::default();
     for second in &seconds {
@@ -161,8 +163,7 @@ fn of_seconds(seconds: Vec<Second>) -> Result<Figures, String> {
     Ok(figures)
 }
 
-/// Adds runs up. Runs that went on at the same time are put on the clock that they share;
-/// others are laid over each other from their beginnings.
+/// Adds runs. Runs that overlapped in time share one clock; others are aligned at their beginnings.
 #[must_use]
 pub fn merge(runs: Vec<Saved>) -> Option<Saved> {
     let first = runs.first()?;

@@ -1,5 +1,6 @@
-//! Saving a run. Its folder is made before the load begins, each second is written as soon as it
-//! is over, and the figures at the end: a run that is cut short leaves what had come until then.
+//! Saves a run. The folder is created before the load begins, each second is written as soon as it
+//! is over, and the figures at the end, so that a run which is cut short leaves everything up to
+//! that time.
 
 use super::about::About;
 use super::kept::{KeptFigures, KeptSecond};
@@ -16,15 +17,16 @@ pub struct Saving {
     started_us: u64,
     seconds: File,
     log: File,
-    /// Seconds of which a thread may yet tell its part.
+    /// The seconds that a thread may still report.
     open: BTreeMap<u32, Second>,
 }
 
 impl Saving {
-    /// Makes the folder, with what is asked for.
+    /// Creates the folder, with the description of the run.
     ///
     /// # Errors
-    /// That it holds another run already, or the system's.
+    ///
+    /// It already contains a run, or those of the system.
     pub fn begin(folder: &Path, about: &About) -> Result<Self, String> {
         let shown = folder.display();
         if folder.join(RUN).exists() {
@@ -47,11 +49,12 @@ impl Saving {
         Ok(saving)
     }
 
-    /// Takes the parts of seconds that [`crate::load::Live::news`] gave, and writes those that
-    /// are over: each thread is done with a second when one has told of the second after the next.
+    /// Takes the parts of seconds from [`crate::load::Live::news`], and writes those that are over.
+    /// All threads are done with a second when one has reported the second after the next.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn add(&mut self, news: &[Second]) -> Result<(), String> {
         for second in news {
             let own = self.open.entry(second.number).or_insert_with(|| Second::new(second.number));
@@ -73,10 +76,11 @@ impl Saving {
         append(&mut self.log, &line_of(second)?)
     }
 
-    /// Writes the figures; the seconds are written once more, all of them and whole.
+    /// Writes the figures, and all seconds once more, now complete.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn finish(self, figures: &Figures) -> Result<(), String> {
         let Self { folder, started_us, .. } = self;
         let mut lines = String::new();

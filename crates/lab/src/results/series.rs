@@ -1,6 +1,6 @@
-//! Samples over time that are no exchanges: the server's side of a load, a machine that is watched.
-//! Names with numbers come in at a time, a line of JSON for each moment goes out, and back. A
-//! name is `plot/line`, `CPU of the server in %/user`: a report draws each plot with its lines.
+//! Samples over time that are not exchanges: the server's side of a load, or a machine that is
+//! watched. The file has a line of JSON for each moment, with numbers by name. A name is
+//! `plot/line`, such as `CPU of the server in %/user`: a report draws each plot with its lines.
 
 use super::SERIES;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ use std::path::Path;
 /// What was sampled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Each name's points: seconds since the run began, and the value, in order of time.
+    /// The points of each name: seconds since the beginning of the run, and the value, ordered by
+    /// time.
     pub lines: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
@@ -29,10 +30,11 @@ struct Moment {
 }
 
 impl Sampling {
-    /// Begins the stream of a run's folder.
+    /// Begins the stream in the folder of a run.
     ///
     /// # Errors
-    /// The system's, with the file's name.
+    ///
+    /// Those of the system, with the name of the file.
     pub fn begin(folder: &Path) -> Result<Self, String> {
         let path = folder.join(SERIES);
         let opened = OpenOptions::new().create(true).append(true).open(&path);
@@ -40,10 +42,12 @@ impl Sampling {
         Ok(Self(BufWriter::new(file)))
     }
 
-    /// Writes a moment, so that it can be read at once. Values that are no numbers are left out.
+    /// Writes the values of a moment, so that they can be read at once. Values that are not numbers
+    /// are left out.
     ///
     /// # Errors
-    /// The system's.
+    ///
+    /// Those of the system.
     pub fn sample(&mut self, at_s: f64, values: BTreeMap<String, f64>) -> Result<(), String> {
         let values = values.into_iter().filter(|(_, value)| value.is_finite()).collect();
         let text = serde_json::to_string(&Moment { at_s, values });
@@ -54,10 +58,11 @@ impl Sampling {
 }
 
 impl Series {
-    /// Reads the samples of a run's folder; none where there are none.
+    /// Reads the samples in the folder of a run; empty if there are none.
     ///
     /// # Errors
-    /// Which line is no sample. A last line that was cut off is left out.
+    ///
+    /// Which line is not a sample. A last line that was cut off is left out.
     pub fn read(folder: &Path) -> Result<Self, String> {
         let path = folder.join(SERIES);
         let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Self::default()) };
@@ -84,7 +89,7 @@ impl Series {
         plots
     }
 
-    /// The mean of a line; none where it has no points.
+    /// The mean of a line; none if it has no points.
     #[must_use]
     pub fn mean(&self, name: &str) -> Option<f64> {
         let points = self.lines.get(name).filter(|points| !points.is_empty())?;

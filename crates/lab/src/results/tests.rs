@@ -1,4 +1,4 @@
-//! Runs are saved, read back, cut short and added up.
+//! Saves runs, reads them back, cuts them short and adds them.
 
 use super::*;
 use crate::load::{Failure, Figures, Second};
@@ -70,7 +70,7 @@ fn what_a_run_that_is_cut_short_had_written_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let mut saving = Saving::begin(folder.path(), &about(5)).unwrap();
     let seconds = figures().seconds;
-    // Two threads tell of the same second; the third second may not be over.
+    // Two threads report the same second; the third second may not be over.
     saving.add(&[seconds[0].clone(), seconds[1].clone()]).unwrap();
     saving.add(&[seconds[0].clone(), seconds[2].clone()]).unwrap();
     let saved = read(folder.path()).unwrap();

@@ -1,5 +1,5 @@
-//! The pool's directives in an Apache configuration. The server reads its configurations itself:
-//! `evenkeel limits -f FILE` prints one directive a line.
+//! Reads the pool's directives of an Apache configuration. The server parses the configuration:
+//! `evenkeel limits -f FILE` prints one directive in each line.
 
 use super::{Directives, Model};
 use crate::peers::Peer;
@@ -10,12 +10,13 @@ use std::process::Command;
 /// Asks the server for the directives of a file.
 ///
 /// # Errors
-/// That there is no server, or what it says of the file.
+///
+/// There is no server, or its message about the file.
 pub fn directives(file: &Path) -> Result<Directives, String> {
     let program = Peer::Evenkeel.program().ok_or(
         "the program evenkeel, which reads configurations, is neither beside this one nor in PATH",
     )?;
-    // The server takes a relative name from ServerRoot.
+    // The server takes a relative name as relative to ServerRoot.
     let file = std::path::absolute(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let output = Command::new(&program)
         .args(["limits", "-f"])

@@ -1,5 +1,5 @@
-//! The simulation against what others have reported of many cores, and what happens in it when
-//! children die, stand still or are replaced.
+//! Compares the simulation with published reports about many cores, and tests what happens when
+//! children die, stall or are replaced.
 
 use super::many_cores::fixed;
 use super::*;
@@ -38,7 +38,7 @@ fn a_herd_costs_cpu_time() {
         setup.accept = Accept { herd, wake_s: 20e-6, ..Accept::default() };
         simulate(&Setup { seconds: 20.0, ..setup }).utilisation
     };
-    // 50 of them wake for each of 1,000 connections a second: a core's worth on four.
+    // 50 of them wake for each of 1,000 connections a second: the time of one core out of four.
     let (none, all) = (of(0), of(50));
     assert!((0.2..0.3).contains(&(all - none)), "{none} {all}");
 }
@@ -69,7 +69,7 @@ fn reloads_lose_nothing_and_keep_everybody_served() {
         let seen = with(law, &reloads);
         assert_eq!((seen.lost, seen.never_served), (0, 0), "{law:?}");
     }
-    // Ours has the new ones ready first: a reload is nothing that a client notices.
+    // Evenkeel has the new children ready first, so that clients do not notice a reload.
     let slowest = |law| with(law, &[(30.0, Mishap::Reload)]).response.max() as f64 / 1e9;
     assert!(slowest(Which::Apache24) > 1.5 && slowest(Which::Evenkeel) < 1.5);
 }
@@ -88,7 +88,7 @@ fn a_child_that_stands_still_is_replaced_where_somebody_looks() {
     let hang = [(20.0, Mishap::Hang)];
     let (ours, apache) = (with(Which::Evenkeel, &hang), with(Which::Apache24, &hang));
     assert!(ours.lost > 0 && ours.lost <= 64 && apache.lost > 0 && apache.lost <= 64);
-    // After half a minute its clients come again; Apache's wait to the end.
+    // After half a minute its clients send new requests; Apache's wait until the end.
     let last =
         |seen: &Outcome| seen.samples.last().unwrap().asking - seen.samples.last().unwrap().busy;
     assert!(last(&ours) < 64, "{}", last(&ours));
@@ -118,11 +118,12 @@ fn clients_that_come_and_go_make_their_requests() {
     assert!((190.0..210.0).contains(&rate), "{rate}");
 }
 
-/// A step of an open load is the hard case where children start slowly: what is queued until they
-/// are ready must not be counted anew at each look. The bound was found by simulation: beyond those
-/// that the rate and MinSpare need, two children, those for what comes within a service time and
-/// 0.4 s, in which the queue is noticed and may grow, and MinSpare once more. Nobody waits longer
-/// than a child takes to start, and a second. Arrivals are Poisson's here, so seeds are many.
+/// A step of an open load is the hard case if children start slowly: what queues until they are
+/// ready must not be counted anew at each look. The bound was found by simulation. Beyond the
+/// children that the rate and MinSpare need, it allows two, plus those for what arrives within a
+/// service time and 0.4 s (in which the queue is noticed and may grow), plus MinSpare once more. No
+/// client waits longer than a child takes to start, and a second. Arrivals are Poisson here, hence
+/// the many seeds.
 #[test]
 fn a_step_of_an_open_load_starts_no_more_than_its_bound() {
     const NOTICED_S: f64 = 0.4;

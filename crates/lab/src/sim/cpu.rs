@@ -1,12 +1,11 @@
-//! Cores that all runnable work shares evenly, as a fair scheduler does it: with n jobs on c cores
-//! each gets min(1, c/n) of a core. Jobs with their work come in, the moment when the next one is
-//! done goes out. It costs the logarithm of the jobs: a common clock runs as fast as each job, and
-//! a job is done when that clock has advanced by its work.
+//! Cores that all runnable work shares evenly, like a fair scheduler: with n jobs on c cores, each
+//! gets min(1, c/n) of a core. An operation costs the logarithm of the number of jobs: a common
+//! clock runs as fast as each job, and a job is done when that clock has advanced by its work.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Nanoseconds of work are counted in this many parts, so that shares do not round away.
+/// Nanoseconds of work are counted in this many parts, so that shares are not lost to rounding.
 const PARTS: f64 = 1024.0;
 
 /// The cores and the jobs on them.
@@ -14,7 +13,7 @@ const PARTS: f64 = 1024.0;
 pub struct Cpu<Job> {
     cores: f64,
     now: u64,
-    /// How much work each job has had since the beginning.
+    /// The work that each job has had since the beginning.
     clock: f64,
     jobs: BinaryHeap<Reverse<Entry<Job>>>,
     number: u64,
@@ -49,7 +48,7 @@ impl<Job> Ord for Entry<Job> {
 }
 
 impl<Job> Cpu<Job> {
-    /// So many cores, or such a part of them as a quota allows.
+    /// That many cores, or a part of them as a quota allows.
     pub fn new(cores: f64) -> Self {
         Self { cores, now: 0, clock: 0.0, jobs: BinaryHeap::new(), number: 0, used: 0.0 }
     }
@@ -68,7 +67,7 @@ impl<Job> Cpu<Job> {
         self.now = now;
     }
 
-    /// A job begins that needs so many nanoseconds of a core.
+    /// Begins a job that needs `work` nanoseconds of a core.
     pub fn begin(&mut self, now: u64, work: u64, job: Job) {
         self.advance(now);
         self.number += 1;
@@ -76,7 +75,7 @@ impl<Job> Cpu<Job> {
         self.jobs.push(Reverse(Entry { done, number: self.number, job }));
     }
 
-    /// When the next job is done, if none begins before.
+    /// When the next job is done, if none begins before that.
     pub fn next(&self) -> Option<u64> {
         let Reverse(first) = self.jobs.peek()?;
         let left = (first.done as f64 - self.clock).max(0.0) / PARTS;
@@ -86,7 +85,7 @@ impl<Job> Cpu<Job> {
     /// The next job that is done by now.
     pub fn done(&mut self, now: u64) -> Option<Job> {
         self.advance(now);
-        // A nanosecond's rounding must not leave a job undone at its own moment.
+        // Rounding to nanoseconds must not leave a job unfinished at its own end.
         let due = self.clock + PARTS;
         if self.jobs.peek().is_none_or(|Reverse(first)| first.done as f64 > due) {
             return None;
@@ -94,7 +93,7 @@ impl<Job> Cpu<Job> {
         self.jobs.pop().map(|Reverse(entry)| entry.job)
     }
 
-    /// Nanoseconds of CPU time that jobs have had.
+    /// The nanoseconds of CPU time that jobs have had.
     pub fn used(&self) -> f64 {
         self.used
     }
@@ -110,13 +109,13 @@ mod tests {
         cpu.begin(0, 1000, "a");
         cpu.begin(0, 1000, "b");
         assert_eq!(cpu.next(), Some(1000));
-        // Four on two cores: each goes half as fast from here on.
+        // Four jobs on two cores: each runs at half speed from here on.
         cpu.begin(500, 1000, "c");
         cpu.begin(500, 100, "d");
         assert_eq!(cpu.next(), Some(700));
         assert_eq!(cpu.done(700), Some("d"));
         assert_eq!(cpu.done(700), None);
-        // Three on two cores: 400 are left of a and b, at two thirds of a core each.
+        // Three jobs on two cores: a and b have 400 left, at two thirds of a core each.
         assert_eq!(cpu.next(), Some(1300));
         assert_eq!((cpu.done(1300), cpu.done(1300)), (Some("a"), Some("b")));
         assert_eq!(cpu.next(), Some(1800));

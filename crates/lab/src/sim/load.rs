@@ -1,29 +1,29 @@
-//! What clients do in a simulation: how many there are, or how many requests come each second, over
-//! time. The words of the command line come in, the number at each moment goes out.
+//! The load of a simulation: how many clients there are, or how many requests come each second,
+//! over time. Parsed from the command line.
 
 use crate::load::parse_time;
 
 /// Clients over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Whether requests come at a rate, whether or not they are answered; else there are clients
-    /// that wait for their answers.
+    /// Whether requests come at a rate, whether or not they are answered. Otherwise clients wait
+    /// for their answers.
     pub open: bool,
-    /// How many requests each makes that comes at a rate, on the average.
+    /// The mean number of requests of each client that comes at a rate.
     pub visit: f64,
-    /// From each moment in seconds on, so many clients or requests a second.
+    /// The number of clients, or requests a second, from each moment in seconds on.
     levels: Vec<(f64, f64)>,
-    /// After so many seconds it begins again.
+    /// The seconds after which the load repeats.
     cycle: Option<f64>,
 }
 
-/// When a step comes: what stands at the beginning has settled by then.
+/// The time of a step. What is there at the beginning has settled by then.
 const STEP_S: f64 = 10.0;
 
-/// Steps of a ramp.
+/// The steps of a ramp.
 const RAMP_STEPS: u32 = 100;
 
-/// What [`Load::parse`] takes, for help and errors.
+/// The forms that [`Load::parse`] accepts, for help and errors.
 pub const FORMS: &str = "a load is a number of clients (390), step:[FROM..]TO[@TIME], \
     ramp:FROM..TO/TIME, square:LOW,HIGH,TIME_HIGH,TIME_LOW or burst:LOW,HIGH,TIME,EVERY; with \
     open: before it, requests a second in place of clients (open:step:50..200), with partly:N: \
@@ -38,6 +38,7 @@ impl Load {
     /// Parses a load; see [`FORMS`].
     ///
     /// # Errors
+    ///
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("{text}: {FORMS}");
@@ -96,10 +97,10 @@ impl Load {
         Ok(Self { open, visit, levels, cycle })
     }
 
-    /// How many there are from this second on, and until when that holds.
+    /// The number from this second on, and until when it holds.
     pub fn at(&self, second: f64) -> (f64, Option<f64>) {
         let (base, place) = match self.cycle {
-            // A cycle's end belongs to the next one, for all that rounding does to it.
+            // The end of a cycle belongs to the next one, despite rounding.
             Some(cycle) => {
                 let turn = ((second + 1e-9) / cycle).floor();
                 (turn * cycle, second - turn * cycle)
@@ -113,7 +114,8 @@ impl Load {
         (level.map_or(0.0, |(_, level)| *level), next)
     }
 
-    /// When the number first rises after the beginning: what a time to be full counts from.
+    /// When the number first rises after the beginning. The time until the pool is full counts from
+    /// here.
     pub fn first_rise_s(&self) -> f64 {
         let pairs = self.levels.iter().zip(self.levels.iter().skip(1));
         pairs.into_iter().find(|(a, b)| b.1 > a.1).map_or(0.0, |(_, b)| b.0)

@@ -1,34 +1,33 @@
-//! Many cores before one listening socket, in the simulation: how many of them can be used, and
-//! what several queues change. Used by the experiment `buckets` and by the tests that hold it
-//! against what others have reported.
+//! Simulates many cores at one listening socket: how many of them can be used, and what several
+//! queues change. The experiment `buckets` uses it, and tests compare it with published reports.
 
 use super::setup::Accept;
 use super::{Directives, Load, Model, Outcome, Setup, Which, simulate};
 use crate::load::Think;
 use evenkeel_pool::Limits;
 
-/// What accepting costs, fitted to bug 56279 for requests of a millisecond: on 64 threads with one
-/// Listen line 60 % of the CPU could be used, and queues of their own gave 20 % at 48 threads and
-/// 10 % at 32.
+/// The cost of accepting, fitted to bug 56279 for requests of a millisecond: with 64 threads and
+/// one Listen line 60 % of the CPU could be used, and a queue for each listener gave 20 % at 48
+/// threads and 10 % at 32.
 const FITTED: Accept =
     Accept { lock_s: 14e-6, line_s: 0.25e-6, line_cpu_s: 3e-6, mutex_s: 0.0, herd: 0, wake_s: 0.0 };
-/// What a mutex around it adds, fitted to the same: with two Listen lines 70 % at 32 threads.
+/// What a mutex adds, fitted to the same report: with two Listen lines, 70 % at 32 threads.
 const MUTEX_S: f64 = 27e-6;
 /// The CPU time of such a request, in seconds.
 const REQUEST_S: f64 = 0.001;
 
-/// How children come to a connection.
+/// How children get connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
-    /// All at one queue.
+    /// All from one queue.
     One,
-    /// One after the other, with a mutex around it: Apache with several Listen lines.
+    /// One after the other, with a mutex around accept: Apache with several Listen lines.
     Serialised,
-    /// At a queue for every eight cores.
+    /// From a queue for every eight cores.
     Split,
 }
 
-/// A pool that has all its children, of one thread each, and keeps them.
+/// A pool that has all its children from the beginning, with one thread each, and keeps them.
 pub(super) fn fixed(children: usize, cores: f64) -> Setup {
     let limits = Limits { threads: 1, min_spare: 1, max_spare: 9999, children, slots: children };
     let model = Model::Prefork;
@@ -41,8 +40,8 @@ pub(super) fn fixed(children: usize, cores: f64) -> Setup {
     }
 }
 
-/// Requests of a millisecond on so many cores for so many seconds, with four children and four
-/// greedy clients for each core, a connection for each request.
+/// Requests of a millisecond on `cores` cores for `seconds` seconds, with four children and four
+/// greedy clients for each core and a connection for each request.
 pub fn load_many_cores(cores: usize, taking: Taking, seconds: f64) -> Outcome {
     let mut setup = fixed(cores * 4, cores as f64);
     let clients = Load::parse(&(cores * 4).to_string());
@@ -58,7 +57,7 @@ pub fn load_many_cores(cores: usize, taking: Taking, seconds: f64) -> Outcome {
     simulate(&setup)
 }
 
-/// Twelve workers on twelve cores whose requests burn 20 ms, 400 a second, at so many queues.
+/// Twelve workers on twelve cores whose requests burn 20 ms, 400 a second, with `buckets` queues.
 pub fn load_twelve_workers(buckets: usize, seconds: f64) -> Outcome {
     let mut setup = fixed(12, 12.0);
     setup.load = Load::parse("open:400").unwrap_or_else(|_| Load::none());

@@ -1,5 +1,5 @@
-//! What is done to the simulated server while it serves: reloads, deaths of children, children that
-//! stand still. An event comes in; children go and come, and requests are lost and asked again.
+//! Faults and reloads of the simulated server: reloads, deaths of children, stalled children.
+//! Children end and start, and requests are lost and sent again.
 
 use super::parent::Which;
 use super::setup::Mishap;
@@ -7,15 +7,15 @@ use super::world::{Event, Kid, World, ns};
 use evenkeel_pool::Stage;
 use rand::Rng as _;
 
-/// After so many seconds a stalled child is replaced (mpm/src/stall_detector.rs); one of Apache's
-/// never is.
+/// The seconds after which a stalled child is replaced (mpm/src/stall_detector.rs). Apache never
+/// replaces one.
 const STILL_S: f64 = 30.0;
 
-/// A client whose connection broke asks again after this time, in nanoseconds.
+/// The time in nanoseconds after which a client whose connection broke sends its request again.
 const AGAIN_NS: u64 = 1_000_000;
 
 impl World<'_> {
-    /// Something befalls the server.
+    /// Handles a fault or a reload.
     pub(super) fn befall(&mut self, mishap: Mishap) {
         match mishap {
             Mishap::Reload => self.reload(),
@@ -47,7 +47,7 @@ impl World<'_> {
         serving.get(chosen).copied()
     }
 
-    /// A child is gone with all that it had.
+    /// Removes a child with everything that it had.
     pub(super) fn kill(&mut self, id: u64) {
         let Some(kid) = self.kids.remove(&id) else { return };
         self.bury(Some(&kid));
@@ -72,13 +72,13 @@ impl World<'_> {
         }
     }
 
-    /// Remembers how many connections a child took that is gone.
+    /// Records how many connections a removed child accepted.
     pub(super) fn bury(&mut self, kid: Option<&Kid>) {
         self.most_accepted = self.most_accepted.max(kid.map_or(0, |kid| kid.accepted));
     }
 
-    /// Ours has as many new children ready as the work needs before the old ones go; Apache's send
-    /// the old ones home at once and start StartServers (worker.c: ap_worker_pod_killpg).
+    /// Evenkeel has as many new children ready as the work needs before the old ones go. Apache
+    /// ends the old ones at once and starts StartServers (worker.c: ap_worker_pod_killpg).
     fn reload(&mut self) {
         self.generation += 1;
         let limits = self.setup.directives.limits;
@@ -102,7 +102,7 @@ impl World<'_> {
         }
     }
 
-    /// The old children go once enough of the new ones are ready.
+    /// Ends the old children once enough of the new ones are ready.
     pub(super) fn hand_over(&mut self) {
         let generation = self.generation;
         let ready = |kid: &&Kid| kid.generation == generation && kid.stage == Stage::Serving;

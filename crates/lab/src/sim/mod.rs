@@ -1,5 +1,5 @@
-//! The pool in a simulation: the law itself and Apache's laws under a load, hours in a second. A
-//! setup comes in, what the pool did over time goes out, as text, JSON or a page with plots.
+//! Simulates the pool: Evenkeel's law and Apache's laws under a load, hours of it in a second. The
+//! output is what the pool did over time, as text, JSON or a page with plots.
 
 mod configured;
 mod cpu;
@@ -30,8 +30,8 @@ use crate::words::answer;
 use options::Refusal;
 use std::io::{self, Write as _};
 
-/// Runs `evenkeel sim` and gives its exit status: 0, 1 where the configuration cannot be read or
-/// the page not be written, 2 for words that make no sense.
+/// Runs `evenkeel sim` and returns its exit status: 0, 1 if the configuration cannot be read or the
+/// page cannot be written, 2 for words that make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let complain = |text: &str, status| {
@@ -40,7 +40,7 @@ pub fn run(words: &[String]) -> i32 {
     };
     let say = |text: &str| {
         let mut out = io::stdout().lock();
-        // A reader that went away has what it wanted.
+        // It is not an error if the reader is gone.
         let _gone = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         0
     };

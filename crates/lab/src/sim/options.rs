@@ -1,5 +1,5 @@
-//! The command line of `evenkeel sim`: one setup for each law that is compared, and what is to be
-//! shown of them.
+//! The command line of `evenkeel sim`: a setup for each law that is compared, and the forms of
+//! output.
 
 use super::load::Load;
 use super::parent::Which;
@@ -10,7 +10,7 @@ use clap::ArgAction::{Append, Set};
 use clap::{Args, Parser};
 use std::path::{Path, PathBuf};
 
-/// The most of whatever is counted.
+/// The bound of all counts.
 const MOST: usize = 10_000_000;
 
 /// Simulates what a pool of workers does under a load, hours in a second
@@ -156,14 +156,14 @@ pub fn command() -> clap::Command {
     words::command::<Words>()
 }
 
-/// What is asked for.
+/// The options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// All but the law.
+    /// Everything except the law.
     pub setup: Setup,
     /// The laws to compare.
     pub laws: Vec<Which>,
-    /// Whether JSON is wanted.
+    /// Whether to print JSON.
     pub json: bool,
     /// The page to write.
     pub html: Option<PathBuf>,
@@ -172,16 +172,17 @@ pub struct Options {
 /// Why there is nothing to simulate.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The words.
+    /// A problem with the words.
     Words(Stop),
-    /// The configuration, and what is wrong with it.
+    /// A problem with the configuration.
     Configuration(String),
 }
 
 /// Parses the words. `configured` reads the directives of a configuration file.
 ///
 /// # Errors
-/// What is wrong with them, or with the file.
+///
+/// What is wrong with the words or with the file.
 pub fn parse(
     given: &[String],
     configured: &dyn Fn(&Path) -> Result<Directives, String>,
@@ -200,7 +201,7 @@ pub fn parse(
 }
 
 impl Pool {
-    /// The directives: those of the file or of 2002, and over them what was said.
+    /// The directives: those of the file or of the report of 2002, changed by the options.
     fn directives(
         &self,
         configured: &dyn Fn(&Path) -> Result<Directives, String>,
@@ -283,7 +284,7 @@ fn wake(text: &str) -> Result<Wake, String> {
     }
 }
 
-/// Seconds; zero is a time too.
+/// Parses seconds; zero is allowed.
 fn time(text: &str) -> Result<f64, String> {
     let time = parse_time(text).filter(|time| time.is_finite());
     time.ok_or_else(|| "a time such as 500ms is expected".to_owned())

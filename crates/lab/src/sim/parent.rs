@@ -1,5 +1,5 @@
-//! The parents that a simulation compares: ours, which is the law of the pool room itself, and
-//! Apache's of three times. A census comes in, what to start and to end goes out.
+//! The parents that a simulation compares: Evenkeel's, which is the law of the room `pool` itself,
+//! and Apache's at three times. Each decides from a census what to start and to end.
 
 use evenkeel_pool::{Census, Decision, Law, Limits, Reading, Stage};
 use rand::Rng as _;
@@ -9,31 +9,31 @@ use std::time::Duration;
 /// A law by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Ours.
+    /// Evenkeel's.
     Evenkeel,
-    /// Apache 2.0 as of 2002: starting children are not seen, and children take connections for
-    /// which no worker is free.
+    /// Apache 2.0 as of 2002: it does not see children that are starting, and children accept
+    /// connections for which no worker is free.
     Apache2002,
-    /// Apache 2.2: a child takes connections only for workers that are free.
+    /// Apache 2.2: a child accepts connections only for free workers.
     Apache22,
     /// Apache 2.4: starting children count as idle.
     Apache24,
-    /// The number of children stays what it is at the start.
+    /// The number of children never changes.
     Fixed,
 }
 
 impl Which {
-    /// By its name on the command line.
+    /// The law with that name on the command line.
     pub fn parse(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|law| law.name() == name)
     }
 
-    /// All of them, ours first.
+    /// All laws, Evenkeel's first.
     pub fn all() -> [Self; 5] {
         [Self::Evenkeel, Self::Apache2002, Self::Apache22, Self::Apache24, Self::Fixed]
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Evenkeel => "evenkeel",
@@ -44,41 +44,41 @@ impl Which {
         }
     }
 
-    /// Whether a child takes a connection only when a worker of its own is free.
+    /// Whether a child accepts a connection only if one of its workers is free.
     pub fn gates(self) -> bool {
         self != Self::Apache2002
     }
 
-    /// Whether kept-alive connections give way to those that wait.
+    /// Whether kept connections are closed while others wait.
     pub fn is_fair(self) -> bool {
         self == Self::Evenkeel
     }
 }
 
-/// One bucket's parent.
+/// The parent of one bucket.
 #[derive(Debug)]
 pub enum Parent {
-    /// Ours.
+    /// Evenkeel's.
     Law(Box<Law>),
     /// Apache's.
     Apache(Apache),
-    /// Does nothing.
+    /// A parent that does nothing.
     Fixed,
 }
 
 /// perform_idle_server_maintenance of Apache's worker (server/mpm/worker/worker.c): once a second
-/// one child ends where too many workers are idle, and 1, 2, 4 ... 32 start where too few are.
+/// one child ends if too many workers are idle, and 1, 2, 4 ... 32 start if too few are.
 #[derive(Debug)]
 pub struct Apache {
     counts_starting: bool,
     rate: usize,
 }
 
-/// MAX_SPAWN_RATE of Apache.
+/// Apache's MAX_SPAWN_RATE.
 const MOST_AT_ONCE: usize = 32;
 
 impl Parent {
-    /// The parent of this name.
+    /// The parent for a law.
     pub fn new(which: Which) -> Self {
         match which {
             Which::Evenkeel => Self::Law(Box::default()),
@@ -90,7 +90,7 @@ impl Parent {
         }
     }
 
-    /// How long it sleeps: while connections wait, ours looks more often.
+    /// The time between two ticks. Evenkeel's parent looks more often while connections wait.
     pub fn tick(&self, waiting: bool) -> Duration {
         match self {
             Self::Law(_) if waiting => Duration::from_millis(30),
@@ -99,12 +99,12 @@ impl Parent {
         }
     }
 
-    /// How soon after a tick it can be woken by a child that has no worker left.
+    /// How soon after a tick a child without a free worker can wake it.
     pub fn wakes_within(&self) -> Option<Duration> {
         matches!(self, Self::Law(_)).then_some(Duration::from_millis(10))
     }
 
-    /// Decides.
+    /// Decides what to start and to end.
     pub fn decide(
         &mut self,
         census: &Census<'_>,
@@ -139,7 +139,7 @@ impl Apache {
         let mut decision = Decision { reading, ..Decision::default() };
         let free = limits.children.saturating_sub(census.children.len());
         if idle > limits.max_spare {
-            // Whoever reads the pipe first ends: any of them.
+            // Whichever child reads the pipe first ends, so it can be any of them.
             let count = serving().count();
             let unlucky = serving().nth(random.random_range(0..count.max(1)));
             decision.drain.extend(unlucky.map(|child| child.id));

@@ -1,65 +1,65 @@
-//! What a simulation saw: a row for each sample of time, totals, and the distribution of responses.
+//! The results of a simulation: a row for each sample, totals, and the distribution of responses.
 
 use hdrhistogram::Histogram;
 
 /// The pool at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Seconds since the beginning.
+    /// The time in seconds since the beginning.
     pub second: f64,
-    /// Clients that wait for an answer, being served or not.
+    /// The clients that wait for an answer, whether being served or not.
     pub asking: usize,
-    /// Children that serve.
+    /// The children that serve.
     pub serving: usize,
-    /// Children that start.
+    /// The children that are starting.
     pub starting: usize,
-    /// Children that are parked or end.
+    /// The children that are parked or ending.
     pub leaving: usize,
-    /// Workers of the serving children.
+    /// The workers of the serving children.
     pub workers: usize,
-    /// Workers that are busy.
+    /// The busy workers.
     pub busy: usize,
-    /// Connections that wait for a worker, in the kernel or in a child.
+    /// The connections that wait for a worker, in the kernel or in a child.
     pub waiting: usize,
-    /// Answers since the last sample, a second.
+    /// The answers a second since the last sample.
     pub rate: f64,
 }
 
-/// A simulation's outcome.
+/// The outcome of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Over time.
+    /// The samples.
     pub samples: Vec<Sample>,
-    /// Children started, those of the beginning not counted.
+    /// The children started, without those at the beginning.
     pub forks: usize,
-    /// Children that the parent ended or parked.
+    /// The children that the parent ended or parked.
     pub retired: usize,
-    /// Children that were called back.
+    /// The children that were called back.
     pub called_back: usize,
-    /// Children that had taken their MaxConnectionsPerChild.
+    /// The children that reached MaxConnectionsPerChild.
     pub worn_out: usize,
-    /// Seconds from the load's first rise until nobody waited for a worker.
+    /// The seconds from the load's first rise until no client waited for a worker.
     pub full_s: Option<f64>,
-    /// Requests answered.
+    /// The answered requests.
     pub answered: u64,
-    /// Connection attempts that found the queue full and were made again a second or more later.
+    /// The connection attempts that found the queue full and were repeated a second or more later.
     pub overflows: u64,
-    /// Requests that were cut off by a child's death, or that a child has which stands still.
+    /// The requests that were cut off by a child's death or are held by a stalled child.
     pub lost: u64,
-    /// The share of all connections that the busiest child took.
+    /// The share of all connections that the busiest child accepted.
     pub busiest_share: f64,
-    /// Clients that were there for the last ten seconds and never had an answer.
+    /// The clients that were there for the last ten seconds and never had an answer.
     pub never_served: usize,
-    /// Nanoseconds from asking to the answer's end.
+    /// The nanoseconds from sending a request to the end of the answer.
     pub response: Histogram<u64>,
-    /// Nanoseconds from asking until a worker took it.
+    /// The nanoseconds from sending a request until a worker took it.
     pub waited: Histogram<u64>,
-    /// CPU time used, of all there was.
+    /// The share of all CPU time that was used.
     pub utilisation: f64,
-    /// The most children that lived at once.
+    /// The most children that were alive at once.
     pub most_children: usize,
-    /// By how much the workers of serving children were at most more than the greatest demand until
-    /// then, as the parent's looks show it.
+    /// By how much the workers of serving children at most exceeded the greatest demand until then,
+    /// as seen by the parent.
     pub most_beyond: i64,
 }
 
@@ -86,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// Up to ten hours, in three digits.
+/// A histogram of up to ten hours, with three digits.
 #[expect(clippy::expect_used, reason = "constants in range")]
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 36_000_000_000_000, 3).expect("constants in range")

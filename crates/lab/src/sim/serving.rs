@@ -1,22 +1,22 @@
-//! What happens to a connection in the simulated world: it is made, waits in an accept queue, is
-//! taken by a child with a free worker, served, and kept or closed.
+//! The life of a connection in the simulation: it is made, waits in an accept queue, is accepted by
+//! a child with a free worker, served, and kept or closed.
 
 use super::setup::Wake;
 use super::world::{Event, Job, World, ns};
 use evenkeel_pool::Stage;
 use rand::Rng as _;
 
-/// A kept connection gives way to those that wait after so much time, once it was answered.
+/// The time after which a kept connection is closed while others wait, once it was answered.
 const TURN_NS: u64 = 100_000_000;
 
-/// The first repetition of a SYN comes after a second, and each after twice the time.
+/// The first repetition of a SYN comes after a second, and each further one after twice the time.
 const FIRST_SYN_S: f64 = 1.0;
 
-/// Repetitions of a SYN, as of Linux (tcp_syn_retries); the client begins anew after that.
+/// The repetitions of a SYN, as in Linux (tcp_syn_retries). The client begins anew after that.
 const SYN_RETRIES: u32 = 6;
 
 impl World<'_> {
-    /// A client asks, over the connection that it has or a new one.
+    /// A client sends a request, over its connection or a new one.
     pub(super) fn ask(&mut self, index: usize) {
         let now = self.now;
         let Some(client) = self.clients.get_mut(index) else { return };
@@ -46,7 +46,7 @@ impl World<'_> {
         }
     }
 
-    /// Knocks at a queue.
+    /// A connection arrives at a queue.
     pub(super) fn connect(&mut self, index: usize, attempt: u32) {
         let bucket = match self.buckets.len() {
             1 => 0,
@@ -68,7 +68,7 @@ impl World<'_> {
         self.serve_queue(bucket);
     }
 
-    /// Idle children wake for a connection that one of them will take.
+    /// Idle children wake for a connection that one of them will accept.
     fn wake_herd(&mut self, bucket: usize) {
         let herd = self.setup.accept.herd;
         if herd == 0 {
@@ -78,14 +78,14 @@ impl World<'_> {
         let idle = self.kids.values().filter(|kid| {
             kid.bucket == bucket && kid.stage == Stage::Serving && kid.working < threads
         });
-        // One of them takes it.
+        // One of them accepts it.
         let woken = idle.take(herd + 1).count().saturating_sub(1);
         for _ in 0..woken {
             self.begin_work(ns(self.setup.accept.wake_s), Job::Wake);
         }
     }
 
-    /// Children take connections from a queue as long as one can and one is there.
+    /// Children accept connections from a queue for as long as there are both.
     pub(super) fn serve_queue(&mut self, bucket: usize) {
         while self.buckets.get(bucket).is_some_and(|place| !place.queue.is_empty()) {
             let Some(id) = self.taker(bucket) else {
@@ -101,8 +101,8 @@ impl World<'_> {
         }
     }
 
-    /// One of the children that take connections: any, as where all of them wake, or the one that
-    /// worked last.
+    /// One of the children that can accept: any of them, as if all wake up, or the one that worked
+    /// last.
     fn taker(&mut self, bucket: usize) -> Option<u64> {
         let threads = self.setup.directives.limits.threads;
         let gates = self.setup.law.gates();
@@ -146,7 +146,7 @@ impl World<'_> {
         }
     }
 
-    /// Accepts of one queue follow each other where its socket's lock costs anything.
+    /// Accepts of one queue follow each other if the lock of its socket costs anything.
     fn wait_for_lock(&mut self, index: usize) {
         let Some(client) = self.clients.get(index) else { return };
         let (turn, bucket) = (client.turn, client.bucket);
@@ -179,7 +179,7 @@ impl World<'_> {
         self.begin_work(work + toll, Job::Request(index, turn));
     }
 
-    /// A request's answer is made: it goes out at once, or as slowly as its client reads.
+    /// The answer to a request is made. It is sent at once, or as slowly as its client reads.
     pub(super) fn made(&mut self, index: usize, turn: u32) {
         if !self.is_turn(index, turn) {
             return;
@@ -192,13 +192,13 @@ impl World<'_> {
         self.at(self.now + long, Event::Read(index, turn));
         let Some(client) = self.clients.get_mut(index) else { return };
         client.reads = true;
-        // In event nobody's worker waits for a client.
+        // In event, no worker waits for a client.
         if let Some(id) = client.child.filter(|_| !self.idle_holds_worker()) {
             self.release(id);
         }
     }
 
-    /// A request's answer has gone out.
+    /// The answer to a request was sent.
     pub(super) fn answered(&mut self, index: usize) {
         let (now, holds_always) = (self.now, self.idle_holds_worker());
         let Some(client) = self.clients.get_mut(index) else { return };
@@ -223,7 +223,7 @@ impl World<'_> {
         if keep {
             self.keep(index, id, bucket);
         }
-        // Where idle connections hold workers, a kept one holds its own.
+        // If idle connections hold workers, a kept one holds its own.
         if holds && !(keep && holds_always) {
             self.release(id);
         }
@@ -235,7 +235,7 @@ impl World<'_> {
         }
     }
 
-    /// A connection rests until its client asks again.
+    /// A connection is idle until its client sends the next request.
     fn keep(&mut self, index: usize, id: u64, bucket: usize) {
         let now = self.now;
         if let Some(client) = self.clients.get_mut(index) {
@@ -255,7 +255,7 @@ impl World<'_> {
         }
     }
 
-    /// Closes a connection that has rested too long, if it still rests as it did.
+    /// Closes a connection that was idle for too long, if it is still idle for the same reason.
     pub(super) fn idle_too_long(&mut self, index: usize, rests: u64) {
         let Some(client) = self.clients.get_mut(index) else { return };
         if !client.kept || client.served != rests {
@@ -270,7 +270,7 @@ impl World<'_> {
         }
     }
 
-    /// The oldest idle connection that holds a worker of this bucket closes.
+    /// Closes the oldest idle connection that holds a worker of this bucket.
     fn make_way(&mut self, bucket: usize) -> bool {
         while let Some((index, rests)) =
             self.buckets.get_mut(bucket).and_then(|place| place.resting.pop_front())
@@ -288,7 +288,7 @@ impl World<'_> {
         false
     }
 
-    /// A worker is free: what waits in its child comes first, then the queue.
+    /// A worker is free: connections that wait in its child come first, then the queue.
     pub(super) fn release(&mut self, id: u64) {
         let Some(kid) = self.kids.get_mut(&id) else { return };
         let bucket = kid.bucket;

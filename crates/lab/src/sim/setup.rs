@@ -1,23 +1,23 @@
-//! What a simulation is of: the machine, the directives, the work that a request is, the clients.
+//! The parameters of a simulation: the machine, the directives, the work of a request, the clients.
 
 use super::load::Load;
 use super::parent::Which;
 use crate::load::Think;
 use evenkeel_pool::Limits;
 
-/// How a connection is tied to a worker.
+/// How connections hold workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// A process for each connection.
     Prefork,
-    /// A thread for each connection, idle ones included.
+    /// A thread for each connection, including idle ones.
     Worker,
     /// Only requests hold workers.
     Event,
 }
 
 impl Model {
-    /// By its name.
+    /// The model with that name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "prefork" => Some(Self::Prefork),
@@ -27,7 +27,7 @@ impl Model {
         }
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Prefork => "prefork",
@@ -44,9 +44,9 @@ pub struct Directives {
     pub model: Model,
     /// StartServers.
     pub start_servers: usize,
-    /// MinSpareThreads and the like, for all buckets together.
+    /// MinSpareThreads and so on, for all buckets together.
     pub limits: Limits,
-    /// MaxConnectionsPerChild; `None` is no bound.
+    /// MaxConnectionsPerChild; `None` for no bound.
     pub most_connections: Option<u64>,
     /// The bound of each accept queue.
     pub backlog: usize,
@@ -55,7 +55,7 @@ pub struct Directives {
 }
 
 impl Default for Directives {
-    /// Those of 2002's report.
+    /// The directives in the report of 2002.
     fn default() -> Self {
         Self {
             model: Model::Worker,
@@ -68,46 +68,46 @@ impl Default for Directives {
     }
 }
 
-/// What is done to the server while it serves.
+/// A fault or a reload during the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mishap {
     /// A graceful reload.
     Reload,
-    /// A child is killed: its requests are lost.
+    /// A child is killed, and its requests are lost.
     Kill,
-    /// A child stands still: it answers nothing that it has, and takes nothing more.
+    /// A child stalls: it answers none of its requests and accepts no more.
     Hang,
 }
 
-/// Which of the children that could takes a connection.
+/// Which of several children accepts a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
-    /// Any of them, as where all wake and one is first.
+    /// Any of them, as if all wake up and one is first.
     #[default]
     Any,
     /// The one that worked last, whose caches are warm.
     Warm,
 }
 
-/// What accepting costs where many cores share a queue. All of it is nothing if nothing is said;
-/// the values that reproduce a report are fitted to it, not measured.
+/// The costs of accepting if many cores share a queue. By default there are none. The values that
+/// reproduce a report are fitted to it, not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Accept {
-    /// Seconds that each accept holds the lock of its queue's socket: accepts of one queue follow
-    /// each other, and who waits for the lock uses no CPU time.
+    /// The seconds for which each accept holds the lock of its queue's socket. Accepts of one queue
+    /// follow each other, and waiting for the lock uses no CPU time.
     pub lock_s: f64,
-    /// Seconds by which that is longer for each further core that shares the queue, whose caches
-    /// have the socket's lines.
+    /// The seconds by which that is longer for each further core that shares the queue, because of
+    /// the cache lines of the socket.
     pub line_s: f64,
-    /// Seconds of CPU time that an accepted request takes more for each of these cores, whose
-    /// lines it misses.
+    /// The additional seconds of CPU time of an accepted request for each of these cores, because
+    /// of cache misses.
     pub line_cpu_s: f64,
-    /// Seconds by which it is longer where a mutex is handed from child to child around poll and
-    /// accept: with more than one Listen line, as Apache does it.
+    /// The seconds by which it is longer if a mutex is passed from child to child around poll and
+    /// accept, as in Apache with more than one Listen line.
     pub mutex_s: f64,
-    /// How many idle children wake for a connection beside the one that takes it.
+    /// How many idle children wake for a connection in addition to the one that accepts it.
     pub herd: usize,
-    /// Seconds of CPU time that each of these takes to find nothing.
+    /// The seconds of CPU time that each of these spends to find nothing.
     pub wake_s: f64,
 }
 
@@ -120,33 +120,33 @@ pub struct Setup {
     pub directives: Directives,
     /// The clients.
     pub load: Load,
-    /// Seconds that each rests after an answer.
+    /// The pause of each client after an answer, in seconds.
     pub think: Think,
     /// Whether they keep their connections.
     pub keep_alive: bool,
-    /// Seconds of CPU time of a request.
+    /// The CPU time of a request, in seconds.
     pub cpu: Think,
-    /// Seconds that a request waits for others, holding its worker.
+    /// The time that a request waits while it holds its worker, in seconds.
     pub wait: Think,
-    /// Cores, or such a part of them as a quota allows.
+    /// The number of cores, or a part of them as a quota allows.
     pub cores: f64,
-    /// Accept queues that share the port.
+    /// The number of accept queues that share the port.
     pub buckets: usize,
-    /// What is done to the server, and when, in seconds.
+    /// The faults and reloads, with their times in seconds.
     pub mishaps: Vec<(f64, Mishap)>,
-    /// Who takes a connection.
+    /// Which child accepts a connection.
     pub wake: Wake,
-    /// What accepting costs.
+    /// The costs of accepting.
     pub accept: Accept,
-    /// The share of answers that are read slowly, and for how many seconds each.
+    /// The share of answers that are read slowly, and the seconds that each takes.
     pub slow: Option<(f64, Think)>,
-    /// Seconds until a child that was forked is ready, not counting the CPU time.
+    /// The seconds until a forked child is ready, without the CPU time.
     pub start_s: f64,
-    /// Seconds of CPU time that a child's start takes.
+    /// The CPU time of a child's start, in seconds.
     pub start_cpu_s: f64,
-    /// How long it goes on, in seconds.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// What all chance follows from.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What simulations showed, as a table, as JSON and as a page with plots.
+//! The results of simulations as a table, as JSON and as a page with plots.
 
 use super::{Outcome, Sample, Setup};
 use crate::numbers;
@@ -7,7 +7,7 @@ use crate::report::page::Page;
 use crate::report::text;
 use serde_json::{Value, json};
 
-/// A law's outcome beside its setup.
+/// The outcome of a law with its setup.
 pub type Run = (Setup, Outcome);
 
 const HEADING: [&str; 14] = [
@@ -50,7 +50,7 @@ fn rows(runs: &[Run]) -> Vec<Vec<String>> {
     runs.iter().map(row).collect()
 }
 
-/// What was simulated, in a line.
+/// A description of the simulation in one line.
 fn subject(setup: &Setup) -> String {
     let held = &setup.directives;
     format!(
@@ -88,7 +88,7 @@ fn notes(runs: &[Run]) -> Vec<String> {
     notes
 }
 
-/// As text.
+/// The results as text.
 pub fn as_text(runs: &[Run]) -> String {
     let Some((first, _)) = runs.first() else { return String::new() };
     let heading: Vec<String> = HEADING.iter().map(|&name| name.to_owned()).collect();
@@ -100,7 +100,7 @@ pub fn as_text(runs: &[Run]) -> String {
     out
 }
 
-/// As JSON: an object for each law, with its rows over time.
+/// The results as JSON: an object for each law, with its rows over time.
 pub fn as_json(runs: &[Run]) -> String {
     let sample = |row: &Sample| {
         json!({
@@ -132,7 +132,7 @@ pub fn as_json(runs: &[Run]) -> String {
     format!("{:#}\n", Value::Array(all))
 }
 
-/// As a page with plots.
+/// The results as a page with plots.
 pub fn as_page(runs: &[Run]) -> String {
     let Some((first, _)) = runs.first() else { return String::new() };
     let mut page = Page::new("The pool in a simulation", &subject(first));

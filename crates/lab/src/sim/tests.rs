@@ -1,4 +1,4 @@
-//! The simulation against formulas and against the figures that are known of Apache's laws.
+//! Compares the simulation with formulas and with known figures of Apache's laws.
 
 use super::*;
 use crate::load::Think;
@@ -21,7 +21,7 @@ fn near(seen: f64, want: f64, share: f64) {
     assert!((seen / want - 1.0).abs() < share, "{seen} is not within {share} of {want}");
 }
 
-/// Erlang's C (Kleinrock, Queueing Systems 1, 3.5): the mean wait for a worker of c.
+/// Erlang's C (Kleinrock, Queueing Systems 1, section 3.5): the mean wait for one of c workers.
 #[test]
 fn an_open_load_waits_as_m_m_c() {
     for (c, rate) in [(1_usize, 7.0), (4, 32.0), (16, 135.0)] {
@@ -45,7 +45,7 @@ fn an_open_load_waits_as_m_m_c() {
     }
 }
 
-/// The machine repairman (the same, 3.8): clients that think, and c workers.
+/// The machine repairman (the same book, section 3.8): clients with pauses, and c workers.
 #[test]
 fn a_closed_load_is_served_as_by_repairmen() {
     let (clients, workers, service, think) = (40_usize, 8_usize, 0.1, 0.4);
@@ -59,7 +59,7 @@ fn a_closed_load_is_served_as_by_repairmen() {
         seconds: 8000.0,
         ..Setup::default()
     };
-    // The chance of each number of clients at the workers, and so the rate of answers.
+    // The probability of each number of clients at the workers, and from these the rate of answers.
     let mut chance = vec![1.0];
     for n in 1..=clients {
         let coming = (clients - n + 1) as f64 / think;
@@ -72,7 +72,7 @@ fn a_closed_load_is_served_as_by_repairmen() {
     near(simulate(&setup).answered as f64 / setup.seconds, rate, 0.02);
 }
 
-/// M/G/1 with processor sharing: the mean depends on the load alone (the same, 4.4).
+/// M/G/1 with processor sharing: the mean depends only on the load (the same book, section 4.4).
 #[test]
 fn a_core_is_shared_evenly() {
     let setup = Setup {
@@ -94,8 +94,8 @@ fn of_2002(law: Which, start_s: f64) -> Outcome {
     simulate(&Setup { law, start_s, ..Setup::default() })
 }
 
-/// The table of the design: the load of 2002 on the settings of 2002. The second in which the
-/// parent happens to look makes up to one second of the difference.
+/// The table in the design: the load of 2002 with the settings of 2002. The difference is up to one
+/// second, depending on when the parent looks.
 #[test]
 fn the_laws_of_apache_do_what_is_known_of_them() {
     let quick = of_2002(Which::Apache2002, 0.5);
@@ -116,13 +116,13 @@ fn our_law_serves_everybody_as_soon_as_children_can_be_ready() {
     for start_s in [0.5, 3.0] {
         let ours = of_2002(Which::Evenkeel, start_s);
         assert_eq!((ours.forks + 1, ours.retired, ours.never_served), (8, 0, 0));
-        // MinSpare and one child, before anybody comes and after.
+        // MinSpare and one child, before clients arrive and after that.
         assert!((64..128).contains(&ours.most_beyond), "{}", ours.most_beyond);
         assert!(ours.full_s.unwrap() < start_s + 0.5, "{:?}", ours.full_s);
     }
 }
 
-/// Real clients do not come within one reading of the queue.
+/// Real clients do not all arrive between two readings of the queue.
 #[test]
 fn clients_that_come_one_after_the_other_are_served_after_one_start() {
     let setup = Setup {
@@ -137,7 +137,7 @@ fn clients_that_come_one_after_the_other_are_served_after_one_start() {
     assert!(ours.full_s.unwrap() < 4.0, "{:?}", ours.full_s);
 }
 
-/// As the server's own parent: a bucket with a child of its own alone would stand still with it.
+/// As in the server's own parent: a bucket with only one child would stall with it.
 #[test]
 fn every_bucket_may_have_two_children() {
     let limits = Limits { threads: 5, min_spare: 5, max_spare: 100, children: 4, slots: 4 };

@@ -1,6 +1,6 @@
-//! The simulated world: clients, accept queues, children with their workers, cores, and the parent
-//! with its ticks. Events are taken in the order of their time; whatever is drawn follows from one
-//! seed. What happens to a connection is in `serving.rs`.
+//! The state of the simulation: clients, accept queues, children with their workers, cores, and the
+//! parent with its ticks. Events are handled in the order of their times, and everything random
+//! follows from one seed. `serving.rs` has the life of a connection.
 
 use super::cpu::Cpu;
 use super::parent::Parent;
@@ -14,48 +14,50 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Rows of the outcome.
+/// The rows of the outcome.
 const SAMPLES: f64 = 600.0;
 
-/// A line that stands no longer than this is that of workers that wake.
+/// A queue that lasts no longer than this is due to workers that are waking up.
 const LONG_WAIT_NS: u64 = 100_000_000;
 
-/// A pool that was full for so long was full, whatever comes then.
+/// A pool that was full for this long counts as full, whatever happens after that.
 const SETTLED_NS: u64 = 1_000_000_000;
 
 /// The longest time between two rows.
 const LONGEST_SAMPLE_S: f64 = 10.0;
 
-/// Something that happens at a moment.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
     /// The number of clients changes.
     Level,
     /// A request of an open load.
     Arrival,
-    /// A client asks.
+    /// A client sends a request.
     Ask(usize),
-    /// A client whose connection found no room tries again.
+    /// A client whose connection found the queue full tries again.
     Again(usize, u32),
-    /// Some job on the cores may be done; others began since if the number is not the last.
+    /// A job on the cores may be done. If the number is not the last one, other jobs have begun
+    /// since.
     Cpu(u64),
-    /// What a request waited for is there; of another request where the turn is not the client's.
+    /// What a request waited for has arrived. If the turn is not the client's, it belongs to
+    /// another request.
     Waited(usize, u32),
-    /// A client has read its answer, slowly.
+    /// A client has read its answer slowly.
     Read(usize, u32),
-    /// A connection has been accepted: its child had to wait for the queue's lock.
+    /// A connection was accepted after its child had to wait for the lock of the queue.
     Accepted(usize, u32),
-    /// Something is done to the server.
+    /// A fault or a reload.
     Mishap(Mishap),
-    /// A child has stood still for too long.
+    /// A child has stalled for too long.
     Still(u64),
-    /// The time that a child's start takes is over.
+    /// A child's start is over.
     Ready(u64),
-    /// The parent's; an older one where the number is not the last.
+    /// The parent's tick. If the number is not the last one, the tick is obsolete.
     Tick(u64),
     /// A row of the outcome.
     Sample,
-    /// A kept connection was idle too long, if it is still the same wait.
+    /// A kept connection was idle for too long, if it is still in the same wait.
     Idle(usize, u64),
 }
 
@@ -64,7 +66,7 @@ pub(super) enum Event {
 pub(super) enum Job {
     /// A client's request, with the client's turn.
     Request(usize, u32),
-    /// A child that woke for a connection which another took.
+    /// A child that woke for a connection that another one accepted.
     Wake,
     /// A child's start.
     Start(u64),
@@ -81,11 +83,11 @@ pub(super) struct Client {
     pub(super) child: Option<u64>,
     /// When its connection was accepted.
     pub(super) accepted: u64,
-    /// Counts what was cut off, so that what was going to happen to it does not.
+    /// Increased when something is cut off, so that events for it are ignored.
     pub(super) turn: u32,
-    /// Requests that are left of its visit, where clients come at a rate.
+    /// The remaining requests of its visit, if clients come at a rate.
     pub(super) visit: u64,
-    /// CPU time that its being accepted costs its request.
+    /// The CPU time that accepting it costs its request.
     pub(super) toll: u64,
     /// Whether it waits for a worker.
     pub(super) waits: bool,
@@ -93,11 +95,11 @@ pub(super) struct Client {
     pub(super) reads: bool,
     /// Whether it waits for an answer.
     pub(super) asking: bool,
-    /// Whether its connection rests in a child.
+    /// Whether its connection is idle in a child.
     pub(super) kept: bool,
-    /// Whether it stays once it has been answered.
+    /// Whether it stays once it was answered.
     pub(super) wanted: bool,
-    /// Whether anything is going to happen to it.
+    /// Whether any event for it is pending.
     pub(super) alive: bool,
 }
 
@@ -107,25 +109,25 @@ pub(super) struct Kid {
     pub(super) stage: Stage,
     pub(super) since: u64,
     pub(super) bucket: usize,
-    /// Workers that are taken.
+    /// The workers that are taken.
     pub(super) working: usize,
-    /// Connections that it has accepted and no worker has taken.
+    /// The connections that it has accepted and no worker has taken.
     pub(super) line: VecDeque<usize>,
-    /// Idle kept connections that hold no worker.
+    /// The idle kept connections that hold no worker.
     pub(super) kept: usize,
     pub(super) accepted: u64,
-    /// The configuration that it serves.
+    /// The number of its configuration.
     pub(super) generation: u64,
-    /// Whether it stands still.
+    /// Whether it has stalled.
     pub(super) hung: bool,
-    /// When it last took a connection.
+    /// When it last accepted a connection.
     pub(super) used: u64,
 }
 
-/// An accept queue with the parent's part for it.
+/// An accept queue with the parent's state for it.
 pub(super) struct Bucket {
     pub(super) queue: VecDeque<usize>,
-    /// Kept connections that rest and hold a worker each, the oldest first.
+    /// The idle kept connections that hold a worker each, oldest first.
     pub(super) resting: VecDeque<(usize, u64)>,
     /// When the lock of the queue's socket is free.
     pub(super) locked_until: u64,
@@ -134,7 +136,7 @@ pub(super) struct Bucket {
     pub(super) parent: Parent,
 }
 
-/// The world.
+/// The state of the simulation.
 pub(super) struct World<'a> {
     pub(super) setup: &'a Setup,
     pub(super) random: ChaCha8Rng,
@@ -148,9 +150,9 @@ pub(super) struct World<'a> {
     pub(super) kids: BTreeMap<u64, Kid>,
     next_kid: u64,
     pub(super) generation: u64,
-    /// How many children of a new configuration are to be ready before the old ones go.
+    /// How many children of a new configuration must be ready before the old ones go.
     pub(super) reloading: Option<usize>,
-    /// The most connections that a child took which is gone.
+    /// The most connections that a removed child accepted.
     pub(super) most_accepted: u64,
     pub(super) all_accepted: u64,
     pub(super) buckets: Vec<Bucket>,
@@ -159,13 +161,13 @@ pub(super) struct World<'a> {
     next_tick: u64,
     pub(super) outcome: Outcome,
     answered_before: u64,
-    /// Connections that wait for a worker, those that found no room in the queue included.
+    /// The connections that wait for a worker, including those that found no room in the queue.
     pub(super) waiting: usize,
     rise: u64,
-    /// Since when somebody waits.
+    /// Since when connections have been waiting.
     line_since: u64,
     full: Option<u64>,
-    /// The greatest demand that a look has shown.
+    /// The greatest demand that the parent has seen.
     greatest: usize,
 }
 
@@ -210,7 +212,7 @@ impl<'a> World<'a> {
             full: None,
             greatest: 0,
         };
-        // What StartServers asks for is there from the beginning.
+        // The children of StartServers exist from the beginning.
         for index in 0..setup.directives.start_servers {
             let id = world.fork(index % world.buckets.len());
             if let Some(kid) = world.kids.get_mut(&id) {
@@ -274,7 +276,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The number of clients, or the rate, becomes what the load says.
+    /// Sets the number of clients, or the rate, to that of the load.
     fn level(&mut self) {
         let (level, next) = self.setup.load.at(self.now as f64 / 1e9);
         if let Some(next) = next {
@@ -303,7 +305,7 @@ impl<'a> World<'a> {
 
     fn next_arrival(&mut self, rate: f64) {
         let pause = Exp::new(rate).map_or(1.0, |pause| pause.sample(&mut self.random));
-        // The next level begins arrivals of its own.
+        // The next level begins its own arrivals.
         let (_, until) = self.setup.load.at(self.now as f64 / 1e9);
         let when = self.now + ns(pause);
         if until.is_none_or(|until| when < ns(until)) {
@@ -331,12 +333,12 @@ impl<'a> World<'a> {
         self.ask(index);
     }
 
-    /// Whether what was going to happen to a client still is.
+    /// Whether an event for a client is still valid.
     pub(super) fn is_turn(&self, index: usize, turn: u32) -> bool {
         self.clients.get(index).is_some_and(|client| client.turn == turn)
     }
 
-    /// A client that is no longer wanted goes; one of an open load always does.
+    /// Removes a client that is no longer wanted. In an open load it always is removed.
     pub(super) fn leave(&mut self, index: usize) {
         if let Some(client) = self.clients.get_mut(index) {
             client.alive = false;
@@ -411,7 +413,7 @@ impl<'a> World<'a> {
         id
     }
 
-    /// The parent looks at once, if it can be woken.
+    /// Makes the parent look at once, if it can be woken.
     pub(super) fn poke(&mut self) {
         let Some(within) = self.buckets.first().and_then(|bucket| bucket.parent.wakes_within())
         else {
@@ -443,7 +445,7 @@ impl<'a> World<'a> {
         self.wake_parent(self.now + nanos(tick));
     }
 
-    /// How many workers there are beyond the greatest demand.
+    /// Records by how much the number of workers exceeds the greatest demand.
     fn weigh(&mut self) {
         let busy: usize = self.kids.values().map(|kid| kid.working).sum();
         let serving = self.kids.values().filter(|kid| kid.stage == Stage::Serving).count();
@@ -509,7 +511,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A draining child without a request ends; its idle connections close.
+    /// Ends a draining child without a request. Its idle connections are closed.
     pub(super) fn end_if_done(&mut self, id: u64) {
         let done = self.kids.get(&id).is_some_and(|kid| {
             kid.stage == Stage::Draining && kid.working == 0 && kid.line.is_empty()
@@ -545,7 +547,7 @@ impl<'a> World<'a> {
         self.at(self.now + self.sample_ns(), Event::Sample);
     }
 
-    /// Somebody begins to wait for a worker.
+    /// A connection begins to wait for a worker.
     pub(super) fn wait_begins(&mut self, index: usize) {
         if let Some(client) = self.clients.get_mut(index) {
             client.waits = true;
@@ -556,8 +558,8 @@ impl<'a> World<'a> {
         self.waiting += 1;
     }
 
-    /// Somebody has a worker. The pool is full at the first moment after the load's rise when
-    /// nobody waits, if for a second after it nobody waits for long.
+    /// A connection gets a worker. The pool is full from the first moment after the load's rise
+    /// when no connection waits, if for a second after that none waits long.
     pub(super) fn wait_ends(&mut self, index: usize) {
         if let Some(client) = self.clients.get_mut(index) {
             client.waits = false;
@@ -586,7 +588,7 @@ impl<'a> World<'a> {
         let long_there = |client: &&Client| client.alive && self.now - client.since >= ns(10.0);
         let never = self.clients.iter().filter(long_there).filter(|client| client.served == 0);
         self.outcome.never_served = never.count();
-        // A line that stands at the end has been there since the pool was said to be full.
+        // A queue at the end has lasted since the pool was considered full.
         let stands = self.waiting > 0
             && self.now - self.line_since > LONG_WAIT_NS
             && self.full.is_none_or(|full| self.line_since.saturating_sub(full) <= SETTLED_NS);

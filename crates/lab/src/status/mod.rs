@@ -1,5 +1,5 @@
-//! A server's status page, as a client sees it: a URL comes in, the page goes out as numbers, asked
-//! for as often as is wanted. It is Evenkeel's (`?json`) or any Apache's (`?auto`, mod_status).
+//! Requests a server's status page, as often as wanted, and returns it as numbers. The page is
+//! Evenkeel's (`?json`) or that of any Apache (`?auto`, mod_status).
 
 mod page;
 
@@ -9,7 +9,7 @@ use crate::load::{Target, Trust, fetch};
 use evenkeel_sys::connect::Remote;
 use std::time::Duration;
 
-/// Where a page is, and how it is asked for.
+/// The place of a page, and how to request it.
 #[derive(Clone, Debug)]
 pub(crate) struct Status {
     target: Target,
@@ -19,15 +19,16 @@ pub(crate) struct Status {
     most: Duration,
 }
 
-/// Where mod_status is usually put.
+/// The usual path of mod_status.
 const USUAL_PATH: &str = "/server-status";
 
 impl Status {
-    /// Finds the server of a page, and asks it for nothing yet. `verify` says whether the
-    /// certificate of one that speaks TLS is checked.
+    /// Prepares requests for a page, without sending one. `verify` says whether to check the
+    /// certificate of an https server.
     ///
     /// # Errors
-    /// What is wrong with the URL, or that its host is not known.
+    ///
+    /// What is wrong with the URL, or its host is unknown.
     pub(crate) fn open(url: &str, verify: bool, most: Duration) -> Result<Self, String> {
         let mut target = Target::parse(url)?;
         let remotes = target.resolve(None)?;
@@ -38,9 +39,10 @@ impl Status {
         Ok(Self { target, remotes, trust, most })
     }
 
-    /// The same in the form that tells most: ours, or the one of all Apaches.
+    /// The same page in the form with the most information: Evenkeel's, or the one of all Apaches.
     ///
     /// # Errors
+    ///
     /// Why there is no page.
     pub(crate) fn in_best_form(mut self) -> Result<Self, String> {
         if self.has_form() {
@@ -54,7 +56,7 @@ impl Status {
         Ok(self)
     }
 
-    /// The same in the form that costs a server least, of sums alone.
+    /// The same page in the form that costs a server least, which has only sums.
     pub(crate) fn in_short_form(mut self) -> Self {
         if !self.has_form() {
             self.target.path = format!("{}?auto", self.path());
@@ -62,7 +64,7 @@ impl Status {
         self
     }
 
-    /// The same with this query, whatever the URL has.
+    /// The same page with this query in place of the URL's.
     pub(crate) fn with_query(mut self, query: &str) -> Self {
         self.target.path = format!("{}?{query}", self.path());
         self
@@ -74,10 +76,11 @@ impl Status {
         query.split('&').any(|word| word == "json" || word.contains("auto"))
     }
 
-    /// The page as it came.
+    /// The page as received.
     ///
     /// # Errors
-    /// Why there is none, beginning with the URL.
+    ///
+    /// Why there is none. The message begins with the URL.
     pub(crate) fn body(&self) -> Result<Vec<u8>, String> {
         let fetched = fetch(&self.target, &self.remotes, self.trust.as_ref(), self.most)?;
         let hint = match fetched.status {
@@ -89,10 +92,11 @@ impl Status {
         Err(format!("{}: status {}{hint}", self.target, fetched.status))
     }
 
-    /// Asks for the page.
+    /// Requests and parses the page.
     ///
     /// # Errors
-    /// Why there is none, beginning with the URL.
+    ///
+    /// Why there is none. The message begins with the URL.
     pub(crate) fn page(&self) -> Result<Page, String> {
         Page::parse(&self.body()?).map_err(|problem| format!("{}: {problem}", self.target))
     }
@@ -110,7 +114,7 @@ impl Status {
         self.target.port
     }
 
-    /// The URL's path, without the query.
+    /// The path of the URL, without the query.
     pub(crate) fn path(&self) -> &str {
         self.target.path.split('?').next().unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! A server's status page as numbers: the page of Evenkeel (`?json`) or of any Apache (`?auto`)
-//! comes in. What a client chose is on it too: control characters are taken out here, before
+//! Parses a server's status page, that of Evenkeel (`?json`) or of any Apache (`?auto`), into
+//! numbers. It also contains what clients chose, so control characters are removed here, before
 //! anything reaches a terminal.
 
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// What a page tells; what it does not tell is none or empty.
+/// The content of a page. What the page does not contain is none or empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Page {
     pub(crate) version: String,
@@ -18,15 +18,15 @@ pub(crate) struct Page {
     pub(crate) connections: Option<Connections>,
     /// A letter for each slot.
     pub(crate) letters: String,
-    /// The workers, where they are told one by one.
+    /// The workers, if the page lists them.
     pub(crate) workers: Vec<Worker>,
     pub(crate) pids: BTreeSet<i32>,
     pub(crate) now_us: u64,
-    /// What limits the server and why, where it tells.
+    /// What limits the server and why, if the page says so.
     pub(crate) limit: Option<String>,
 }
 
-/// Connections of an asynchronous server.
+/// The connections of an asynchronous server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub(crate) struct Connections {
     pub(crate) total: u64,
@@ -36,10 +36,10 @@ pub(crate) struct Connections {
     pub(crate) closing: u64,
 }
 
-/// A worker and its present or last request.
+/// A worker and its current or last request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Worker {
-    /// Its process and its place there: the same worker on the next page.
+    /// The process and the place in it, which identify the same worker on the next page.
     pub(crate) id: (i32, usize),
     pub(crate) is_busy: bool,
     pub(crate) accesses: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Worker {
     pub(crate) url: String,
 }
 
-/// The letters of a scoreboard, the busiest kinds first, and what they mean.
+/// The letters of a scoreboard, busiest states first, with their meanings.
 pub(crate) const LETTERS: [(char, &str); 11] = [
     ('W', "writing"),
     ('R', "reading"),
@@ -119,6 +119,7 @@ impl Page {
     /// Parses either form.
     ///
     /// # Errors
+    ///
     /// What the page lacks.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, String> {
         let text = String::from_utf8_lossy(body);
@@ -185,13 +186,13 @@ impl Page {
         })
     }
 
-    /// How many slots have a letter that passes.
+    /// The number of slots whose letter passes.
     pub(crate) fn slots(&self, passes: impl Fn(char) -> bool) -> usize {
         self.letters.chars().filter(|letter| passes(*letter)).count()
     }
 }
 
-/// Whether a slot with this letter is at work: all but open, ready, starting and ending ones
+/// Whether a slot with this letter is busy: all but open, ready, starting and ending ones
 /// (mod_status.c: status_handler).
 pub(crate) fn is_busy(letter: char) -> bool {
     matches!(letter, 'R' | 'W' | 'K' | 'L' | 'D' | 'C' | 'G')
@@ -200,7 +201,7 @@ pub(crate) fn is_busy(letter: char) -> bool {
 impl JsonWorker {
     fn told(self, pid: i32, place: usize) -> Worker {
         let [_, accesses, _] = self.accesses;
-        // Of `GET /a?b HTTP/1.1` the middle without its query: sums are by path.
+        // Of `GET /a?b HTTP/1.1`, the target without its query, because sums are by path.
         let target = self.request.split(' ').nth(1).unwrap_or(&self.request);
         let path = target.split('?').next().unwrap_or_default();
         Worker {
@@ -256,7 +257,7 @@ mod tests {
         let first = &page.workers[0];
         assert_eq!((first.id, first.is_busy, first.accesses), ((4242, 0), true, 3));
         assert_eq!((first.vhost.as_str(), first.client.as_str()), ("example.org:80", "192.0.2.1"));
-        // An escape sequence of a client's does not reach the terminal.
+        // An escape sequence from a client does not reach the terminal.
         assert_eq!(first.url, "/a?[31mred");
         assert_eq!(page.letters, "W_R_....");
         assert_eq!(page.limit, None);
