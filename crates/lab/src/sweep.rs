@@ -1,6 +1,6 @@
-//! A sweep: the same load again and again over a grid of clients and pauses. What was typed and a
-//! plan come in; a cell of figures for each pair goes out, and from them throughput and latency
-//! against concurrency, and the surface over both as a heat map.
+//! A sweep: runs the same load over a grid of numbers of clients and pauses. The result has figures
+//! for each pair, and from these throughput and latency against the number of clients, and a heat
+//! map over both.
 
 use crate::load::{Figures, Pace, Plan, Run, Source, Think};
 use crate::numbers;
@@ -10,18 +10,18 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long to wait between two looks at a run.
+/// The interval between two looks at a run.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// What says that a saved run is a pair of a sweep.
+/// Marks a saved run as a part of a sweep.
 const PART: &str = "part of a sweep";
 
-/// What is gone through: each number of clients with each pause.
+/// The grid: each number of clients with each pause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// Numbers of clients, from few to many.
+    /// The numbers of clients, in ascending order.
     pub clients: Vec<u32>,
-    /// Pauses between answer and request.
+    /// The pauses between a response and the next request.
     pub thinks: Vec<Think>,
 }
 
@@ -31,30 +31,31 @@ impl Default for Grid {
     }
 }
 
-/// What one pair came to.
+/// The result of one pair.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// How many clients there were.
+    /// The number of clients.
     pub clients: u32,
-    /// The pause that was asked for.
+    /// The requested pause.
     pub think: Think,
-    /// What came of it.
+    /// The figures.
     pub figures: Figures,
 }
 
-/// A grid with what each pair came to, row by row of pauses. One that was cut short has fewer.
+/// The results of a grid, row by row of pauses. A sweep that was cut short has fewer.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
-    /// The pairs in the order in which they were run.
+    /// The pairs in the order in which they ran.
     pub cells: Vec<Cell>,
 }
 
 impl Grid {
-    /// Adds what an option says: `c=1,2,4,8`, `c=1..512` (doubling), or `think=0,1us,1ms`. Each
-    /// replaces what was there of its kind.
+    /// Applies an option: `c=1,2,4,8`, `c=1..512` (doubling), or `think=0,1us,1ms`. It replaces
+    /// previous values of the same kind.
     ///
     /// # Errors
-    /// What is wrong with it, for the person who typed it.
+    ///
+    /// What is wrong with it, for the user.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         match text.split_once('=') {
             Some(("c" | "clients", values)) => self.clients = parse_clients(values)?,
@@ -85,13 +86,15 @@ fn parse_clients(values: &str) -> Result<Vec<u32>, String> {
     values.split(',').map(number).collect()
 }
 
-/// Runs the plan for every pair of the grid: its clients and its pause are the grid's, all else is
-/// the plan's, which must have an end. `source` makes each client's requests. Runs are saved in
-/// folders of their own below `save`. After each pair `each` is told, and while they go `is_over`
-/// is asked whether to end: what had come until then is the result.
+/// Runs the plan for every pair of the grid. Its clients and its pause are those of the pair,
+/// everything else is the plan's, which must have an end. `source` makes each client's requests.
+/// Runs are saved in folders of their own below `save`. `each` is called after each pair, and
+/// `is_over` during the runs to ask whether to end; the result is then what was measured until that
+/// time.
 ///
 /// # Errors
-/// The system's, or why results cannot be saved.
+///
+/// Those of the system, or why results cannot be saved.
 pub fn run(
     grid: &Grid,
     plan: &Plan,
@@ -143,12 +146,12 @@ fn begin(folder: &Path, about: &About, clients: u32, think: &Think) -> Result<Sa
     let about =
         About { title: format!("{clients} clients, pause {}", pause(think)), ..about.clone() };
     let about = about.with("clients", clients).with("think", think).with(PART, "yes");
-    // Names in the order of numbers, and without what a file system may not like.
+    // Names that sort by number, without characters that a file system may not allow.
     let think = think.to_string().replace([':', ','], "-");
     Saving::begin(&folder.join(format!("think-{think}-clients-{clients:06}")), &about)
 }
 
-/// A pause as people read it: `0`, `1 us`, or as it was typed.
+/// A pause as text: `0`, `1 us`, or as it was typed.
 pub(crate) fn pause(think: &Think) -> String {
     match think {
         Think::Fixed(seconds) => Unit::Time.show(seconds * 1e9),
@@ -156,14 +159,14 @@ pub(crate) fn pause(think: &Think) -> String {
     }
 }
 
-/// A latency of a cell; none where nothing was answered.
+/// A latency of a cell; none if no request was answered.
 fn latency(figures: &Figures, quantile: f64) -> Option<f64> {
     let times = &figures.times.response;
     (!times.is_empty()).then(|| times.value_at_quantile(quantile).min(times.max()) as f64)
 }
 
 impl Sweep {
-    /// The sweep that these runs were saved by; none where they are no pairs of one.
+    /// The sweep that saved these runs; none if they are not the pairs of one.
     #[must_use]
     pub fn of(runs: &[Saved]) -> Option<Self> {
         let cell = |run: &Saved| {
@@ -178,7 +181,7 @@ impl Sweep {
             |one: &Cell, other: &Cell| (one.clients, one.think) == (other.clients, other.think);
         let mut rest = cells.as_slice();
         while let Some((first, others)) = rest.split_first() {
-            // Two rounds of one pair are runs to be held against each other.
+            // Two rounds of the same pair are runs to be compared.
             if others.iter().any(|other| same(first, other)) {
                 return None;
             }
@@ -187,7 +190,7 @@ impl Sweep {
         (cells.len() > 1).then_some(Self { cells })
     }
 
-    /// The pauses and the numbers of clients that there are, each once, in order.
+    /// The pauses and the numbers of clients, each once and in order.
     fn axes(&self) -> (Vec<Think>, Vec<u32>) {
         let (mut thinks, mut clients): (Vec<Think>, Vec<u32>) = (Vec::new(), Vec::new());
         for cell in &self.cells {
@@ -206,7 +209,7 @@ impl Sweep {
         self.cells.iter().find(|cell| cell.think == think && cell.clients == clients)
     }
 
-    /// Throughput, and latency, against the number of clients, a line for each pause.
+    /// Throughput and latency against the number of clients, with a line for each pause.
     #[must_use]
     pub fn charts(&self) -> Vec<Chart> {
         let x = || Axis::new("clients", Unit::Count).by_factors();
@@ -231,7 +234,7 @@ impl Sweep {
         vec![rate, median, late]
     }
 
-    /// The surface of throughput over clients and pauses.
+    /// Throughput over clients and pauses as a heat map.
     #[must_use]
     pub fn heat(&self, title: &str) -> Heat {
         let (thinks, clients) = self.axes();
@@ -248,7 +251,7 @@ impl Sweep {
         }
     }
 
-    /// A row for each cell, with its heading: clients, pause and the pause that came about,
+    /// A row for each cell, with a heading: clients, the requested and the actual pause,
     /// throughput, latencies, failures, clients that were never served, the client's own share.
     #[must_use]
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
@@ -285,14 +288,14 @@ impl Sweep {
         (heading.map(str::to_owned).into(), self.cells.iter().map(row).collect())
     }
 
-    /// As text.
+    /// The sweep as text.
     #[must_use]
     pub fn text(&self) -> String {
         let (heading, rows) = self.table();
         crate::report::text_table(&heading, &rows)
     }
 
-    /// As a page.
+    /// The sweep as a page.
     #[must_use]
     pub fn html(&self, title: &str, origin: &str) -> String {
         let mut page = crate::report::page::Page::new(title, origin);
@@ -385,7 +388,7 @@ mod tests {
         let sweep = run(&grid, &plan(30), &mut source, save, &mut || false, &mut each).unwrap();
         assert_eq!(told, [(1, 30), (3, 30), (1, 30), (3, 30)]);
         let pauses: Vec<u64> = sweep.cells.iter().map(|it| it.figures.times.pause.len()).collect();
-        // The first request of a client comes behind no pause.
+        // No pause precedes the first request of a client.
         assert_eq!(pauses, [0, 0, 29, 27]);
         let heat = sweep.heat("t");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The watch over a run that has no screen: its news come in as it goes, and go to where the run is
-//! saved and into a line on standard error. A signal ends the run; what had come until then counts.
+//! Watches a run without a screen: saves its seconds as they come and shows them in a line on
+//! standard error. A signal ends the run, and what was measured until then counts.
 
 use crate::load::{Live, Second};
 use crate::numbers::count;
@@ -9,16 +9,17 @@ use evenkeel_sys::signal::Signals;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// How often news are asked for.
+/// The interval between two readings of the progress.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Lines of a log come every so many seconds.
+/// The seconds between two lines of a log.
 const SECONDS_A_LINE: u32 = 10;
 
-/// Watches a run to its end; whether it was ended by a signal. `rewrites` tells whether a line on
-/// `err` can be written over. What goes wrong here ends the run too.
+/// Watches a run to its end. Returns whether a signal ended it. `rewrites` says whether a line on
+/// `err` can be overwritten. An error here ends the run too.
 ///
 /// # Errors
-/// The system's, or why results cannot be saved.
+///
+/// Those of the system, or why results cannot be saved.
 pub(crate) fn watch(
     live: &Live,
     signals: &Signals,
@@ -53,7 +54,7 @@ pub(crate) fn watch(
     watched
 }
 
-/// The line that shows how a run goes.
+/// The line that shows the progress of a run.
 #[derive(Default)]
 struct Progress {
     answered: u64,
@@ -63,7 +64,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Takes news, and shows them.
+    /// Takes parts of seconds and shows them.
     fn take(&mut self, news: &[Second], err: &mut dyn Write, rewrites: bool) {
         for second in news {
             self.answered += second.answered;
@@ -77,12 +78,12 @@ impl Progress {
         self.told = self.newest;
         let (answered, failed) = (count(self.answered), count(self.failed));
         let line = format!("{} s: {answered} answered, {failed} failed", self.newest);
-        // A reader that went away is nobody's fault, here and below.
+        // It is not an error if the reader is gone, here and below.
         let _gone = if rewrites { write!(err, "\r\x1b[K{line}") } else { writeln!(err, "{line}") };
         let _gone = err.flush();
     }
 
-    /// Makes room for the report where the line was.
+    /// Clears the line for the report.
     fn wipe(&self, err: &mut dyn Write, rewrites: bool) {
         if rewrites && self.told > 0 {
             let _gone = write!(err, "\r\x1b[K");

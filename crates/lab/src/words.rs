@@ -1,5 +1,6 @@
 //! What the command lines of all subcommands have in common. Each subcommand declares its options
-//! for clap; the help texts, the completions and the man pages derive from the same declaration.
+//! for clap, and the help texts, the completions and the man pages derive from the same
+//! declaration.
 
 use crate::load::{Target, Think, parse_time};
 use clap::{Arg, Command, CommandFactory, Parser, error::ErrorKind};
@@ -11,9 +12,9 @@ use std::time::Duration;
 /// Why the words are not acted upon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The help text is asked for: this one.
+    /// Help is requested; this is the text.
     Help(String),
-    /// The words make no sense, and why.
+    /// The words make no sense, for this reason.
     Wrong(String),
 }
 
@@ -37,15 +38,15 @@ impl From<clap::Error> for Stop {
 /// The most columns of a help text.
 const WIDTH: usize = 100;
 
-/// Parses the words behind the name of a subcommand.
+/// Parses the words after the name of a subcommand.
 pub(crate) fn parse<T: Parser>(words: &[String]) -> Result<T, Stop> {
     let command = command::<T>().no_binary_name(true);
     let mut matches = command.try_get_matches_from(words)?;
     Ok(T::from_arg_matches_mut(&mut matches)?)
 }
 
-/// The declaration of a subcommand. Of an option that is given twice the last one holds, and its
-/// value may begin with a dash.
+/// The declaration of a subcommand. Of repeated options the last one counts, and a value may begin
+/// with a dash.
 pub(crate) fn command<T: CommandFactory>() -> Command {
     adjust(T::command())
 }
@@ -62,12 +63,12 @@ fn adjust(command: Command) -> Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, adjust))
 }
 
-/// Says why the words of `evenkeel SUBCOMMAND` are not acted upon, and gives the exit status.
+/// Prints why the words of `evenkeel SUBCOMMAND` are not acted upon, and returns the exit status.
 pub(crate) fn answer(subcommand: &str, stop: Stop) -> i32 {
     answer_as(&format!("evenkeel {subcommand}"), stop)
 }
 
-/// The same for a command of this name.
+/// The same for a command with this name.
 pub(crate) fn answer_as(name: &str, stop: Stop) -> i32 {
     match stop {
         Stop::Help(text) => say(text.as_bytes()),
@@ -79,15 +80,15 @@ pub(crate) fn answer_as(name: &str, stop: Stop) -> i32 {
     }
 }
 
-/// Writes to standard output and gives the exit status of success.
+/// Writes to standard output and returns the exit status of success.
 pub(crate) fn say(text: &[u8]) -> i32 {
     let mut out = io::stdout().lock();
-    // A reader that went away has what it wanted.
+    // It is not an error if the reader is gone.
     let _gone = out.write_all(text).and_then(|()| out.flush());
     0
 }
 
-/// A complaint about words, with where to look.
+/// A complaint about words, with a hint.
 pub(crate) fn with_hint(subcommand: &str, text: &str) -> String {
     format!("{text}\nevenkeel {subcommand} --help shows its options")
 }
@@ -106,10 +107,10 @@ where
     }
 }
 
-/// Parses a length of time above zero.
+/// Parses a time above zero.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let found = parse_time(text).filter(|seconds| *seconds > 0.0);
-    // A year is longer than any run, and what a float holds may be too long for the type.
+    // A year is longer than any run. A float may hold more than the type can.
     let found = found.map(|seconds| Duration::from_secs_f64(seconds.min(31_536_000.0)));
     found.ok_or_else(|| "it takes a time, such as 500ms, 10s or 5m".to_owned())
 }
@@ -119,7 +120,7 @@ pub(crate) fn think(text: &str) -> Result<Think, String> {
     Think::parse(text)
 }
 
-/// Parses the URL that is asked.
+/// Parses the URL to load.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
     Target::parse(text)
 }

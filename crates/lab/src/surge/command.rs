@@ -1,5 +1,5 @@
-//! `evenkeel surge make DIR` writes the files of a workload; `evenkeel surge run URL` has its users
-//! ask a server for them and reports what came of it.
+//! `evenkeel surge make DIR` writes the files of a workload. `evenkeel surge run URL` has its users
+//! request them from a server and reports the results.
 
 use super::profile::Profile;
 use super::user::{User, Workload};
@@ -133,13 +133,13 @@ pub fn command() -> clap::Command {
 /// Why nothing is done, with the exit status.
 struct Complaint(String, i32);
 
-/// How long users are at work where nothing else is said.
+/// How long a run takes by default.
 const USUAL_TIME: Duration = Duration::from_secs(60);
 const MOST_FILES: usize = 1_000_000;
 const MOST_USERS: u32 = 1_000_000;
 
-/// Runs one of the two commands; the exit status is 0, 1 where it could not be done or nothing was
-/// answered, 2 where the words make no sense.
+/// Runs one of the two commands. The exit status is 0; 1 if it could not be done or no request was
+/// answered; 2 if the words make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let done = match words::parse::<Words>(words) {
@@ -166,7 +166,8 @@ fn make(root: &Path, work: &Work) -> Result<i32, Complaint> {
     let told =
         |path: &Path, error: &io::Error| Complaint(format!("{}: {error}", path.display()), 1);
     let mut random = ChaCha8Rng::seed_from_u64(work.seed);
-    // What does not compress, so that no server gains from that: drawn once, used again.
+    // Incompressible bytes, so that no server benefits from compression. They are drawn once and
+    // reused.
     let mut noise = vec![0; 1 << 20];
     random.fill_bytes(&mut noise);
     for (number, size) in (0_u32..).zip(&files.sizes) {
@@ -198,7 +199,7 @@ fn write_file(path: &Path, size: u64, noise: &[u8]) -> io::Result<()> {
     file.flush()
 }
 
-/// Has users ask for the files.
+/// Has users request the files.
 fn ask(target: &Target, work: &Work, load: &Load, words: &[String]) -> Result<i32, Complaint> {
     let plain = |text: String| Complaint(text, 1);
     let mut remotes = target.resolve(None).map_err(plain)?;
@@ -241,7 +242,7 @@ fn ask(target: &Target, work: &Work, load: &Load, words: &[String]) -> Result<i3
     };
     let saving = load.save.as_deref().map(|folder| Saving::begin(folder, &about));
     let mut saving = saving.transpose().map_err(plain)?;
-    // The threads take over the mask, so that this one hears of ^C.
+    // The threads inherit the mask, so that this one receives ^C.
     let signals = Signals::catch(&[Signal::Interrupt, Signal::Terminate]).map_err(system)?;
     let user = |number| -> Box<dyn crate::load::Source> { Box::new(User::new(&workload, number)) };
     let run = Run::start(plan, user).map_err(system)?;

@@ -1,5 +1,5 @@
-//! The SURGE workload: users who ask for a page and all that it embeds, then think. A profile and a
-//! seed come in; files on disk and a load come out.
+//! The SURGE workload: users who request a page and all the files that it embeds, and then think. A
+//! profile and a seed determine the files on disk and the load.
 
 mod command;
 mod profile;

@@ -1,28 +1,31 @@
-//! The distributions of a SURGE workload (Barford and Crovella, SIGMETRICS 1998): a profile's name
-//! comes in, draws of file sizes, embedded references, pauses and stack distances go out. Every
-//! number that the paper or a fit gave stands here, once.
+//! The distributions of a SURGE workload (Barford and Crovella, SIGMETRICS 1998), by the name of a
+//! profile: file sizes, embedded references, pauses and stack distances. Every number from the
+//! paper or from a fit is here, once.
 
 use rand::Rng;
 use rand_distr::{Distribution, LogNormal, Pareto, Weibull};
 
-/// A workload's distributions.
+/// The distributions of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// Files of the set where none are asked for.
+    /// The default number of files.
     pub files: usize,
-    /// Sizes.
+    /// The sizes of files.
     pub sizes: Sizes,
-    /// How many files a page has besides its own.
+    /// The number of files that a page has besides its own.
     pub embedded: Embedded,
-    /// Pareto of the pause between two pages (inactive OFF), in seconds: least and exponent.
+    /// Pareto distribution of the pause between two pages (inactive OFF), in seconds: least value
+    /// and exponent.
     pub think: (f64, f64),
-    /// Weibull of the pause between two files of a page (active OFF), in seconds: scale and shape.
+    /// Weibull distribution of the pause between two files of a page (active OFF), in seconds:
+    /// scale and shape.
     pub active: Option<(f64, f64)>,
-    /// Lognormal of the distance in the stack of pages used last: mu and sigma.
+    /// Lognormal distribution of the distance in the stack of recently used pages: mu and sigma.
     pub locality: Option<(f64, f64)>,
-    /// Requests for the most popular page; the one of rank r gets this over r (Zipf).
+    /// The requests for the most popular page. The page of rank r gets this number divided by r
+    /// (Zipf).
     pub most_requests: f64,
 }
 
@@ -31,35 +34,35 @@ pub struct Profile {
 pub struct Sizes {
     /// Mu and sigma of the body.
     pub body: (f64, f64),
-    /// The share of files that are in the body.
+    /// The share of files in the body.
     pub body_share: f64,
-    /// Least size and exponent of the tail.
+    /// The least size and the exponent of the tail.
     pub tail: (f64, f64),
-    /// The least size and the most.
+    /// The least and the greatest size.
     pub bounds: (f64, f64),
 }
 
-/// How many files a page has besides its own.
+/// The number of files that a page has besides its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Embedded {
-    /// The whole part of a Pareto, less `less`: least, exponent, the most.
+    /// The integer part of a Pareto value, minus `less`.
     Pareto {
-        /// Least value.
+        /// The least value.
         least: f64,
-        /// Exponent.
+        /// The exponent.
         exponent: f64,
-        /// What is taken off, so that pages without any are possible.
+        /// What is subtracted, so that pages without embedded files are possible.
         less: u32,
-        /// The most.
+        /// The greatest number.
         most: u32,
     },
-    /// The whole part of a lognormal: mu, sigma, the most.
+    /// The integer part of a lognormal value.
     LogNormal {
         /// Mu.
         mu: f64,
         /// Sigma.
         sigma: f64,
-        /// The most.
+        /// The greatest number.
         most: u32,
     },
 }
@@ -98,8 +101,8 @@ const SURGE_DIST: Profile = Profile {
     most_requests: 50_000.0,
 };
 
-/// Pages of today: 71 requests and 2,652 KB at the median (HTTP Archive). How the files' sizes
-/// spread is our choice: a lognormal whose upper tail is Pareto's.
+/// Current pages: 71 requests and 2,652 KB at the median (HTTP Archive). The distribution of file
+/// sizes is this project's choice: a lognormal with a Pareto tail.
 const MODERN: Profile = Profile {
     name: "modern",
     files: 10_000,
@@ -117,31 +120,32 @@ const MODERN: Profile = Profile {
 };
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub const ALL: [Profile; 3] = [SURGE98, SURGE_DIST, MODERN];
 
-    /// The profile of that name.
+    /// The profile with that name.
     ///
     /// # Errors
-    /// That there is none, with the names that there are.
+    ///
+    /// There is none; the message lists the names.
     pub fn named(name: &str) -> Result<Self, String> {
         let names = Self::ALL.map(|profile| profile.name).join(", ");
         let found = Self::ALL.into_iter().find(|profile| profile.name == name);
         found.ok_or_else(|| format!("{name}: no such profile; there are {names}"))
     }
 
-    /// The pause between two pages, in seconds.
+    /// Draws the pause between two pages, in seconds.
     pub fn draw_think(&self, random: &mut impl Rng) -> f64 {
         pareto(self.think, random)
     }
 
-    /// The pause between two files of a page, in seconds.
+    /// Draws the pause between two files of a page, in seconds.
     pub fn draw_active(&self, random: &mut impl Rng) -> f64 {
         let weibull = self.active.and_then(|(scale, shape)| Weibull::new(scale, shape).ok());
         weibull.map_or(0.0, |weibull| weibull.sample(random))
     }
 
-    /// How far down the stack of pages used last the next one stands, from 0.
+    /// Draws how far down the next page is in the stack of recently used pages, from 0.
     pub fn draw_distance(&self, random: &mut impl Rng) -> Option<f64> {
         let (mu, sigma) = self.locality?;
         LogNormal::new(mu, sigma).ok().map(|it| it.sample(random))
@@ -149,14 +153,14 @@ impl Profile {
 }
 
 impl Sizes {
-    /// A size in bytes.
+    /// Draws a size in bytes.
     pub fn draw(&self, random: &mut impl Rng) -> u64 {
         let (least, most) = self.bounds;
         loop {
             let in_body = random.random::<f64>() < self.body_share;
             let size = if in_body {
                 let size = lognormal(self.body, random);
-                // The body is cut where the tail begins.
+                // The body ends where the tail begins.
                 if size >= self.tail.0 {
                     continue;
                 }
@@ -172,7 +176,7 @@ impl Sizes {
 }
 
 impl Embedded {
-    /// How many files a page has besides its own.
+    /// Draws the number of files that a page has besides its own.
     pub fn draw(&self, random: &mut impl Rng) -> u32 {
         loop {
             let (value, less, most) = match *self {
@@ -192,7 +196,7 @@ impl Embedded {
 }
 
 fn pareto((least, exponent): (f64, f64), random: &mut impl Rng) -> f64 {
-    // The parameters are this file's, which the library takes.
+    // The parameters are constants in this file that the library accepts.
     Pareto::new(least, exponent).map_or(least, |it| it.sample(random))
 }
 
@@ -217,8 +221,8 @@ mod tests {
         all
     }
 
-    /// The greatest distance between the draws and a distribution function, times the root of
-    /// their number (Kolmogorov and Smirnov).
+    /// The greatest distance between the draws and a distribution function, multiplied by the root
+    /// of their number (Kolmogorov and Smirnov).
     fn distance(draws: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
         let n = draws.len() as f64;
         let apart = draws.iter().enumerate().map(|(index, value)| {
@@ -233,7 +237,7 @@ mod tests {
         move |x| if x < least { 0.0 } else { 1.0 - (least / x).powf(exponent) }
     }
 
-    /// Phi by the complementary error function (Abramowitz and Stegun 7.1.26; error 1.5e-7).
+    /// Phi from the complementary error function (Abramowitz and Stegun 7.1.26; error 1.5e-7).
     fn normal_cdf(z: f64) -> f64 {
         let x = z.abs() / std::f64::consts::SQRT_2;
         let t = 1.0 / (1.0 + 0.327_591_1 * x);
@@ -253,7 +257,7 @@ mod tests {
     fn size_cdf(sizes: Sizes) -> impl Fn(f64) -> f64 {
         let (body, tail) = (lognormal_cdf(sizes.body), pareto_cdf(sizes.tail));
         let cut = sizes.tail.0;
-        // Draws of the body that reach into the tail are drawn again, body or tail.
+        // Draws of the body that reach into the tail are drawn again, from the body or the tail.
         let body_mass = sizes.body_share * body(cut);
         let tail_mass = 1.0 - sizes.body_share;
         let raw = move |x: f64| {
@@ -289,7 +293,7 @@ mod tests {
     #[test]
     fn sizes_fit() {
         for profile in Profile::ALL {
-            // Whole bytes are spread again over the byte that they were cut to.
+            // Spread whole bytes evenly over the interval that they were cut from.
             let mut spread = ChaCha8Rng::seed_from_u64(7);
             let found = draws(|random| profile.sizes.draw(random) as f64 + spread.random::<f64>());
             let apart = distance(&found, size_cdf(profile.sizes));
@@ -351,7 +355,8 @@ mod tests {
                 found.iter().copied().filter(|it| *it >= f64::from(from)).collect();
             assert!((1.0 - fitting.len() as f64 / DRAWS as f64 - below).abs() < 0.01);
             let (sum, cells) = chi_square(&fitting, share, from);
-            // The mean of chi-square is its degrees of freedom, its variance twice that.
+            // The mean of chi-square is its number of degrees of freedom, and its variance twice
+            // that.
             let bound = cells as f64 + 4.0 * (2.0 * cells as f64).sqrt() + 10.0;
             assert!(sum < bound, "{}: {sum} over {cells}", profile.name);
         }

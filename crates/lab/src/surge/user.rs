@@ -1,5 +1,5 @@
-//! A user equivalent: it asks for a page, then for each file that the page embeds, and thinks.
-//! Which page is next is decided for all users together; the pauses are its own.
+//! A user equivalent: it requests a page, then each file that the page embeds, and thinks. The next
+//! page is chosen for all users together; the pauses are its own.
 
 use super::profile::Profile;
 use super::work::{FileSet, Order, user_stream};
@@ -14,12 +14,12 @@ pub(super) struct Workload {
     profile: Profile,
     files: FileSet,
     order: Mutex<Order>,
-    /// The request for each file, encoded.
+    /// The encoded request for each file.
     requests: Vec<Arc<Request>>,
     /// Pauses in place of the profile's.
     think: Option<Think>,
     seed: u64,
-    /// Exchanges whose body was not as large as the file.
+    /// The number of exchanges whose body had another size than the file.
     pub(super) other_sizes: std::sync::atomic::AtomicU64,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Workload {
 pub(super) struct User {
     workload: Arc<Workload>,
     random: ChaCha8Rng,
-    /// Files of the page at hand that are still to be asked for.
+    /// The files of the current page that are still to be requested.
     left: VecDeque<u32>,
-    /// When the user goes on, once the last answer is there.
+    /// Whether the pause before the next request was taken.
     paused: bool,
     fresh: bool,
     asked: u32,
@@ -74,7 +74,7 @@ impl User {
         }
     }
 
-    /// The pause before what comes next, in nanoseconds.
+    /// The pause before the next request, in nanoseconds.
     fn pause_ns(&mut self) -> u64 {
         let within = !self.left.is_empty();
         let seconds = match (within, self.workload.think) {

@@ -1,6 +1,6 @@
-//! The work of a run, all of it decided by a seed: the sizes of the files, which of them are
-//! pages, what a page embeds, and in which order pages are asked for. The same seed gives the same
-//! work, on any machine.
+//! The work of a run, determined by a seed: the sizes of the files, which of them are pages, what a
+//! page embeds, and in which order pages are requested. The same seed gives the same work on any
+//! machine.
 
 use super::profile::Profile;
 use rand::seq::SliceRandom;
@@ -11,24 +11,24 @@ use std::collections::VecDeque;
 /// The files of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileSet {
-    /// Sizes in bytes; a file's number is its place.
+    /// The sizes in bytes. A file's number is its index.
     pub sizes: Vec<u64>,
-    /// The pages, the most popular first.
+    /// The pages, most popular first.
     pub pages: Vec<Page>,
 }
 
-/// A file with those that are asked for after it.
+/// A file with those that are requested after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// Its own file.
     pub file: u32,
     /// The files that it embeds.
     pub embedded: Vec<u32>,
-    /// How often it is asked for in one round of the work.
+    /// How often it is requested in one round of the work.
     pub requests: u64,
 }
 
-/// The streams that are drawn from one seed, so that none shifts another.
+/// The random streams of one seed, which are independent of each other.
 #[derive(Clone, Copy)]
 enum Stream {
     Sizes,
@@ -37,7 +37,7 @@ enum Stream {
     User,
 }
 
-/// The share of files that are pages of their own; the others are embedded in them.
+/// The share of files that are pages. The others are embedded in them.
 const PAGES: f64 = 0.3;
 
 fn stream(seed: u64, stream: Stream, number: u64) -> ChaCha8Rng {
@@ -52,13 +52,13 @@ pub(super) fn user_stream(seed: u64, user: u32) -> ChaCha8Rng {
 }
 
 impl FileSet {
-    /// The set of `count` files that a seed gives.
+    /// The set of `count` files for a seed.
     #[must_use]
     pub fn draw(profile: &Profile, count: usize, seed: u64) -> Self {
         let mut random = stream(seed, Stream::Sizes, 0);
         let sizes: Vec<u64> = (0..count).map(|_| profile.sizes.draw(&mut random)).collect();
         let mut random = stream(seed, Stream::Pages, 0);
-        // Popularity and size have nothing to do with each other: pages are drawn in any order.
+        // Popularity is independent of size: pages are drawn in random order.
         let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
         numbers.shuffle(&mut random);
         let most = ((count as f64 * PAGES).round() as usize).clamp(usize::from(count > 0), count);
@@ -72,13 +72,13 @@ impl FileSet {
         Self { pages: pages.collect(), sizes }
     }
 
-    /// Bytes of all files.
+    /// The bytes of all files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sizes.iter().sum()
     }
 
-    /// The path of a file below the folder that it is made in: a thousand to a folder.
+    /// The path of a file below the folder of the workload, with a thousand files in a folder.
     #[must_use]
     pub fn path(file: u32) -> String {
         format!("{:03}/{file}.bin", file / 1000)
@@ -92,21 +92,21 @@ fn choose(among: &[u32], random: &mut ChaCha8Rng) -> Option<u32> {
     among.get(random.random_range(0..among.len())).copied()
 }
 
-/// The order in which pages are asked for: each as often as its rank says, and those used last
-/// sooner again than others. Round follows round.
+/// The order in which pages are requested: each as often as its rank says, and recently used ones
+/// sooner again than others. One round follows another.
 pub struct Order {
     profile: Profile,
     requests: Vec<u64>,
-    /// Pages that are left in this round, the one used last first, and how often each.
+    /// The pages that are left in this round, most recently used first, and how often each.
     stack: VecDeque<(u32, u64)>,
     random: ChaCha8Rng,
 }
 
-/// How many neighbours of the drawn distance are looked at: among them popular pages come first.
+/// How many neighbours of the drawn distance are considered. Among them popular pages come first.
 const WINDOW: usize = 8;
 
 impl Order {
-    /// The order that a seed gives.
+    /// The order for a seed.
     #[must_use]
     pub fn new(profile: &Profile, files: &FileSet, seed: u64) -> Self {
         let requests = files.pages.iter().map(|page| page.requests).collect();
@@ -114,7 +114,7 @@ impl Order {
         Self { profile: *profile, requests, stack: VecDeque::new(), random }
     }
 
-    /// The next page, by its rank from 0; none where there are no pages.
+    /// The next page, by its rank from 0; none if there are no pages.
     pub fn next_page(&mut self) -> Option<u32> {
         if self.stack.is_empty() {
             self.begin_round();
@@ -133,9 +133,9 @@ impl Order {
         self.stack = all.into();
     }
 
-    /// Where the next page stands in the stack. Around the distance that is drawn a page is chosen
-    /// in proportion to what is left of its requests, so that popularity holds besides locality
-    /// (Barford and Crovella, section 4.2).
+    /// The place of the next page in the stack. Around the drawn distance, a page is chosen in
+    /// proportion to its remaining requests, so that both popularity and locality hold (Barford and
+    /// Crovella, section 4.2).
     fn place(&mut self) -> Option<usize> {
         let last = self.stack.len().checked_sub(1)?;
         let (from, to) = match self.profile.draw_distance(&mut self.random) {
@@ -178,13 +178,13 @@ mod tests {
         }
     }
 
-    /// What a seed gives may not change from version to version: results would not compare.
+    /// The work of a seed must not change between versions, because results could not be compared.
     #[test]
     fn the_work_of_a_seed_is_what_it_was() {
         let found = Profile::ALL.map(|profile| {
             let files = FileSet::draw(&profile, 500, 1);
             let pages = order(&profile, &files, 1, 10_000);
-            // FNV-1a, which is no library's to change.
+            // FNV-1a, written here so that no library can change it.
             let words = files.sizes.iter().copied().chain(pages.iter().map(|it| u64::from(*it)));
             words.fold(0xcbf2_9ce4_8422_2325_u64, |hash, word| {
                 (hash ^ word).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,5 @@
-//! What a machine does: the texts of /proc come in, its counters go out, and of two readings of
-//! them shares of time and numbers a second. Everything here is a function of its texts.
+//! What a machine does: parses the texts of /proc into counters, and computes shares of time and
+//! numbers a second from two readings. Nothing here reads a file.
 
 use evenkeel_monitor::process::load_averages;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub(super) struct Texts {
     pub(super) stat: String,
     /// /proc/diskstats
     pub(super) diskstats: String,
-    /// The names in /sys/block, a line each: what is no partition.
+    /// The names in /sys/block, one in each line: the devices that are not partitions.
     pub(super) block: String,
     /// /proc/net/dev
     pub(super) net_dev: String,
@@ -38,14 +38,15 @@ pub(super) struct Counters {
     load: [f64; 3],
 }
 
-/// What of /proc/vmstat is read. The pages of `pgpgin` and `pgpgout` are KiB in truth.
+/// The values that are read from /proc/vmstat. The pages of `pgpgin` and `pgpgout` are actually
+/// KiB.
 const VM: [&str; 6] = ["pswpin", "pswpout", "pgpgin", "pgpgout", "pgfault", "pgmajfault"];
-/// Devices that stand upon others or in memory: with them, bytes would be counted twice.
+/// Devices that are built on others or in memory. With them, bytes would be counted twice.
 const NOT_DISKS: [&str; 7] = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
 /// The unit of sectors in /proc/diskstats, whatever the disk's own is.
 const SECTOR_BYTES: f64 = 512.0;
 
-/// A machine between two moments.
+/// The activity of a machine between two moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Machine {
     /// All cores together.
@@ -54,39 +55,39 @@ pub(super) struct Machine {
     pub(super) cores: Vec<Core>,
     /// Load averages over 1, 5 and 15 minutes.
     pub(super) load: [f64; 3],
-    /// Tasks that ran or could have at the second moment.
+    /// The tasks that ran or were ready to run at the second moment.
     pub(super) running: u64,
-    /// Tasks that waited for a disk then.
+    /// The tasks that waited for a disk at that moment.
     pub(super) blocked: u64,
-    /// Interrupts a second.
+    /// The interrupts a second.
     pub(super) interrupts: f64,
-    /// Context switches a second.
+    /// The context switches a second.
     pub(super) context_switches: f64,
-    /// New processes and threads a second.
+    /// The new processes and threads a second.
     pub(super) forks: f64,
     pub(super) paging: Paging,
-    /// Disks that have done anything since the start.
+    /// The disks that have been used since the start.
     pub(super) disks: Vec<Disk>,
-    /// Network interfaces that have.
+    /// The network interfaces that have been used.
     pub(super) network: Vec<Link>,
 }
 
 /// Shares of time, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Shares {
-    /// User, at any priority.
+    /// User time, at any priority.
     pub(super) usr: f64,
-    /// System, without interrupts.
+    /// System time, without interrupts.
     pub(super) sys: f64,
-    /// Nothing to do.
+    /// Idle time.
     pub(super) idl: f64,
-    /// Nothing to do while a disk was waited for.
+    /// Idle time in which a disk was waited for.
     pub(super) wai: f64,
     /// Hardware interrupts.
     pub(super) hiq: f64,
     /// Soft interrupts.
     pub(super) siq: f64,
-    /// Taken by other guests of the same machine.
+    /// Time taken by other guests of the same machine.
     pub(super) stl: f64,
 }
 
@@ -97,7 +98,7 @@ pub(super) struct Core {
     pub(super) shares: Shares,
 }
 
-/// Paging, a second.
+/// Paging, in numbers a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Paging {
     /// Pages from swap.
@@ -108,13 +109,13 @@ pub(super) struct Paging {
     pub(super) in_bytes: f64,
     /// Bytes to block devices.
     pub(super) out_bytes: f64,
-    /// Faults, of either kind.
+    /// Page faults of either kind.
     pub(super) faults: f64,
-    /// Faults that waited for a device.
+    /// Page faults that waited for a device.
     pub(super) major_faults: f64,
 }
 
-/// A disk, a second.
+/// A disk, in numbers a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Disk {
     pub(super) name: String,
@@ -122,11 +123,11 @@ pub(super) struct Disk {
     pub(super) read_bytes: f64,
     pub(super) writes: f64,
     pub(super) written_bytes: f64,
-    /// Percent of the time in which anything was under way.
+    /// The percentage of time in which any operation was in progress.
     pub(super) busy: f64,
 }
 
-/// A network interface, a second.
+/// A network interface, in numbers a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Link {
     pub(super) name: String,
@@ -144,14 +145,14 @@ impl Shares {
         [self.usr, self.sys, self.idl, self.wai, self.hiq, self.siq, self.stl]
     }
 
-    /// Percent that is neither idle nor waited.
+    /// The percentage that is neither idle nor waiting.
     pub(super) fn busy(&self) -> f64 {
         (100.0 - self.idl - self.wai).clamp(0.0, 100.0)
     }
 
-    /// Of ticks in the order of [`Shares::NAMES`].
+    /// The shares from ticks in the order of [`Shares::NAMES`].
     fn between(before: &[u64; 7], after: &[u64; 7]) -> Self {
-        // Idle and waiting time may run backwards a little (proc_stat(5)).
+        // Idle and waiting time may decrease a little (proc_stat(5)).
         let spent: [f64; 7] = std::array::from_fn(|index| {
             let at = |ticks: &[u64; 7]| ticks.get(index).copied().unwrap_or_default();
             at(after).saturating_sub(at(before)) as f64
@@ -208,7 +209,7 @@ impl Counters {
     }
 }
 
-/// Name; reads, sectors read, writes, sectors written, milliseconds with anything under way
+/// Name; reads, sectors read, writes, sectors written, milliseconds with any operation in progress
 /// (kernel: admin-guide/iostats).
 fn disk(line: &str) -> Option<(String, [u64; 5])> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -226,7 +227,7 @@ fn link(line: &str) -> Option<(String, [u64; 4])> {
 }
 
 impl Machine {
-    /// What happened between two readings, `seconds` apart.
+    /// What happened between two readings that are `seconds` apart.
     pub(super) fn between(before: &Counters, after: &Counters, seconds: f64) -> Self {
         let rate =
             |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds.max(1e-6);
@@ -234,7 +235,7 @@ impl Machine {
             let of = |counters: &Counters| counters.vm.get(name).copied().unwrap_or_default();
             rate(of(before), of(after))
         };
-        // What was not there before has nothing to be held against.
+        // Something that was not there before cannot be compared.
         let rates = |before: &[u64], after: &[u64]| -> Vec<f64> {
             before.iter().zip(after).map(|(before, after)| rate(*before, *after)).collect()
         };
@@ -283,7 +284,7 @@ impl Machine {
         }
     }
 
-    /// What goes over the network: received and sent, without what never leaves the machine.
+    /// The bytes received and sent over the network, without what never leaves the machine.
     pub(super) fn network_bytes(&self) -> (f64, f64) {
         let outside = self.network.iter().filter(|link| link.name != "lo");
         outside.fold((0.0, 0.0), |(received, sent), link| {

@@ -1,6 +1,6 @@
-//! `evenkeel top`: what this machine does, and a web server on it or elsewhere. Words come in; a
-//! live screen, or text, JSON or CSV for each interval goes out, and a recording where it is
-//! wanted. It changes nothing, and asks a server for no more than its status page.
+//! `evenkeel top`: shows what this machine does, and a web server on it or elsewhere, as a live
+//! screen or as text, JSON or CSV for each interval, and records it if wanted. It changes nothing,
+//! and requests only the status page from a server.
 
 mod machine;
 mod options;
@@ -29,7 +29,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 use watch::Watch;
 
-/// Why nothing is done, or no more.
+/// Why nothing is done, or why it ends.
 #[derive(Debug, PartialEq, Eq)]
 struct Complaint {
     text: String,
@@ -42,8 +42,8 @@ impl Complaint {
     }
 }
 
-/// Shows what goes on. The status is 0 where it was shown, also until ^C; 1 where the server or
-/// what it is told of is not there; 2 where the words make no sense.
+/// Shows the activity. The exit status is 0 if it was shown, also until ^C; 1 if the server or its
+/// status page is not there; 2 if the words make no sense.
 #[must_use]
 pub fn run(words: &[String]) -> i32 {
     let (mut out, mut err) = (io::stdout(), io::stderr());
@@ -54,7 +54,7 @@ pub fn run(words: &[String]) -> i32 {
 fn serve(words: &[String], out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> i32 {
     let outcome = match options::parse(words) {
         Ok(options) => top(&options, words, out, is_terminal),
-        // A reader that went away is nobody's fault, here and below.
+        // It is not an error if the reader is gone, here and below.
         Err(Stop::Help(text)) => {
             let _gone = out.write_all(text.as_bytes());
             Ok(())
@@ -115,7 +115,7 @@ fn top(
     record.map_or(Ok(()), Record::finish)
 }
 
-/// Whether what was asked for is missing.
+/// Whether something that the options request is missing.
 fn lost(options: &Options, sample: &Sample) -> bool {
     (options.status.is_some() && sample.server.is_none())
         || (options.pid.is_some() && sample.processes.is_none())
@@ -133,12 +133,12 @@ impl Ticks {
         Self { next_ns: clock::monotonic_ns().saturating_add(interval_ns), interval_ns }
     }
 
-    /// How long until the end of the present interval.
+    /// The time until the end of the current interval.
     fn left(&self) -> Duration {
         Duration::from_nanos(self.next_ns.saturating_sub(clock::monotonic_ns()))
     }
 
-    /// Begins the next one; those that have gone by meanwhile are left out.
+    /// Begins the next interval. Those that have already passed are left out.
     fn advance(&mut self) {
         let late_ns = clock::monotonic_ns().saturating_sub(self.next_ns);
         let intervals = late_ns / self.interval_ns.max(1) + 1;
@@ -153,7 +153,7 @@ enum Show {
 }
 
 impl Show {
-    /// Waits for the end of the interval; false where it is all to end.
+    /// Waits for the end of the interval. Returns false if the program is to end.
     fn wait(&mut self, clock: &Ticks, signals: &Signals) -> io::Result<bool> {
         loop {
             let left = clock.left();
@@ -217,7 +217,7 @@ impl Record {
 
     fn take(&mut self, sample: &Sample) -> Result<(), Complaint> {
         let mut values: BTreeMap<String, f64> = sample.values().into_iter().collect();
-        // A report has a plot for each name's first part: all cores fit into one.
+        // A report has a plot for the first part of each name, so that all cores fit into one.
         values.retain(|name, _| !name.starts_with("core "));
         let cores = sample.machine.cores.iter();
         values.extend(

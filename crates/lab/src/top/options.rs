@@ -1,16 +1,16 @@
-//! The command line of `evenkeel top`. Nothing is opened or asked here.
+//! The command line of `evenkeel top`. Nothing is opened or requested here.
 
 use crate::words::{self, Stop, number};
 use clap::Parser;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What top is asked to do.
+/// The options of top.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
     pub(super) form: Form,
     pub(super) interval: Duration,
-    /// After so many intervals it ends.
+    /// The number of intervals after which it ends.
     pub(super) count: Option<u64>,
     pub(super) pid: Option<i32>,
     /// The URL of a status page.
@@ -20,15 +20,15 @@ pub(super) struct Options {
     pub(super) screen: bool,
 }
 
-/// How intervals are told.
+/// The form in which intervals are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// An object on a line each.
+    /// An object on a line for each interval.
     Json,
-    /// A heading and a line each.
+    /// A heading, and a line for each interval.
     Csv,
 }
 
@@ -82,11 +82,11 @@ pub fn command() -> clap::Command {
 }
 
 const USUAL_INTERVAL: Duration = Duration::from_secs(1);
-/// Below this the ticks of CPU time, 10 ms, are all that one sees; above it is no top.
+/// The shortest interval. Below it, the ticks of CPU time, 10 ms, would dominate.
 const LEAST_S: f64 = 0.1;
 const MOST_S: f64 = 86_400.0;
 
-/// Parses the words behind `evenkeel top`.
+/// Parses the words after `evenkeel top`.
 pub(super) fn parse(given: &[String]) -> Result<Options, Stop> {
     let words: Words = words::parse(given)?;
     let form = match (words.json, words.csv) {

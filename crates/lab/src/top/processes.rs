@@ -1,46 +1,47 @@
-//! What the processes of one server did: the members of its family at two moments come in, their
-//! states and the CPU time that they took between go out.
+//! What the processes of one server did: their states, and the CPU time that they used between two
+//! moments.
 
 use evenkeel_monitor::process::{ProcessStat, TICKS_A_SECOND};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A family at a moment: its eldest first, each with the states of its threads.
+/// A process tree at a moment, topmost process first, each with the states of its threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Members(pub(super) Vec<(ProcessStat, Vec<char>)>);
 
-/// A family between two moments.
+/// The activity of a process tree between two moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Processes {
-    /// The eldest.
+    /// The topmost process.
     pub(super) pid: i32,
-    /// How many processes are in which state.
+    /// The number of processes in each state.
     pub(super) processes: BTreeMap<char, usize>,
-    /// How many threads are.
+    /// The number of threads in each state.
     pub(super) threads: BTreeMap<char, usize>,
-    /// Percent of one core, user.
+    /// The percentage of one core, user.
     pub(super) usr: f64,
-    /// Percent of one core, system.
+    /// The percentage of one core, system.
     pub(super) sys: f64,
-    /// Each of them, the busiest first.
+    /// The processes, busiest first.
     pub(super) each: Vec<Process>,
 }
 
-/// A process between two moments.
+/// The activity of a process between two moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
     pub(super) state: char,
     pub(super) threads: u64,
-    /// Percent of one core, user.
+    /// The percentage of one core, user.
     pub(super) usr: f64,
-    /// Percent of one core, system.
+    /// The percentage of one core, system.
     pub(super) sys: f64,
 }
 
 impl Processes {
-    /// What a family did in `seconds`; of members that are new, all that they ever did.
+    /// What a process tree did in `seconds`. For new processes, everything that they ever did
+    /// counts.
     pub(super) fn between(before: &Members, after: &Members, seconds: f64) -> Option<Self> {
         let (first, _) = after.0.first()?;
         let mut sum = Self { pid: first.pid, ..Self::default() };
@@ -75,7 +76,7 @@ impl Processes {
     }
 }
 
-/// States with their numbers as a text: `3 S, 1 R`.
+/// States with their numbers as text: `3 S, 1 R`.
 pub(super) fn shown(states: &BTreeMap<char, usize>) -> String {
     let each: Vec<String> =
         states.iter().map(|(state, count)| format!("{count} {state}")).collect();

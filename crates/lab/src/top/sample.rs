@@ -1,5 +1,5 @@
-//! All that is known of an interval: the machine, the server's processes and the server. It goes
-//! out as JSON whole, or as names with numbers for CSV and for a recording.
+//! All figures of an interval: the machine, the server's processes and the server. They are printed
+//! as JSON, or as names with numbers for CSV and for a recording.
 
 use super::machine::{Machine, Shares};
 use super::processes::Processes;
@@ -10,21 +10,21 @@ use serde::Serialize;
 /// An interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Sample {
-    /// Its end, in seconds since 1970.
+    /// The end, in seconds since 1970.
     pub(super) time_s: f64,
-    /// Its length.
+    /// The length in seconds.
     pub(super) interval_s: f64,
     pub(super) machine: Machine,
-    /// The server's processes, where they are known.
+    /// The server's processes, if they are known.
     pub(super) processes: Option<Processes>,
-    /// The server, where its page is.
+    /// The server, if its page is available.
     pub(super) server: Option<Server>,
-    /// What could not be had this time.
+    /// What was not available this time.
     pub(super) problems: Vec<String>,
 }
 
 impl Sample {
-    /// Names and numbers, always in the same order. A name is `plot/line`, as [`Series`] wants it.
+    /// Names and numbers, always in the same order. A name is `plot/line`, as in [`Series`].
     ///
     /// [`Series`]: crate::results::Series
     pub(super) fn values(&self) -> Vec<(String, f64)> {
@@ -89,15 +89,15 @@ impl Machine {
     }
 }
 
-/// The lines of a CSV file whose columns are those of the first sample: what appears later has no
-/// column, what is gone leaves its own empty.
+/// The lines of a CSV file. The columns are those of the first sample: what appears later has no
+/// column, and what disappears leaves its column empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Csv {
     columns: Option<Vec<String>>,
 }
 
 impl Csv {
-    /// The line of a sample, under the heading if it is the first.
+    /// The line of a sample, after the heading if it is the first.
     pub(super) fn line(&mut self, sample: &Sample) -> String {
         let values: std::collections::BTreeMap<String, f64> = sample.values().into_iter().collect();
         let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The live screen: samples come in, frames go out; keys that end it, choose a panel and move
-//! within it are read here. What a frame shows is a function of what was taken and of the size.
+//! The live screen: draws samples, and reads the keys that end it, choose a panel and move within
+//! it. A frame depends only on the samples and the size of the terminal.
 
 use super::processes::Processes;
 use super::sample::Sample;
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-/// A terminal that shows samples. It is given back when this goes.
+/// A terminal that shows samples. It is restored when this is dropped.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
     view: View,
@@ -30,9 +30,9 @@ pub(super) struct Screen {
 const GLANCE: Duration = Duration::from_millis(250);
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn open() -> io::Result<Self> {
-        // https://no-color.org: set and not empty, whatever it says.
+        // https://no-color.org: the variable counts if it is set and not empty.
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let mut screen = Self { terminal: ratatui::try_init()?, view: View::new(colours) };
         screen.draw()?;
@@ -50,7 +50,7 @@ impl Screen {
         terminal.draw(|frame| view.draw(frame)).map(drop)
     }
 
-    /// Waits for a key, for `most` at most, and acts upon it; false where it is all to end.
+    /// Waits for a key for at most `most`, and acts on it. Returns false if the program is to end.
     pub(super) fn listen(&mut self, most: Duration) -> io::Result<bool> {
         if !event::poll(most.min(GLANCE))? {
             return Ok(true);
@@ -78,7 +78,7 @@ impl Drop for Screen {
     }
 }
 
-/// The panels that can be moved within, in their order on the screen.
+/// The panels that can be scrolled, in their order on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Panel {
     Cores,
@@ -101,7 +101,7 @@ impl Panel {
         Self::Urls,
     ];
 
-    /// Whether there is something in it.
+    /// Whether it has content.
     fn is_shown(self, sample: &Sample) -> bool {
         match self {
             Panel::Cores | Panel::Devices => true,
@@ -123,21 +123,21 @@ struct Past {
     busy: u64,
 }
 
-/// As many moments as the widest terminals have columns.
+/// The number of moments, as many as the widest terminals have columns.
 const MOST_PAST: usize = 1000;
 
-/// What is shown, and where the reader is.
+/// What is shown, and the position of the reader.
 struct View {
     colours: bool,
     sample: Option<Sample>,
     past: VecDeque<Past>,
     focus: Panel,
-    /// Lines that are scrolled away, by panel.
+    /// The number of lines that are scrolled away, by panel.
     above: BTreeMap<Panel, usize>,
 }
 
 const SERVER: u16 = 10;
-/// Where there is less room, the scoreboard and the lists take turns: the one that is chosen.
+/// With less height, only the chosen one of the scoreboard and the lists is shown.
 const ENOUGH_HEIGHT: u16 = 32;
 const PROCESSES_WIDTH: u16 = 43;
 const CORES_WIDTH: u16 = 49;
@@ -180,7 +180,7 @@ impl View {
         let above = self.above.entry(self.focus).or_default();
         match key {
             KeyCode::Up => *above = above.saturating_sub(1),
-            // How far it goes is known where there is a size: in draw.
+            // The end is known only when drawing, where there is a size.
             KeyCode::Down => *above += 1,
             KeyCode::Home => *above = 0,
             _ => {}
@@ -314,7 +314,7 @@ impl View {
         let from = self.past.len().saturating_sub(room);
         let columns: Vec<Vec<char>> =
             self.past.iter().skip(from).map(|past| column(&past.states, height)).collect();
-        // The first of a column is its foot.
+        // The first letter of a column is at its foot.
         let rows = (0..height).rev().map(|row| {
             let letters: Vec<char> =
                 columns.iter().filter_map(|column| column.get(row).copied()).collect();
@@ -361,7 +361,7 @@ impl View {
                 Panel::Urls => (" Busiest URLs ".to_owned(), shares(|it| &it.urls)),
                 _ => {
                     let Some(processes) = &sample.processes else { continue };
-                    // With a server this stands there already.
+                    // With a server, this is already shown.
                     let title = match server {
                         Some(_) => " Processes ".to_owned(),
                         None => format!(" {} ", processes_lines(processes).join("; ")),
@@ -374,7 +374,7 @@ impl View {
         }
     }
 
-    /// Draws lines as far as there is room, from where the reader has moved to.
+    /// Draws lines as far as there is room, from the position of the reader on.
     fn draw_panel(
         &mut self,
         frame: &mut Frame<'_>,
@@ -415,8 +415,8 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// A scoreboard as a column of `height` letters, busy ones at its foot. Each cell has the busiest
-/// of the slots that it stands for, so that a single busy one is seen.
+/// A scoreboard as a column of `height` letters, busy ones at its foot. Each cell shows the busiest
+/// of the slots that it stands for, so that a single busy slot is visible.
 fn column(states: &BTreeMap<char, usize>, height: usize) -> Vec<char> {
     let total: usize = states.values().sum();
     if total == 0 {
@@ -541,7 +541,7 @@ mod tests {
         assert!(!first_core(&shown(&mut view, 120, 24)));
         view.press(KeyCode::Up);
         assert!(first_core(&shown(&mut view, 120, 24)));
-        // It stops where the last line is seen.
+        // Scrolling stops where the last line is visible.
         for _ in 0..99 {
             view.press(KeyCode::Down);
         }
@@ -551,7 +551,7 @@ mod tests {
         view.press(KeyCode::Left);
         view.press(KeyCode::Left);
         assert_eq!(view.focus, Panel::Urls);
-        // What is gone cannot be chosen.
+        // A panel that has disappeared cannot be chosen.
         view.take(&sample());
         assert_eq!(view.focus, Panel::Cores);
     }

@@ -1,46 +1,46 @@
-//! What a server does: two of its status pages come in, numbers a second, the states of its slots
-//! and who keeps it busy go out. What binds it is said as far as its scoreboard tells.
+//! What a server does, computed from two of its status pages: numbers a second, the states of its
+//! slots, and what keeps it busy. The limit is only what its scoreboard shows.
 
 use crate::status::{Connections, Page, Worker, is_busy};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A server between two pages. Numbers a second are none where the page has no totals
-/// (ExtendedStatus Off) or the server was restarted between.
+/// The activity of a server between two pages. Numbers a second are none if the page has no totals
+/// (ExtendedStatus Off) or the server was restarted in between.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Server {
     pub(super) url: String,
     pub(super) version: String,
     pub(super) mpm: String,
     pub(super) uptime_s: u64,
-    /// Requests a second.
+    /// The requests a second.
     pub(super) requests: Option<f64>,
-    /// Bytes sent a second.
+    /// The bytes sent a second.
     pub(super) sent_bytes: Option<f64>,
-    /// The mean of what requests took that ended between the pages.
+    /// The mean time of the requests that ended between the pages.
     pub(super) latency_ms: Option<f64>,
-    /// How long the oldest request under way has taken, where workers are told one by one.
+    /// The age of the oldest request in progress, if the page lists the workers.
     pub(super) oldest_ms: Option<f64>,
-    /// Slots at work, without work, and without a worker.
+    /// The number of busy slots, of idle slots, and of slots without a worker.
     pub(super) busy: usize,
     pub(super) idle: usize,
     pub(super) open: usize,
-    /// How many slots have which letter.
+    /// The number of slots with each letter.
     pub(super) states: BTreeMap<char, usize>,
     pub(super) scoreboard: String,
     pub(super) processes: Option<u64>,
     pub(super) stopping: Option<u64>,
     pub(super) connections: Option<Connections>,
-    /// What holds the server back.
+    /// What limits the server.
     pub(super) limit: String,
-    /// Whether workers are told one by one, so that the lists below mean something.
+    /// Whether the page lists the workers, so that the lists below are meaningful.
     pub(super) tells_workers: bool,
     pub(super) vhosts: Vec<Share>,
     pub(super) clients: Vec<Share>,
     pub(super) urls: Vec<Share>,
 }
 
-/// What part of the work is whose.
+/// A share of the work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Share {
     pub(super) name: String,
@@ -48,7 +48,7 @@ pub(super) struct Share {
 }
 
 impl Server {
-    /// What happened between two pages, `seconds` apart.
+    /// What happened between two pages that are `seconds` apart.
     pub(super) fn between(url: &str, before: &Page, after: &Page, seconds: f64) -> Self {
         let (requests, sent_bytes, latency_ms) = rates(before, after, seconds);
         let mut states = BTreeMap::new();
@@ -93,7 +93,8 @@ fn rates(before: &Page, after: &Page, seconds: f64) -> (Option<f64>, Option<f64>
     (Some(rate(requests)), Some(rate(now.1.saturating_sub(then.1))), latency)
 }
 
-/// A scoreboard tells of workers alone: cores and disks are seen on the machine's side.
+/// The limit as far as a scoreboard shows it, which is only about workers. The machine's side shows
+/// cores and disks.
 fn limit(busy: usize, idle: usize, open: usize) -> &'static str {
     match (busy, idle, open) {
         (0, 0, _) => "nothing serves",
@@ -103,9 +104,9 @@ fn limit(busy: usize, idle: usize, open: usize) -> &'static str {
     }
 }
 
-/// Who kept the workers busy in the last intervals. Each worker's requests since the page before
-/// count for what its present or last request was: an estimate, as a page shows one request of a
-/// worker.
+/// What kept the workers busy in the last intervals. The requests of a worker since the previous
+/// page are attributed to its current or last request, so this is an estimate: a page shows one
+/// request of a worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     accesses: BTreeMap<(i32, usize), u64>,
@@ -114,9 +115,9 @@ pub(super) struct Tally {
     urls: Weights,
 }
 
-/// How much of an interval's weight is left after the next one.
+/// The share of an interval's weight that is left after the next one.
 const FADING: f64 = 0.8;
-/// Names are chosen by clients: more than these are not kept.
+/// The most names that are kept. Clients choose them.
 const MOST_NAMES: usize = 2000;
 const SHOWN: usize = 50;
 
@@ -124,7 +125,7 @@ const SHOWN: usize = 50;
 struct Weights(BTreeMap<String, f64>);
 
 impl Tally {
-    /// Takes a page; requests for `own`, the page itself, are left out.
+    /// Adds a page. Requests for `own`, the page itself, are left out.
     pub(super) fn take(&mut self, page: &Page, own: &str) {
         for weights in [&mut self.vhosts, &mut self.clients, &mut self.urls] {
             weights.fade();
@@ -137,7 +138,7 @@ impl Tally {
             if worker.url == own || worker.url.is_empty() {
                 continue;
             }
-            // On the first page what is counted may be of last year.
+            // On the first page, the counts may be of any age.
             let then = then.unwrap_or(if is_first { worker.accesses } else { 0 });
             let weight = worker.accesses.saturating_sub(then) + u64::from(worker.is_busy);
             self.add(worker, weight as f64);
@@ -152,7 +153,7 @@ impl Tally {
         }
     }
 
-    /// Puts the busiest into what is shown of the server.
+    /// Puts the busiest into the figures of the server.
     pub(super) fn fill(&self, server: &mut Server) {
         server.vhosts = self.vhosts.shares();
         server.clients = self.clients.shares();
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!((server.requests, server.sent_bytes), (Some(100.0), Some(100_000.0)));
         assert_eq!((server.latency_ms, server.busy, server.idle), (Some(2.0), 1, 1));
         assert_eq!(server.states, [('W', 1), ('_', 1), ('.', 2)].into());
-        // After a restart there is nothing to hold it against.
+        // After a restart there is nothing to compare with.
         assert_eq!(Server::between("u", &page(9, "_"), &page(3, "_"), 1.0).requests, None);
         assert_eq!(Server::between("u", &page(9, "_"), &page(9, "_"), 1.0).latency_ms, None);
     }
@@ -245,7 +246,7 @@ mod tests {
             server.urls.iter().map(|share| (share.name.as_str(), share.percent)).collect();
         assert_eq!(urls, [("/b", 75.0), ("/a", 25.0)]);
         assert_eq!((server.clients[0].name.as_str(), server.vhosts[0].percent), ("c1", 100.0));
-        // A worker whose child was replaced begins anew; what is quiet fades away.
+        // A worker whose child was replaced starts anew, and what is quiet fades.
         for _ in 0..40 {
             tally.take(&page([1010, 35, 99]), "/status");
         }

@@ -1,5 +1,5 @@
-//! Tests of top as a whole: saved texts of /proc against what other tools say of them, and the
-//! command against tiny servers.
+//! Tests of top as a whole: compares saved texts of /proc with the figures of other tools, and runs
+//! the command against small servers.
 
 use super::machine::{Counters, Machine, Texts};
 use super::serve;
@@ -9,10 +9,10 @@ use std::net::TcpListener;
 const APACHE: &[u8] = include_bytes!("samples/apache.auto");
 const EVENKEEL: &[u8] = include_bytes!("samples/evenkeel.json");
 
-/// Seconds between the saved moments.
+/// The seconds between the saved moments.
 const SAVED_S: f64 = 5.000_107;
 
-/// The texts of a moment, as they were saved under load; long lines of no use are cut.
+/// The texts of a moment, as they were saved under load; long lines that are not used are cut.
 fn texts(saved: &str) -> Texts {
     let mut texts = Texts { block: "loop0\nsda\nvda\nzram0".into(), ..Texts::default() };
     for part in saved.split("== ").skip(1) {
@@ -34,7 +34,7 @@ fn close(value: f64, expected: f64) -> bool {
     (value - expected).abs() < 0.06
 }
 
-/// The figures are those of another program's sums over the same texts.
+/// The expected figures come from another program's sums over the same texts.
 fn assert_saved(machine: &Machine) {
     let shares = [89.6, 9.4, 0.0, 0.0, 0.0, 0.8, 0.2];
     assert!(machine.cpu.values().iter().zip(shares).all(|(a, b)| close(*a, b)));
@@ -84,7 +84,7 @@ fn what_was_saved_is_what_happened() {
     assert_eq!(names(machine.disks.iter().map(|it| it.name.as_str()).collect()), "vda");
     assert_eq!(names(machine.network.iter().map(|it| it.name.as_str()).collect()), "eth0 lo");
     assert_saved(&machine);
-    // The same moment twice: nothing happened, and nothing is divided by nothing.
+    // The same moment twice: nothing happened, and there is no division by zero.
     let still = Machine::between(&after, &after, 0.0);
     assert_eq!((still.cpu.idl, still.interrupts, still.network_bytes()), (0.0, 0.0, (0.0, 0.0)));
 }
@@ -103,7 +103,7 @@ fn texts_that_are_missing_or_strange_are_nothing() {
     assert!(machine.disks.is_empty() && machine.network.is_empty() && machine.cores.is_empty());
 }
 
-/// A server that gives every asker of `query` one page, and of anything else another.
+/// A server that answers `query` with one page, and anything else with another.
 fn server(query: &'static str, page: &'static [u8], other: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -196,7 +196,7 @@ fn a_recording_can_be_read_back() {
     assert_eq!(plots["scoreboard"].len(), 11);
     assert_eq!(saved.series.mean("scoreboard/writing"), Some(1.0));
     assert!(plots.contains_key("cores busy in %") && !plots.contains_key("core 0 in %"));
-    // A second run has no room there.
+    // A second run cannot be saved in the same folder.
     let (_, err, status) = top(&line);
     assert!(err.contains("holds another run") && status == 1, "{err}");
 }

@@ -1,5 +1,4 @@
-//! A sample as text, for a terminal that is no screen: a sample comes in, lines go out. The
-//! screen takes its lines from here too.
+//! Writes a sample as text, for a terminal without a screen. The screen uses its lines too.
 
 use super::machine::{Machine, Shares};
 use super::processes::{Processes, shown};
@@ -9,7 +8,7 @@ use crate::numbers::{bytes, count, rate, time};
 use crate::status::LETTERS;
 use std::fmt::Write as _;
 
-/// As many letters in a line of the scoreboard as mod_status has.
+/// The letters in a line of the scoreboard, as in mod_status.
 const LETTERS_A_LINE: usize = 64;
 const BUSIEST: usize = 5;
 
@@ -70,7 +69,7 @@ pub(super) fn core_lines(machine: &Machine) -> Vec<String> {
     std::iter::once(line("all".to_owned(), &machine.cpu)).chain(each).collect()
 }
 
-/// Disks and network interfaces, a second.
+/// Disks and network interfaces, in numbers a second.
 pub(super) fn device_lines(machine: &Machine) -> Vec<String> {
     let disks = machine.disks.iter().map(|disk| {
         format!(
@@ -93,7 +92,7 @@ pub(super) fn device_lines(machine: &Machine) -> Vec<String> {
     disks.chain(links).collect()
 }
 
-/// Paging, interrupts, switches and tasks.
+/// Paging, interrupts, context switches and tasks.
 pub(super) fn system_lines(machine: &Machine) -> Vec<String> {
     let paging = &machine.paging;
     let [load1, load5, load15] = machine.load;
@@ -119,7 +118,7 @@ pub(super) fn system_lines(machine: &Machine) -> Vec<String> {
     ]
 }
 
-/// The family, and how many are in which state.
+/// The process tree, and the number of processes in each state.
 pub(super) fn processes_lines(processes: &Processes) -> [String; 2] {
     let sum = |states: &std::collections::BTreeMap<char, usize>| states.values().sum::<usize>();
     let Processes { pid, usr, sys, .. } = processes;
@@ -135,7 +134,7 @@ pub(super) fn processes_lines(processes: &Processes) -> [String; 2] {
     ]
 }
 
-/// Each process, the busiest first.
+/// Each process, busiest first.
 pub(super) fn process_lines(processes: &Processes) -> Vec<String> {
     let line = |process: &super::processes::Process| {
         let super::processes::Process { pid, name, state, threads, usr, sys } = process;

@@ -1,6 +1,6 @@
-//! The watch: the machine's files, the server's processes and its status page are read at a
-//! moment, and of two moments a sample goes out. What is not there at the beginning is an error;
-//! what goes away later is told in the samples.
+//! Samples the machine's files, the server's processes and its status page, and computes a sample
+//! from two readings. What is missing at the beginning is an error; what disappears later is
+//! reported in the samples.
 
 use super::machine::{Counters, Machine, Texts};
 use super::options::Options;
@@ -15,14 +15,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-/// A page that is slower than this is as good as none; a live screen waits for it.
+/// How long a page may take. A live screen waits for it.
 const MOST_WAIT: Duration = Duration::from_secs(5);
 
-/// Watches a machine and, where it is told of one, a server.
+/// Watches a machine and, if the options name one, a server.
 pub(super) struct Watch {
     pid: Option<i32>,
     status: Option<Status>,
-    /// Whether the server's processes are looked for here.
+    /// Whether to look for the server's processes on this machine.
     seeks: bool,
     before: Moment,
     tally: Tally,
@@ -39,7 +39,7 @@ struct Moment {
 }
 
 impl Watch {
-    /// Begins; the first interval begins now.
+    /// Begins to watch. The first interval begins now.
     pub(super) fn begin(options: &Options) -> Result<Self, String> {
         let open = |url: &str| Status::open(url, !options.insecure, MOST_WAIT)?.in_best_form();
         let status = options.status.as_deref().map(open).transpose()?;
@@ -64,7 +64,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// What has happened since the last call; the next interval begins.
+    /// What has happened since the last call. The next interval begins.
     pub(super) fn sample(&mut self) -> Result<Sample, String> {
         let now = self.look()?;
         let before = std::mem::replace(&mut self.before, now);
@@ -130,14 +130,14 @@ impl Watch {
     }
 }
 
-/// The first process of the server whose page this is: of those that the page names, or of those
+/// The first process of the server with this page: among those that the page names, or among those
 /// that listen on its port.
 fn first_process(all: &[ProcessStat], page: &Page, port: u16) -> Option<i32> {
     let named: BTreeSet<i32> =
         page.pids.iter().copied().filter(|pid| all.iter().any(|stat| stat.pid == *pid)).collect();
     let pids = if named.is_empty() { listening(all, port) } else { named };
     let mut first = all.iter().find(|stat| Some(stat.pid) == eldest(all, &pids))?;
-    // A page names children; their parent has their name.
+    // A page names children, and their parent has the same name.
     while let Some(parent) =
         all.iter().find(|stat| stat.pid == first.parent && stat.name == first.name)
     {
@@ -146,7 +146,8 @@ fn first_process(all: &[ProcessStat], page: &Page, port: u16) -> Option<i32> {
     Some(first.pid)
 }
 
-/// The texts of the machine. Only the first is everywhere: in a container others may be missing.
+/// The texts of the machine. Only the first exists everywhere; in a container others may be
+/// missing.
 fn texts() -> Result<Texts, String> {
     let stat = "/proc/stat";
     let optional = |path| fs::read_to_string(path).unwrap_or_default();
