@@ -1,5 +1,5 @@
-//! The lab's ab beside Debian's: the same invocations against the same server give the same lines
-//! in the same order, once the figures that no two runs share are masked.
+//! Compares the lab's ab with Debian's: the same invocations against the same server print the same
+//! lines in the same order, apart from figures that differ in every run, which are masked.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
@@ -7,7 +7,7 @@ use evenkeel_tests::server::{command, lab};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is run, with `@` for the server's URL and `#` for the scratch folder.
+/// The invocations, with `@` for the server's URL and `#` for the scratch folder.
 const INVOCATIONS: &[&str] = &[
     "-n 20 -c 3 @/small.txt",
     "-n 20 -c 3 -k @/small.txt",
@@ -52,7 +52,7 @@ const INVOCATIONS: &[&str] = &[
     "-p #/body -i @/",
 ];
 
-/// What a program said, masked, and its exit status.
+/// The masked output of a program, and its exit status.
 #[derive(Debug, PartialEq)]
 struct Said {
     out: Vec<String>,
@@ -60,7 +60,8 @@ struct Said {
     status: Option<i32>,
 }
 
-/// Times and rates differ from run to run; which row has them, and how many, does not.
+/// Masks times and rates, which differ from run to run. The rows and the number of figures in them
+/// stay.
 fn mask(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in line.split(' ').filter(|word| !word.is_empty()) {
@@ -79,7 +80,8 @@ fn mask(line: &str) -> String {
     if line.starts_with("<tr") { mask_cells(&masked) } else { masked }
 }
 
-/// The figures of a row of the HTML report: those with a point, and the times below their head.
+/// Masks the figures in a row of the HTML report: those with a point, and the times below their
+/// heading.
 fn mask_cells(line: &str) -> String {
     let time = ["Connect:", "Processing:", "Total:"].iter().any(|name| line.contains(name));
     let mut masked = String::new();
@@ -96,7 +98,7 @@ fn mask_cells(line: &str) -> String {
     masked
 }
 
-/// Whether a line warns of figures, which depends on them, or tells the moment.
+/// Whether a line is a warning that depends on the figures, or shows the current time.
 fn is_chance(line: &str) -> bool {
     let starts = ["WARNING: The median", "ERROR: The median", "Date:", " "];
     let advice = line.contains("These results are") || line.starts_with("deviation apart");
@@ -128,7 +130,7 @@ fn own(house: &House) -> PathBuf {
     named
 }
 
-/// A complaint about the command line comes with the usage, whose words are ours.
+/// A complaint about the command line without the usage, whose text differs from ab's.
 fn without_usage(said: Said) -> Said {
     let usage = said.out.first().is_some_and(|line| line.starts_with("Usage:"));
     let out = if usage { Vec::new() } else { said.out };

@@ -1,5 +1,5 @@
-//! Listeners of both families: several Listen lines come in, and who was reached, by whom and
-//! under which name comes out, in answers, logs and on the status page.
+//! Tests listeners of both address families: several Listen lines, and which virtual host answers
+//! under which name, in responses, logs and on the status page.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
@@ -87,7 +87,7 @@ impl Site {
         self.house.address.port()
     }
 
-    /// What is answered at an address.
+    /// The answer at an address.
     fn get(&self, ip: IpAddr, port: u16, target: &str, host: Option<&str>) -> String {
         let mut stream = connect(SocketAddr::new(ip, port)).unwrap();
         let request = match host {
@@ -126,7 +126,7 @@ fn every_address_is_served_by_its_host() {
         assert_eq!(field(&answer, "X-Host"), Some(host), "{ip} {port}");
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-    // By name among those of one address; brackets and port are no part of it.
+    // By name among the hosts of one address. Brackets and port are not part of the name.
     for host in ["[::1]".to_owned(), format!("[::1]:{port}")] {
         let answer = site.get(V6, port, "/small.txt", Some(&host));
         assert_eq!(field(&answer, "X-Host"), Some("bare"), "{host}");
@@ -200,7 +200,7 @@ fn access_is_decided_by_the_address_that_the_client_has() {
         let answer = site.get(ip, port, target, Some("x"));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{ip} {target}: {answer}");
     }
-    // The page names the server as its log does, without brackets.
+    // The page shows the server's name as its log does, without brackets.
     let page = site.get(V6, dual, "/only-four/", Some("[::1]:99"));
     assert!(page.contains(" Server at ::1 Port 99</address>"), "{page}");
     let log = site.house.error_log();
@@ -218,7 +218,7 @@ fn the_status_page_shows_clients_and_hosts_of_both_families() {
         (V6, site.dual, "six.example"),
     ];
     for (ip, port, host) in table {
-        // The row of the request that the page is for.
+        // The row of the request for the page itself.
         let page = site.get(ip, port, "/server-status", Some("x"));
         let row = format!(
             "<td>{ip}</td><td>http/1.1</td><td nowrap>{host}:{port}</td>\

@@ -1,4 +1,4 @@
-//! The differential attack as a test: it finds what was made to differ, and shrinks it.
+//! Tests the differential attack: it finds a difference that was made on purpose, and shrinks it.
 
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
@@ -18,13 +18,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What the tests run; a seed of its own, so that a change of one does not move the other.
+/// The plan of the tests. The seed is fixed here, so that changing another one does not affect it.
 fn plan(seed: u64, sites: u64, cases: usize) -> Plan {
     let (classes, accepted) = (Vec::new(), Vec::new());
     Plan { seed, mix: Mix::All, from: 0, sites, cases, classes, state: None, accepted }
 }
 
-/// Runs a plan on two apache2 with these lines of configuration beyond what they share.
+/// Runs a plan on two instances of apache2, each with additional lines of configuration.
 fn apaches(plan: &Plan, twists: [&'static str; 2]) -> Totals {
     let mut pair = Pair::of([Kind::Apache, Kind::Apache], "event", twists).unwrap();
     let totals = run(&mut pair, plan, &mut |_| {}).unwrap();
@@ -47,14 +47,14 @@ fn what_one_server_denies_and_the_other_gives_is_found_and_shrunk() {
     assert!(totals.found.contains_key(&given), "{}", totals.summary());
     let report = totals.reports.iter().find(|report| report.starts_with("== given 403 -> 200"));
     let report = report.unwrap();
-    // Nothing is left but the host and the file.
+    // Only the host and the file are left.
     let sections = report.matches("\n  <").count() + report.matches(".htaccess").count();
     assert_eq!(sections, 0, "{report}");
     assert!(report.contains("secret.txt"), "{report}");
 }
 
-/// What Apache protects is protected here, and nothing else differs but what is accepted: a
-/// thousand random sites, of which the command `cargo xtask attack --seed 5` shows more.
+/// What Apache protects is protected here, and nothing else differs except what is accepted, on a
+/// thousand random sites. The command `cargo xtask attack --seed 5` shows more of them.
 #[test]
 fn nothing_is_given_that_apache_denies() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -89,7 +89,7 @@ fn a_configuration_that_one_server_refuses_is_found_and_the_others_are_served() 
         Site { main: Vec::new(), hosts, entries, asks: Vec::new() }
     };
     let odd = Node::Section("<IfDefine Odd>".to_owned(), vec![line("NothingSuch")]);
-    // Apache says of this one neither the file nor the line.
+    // For this fault Apache reports neither the file nor the line.
     let negative = Node::Section("<RequireAll>".to_owned(), vec![line("Require not local")]);
     let negative = Node::Section("<Location /x>".to_owned(), vec![negative]);
     let good = || host(line("Options None"));
@@ -107,8 +107,8 @@ fn a_configuration_that_one_server_refuses_is_found_and_the_others_are_served() 
     pair.stop().unwrap();
 }
 
-/// The command on three batches of sites, which keeps its state in this folder and all else below
-/// `scratch` in it.
+/// The command on three batches of sites. It keeps its state in this folder, and everything else
+/// below `scratch` in it.
 fn command(folder: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_attack"))
         .args(["--seed", "3", "--sites", "120", "--cases", "0", "--state", "state"])

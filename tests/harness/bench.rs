@@ -1,4 +1,4 @@
-//! `evenkeel bench` as a process: what only the built binary can show, that it is there under its
+//! `evenkeel bench` as a process: tests what only the built binary shows, that it exists under its
 //! name and that ^C ends the load and not the report.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-/// A server that tells of each request that follows an answer on its connection.
+/// A server that reports each request that follows an answer on its connection.
 fn server() -> (SocketAddr, Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,12 +47,12 @@ fn an_interrupted_run_still_reports() {
     let url = format!("http://{address}/");
     let mut bench = command(&binary, &["bench", "-z", "1h", "-c", "2", &url]);
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The client has read an answer before it asks again.
+    // The client has read a response before it sends the next request.
     followed.recv().unwrap();
     send(bench.id(), Signal::INT);
     let (out, err, status) = said(&bench.wait_with_output().unwrap());
     assert_eq!(status, Some(0), "{out}{err}");
-    // Where the machine takes more than ten seconds for this, lines say how the run goes.
+    // If the machine takes more than ten seconds for this, lines show the progress.
     assert!(err.lines().all(|line| line.ends_with(" answered")), "{err}");
     assert!(out.contains("Interrupted: these are the figures until then."), "{out}");
     assert!(out.contains("Status 200"), "{out}");

@@ -1,6 +1,6 @@
-//! What is bounded beside the number of requests: the memory that authors of .htaccess files make
-//! a server hold, and the work that it does in large folders, for clients that stay and for those
-//! that go. Nothing is timed.
+//! Tests bounds other than the number of requests: the memory that authors of .htaccess files can
+//! make a server hold, and the work in large folders, for clients that stay and for those that
+//! disconnect. Nothing is timed.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 
-/// One process and a log of what was answered.
+/// One process, and a log of the requests.
 const ONE: &str = "\
 ServerLimit 1
 StartServers 1
@@ -18,7 +18,7 @@ LogFormat \"%>s %r\" line
 CustomLog \"@ROOT@/logs/access.log\" line
 ";
 
-/// Asks for a path and reads the answer to its end.
+/// Requests a path and reads the response to its end.
 fn get(house: &House, path: &str) -> String {
     let mut stream = connect(house.address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -28,7 +28,7 @@ fn get(house: &House, path: &str) -> String {
     answer
 }
 
-/// Lays out a folder of so many empty files.
+/// Creates a folder with `files` empty files.
 fn fill(house: &House, name: &str, files: usize) {
     let folder = house.path("htdocs").join(name);
     fs::create_dir(&folder).unwrap();
@@ -37,7 +37,7 @@ fn fill(house: &House, name: &str, files: usize) {
     }
 }
 
-/// The memory of the one process that serves, in KiB.
+/// The memory of the only child, in KiB.
 fn memory_kib(house: &House) -> usize {
     let child = *house.children().first().unwrap();
     let status = fs::read_to_string(format!("/proc/{child}/status")).unwrap();
@@ -62,7 +62,7 @@ AllowOverride All
             writeln!(text, "AddType text/{round}-{number} .e{round}x{number}").unwrap();
         }
         fs::write(house.path("htdocs/d/.htaccess"), text).unwrap();
-        // Each serving thread has what it has made of the file.
+        // Each serving thread holds what it has made of the file.
         for _ in 0..8 {
             assert!(get(&house, "/d/page.txt").starts_with("HTTP/1.1 200 "));
         }
@@ -73,7 +73,7 @@ AllowOverride All
     assert!(last < first + first / 2, "{first} KiB after 4 edits, {last} KiB after 16");
 }
 
-/// Folders whose .htaccess files may say everything.
+/// Folders whose .htaccess files may contain everything.
 const OVERRIDES: &str = "\
 LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
 <Directory \"@ROOT@/htdocs\">
@@ -85,7 +85,7 @@ AllowOverride All
 fn what_is_absent_is_so_until_it_appears() {
     let house = House::open(&format!("{ONE}{OVERRIDES}"), &[]).unwrap();
     fs::create_dir(house.path("htdocs/d")).unwrap();
-    // Each serving thread has what it has found out.
+    // Each serving thread holds what it has found out.
     let all = |path: &str, answer: &str| {
         for _ in 0..8 {
             let got = get(&house, path);
@@ -144,7 +144,7 @@ fn names_of_what_is_absent_take_no_more_memory_however_many_there_are() {
     assert!(last < first + first / 4, "{first} KiB after 20,000 names, {last} KiB after 80,000");
 }
 
-/// What a listing takes.
+/// The configuration for listings.
 const LISTS: &str = "\
 LoadModule autoindex_module /usr/lib/apache2/modules/mod_autoindex.so
 <Directory \"@ROOT@/htdocs\">
@@ -204,7 +204,7 @@ Options +MultiViews
     assert!(answer.contains("the header") && answer.contains("01999"), "{answer}");
 }
 
-/// The paths of what was answered so far, in the order in which it was.
+/// The paths of the responses so far, in order.
 fn answered(house: &House) -> Vec<String> {
     let log = fs::read_to_string(house.path("logs/access.log")).unwrap_or_default();
     log.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect()
@@ -221,7 +221,7 @@ MaxRequestWorkers 4
 Options Indexes
 </Directory>
 ";
-    // One core: one thread that serves and one for what is expensive.
+    // One core: one serving thread, and one for expensive work.
     let house = House::open(&format!("{ONE}{more}"), &["taskset", "-c", "0"]).unwrap();
     fill(&house, "many", 3_000);
     let crowd: Vec<_> = (0..CROWD).map(|_| ask(house.address, "/many/").unwrap()).collect();
@@ -233,7 +233,7 @@ Options Indexes
     wait_for("all lines", || answered(&house).len() > CROWD).unwrap();
     let order = answered(&house);
     let place = order.iter().position(|path| path == "/small.txt").unwrap();
-    // With all credits in the hands of listings, only those would follow that had one.
+    // If listings held all credits, the file would be served after almost all of them.
     assert!(place < CROWD - 4, "{place} of {CROWD} listings came first");
 }
 
@@ -253,7 +253,7 @@ DirectoryIndex index
 </Directory>
 ";
     let house = House::open(&format!("{ONE}{more}"), &["taskset", "-c", "0"]).unwrap();
-    // Ten times as many turns for the files as the folders would have, were each as little work.
+    // Ten times as many turns for the files as the folders would have if each took as little work.
     fill(&house, "files", 3_000);
     fill(&house, "folder", 900);
     fs::create_dir(house.path("htdocs/folders")).unwrap();

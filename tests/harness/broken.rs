@@ -1,8 +1,8 @@
-//! Every configuration of `tests/broken` is judged by Debian's `apache2 -t` and by Evenkeel under
-//! the same name. The `.want` file beside it is what apache2 says: it must say so still, and
-//! Evenkeel must say the same. Where we differ by design a `.ours` file gives the reason, in lines
-//! with `# `, and then our own text. With `--write` the `.want` files are written anew from the
-//! oracle; other arguments choose cases by a part of their name.
+//! Judges every configuration of `tests/broken` with Debian's `apache2 -t` and with Evenkeel under
+//! the same name. The `.want` file beside it is what apache2 said: it must still say so, and
+//! Evenkeel must say the same. Where Evenkeel differs by design, a `.ours` file gives the reason,
+//! in lines with `# `, followed by Evenkeel's text. `--write` writes the `.want` files again from
+//! the oracle; other arguments choose cases by a part of their name.
 #![expect(clippy::print_stdout, reason = "a test program's output is its result")]
 
 use evenkeel_tests::broken::check;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many cases are judged at once.
+/// The number of cases that are judged at once.
 const AT_ONCE: usize = 2;
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The cases in the order of their names.
+/// The cases, ordered by name.
 fn cases() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("broken");
     let entries = fs::read_dir(folder).into_iter().flatten();
@@ -96,12 +96,12 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Our own text, after the lines that say why it is our own.
+/// Evenkeel's text, after the lines with the reason.
 fn without_reason(text: &str) -> String {
     text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-/// The text with its later lines under its first one.
+/// The text, with its later lines indented below the first one.
 fn indent(text: &str) -> String {
     text.trim_end().replace('\n', "\n           ") + "\n"
 }

@@ -1,5 +1,5 @@
-//! The status page in a browser, without a screen: its script runs, draws the scoreboard and the
-//! plot anew from what it asked for, and nothing is asked of anybody else.
+//! Tests the status page in a headless browser: its script runs, draws the scoreboard and the plot
+//! again from the data that it requests, and requests nothing from other servers.
 
 use evenkeel_tests::house::{House, wait_for};
 use evenkeel_tests::load::text;
@@ -17,7 +17,7 @@ SetHandler server-status
 #[test]
 fn the_page_is_drawn_and_asks_nobody_else() {
     let house = House::open(SITE, &[]).unwrap();
-    // The first account is there after two seconds.
+    // The first reading is there after two seconds.
     let page = || text(house.address, "/server-status").unwrap_or_default();
     wait_for("an account", || page().contains("id=\"ek-supply\"") && page().contains("d=\"M"))
         .unwrap();
@@ -36,7 +36,7 @@ fn the_page_is_drawn_and_asks_nobody_else() {
         let from = page.split(&format!("id=\"ek-{id}\"")).nth(1);
         from.and_then(|from| from.split("</svg>").next()).unwrap_or_else(|| panic!("{id}: {page}"))
     };
-    // The script draws lines at whole places: they are its own.
+    // The script draws lines at whole numbers, so these are the script's own.
     assert!(part("axes").contains("y1=\"180\""), "{page}");
     assert!(part("cells").contains("<rect x=\"0\" y=\"0\""), "{page}");
     assert!(part("supply").contains("d=\"M"), "{page}");

@@ -1,5 +1,5 @@
-//! What the person at the terminal sees: command lines go in, what is printed and the exit status
-//! come out. Where apache2 has the same command, the texts are its own.
+//! Tests what the person at the terminal sees: the output and the exit status of command lines.
+//! Where apache2 has the same command, the texts are compared with its own.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::broken::without_moment;
@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// `evenkeel serve` of a folder, on a port of the loopback address.
+/// `evenkeel serve` for a folder, on a port of the loopback address.
 fn serve(folder: &Path, port: u16) -> Command {
     let binary = program(Kind::Evenkeel, folder).unwrap().canonicalize().unwrap();
     let listen = format!("127.0.0.1:{port}");
@@ -33,7 +33,7 @@ fn said(output: &Output) -> (String, String, Option<i32>) {
 fn serve_says_where_once_it_listens() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port().unwrap();
-    // A socket, as a service manager may give, cannot be opened by the name /dev/stderr.
+    // A socket, which a service manager may pass, cannot be opened by the name /dev/stderr.
     let (log, stderr) = UnixStream::pair().unwrap();
     log.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut serve = serve(folder.path(), port);
@@ -50,7 +50,7 @@ fn serve_says_where_once_it_listens() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    // The parent may say that it is ready after the first answer.
+    // The parent may report that it is ready after the first response.
     let mut log = BufReader::new(log).lines().map(Result::unwrap);
     assert!(log.next().unwrap().contains("AH00489: "));
     let command_line = format!(" serve {} --listen 127.0.0.1:{port}'", folder.path().display());
@@ -60,8 +60,7 @@ fn serve_says_where_once_it_listens() {
     assert!(log.next().unwrap().ends_with("AH00491: caught SIGTERM, shutting down"));
 }
 
-/// What a page of a stranger, or a curious client, may not get of a folder that is served for a
-/// moment.
+/// What a stranger's page, or a curious client, must not get from a folder that is served.
 #[test]
 fn serve_keeps_to_what_is_meant_to_be_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +86,7 @@ fn serve_keeps_to_what_is_meant_to_be_served() {
         ("/.well-known/page", "localhost", 200, 200),
         ("/in", "localhost", 200, 200),
         ("/a/far/page", "localhost", 200, 200),
-        // A pipe is no file, and nobody who asks for one waits for its writer.
+        // A pipe is not a file, and no request for one waits for its writer.
         ("/pipe", "localhost", 403, 403),
         ("/pipes/pipe.txt", "localhost", 403, 403),
         ("/pipes/", "localhost", 403, 403),
@@ -129,7 +128,7 @@ fn serve_keeps_to_what_is_meant_to_be_served() {
                 "{path} {host}: {answer}"
             );
         }
-        // Nothing is left where everybody may write.
+        // No file is left where everybody may write.
         assert!(!Path::new(&format!("/tmp/evenkeel-{}.pid", server.id())).exists());
         send(server.id(), Signal::INT);
         assert_eq!(server.wait().unwrap().code(), Some(0));
@@ -151,7 +150,7 @@ fn serve_on_an_address_that_is_taken_says_only_that() {
 #[test]
 fn a_second_start_is_told_of_the_first() {
     let house = House::open("", &[]).unwrap();
-    // As of apache2, the port takes connections before the pid file is there.
+    // As with apache2, the port accepts connections before the pid file exists.
     wait_for("the pid file", || house.path("logs/httpd.pid").exists()).unwrap();
     let program = program(Kind::Evenkeel, &house.path("")).unwrap();
     let file = house.path("httpd.conf");
@@ -161,8 +160,8 @@ fn a_second_start_is_told_of_the_first() {
     assert_eq!(said(&output), (expected, String::new(), Some(0)));
 }
 
-/// The words of `make run` behind Cargo's own, run with the binary that is built already: to build
-/// it in release mode once more would take minutes.
+/// Runs the command of `make run` with the existing binary, because building it in release mode
+/// would take minutes.
 #[test]
 fn make_run_serves_the_bundled_site() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -170,12 +169,12 @@ fn make_run_serves_the_bundled_site() {
     let listen = format!("LISTEN=127.0.0.1:{port}");
     let mut make = Command::new("make");
     make.args(["--dry-run", "--no-print-directory", "run", &listen]).current_dir(top);
-    // This may itself run below a make, whose own options these would be.
+    // This test may itself run below a make, whose options must not be inherited.
     let made = make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap();
     let (line, _, _) = said(&made);
     let (cargo, words) = line.trim_end().split_once(" -- ").unwrap();
     assert_eq!(cargo, "cargo run --release --locked --package evenkeel");
-    // The user who serves need not be let into the folder of the sources.
+    // The server's user need not have access to the folder of the sources.
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(scratch.path().join("site")).unwrap();
@@ -196,7 +195,7 @@ fn make_run_serves_the_bundled_site() {
     assert_eq!(page, Ok(fs::read_to_string(top.join("site/index.html")).unwrap()));
 }
 
-/// What a server says to these words about the house's configuration.
+/// The output of a server for these words and the test server's configuration.
 fn ask(kind: Kind, house: &House, words: &[&str]) -> (String, String, Option<i32>) {
     let file = house.path("httpd.conf").to_string_lossy().into_owned();
     let words = [&["-f", file.as_str()][..], words].concat();
@@ -204,7 +203,7 @@ fn ask(kind: Kind, house: &House, words: &[&str]) -> (String, String, Option<i32
     said(&command(&program, &words).output().unwrap())
 }
 
-/// What apache2 and Evenkeel say to the same words about the same configuration.
+/// The output of apache2 and of Evenkeel for the same words and configuration.
 fn both(house: &House, words: &[&str]) -> [(String, String, Option<i32>); 2] {
     [Kind::Apache, Kind::Evenkeel].map(|kind| ask(kind, house, words))
 }
@@ -223,7 +222,7 @@ fn the_letters_that_show_are_apaches() {
     assert_eq!(version(&ours.0), version(&theirs.0));
     let [theirs, ours] = both(&house, &["-V"]);
     assert_eq!((&ours.1, ours.2), (&theirs.1, theirs.2));
-    // Each line of ours is one of theirs, in their order.
+    // Each line of Evenkeel's is one of apache2's, in the same order.
     let same = ["Architecture", "Server MPM", "  threaded", "    forked", " -D HTTPD_ROOT"];
     let mut known = theirs.0.lines();
     for line in ours.0.lines() {
@@ -235,7 +234,7 @@ fn the_letters_that_show_are_apaches() {
     }
 }
 
-/// Programs ask before there is a configuration, and while it is broken.
+/// Programs use it before there is a configuration, and while it is broken.
 #[test]
 fn settings_are_shown_as_far_as_the_configuration_can_be_read() {
     let house = House::lay_out("").unwrap();
@@ -258,7 +257,7 @@ fn settings_are_shown_as_far_as_the_configuration_can_be_read() {
     }
 }
 
-/// Where no line loads a module, what is active counts as built in.
+/// If no line loads a module, what is active counts as built in.
 #[test]
 fn modules_that_no_line_loads_are_shown_as_static() {
     let house = House::lay_out("").unwrap();
@@ -275,7 +274,8 @@ fn modules_that_no_line_loads_are_shown_as_static() {
     assert!(loaded.contains(" alias_module (static)\n") && !loaded.contains("(shared)"));
     assert!(shown(text, "-l").contains("\n  mod_alias.c\n"));
     assert_eq!(listed(text), loaded.lines().skip(1).count());
-    // A process model names no modules, and is one that a line loads.
+    // A line for a process model does not count as naming modules; the process model itself is
+    // shared.
     let worker = format!("LoadModule mpm_worker_module modules/mod_mpm_worker.so\n{text}");
     let loaded = shown(&worker, "-M");
     assert!(loaded.contains(" mpm_worker_module (shared)\n"), "{loaded}");
@@ -307,12 +307,12 @@ fn the_end_of_the_pid_file_is_told() {
     }
 }
 
-/// The directives of `-L` by name: what they are for and, behind that, where they may stand. Which
-/// of the core's files has a directive is told otherwise by the two.
+/// The directives of `-L` by name: their descriptions, and where they may stand. The two servers
+/// differ in which source file of the core has a directive.
 fn directives(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut name = String::new();
-    // That a module of Apache's lacks a function is no matter of its directive.
+    // Whether an Apache module lacks a function does not concern its directives.
     for line in text.replace(" [no per-dir config]", "").lines() {
         match line.strip_prefix('\t') {
             Some(about) => all.entry(name.clone()).or_default().push(about.to_owned()),
@@ -328,7 +328,7 @@ fn directives_are_listed_as_apache_lists_them() {
     let [theirs, ours] = both(&house, &["-L"]);
     assert_eq!((ours.1, ours.2), (theirs.1, theirs.2));
     let (theirs, ours) = (directives(&theirs.0), directives(&ours.0));
-    // Debian's is built without the first two; the others are ours.
+    // Debian's build lacks the first two; the others exist only in Evenkeel.
     let own =
         ["EnableExceptionHook", "GprofDir", "ListenBuckets", "OverloadShedding", "SymLinksWithin"];
     for (name, about) in &ours {

@@ -1,5 +1,6 @@
-//! Clients that do not take what is compressed for them: others are answered, the memory that
-//! waits for the slow is bounded, and one that goes leaves nothing behind.
+//! Tests clients that do not read the compressed body that they requested: other clients are
+//! served, the memory for slow clients is bounded, and a client that disconnects leaves nothing
+//! behind.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
@@ -8,7 +9,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-/// Six workers in two children, and a filter for all that is sent.
+/// Six workers in two children, and a filter for everything that is sent.
 const PACKED: &str = "\
 LoadModule filter_module /usr/lib/apache2/modules/mod_filter.so
 LoadModule deflate_module /usr/lib/apache2/modules/mod_deflate.so
@@ -21,7 +22,7 @@ MaxRequestWorkers 6
 SetOutputFilter DEFLATE
 ";
 
-/// Filters that may all be had, and chains of eight and nine that undo each other's work.
+/// Filters that a response may have, and chains of eight and nine that cancel each other out.
 const CHAINS: &str = "\
 LoadModule filter_module /usr/lib/apache2/modules/mod_filter.so
 LoadModule deflate_module /usr/lib/apache2/modules/mod_deflate.so
@@ -37,13 +38,14 @@ FilterChain d i d i d i d i d
 </Location>
 ";
 
-/// The workers that it has.
+/// The number of workers.
 const WORKERS: usize = 6;
-/// Bodies that are compressed at a time: each of the two children leaves one of its three presses
-/// to bodies that can be sent unpacked alone.
+/// The number of bodies that are compressed at a time: each of the two children reserves one of its
+/// three permits for bodies that must be decompressed.
 const MOST_COMPRESSED: usize = WORKERS - 2;
 
-/// A server with a file that does not become smaller, and that no socket takes whole.
+/// A server with a file that does not shrink under compression and is too large for a socket's
+/// buffer.
 fn open() -> House {
     let house = House::open(PACKED, &[]).unwrap();
     let mut state = 1_u32;
@@ -55,7 +57,7 @@ fn open() -> House {
     house
 }
 
-/// A client that reads the head of its response and no more, with that head.
+/// A client that reads only the head of its response, and that head.
 fn slow_client(house: &House, path: &str) -> (TcpStream, String) {
     let mut stream = connect(house.address).unwrap();
     let request =
@@ -69,7 +71,7 @@ fn slow_client(house: &House, path: &str) -> (TcpStream, String) {
     (stream, String::from_utf8(head).unwrap())
 }
 
-/// So many slow clients, and how many of them were promised a compressed body.
+/// Opens many slow clients, and counts those that were promised a compressed body.
 fn slow_clients(house: &House) -> (Vec<TcpStream>, usize) {
     let clients = (0..10 * WORKERS).map(|_| slow_client(house, "/noise.bin"));
     let (streams, heads): (Vec<_>, Vec<_>) = clients.unzip();
@@ -85,7 +87,7 @@ fn slow_readers_keep_nobody_waiting_and_no_more_memory_than_workers_would() {
     assert!((1..=MOST_COMPRESSED).contains(&packed), "{packed} bodies are being compressed");
     probe(house.address).unwrap();
     drop(slow);
-    // Theirs come back, all of them.
+    // All permits of these clients are returned.
     wait_for("room for as many", || slow_clients(&house).1 == MOST_COMPRESSED).unwrap();
     probe(house.address).unwrap();
 }

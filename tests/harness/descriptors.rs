@@ -1,6 +1,6 @@
-//! Descriptors run out, under each process model: a request that needs one is answered with 503,
-//! who can make room does, the error log names the limit, and all is well when there are some
-//! again.
+//! Tests exhaustion of descriptors under each process model: a request that needs one is answered
+//! with 503, connections that can be closed are closed, the error log names the limit, and the
+//! server recovers when descriptors are available again.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, await_rest, cpu_ticks, wait_for};
@@ -31,31 +31,31 @@ MaxRequestWorkers 32
 ";
 const EVENT: &str = "ServerLimit 1\nStartServers 1\nThreadsPerChild 32\nMaxRequestWorkers 32\n";
 
-/// A request that needs no descriptor but its connection's.
+/// A request that needs no descriptor except that of its connection.
 const OPTIONS: &[u8] = b"OPTIONS /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A server with one child, and that child.
 fn one_child(more: &str) -> (House, u32) {
     let house = House::open(more, &[]).unwrap();
-    // Not before, for a child that starts opens what it needs.
+    // Wait until then, because a starting child opens what it needs.
     let started = || house.error_log().contains("resuming normal operations");
     assert!(wait_for("a start", started).is_ok(), "no start:\n{}", house.error_log());
     let child = *house.children().first().unwrap();
-    // The parent says so when it has forked; what the child opens for a moment would count.
+    // The parent reports this when it has forked. What the child opens temporarily would count.
     await_rest(child).unwrap();
     (house, child)
 }
 
-/// Leaves a process so many descriptors beside those that it has; what holds now.
+/// Leaves a process `more` descriptors in addition to those that it has. Returns the limit.
 fn leave(pid: u32, more: usize) -> u64 {
     let numbers = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let used: BTreeSet<u64> =
         numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    // Those that it has stay open whatever their numbers, and new ones get the lowest.
+    // Its open descriptors stay open whatever their numbers, and new ones get the lowest numbers.
     limit(pid, (0..).filter(|number| !used.contains(number)).nth(more).unwrap())
 }
 
-/// Sets the limit of a process for now, as its owner: root may need more than being root.
+/// Sets the limit of a running process, as its owner, because being root may not be sufficient.
 fn limit(pid: u32, most: u64) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let id = |key: &str| {
@@ -99,7 +99,8 @@ fn where_no_connection_can_be_accepted_nobody_spins_and_it_is_when_there_are_des
         );
         wait_for("a line", || told(&line) > 0).unwrap();
         let (before, busy) = (told("AH02176"), cpu_ticks(child));
-        // Told once a second: two lines more, and nothing was done meanwhile.
+        // The message comes once a second. Wait for two more, and check that the child used no CPU
+        // time.
         wait_for("two more lines", || told("AH02176") >= before + 2).unwrap();
         let busy = cpu_ticks(child) - busy;
         let second = rustix::param::clock_ticks_per_second();
@@ -119,8 +120,8 @@ fn idle_connections_make_room_where_descriptors_have_run_out_and_workers_have_no
         let (house, child) = one_child(model);
         leave(child, 6);
         let mut idle = Vec::new();
-        // Whoever gets none is answered when another has been closed for him, long before
-        // KeepAliveTimeout.
+        // A client for which there is no descriptor is answered when another connection was closed,
+        // long before KeepAliveTimeout.
         for _ in 0..16 {
             let mut stream = connect(house.address).unwrap();
             exchange(&mut stream, OPTIONS).unwrap();
@@ -130,7 +131,7 @@ fn idle_connections_make_room_where_descriptors_have_run_out_and_workers_have_no
     }
 }
 
-/// Worker with one child of so many threads.
+/// The configuration of worker with one child of `count` threads.
 fn threads(count: usize) -> String {
     format!(
         "LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so\nThreadLimit 250\n\
@@ -143,7 +144,7 @@ fn a_thread_of_worker_needs_two_descriptors_whatever_it_waits_for() {
     let house = House::open(&threads(250), &["prlimit", "--nofile=600:600"]).unwrap();
     let mut kept: Vec<TcpStream> = (0..250).map(|_| connect(house.address).unwrap()).collect();
     kept.iter_mut().for_each(|stream| assert!(!exchange(stream, OPTIONS).unwrap()));
-    // All of them wait for the rest of a head at once, and none has been closed.
+    // All of them wait for the rest of a head at the same time, and none was closed.
     let (first, rest) = OPTIONS.split_at(20);
     kept.iter_mut().for_each(|stream| stream.write_all(first).unwrap());
     kept.iter_mut().for_each(|stream| _ = exchange(stream, rest).unwrap());
@@ -164,7 +165,7 @@ fn threads_for_which_there_are_no_descriptors_are_refused_at_a_start_and_at_a_re
     wait_for("a refusal", refused).unwrap();
     let served = answer(ask(house.address, "/small.txt").unwrap()).unwrap();
     assert_eq!(served.status(), 200);
-    // The caller of a start that fails reads why.
+    // The caller of a start that fails can read the reason.
     let house = House::lay_out(&threads(250)).unwrap();
     let program = program(Kind::Evenkeel, &house.path("")).unwrap();
     let (program, file) = (program.to_string_lossy(), house.path("httpd.conf"));

@@ -1,6 +1,6 @@
-//! What `-D DUMP_...` shows of a configuration must be what Debian's apache2 shows of the same
-//! one, byte for byte: tools such as certbot read it. Two things are left out of the comparison:
-//! `Mutex` lines, for this server has none, and that apache2 needs mod_info to show the tree.
+//! Compares the output of `-D DUMP_...` with that of Debian's apache2, byte for byte, because tools
+//! such as certbot parse it. Two things are left out: `Mutex` lines, because this server has none,
+//! and that apache2 needs mod_info to print the tree.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::server::{Kind, command, program};
@@ -11,7 +11,7 @@ use std::path::Path;
 const DUMPS: [&str; 5] =
     ["DUMP_CONFIG", "DUMP_MODULES", "DUMP_VHOSTS", "DUMP_RUN_CFG", "DUMP_INCLUDES"];
 
-/// What every configuration but Debian's needs.
+/// What every configuration needs, except Debian's.
 const BASE: &str = "\
 LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
@@ -22,8 +22,8 @@ PidFile logs/httpd.pid
 Listen 127.0.0.1:8099
 ";
 
-/// The modules of Debian's own that both servers have; the others are switched off, as a2dismod
-/// does.
+/// The modules of Debian's configuration that both servers have. The others are disabled, as with
+/// a2dismod.
 const OWN: [&str; 11] = [
     "access_compat",
     "alias",
@@ -38,7 +38,7 @@ const OWN: [&str; 11] = [
     "status",
 ];
 
-/// Writes a configuration below `root` and compares what both servers show of it.
+/// Writes a configuration below `root` and compares the output of both servers for it.
 fn compare(root: &Path, text: &str) {
     fs::create_dir_all(root.join("logs")).unwrap();
     let place = root.to_string_lossy();
@@ -57,7 +57,7 @@ fn compare_file(root: &Path, file: &Path, variables: &[(&str, &str)]) {
     }
 }
 
-/// Standard output, whether the syntax was told to be right, and the status.
+/// The standard output, whether the syntax was reported as correct, and the exit status.
 fn shown(
     kind: Kind,
     root: &Path,
@@ -69,7 +69,7 @@ fn shown(
     let named = program(kind, root).unwrap();
     let file = file.to_string_lossy();
     let mut words = vec!["-f", &file, "-D", dump];
-    // For this dump alone apache2 would serve without -t.
+    // For this dump, apache2 would start to serve without -t.
     if tested || dump == "DUMP_CONFIG" {
         words.push("-t");
     }
@@ -164,7 +164,7 @@ IncludeOptional parts/[a]*.conf
     compare(root.path(), text);
 }
 
-/// What was read before the fault is shown, and nothing else.
+/// What was read before the fault is printed, and nothing else.
 #[test]
 fn files_that_are_included_before_a_fault() {
     let root = tempfile::tempdir().unwrap();
@@ -191,7 +191,8 @@ fn files_that_are_included_before_a_fault() {
     }
 }
 
-/// Debian's stock configuration as its package installs it, with the modules that both have.
+/// Debian's stock configuration as its package installs it, with the modules that both servers
+/// have.
 #[test]
 fn the_stock_configuration_of_debian() {
     let scratch = tempfile::tempdir().unwrap();
@@ -220,7 +221,7 @@ fn the_stock_configuration_of_debian() {
         ("APACHE_LOG_DIR", &logs),
     ];
     let file = root.join("own.conf");
-    // The stock file stays as it is: what it lacks stands around it.
+    // The stock file is not changed; what it lacks is in a file that includes it.
     let around =
         format!("ServerRoot {0}\nServerName stock\nInclude apache2.conf\n", root.display());
     fs::write(&file, around).unwrap();

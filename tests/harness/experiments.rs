@@ -1,5 +1,5 @@
-//! Whole experiments of the lab at their least: servers are started, loaded and stopped, and the
-//! reports say who was measured. Figures are not looked at.
+//! Runs whole experiments of the lab in their smallest form: servers are started, loaded and
+//! stopped, and the reports name them. Figures are not checked.
 
 use evenkeel_tests::server::evenkeel;
 use rustix::process::{Pid, Signal, kill_process};
@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs `evenkeel lab` with these words and an output folder, and gives that folder.
+/// Runs `evenkeel lab` with these words and an output folder, and returns that folder.
 fn lab(words: &str) -> Result<tempfile::TempDir, String> {
     lab_with(words, &[0])
 }
 
-/// The same where its status may be one of these: turns too short to say anything show what should
-/// not be.
+/// The same, where the exit status may be one of these, because figures from very short turns may
+/// look wrong.
 fn lab_with(words: &str, statuses: &[i32]) -> Result<tempfile::TempDir, String> {
     let told = |error: std::io::Error| error.to_string();
     let folder = tempfile::tempdir().map_err(told)?;
@@ -29,12 +29,12 @@ fn lab_with(words: &str, statuses: &[i32]) -> Result<tempfile::TempDir, String> 
     }
 }
 
-/// A file of the output; what is not there is empty, and looked at as any other.
+/// A file of the output; empty if it does not exist.
 fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join("out").join(name)).unwrap_or_default()
 }
 
-/// The names in the first column of the tables of a report.
+/// The names in the first column of a report's tables.
 fn measured(markdown: &str) -> Vec<&str> {
     let rows = markdown.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
     let mut names: Vec<&str> = rows.filter(|name| *name != "server").collect();
@@ -57,7 +57,7 @@ fn static_files_beside_a_peer() {
         let status = if scenario == "unchanged" { "\"304\":" } else { "\"200\":" };
         assert!(figures.contains(status), "{figures}");
     }
-    // What an experiment saves is what a report reads.
+    // An experiment saves what a report can read.
     let runs = folder.path().join("out/runs/small");
     let report = Command::new(evenkeel()).arg("report").arg("--text").arg(runs).output().unwrap();
     let text = String::from_utf8_lossy(&report.stdout).into_owned();
@@ -89,7 +89,7 @@ fn system_calls_are_counted() {
         let cells: Vec<&str> = row.split(" | ").collect();
         cells[1] != "0" && cells[2].parse::<f64>().unwrap() >= 1.0
     };
-    // A traced server on a busy machine may answer nothing in a moment.
+    // A traced server on a busy machine may answer nothing in a short time.
     assert!(["100ms", "1s", "10s"].iter().any(are_counted));
 }
 
@@ -166,7 +166,7 @@ fn queues_are_compared() {
 
 #[test]
 fn pages_burn_and_wait() {
-    // With php-fpm, where that is installed, or without.
+    // With php-fpm if it is installed, or without it.
     let words = "cpu-wait --clients 2,5 --workers 4 --burn 2ms --wait 10ms --seconds";
     let all_answer = |seconds: &&str| {
         let folder = lab(&format!("{words} {seconds}")).unwrap();
@@ -180,7 +180,7 @@ fn pages_burn_and_wait() {
         };
         ["evenkeel", "apache2-prefork", "nginx"].iter().all(answers)
     };
-    // On a busy machine a server may answer nothing in a moment.
+    // On a busy machine a server may answer nothing in a short time.
     assert!(["200ms", "2s", "10s"].iter().any(all_answer));
 }
 
@@ -218,7 +218,7 @@ fn an_interrupted_experiment_stops_its_servers() {
     command.args("lab static --against nginx --seconds 30s -o".split(' ')).arg(&out);
     command.env("TMPDIR", folder.path()).stdin(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    // The first run has begun when its folder is there; the servers run then.
+    // The first run has begun when its folder exists; the servers are running then.
     let begun = Instant::now();
     while !out.join("runs/small/evenkeel-1/run.json").exists() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the first run did not begin");

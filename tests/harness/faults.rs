@@ -1,5 +1,5 @@
-//! Faults: what must go on working while something is killed, full, exhausted, slow or wrong.
-//! Requests are counted, sent and answered; nothing is timed but that an answer comes at all.
+//! Tests faults: what must keep working while something is killed, full, exhausted, slow or wrong.
+//! Requests and responses are counted; nothing is timed, except that a response arrives at all.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, client_ports, cpu_ticks, halt, send, wait_for};
@@ -23,16 +23,16 @@ MaxSpareThreads 16
 MaxRequestWorkers 16
 ";
 
-/// How many slow clients there are.
+/// The number of slow clients.
 const SLOW: usize = 1_000;
 
-/// Waits until the load has answered so many requests more.
+/// Waits until the load has `more` further answers.
 fn wait_for_answers(load: &Load, more: u64) {
     let before = load.answered();
     wait_for("an answer under load", || load.answered() >= before + more).unwrap();
 }
 
-/// Lets this process have as many connections as the slow clients need.
+/// Raises this process's limit for the connections of the slow clients.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
@@ -44,11 +44,11 @@ fn children_that_all_stand_still_are_replaced_while_clients_wait() {
         let file = format!("/usr/lib/apache2/modules/mod_mpm_{model}.so");
         format!("LoadModule mpm_{model}_module {file}\n{pool}")
     };
-    // All that may be there are: none can be started beside them.
+    // As many children as are allowed, so that none can be started in addition.
     let two = "StartServers 2\nMinSpareServers 1\nMaxRequestWorkers 2\n";
     for more in [of("event", FEW), of("worker", FEW), of("prefork", two)] {
         let house = House::open(&more, &[]).unwrap();
-        // One that has not served yet is waited for as one that starts.
+        // A child that has not served yet counts as starting.
         let serves = || house.error_log().contains("resuming normal operations");
         wait_for("two children", serves).unwrap();
         probe(house.address).unwrap();
@@ -70,7 +70,7 @@ fn a_killed_child_costs_its_own_requests_only() {
         wait_for_answers(&load, 500);
         wait_for("two children", || house.children().len() == 2).unwrap();
         let child = house.children()[0];
-        // Stopped, it takes no connection that is not seen here.
+        // A stopped child accepts no further connection that this test would miss.
         halt(&[child]).unwrap();
         let ports = client_ports(child, house.address.port());
         count += ports.len();
@@ -136,9 +136,9 @@ fn pipes_in_the_tree_are_not_waited_for() {
         let path = house.path("htdocs").join(name);
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     }
-    // More than there are workers.
+    // More requests than there are workers.
     for _ in 0..20 {
-        // An .htaccess file that cannot be read might have forbidden what stands beside it.
+        // An .htaccess file that cannot be read might have forbidden the files beside it.
         for (target, wanted) in [
             ("/d/page.html", 403),
             ("/l/", 200),
@@ -179,7 +179,8 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
     raise_descriptor_limit();
     let one = "ServerLimit 1\nStartServers 1\nThreadsPerChild 64\nMaxRequestWorkers 64\n";
     let house = House::open(one, &["prlimit", "--nofile=80:80"]).unwrap();
-    // A body that does not come holds each connection open; a head would make room for others.
+    // A body that does not arrive keeps each connection open; with only a head missing, connections
+    // would be closed for others.
     let head = b"POST /small.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n";
     let mut held = Vec::new();
     for _ in 0..200 {
@@ -187,12 +188,12 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
         stream.write_all(head).unwrap();
         held.push(stream);
     }
-    // The port is open before the first child is there.
+    // The port is open before the first child exists.
     wait_for("a child", || house.children().len() == 1).unwrap();
     let child = house.children()[0];
     let open = || fs::read_dir(format!("/proc/{child}/fd")).map_or(0, Iterator::count);
     wait_for("the limit", || open() >= 70).unwrap();
-    // Each thread tells of it once a second for as long as it lasts.
+    // Each thread reports it once a second for as long as it lasts.
     let tellers = || {
         let log = house.error_log();
         let told = log.lines().filter(|line| line.contains("AH02176"));
@@ -205,9 +206,9 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
     let count = || tellers().iter().filter(|teller| **teller == first).count();
     wait_for("three more lines of a thread", || count() >= 4).unwrap();
     let (took, busy) = (begun.elapsed(), cpu_ticks(child) - busy);
-    // The first of them was seen a moment after it was written.
+    // The test saw the first of them a moment after it was written.
     assert!(took.as_secs() >= 2, "three more lines in {took:?}");
-    // A machine that is busy gives this thread a core late.
+    // A busy machine gives this thread a core late.
     let ticks = rustix::param::clock_ticks_per_second() * (took.as_secs() + 1);
     assert!(busy * 4 < ticks, "{busy} of {ticks} ticks of processor time while exhausted");
     drop(held);
@@ -215,7 +216,7 @@ fn exhausted_descriptors_are_borne_and_recovered_from() {
     assert_eq!(house.children(), [child], "the child has died of it");
 }
 
-/// A file system of 64 KiB, unmounted when it is let go.
+/// A file system of 64 KiB, unmounted when it is dropped.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
@@ -253,7 +254,7 @@ fn a_full_log_disk_stops_nobody_and_logging_resumes() {
     }
     let size = || fs::metadata(&log).map_or(0, |data| data.len());
     wait_for("a full disk", || size() >= 60 << 10).unwrap();
-    // Room again: what comes from now on is written.
+    // There is room again, and further lines are written.
     fs::File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
     wait_for("lines after the disk has room", || {
         let mut stream = connect(house.address).unwrap();
@@ -264,7 +265,7 @@ fn a_full_log_disk_stops_nobody_and_logging_resumes() {
     house.server.take().unwrap().stop().unwrap();
 }
 
-/// Opens the slow clients, each having sent `first`.
+/// Opens the slow clients. Each has sent `first`.
 fn slow_clients(house: &House, first: &[u8]) -> Vec<TcpStream> {
     raise_descriptor_limit();
     let client = |_| {
@@ -275,8 +276,8 @@ fn slow_clients(house: &House, first: &[u8]) -> Vec<TcpStream> {
     (0..SLOW).map(client).collect()
 }
 
-/// Has every slow client send a little more, round after round; another client is answered in
-/// each round.
+/// Has every slow client send a little more, round after round. Another client is answered in each
+/// round.
 fn probe_among(house: &House, slow: &mut [TcpStream], more: &[u8]) {
     let cut = AtomicU64::new(0);
     for _ in 0..5 {
@@ -311,7 +312,7 @@ fn slow_readers_of_a_large_file_keep_nobody_waiting() {
     let house = House::open(FEW, &[]).unwrap();
     let request = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let slow = slow_clients(&house, request);
-    // None of them reads; all are kept.
+    // None of them reads, and all connections stay open.
     for _ in 0..5 {
         probe(house.address).unwrap();
     }

@@ -1,7 +1,7 @@
-//! What a .htaccess file may say, compared with Debian's apache2: every directive under every class
-//! of AllowOverride, sections within sections, and odd texts. Each case is a folder with a
-//! .htaccess file; the status of a request for a file in it and the complaint in the error log must
-//! be the oracle's.
+//! Compares what an .htaccess file may contain with Debian's apache2: every directive under every
+//! class of AllowOverride, sections within sections, and odd texts. Each case is a folder with an
+//! .htaccess file. The status of a request for a file in it and the message in the error log must
+//! be those of the oracle.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
@@ -28,7 +28,7 @@ const MODULES: [&str; 14] = [
     "status",
 ];
 
-/// What stands in a .htaccess file, and what the section of its folder says.
+/// The contents of an .htaccess file, and of the section of its folder.
 struct Case {
     grant: String,
     text: Vec<u8>,
@@ -40,7 +40,7 @@ impl Case {
     }
 }
 
-/// The status of each case, and the complaint in the error log.
+/// The status of each case, and the message in the error log.
 type Outcomes = Vec<(u16, String)>;
 
 fn configuration(cases: &[Case]) -> String {
@@ -84,7 +84,7 @@ fn status(house: &House, number: usize) -> u16 {
     code.and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
-/// Has both servers answer all cases, and returns how often apache2 said 200 and 500.
+/// Has both servers answer all cases, and returns how often apache2 answered 200 and 500.
 fn compare(cases: &[Case]) -> (usize, usize) {
     let house = House::lay_out(&configuration(cases)).unwrap();
     for (number, Case { text, .. }) in cases.iter().enumerate() {
@@ -214,7 +214,7 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("use", &["x"]),
 ];
 
-/// What opens each section.
+/// The opening line of each section.
 #[rustfmt::skip]
 const SECTIONS: &[(&str, &str)] = &[
     ("<authzprovideralias", "x y z"),
@@ -245,7 +245,7 @@ const SECTIONS: &[(&str, &str)] = &[
 const CLASSES: [&str; 7] =
     ["None Nonfatal=Unknown", "AuthConfig", "FileInfo", "Indexes", "Limit", "Options", "All"];
 
-/// What AllowOverride may let Options name.
+/// The options that AllowOverride may allow.
 const OPTIONS: [&str; 14] = [
     "All",
     "MultiViews,All",
@@ -263,7 +263,7 @@ const OPTIONS: [&str; 14] = [
     "runscripts",
 ];
 
-/// A section with something in it.
+/// A section with contents.
 fn section(name: &str, argument: &str, inner: &str) -> String {
     let name = name.trim_start_matches('<');
     let before = if name.starts_with("else") { "<If \"true\">\n</If>\n" } else { "" };
@@ -318,7 +318,7 @@ fn every_directive_is_admitted_by_the_classes_that_apache_says() {
     assert!(passed > 300 && refused > 1000, "{passed} {refused}");
 }
 
-/// A directive of each class, and what no class or every class has.
+/// A directive of each class, and directives that belong to no class or to every class.
 const PROBES: [&str; 17] = [
     "ErrorDocument 404 x",
     "DirectoryIndex x",
@@ -339,7 +339,7 @@ const PROBES: [&str; 17] = [
     "# nothing",
 ];
 
-/// What the section of a folder says, lines of the same section apart.
+/// The contents of the section of a folder; the lines belong to the same section.
 const OUTER: [&str; 29] = [
     "",
     "AllowOverride None",
@@ -372,7 +372,7 @@ const OUTER: [&str; 29] = [
     "AllowOverride Nonfatal=Override\nAllowOverrideList Require Error",
 ];
 
-/// What a section of the same folder that is merged over it says.
+/// The contents of a section of the same folder that is merged over it.
 const INNER: [&str; 5] = [
     "",
     "AllowOverride All",
@@ -381,11 +381,12 @@ const INNER: [&str; 5] = [
     "AllowOverrideList Options",
 ];
 
-/// Words that take the place of one of a directive's, or stand behind all of them.
+/// Words that replace one of a directive's words, or follow all of them.
 const WORDS: [&str; 10] =
     ["x", "\"\"", "on", "none", "-1", "99999999999999999999", "!x", "(", "%{x", "a=b"];
 
-/// A directive's line with each of its words in turn left out, replaced or followed by another.
+/// Variants of a directive's line: each of its words in turn omitted, replaced or followed by
+/// another.
 fn changed(line: &str) -> Vec<String> {
     let words: Vec<&str> = line.trim().split(' ').collect();
     let mut lines = vec![words.iter().take(1).copied().collect::<String>()];
@@ -409,7 +410,7 @@ fn changed(line: &str) -> Vec<String> {
 #[test]
 fn every_directive_takes_the_arguments_that_apache_takes() {
     let lines: Vec<String> = directives();
-    // Limits of processes are refused where they are no numbers; apache2 has no limit then.
+    // Limits of processes that are not numbers are refused here; apache2 sets no limit then.
     let lines = lines.iter().filter(|line| !line.starts_with("rlimit") && !line.starts_with('<'));
     let texts = lines.flat_map(|line| changed(line)).map(|line| line + "\n");
     let sections = SECTIONS.iter().flat_map(|(name, argument)| {
@@ -496,7 +497,7 @@ fn methods_are_those_that_are_known() {
             cases.push(Case::new("AllowOverride All", text));
         }
     }
-    // BREW is registered, and MADE by its use in a section of the server.
+    // BREW is registered, and MADE is registered by its use in a section of the server.
     let registered = "AllowOverride All\n</Directory>\nRegisterHttpMethod BREW\n\
                       <Directory /nowhere>\n<Limit MADE>\nRequire all denied\n</Limit>";
     cases.push(Case::new(registered, ""));
@@ -504,7 +505,7 @@ fn methods_are_those_that_are_known() {
     assert!(passed > 20 && refused > 20, "{passed} {refused}");
 }
 
-/// Texts that are no tidy lines, but for those on which apache2 ends.
+/// Texts that are not well-formed lines, except those that end apache2.
 #[rustfmt::skip]
 const ODD: &[&[u8]] = &[
     b"ErrorDocument 404 x",
@@ -608,7 +609,8 @@ fn odd_texts_are_read_as_apache_reads_them() {
             format!("{}#\n", long(" ", bytes - 1)),
             format!("ErrorDocument 404 x{}\n", long(" ", bytes)),
             format!("<IfModule nope>\n{}\n</IfModule>\n", long("x", bytes)),
-            // Apache counts the line on which its buffer is full, be the line continued there.
+            // Apache counts the line on which its buffer is full, even if the line is continued
+            // there.
             format!(
                 "#{}\\\n{}\n",
                 long("x", bytes.min(9_000) / 2),

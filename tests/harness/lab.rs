@@ -1,5 +1,5 @@
-//! The lab's handlers and the status page of a running server: work that is asked for over the
-//! wire is shown while it lasts. Nothing is timed but that what must be late is not early.
+//! Tests the lab's handlers and the status page of a running server: requested work is shown while
+//! it lasts. Nothing is timed, except that what must be late is not early.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::answer::{Parsed, Response, parse};
@@ -28,7 +28,7 @@ SetHandler server-status
 </Location>
 ";
 
-/// The number behind a key of the page for machines.
+/// The number for a key on the page for machines.
 fn number(page: &str, key: &str) -> u64 {
     let line = page.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
     line.unwrap().parse().unwrap()
@@ -41,7 +41,7 @@ fn work_in_progress_is_shown() {
     let wait = |n| ask(house.address, &format!("/wait?{long}&ms=600000&n={n}")).unwrap();
     let waits: Vec<_> = (0..5).map(wait).collect();
     let busy = || number(&text(house.address, "/server-status?auto").unwrap(), "BusyWorkers");
-    // The fifth and the request for the page itself.
+    // Five requests that wait, and the request for the page itself.
     wait_for("five requests that wait", || busy() == 6).unwrap();
     let page = text(house.address, "/server-status").unwrap();
     for n in 0..5 {
@@ -65,7 +65,7 @@ fn work_is_done_and_bounded() {
     assert!(number(&page, "Total Accesses") >= 3, "{page}");
 }
 
-/// Whether the status page says of a child that it accepts; none where it knows no such child.
+/// Whether the status page says that a child accepts; none if it does not list the child.
 fn accepts(house: &House, pid: u32) -> Option<bool> {
     let page = text(house.address, "/server-status").unwrap();
     let row = page.lines().find(|line| line.contains(&format!("</td><td>{pid}</td>")))?;
@@ -83,7 +83,7 @@ fn a_child_serves_when_its_delay_is_over_and_not_before() {
     );
     let begun = Instant::now();
     let house = House::open(&site, &[]).unwrap();
-    // The port is open by now, but nobody takes what stands in its queue.
+    // The port is already open, but nothing accepts connections from its queue.
     let first = text(house.address, "/wait?ms=0").unwrap();
     assert!(begun.elapsed() >= delay, "{first} {:?}", begun.elapsed());
     let all_accept = || house.children().iter().all(|pid| accepts(&house, *pid) == Some(true));
@@ -96,8 +96,8 @@ fn a_child_serves_when_its_delay_is_over_and_not_before() {
     assert!(begun.elapsed() >= delay, "{:?}", begun.elapsed());
 }
 
-/// The parent sees what waits before its workers: it starts what is missing, no more, and the
-/// requests that waited are served.
+/// The parent sees the queue before its workers: it starts what is missing, and no more, and the
+/// waiting requests are served.
 #[test]
 fn a_pool_grows_to_what_is_asked_of_it() {
     let sized = "\
@@ -110,15 +110,14 @@ MaxRequestWorkers 64
     let house = House::open(&format!("{SITE}{sized}"), &[]).unwrap();
     let wait = |n| ask(house.address, &format!("/wait?ms=600000&n={n}")).unwrap();
     let waits: Vec<_> = (0..26).map(wait).collect();
-    // 26 requests and that for the page, and four workers that stand ready: eight children of four.
+    // 26 requests, the one for the page, and four spare workers: eight children of four.
     let busy = || number(&text(house.address, "/server-status?auto").unwrap(), "BusyWorkers");
     wait_for("all of them to be served", || busy() == 27).unwrap();
     wait_for("eight children", || house.children().len() == 8).unwrap();
     drop(waits);
 }
 
-/// MaxConnectionsPerChild: the only child that there may be finishes a long request, and its
-/// successor serves meanwhile.
+/// MaxConnectionsPerChild: the only child completes a long request while its successor serves.
 #[test]
 fn a_child_that_has_taken_its_share_is_replaced_while_it_finishes() {
     let one = "\
@@ -138,7 +137,7 @@ MaxConnectionsPerChild 3
     drop(long);
 }
 
-/// Sends a request on a connection that is kept, and reads its response.
+/// Sends a request on a kept connection, and reads its response.
 fn talk(stream: &mut TcpStream, head: &str, body: &str) -> Response {
     let request = format!("{head} HTTP/1.1\r\nHost: localhost\r\n");
     let length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
@@ -154,8 +153,8 @@ fn talk(stream: &mut TcpStream, head: &str, body: &str) -> Response {
     }
 }
 
-/// OverloadShedding: while the only worker is busy, requests that stand in line are turned away,
-/// and one for the status page is answered.
+/// OverloadShedding: while the only worker is busy, queued requests are rejected, except one for
+/// the status page.
 #[test]
 fn requests_that_wait_too_long_are_turned_away_but_for_the_status_page() {
     let one = "\
@@ -174,7 +173,7 @@ OverloadShedding 1
     long.write_all(b"GET /wait?ms=600000 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut shed = talk(&mut first, "GET /wait?ms=0", "");
     while shed.status() == 200 {
-        // The long request was not begun yet.
+        // The long request had not begun yet.
         shed = talk(&mut first, "GET /wait?ms=0", "");
     }
     assert_eq!((shed.status(), shed.header("Retry-After")), (503, Some("1")));

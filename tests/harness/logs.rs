@@ -1,5 +1,6 @@
-//! Logs while the server works: lines are written when there is something to tell, and files are
-//! renamed and opened anew under load without losing one. Lines are counted against answers.
+//! Tests logs while the server works: lines are written when there is something to report, and
+//! files are renamed and reopened under load without losing a line. Lines are compared with the
+//! number of responses.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
@@ -15,7 +16,7 @@ LogFormat \"%r %>s\" line
 CustomLog \"@ROOT@/logs/access.log\" line
 ";
 
-/// A request's head, whose body does not come with it.
+/// Sends the head of a request without its body.
 fn begin_post(house: &House, framing: &str) -> TcpStream {
     let mut stream = connect(house.address).unwrap();
     let head = format!(
@@ -25,7 +26,7 @@ fn begin_post(house: &House, framing: &str) -> TcpStream {
     stream
 }
 
-/// Sends a body, which is none in chunks, and reads the answer.
+/// Sends a body that is not chunked, and reads the response.
 fn end_post(mut stream: TcpStream) -> String {
     stream.write_all(b"hello").unwrap();
     let mut answer = String::new();
@@ -38,13 +39,13 @@ fn a_request_that_waits_is_told_of_before_its_end() {
     let house = House::open("LogLevel authz_core:debug\n", &[]).unwrap();
     let stream = begin_post(&house, "Content-Length: 5");
     let told = || house.error_log().matches("AH01626").count();
-    // One line of the rule, one of the block around it.
+    // One line for the rule, and one for the enclosing block.
     wait_for("the decision", || told() == 2).unwrap();
     assert!(end_post(stream).starts_with("HTTP/1.1 200 "));
     assert_eq!(told(), 2, "{}", house.error_log());
 }
 
-/// The lines of a log and of all that it was renamed to.
+/// The lines of a log and of all files that it was renamed to.
 fn lines(house: &House, log: &str) -> Vec<String> {
     let folder = fs::read_dir(house.path("logs")).unwrap().map(|entry| entry.unwrap().path());
     let logs = folder.filter(|path| path.to_string_lossy().contains(&format!("/{log}")));
@@ -53,7 +54,7 @@ fn lines(house: &House, log: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Renames the logs under load and has the server open new ones, eight times.
+/// Renames the logs under load and makes the server open new ones, eight times.
 fn rotate(house: &mut House, signal: Signal) -> Tally {
     let kept = Load::start(house.address, 8, true);
     let short = Load::start(house.address, 4, false);
@@ -96,7 +97,7 @@ fn a_restart_loses_no_line_of_an_answered_request() {
     let lines = lines(&house, "access.log");
     let odd: Vec<_> = lines.iter().filter(|line| *line != "GET /small.txt HTTP/1.1 200").collect();
     assert!(odd.is_empty(), "{odd:?}");
-    // What a restart cuts off may have been answered as far as the server knows.
+    // The server may have answered requests whose connections a restart cut off.
     let most = tally.answered + tally.lost.len() as u64;
     assert!((tally.answered..=most).contains(&(lines.len() as u64)), "{} of {most}", lines.len());
 }

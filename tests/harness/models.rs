@@ -1,6 +1,6 @@
-//! Prefork and worker, whose workers are held by connections: who is woken, what the status page
-//! shows, and that neither greedy nor slow clients keep others out. Faults that event bears too are
-//! borne by both. Nothing is timed but that an answer comes at all.
+//! Tests prefork and worker, where connections hold workers: which processes are woken, what the
+//! status page shows, and that neither greedy nor slow clients keep others out. Faults that event
+//! survives are tested with both. Nothing is timed, except that a response arrives at all.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, send, wait_for};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const PREFORK: &str = "LoadModule mpm_prefork_module /usr/lib/apache2/modules/mod_mpm_prefork.so\n";
 const WORKER: &str = "LoadModule mpm_worker_module /usr/lib/apache2/modules/mod_mpm_worker.so\n";
 
-/// Four workers, whichever the model.
+/// Four workers in each model.
 const FOUR: [(&str, &str); 2] = [
     (PREFORK, "StartServers 4\nMinSpareServers 1\nMaxSpareServers 8\nMaxRequestWorkers 4\n"),
     (
@@ -25,7 +25,7 @@ const FOUR: [(&str, &str); 2] = [
     ),
 ];
 
-/// What the status page needs, and what names the process that answers.
+/// The status page, and a header that names the process of a response.
 const STATUS: &str = "\
 LoadModule status_module /usr/lib/apache2/modules/mod_status.so
 LoadModule headers_module /usr/lib/apache2/modules/mod_headers.so
@@ -41,7 +41,7 @@ fn open(model: &str, more: &str) -> House {
     House::open(&format!("{model}{more}"), &[]).unwrap()
 }
 
-/// How often a process has gone to sleep of its own accord.
+/// The number of voluntary context switches of a process.
 fn sleeps(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -62,7 +62,7 @@ fn a_connection_wakes_one_idle_process_and_always_the_same() {
         ),
     );
     wait_for("the children", || house.children().len() == 24).unwrap();
-    // Those that have not come to the doors yet would count as woken.
+    // Children that do not yet wait for connections would count as woken.
     wait_for("rest", || scoreboard(&house).matches('_').count() == 23).unwrap();
     for _ in 0..30 {
         probe(house.address).unwrap();
@@ -73,8 +73,9 @@ fn a_connection_wakes_one_idle_process_and_always_the_same() {
         probe(house.address).unwrap();
     }
     let woken = before.iter().filter(|(pid, count)| sleeps(*pid) > count + 8).count();
-    // A client may come back before the first has closed, and a few more on a busy machine: then
-    // the next ones are awake too. Without order all 24 would be, or each in its turn.
+    // A client may come back before the first child has closed its connection, and some more on a
+    // busy machine, so that the next children are awake too. Without an order all 24 would be
+    // woken, or each in turn.
     assert!((1..=12).contains(&woken), "{woken} of 24 processes were woken");
 }
 
@@ -101,8 +102,9 @@ fn letters_tell_of_idle_and_kept_alive_workers() {
     }
 }
 
-/// A client that keeps its connection as long as it may and asks without a pause; one that finds
-/// it closed before its answer begins asks again on a new one, as browsers do.
+/// A client that keeps its connection as long as possible and sends requests without a pause. If
+/// the connection is closed before a response begins, it repeats the request on a new one, as
+/// browsers do.
 fn ask_greedily(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
     while !stop.load(Ordering::Relaxed) {
         let Ok(mut stream) = connect(address) else { continue };
@@ -152,13 +154,13 @@ fn a_long_request_is_not_followed_by_another_while_others_wait() {
                 stream.write_all(request.as_bytes()).unwrap();
                 stream
             };
-            // The fifth client waits until one of the four connections ends. None of these has
-            // had an answer.
+            // The fifth client waits until one of the four connections ends. None of these has had
+            // a response.
             let mut five: Vec<TcpStream> = (0..5).map(ask).collect();
             five.iter_mut().any(|stream| exchange(stream, b"").unwrap_or(false))
         };
-        // A request is long where it outlasts two looks at the queue; how long those take is the
-        // machine's to say.
+        // A request is long if it outlasts two looks at the queue. How long those take depends on
+        // the machine.
         let mut waits_ms = (0..7).map(|doublings| 250 << doublings);
         assert!(waits_ms.any(ends), "{model}");
     }
@@ -174,7 +176,7 @@ fn idle_connections_make_room_for_others() {
             exchange(&mut stream, REQUEST).unwrap();
             kept.push(stream);
         }
-        // KeepAliveTimeout is 600 s here, and patience 120.
+        // KeepAliveTimeout is 600 s here, and PATIENCE 120 s.
         for _ in 0..4 {
             probe(house.address).unwrap();
         }
@@ -239,7 +241,7 @@ fn who_waits_while_the_first_child_starts_has_others_start_beside_it() {
         (0..8).map(|_| ask(house.address, "/small.txt").unwrap()).collect();
     wait_for("children", || house.children().len() >= 8).unwrap();
     drop(waiting);
-    // None of them has served, so that none has anything to finish.
+    // None of them has served, so none has anything to complete.
     house.stop().unwrap();
 }
 
@@ -295,7 +297,7 @@ fn one_process_serves_alone_under_each_model() {
 
 #[test]
 fn what_a_process_had_done_before_it_became_the_server_is_not_the_servers() {
-    // A second of CPU time, used up by a child of the shell that becomes the server.
+    // A second of CPU time, used by a child of the shell that becomes the server.
     let burn = "(ulimit -t 1; while :; do :; done); exec \"$@\"";
     let over = ["sh", "-c", burn, "sh"];
     let house = House::open(&format!("{WORKER}{STATUS}StartServers 1\n"), &over).unwrap();

@@ -1,6 +1,6 @@
-//! Logs that are piped to programs: lines are counted against answers while the program is killed,
-//! the server is reloaded and stopped. Each program writes down its comings and goings, which are
-//! what is waited for.
+//! Tests logs that are piped to programs: lines are compared with the number of responses while the
+//! program is killed and the server is reloaded and stopped. Each program records its start and
+//! end, which the tests wait for.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, send, wait_for};
@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use std::collections::HashSet;
 use std::fs;
 
-/// Reads a line at a time, so that one that is killed while it waits has read no other.
+/// Reads a line at a time, so that a program that is killed while it waits has not read another
+/// one.
 const LOGGER: &str = r#"
 logs=${0%/*}/logs
 echo $$ >> "$logs/$1.came"
@@ -30,13 +31,13 @@ fn open(more: &str) -> House {
     house
 }
 
-/// The lines of a file below `logs`; none as long as it is not there.
+/// The lines of a file below `logs`; empty if it does not exist.
 fn lines(house: &House, name: &str) -> Vec<String> {
     let text = fs::read_to_string(house.path("logs").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Asks some hundred times, on connections that are kept, and says how often it was answered.
+/// Sends some hundred requests on kept connections, and returns how many were answered.
 fn work(house: &House) -> usize {
     let load = Load::start(house.address, 4, true);
     wait_for("answers", || load.answered() >= 300).unwrap();
@@ -54,7 +55,7 @@ fn a_program_gets_every_line_and_so_do_its_successors() {
     let mut answered = work(&house);
     wait_for("the lines", || lines(&house, "access.lines").len() == answered).unwrap();
 
-    // What is answered while nobody reads waits in the pipe for the next program.
+    // Lines of responses that no program reads wait in the pipe for the next program.
     let first = lines(&house, "access.came")[0].clone();
     send(first.parse().unwrap(), Signal::KILL);
     wait_for("word of its end", || house.error_log().contains("AH00106: piped log program"))
@@ -64,7 +65,7 @@ fn a_program_gets_every_line_and_so_do_its_successors() {
     wait_for("the lines", || lines(&house, "access.lines").len() == answered).unwrap();
     assert!(!has_ended(&first));
 
-    // A reload brings a program of its own; the one before it reads to the end.
+    // A reload starts a program of its own, and the previous one reads to the end.
     let second = lines(&house, "access.came")[1].clone();
     house.reload().unwrap();
     wait_for("a program of the new generation", || came(3)).unwrap();
@@ -100,7 +101,7 @@ fn the_error_log_goes_to_a_program_to_its_last_line() {
     assert!(lines.last().unwrap().contains("AH00491: caught SIGTERM, shutting down"), "{lines:#?}");
 }
 
-/// Apache's own program, as configurations have it.
+/// Apache's own program, as in real configurations.
 #[test]
 fn rotatelogs_gets_every_line() {
     let log = "CustomLog \"|/usr/bin/rotatelogs @ROOT@/logs/rotated 86400\" line\n";

@@ -1,5 +1,5 @@
-//! The parent and its listening sockets, with the real server: buckets of them, and what clients
-//! lose while these change (nothing). Requests are counted, sent and answered.
+//! Tests the parent and its listening sockets with the real server: buckets of sockets, and that
+//! clients lose nothing while these change. Requests and responses are counted.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, send, wait_for};
@@ -18,14 +18,14 @@ MaxSpareThreads 8
 MaxRequestWorkers 32
 ";
 
-/// A house whose server has come to serve, so that a reload is a second start.
+/// A server that already serves, so that a reload is a second start.
 fn settled(more: &str) -> House {
     let house = House::open(more, &[]).unwrap();
     wait_for("the first start", || house.error_log().contains("resuming")).unwrap();
     house
 }
 
-/// Waits until the load has answered so many requests more.
+/// Waits until the load has `more` further answers.
 fn wait_for_answers(load: &Load, more: u64) {
     let before = load.answered();
     wait_for("an answer under load", || load.answered() >= before + more).unwrap();
@@ -50,7 +50,7 @@ fn reloads_that_change_the_number_of_buckets_lose_nothing() {
     assert!(!house.error_log().contains("buckets of listening sockets need"));
 }
 
-/// Ends the server that the pid file names, which is no child of this process.
+/// Ends the server that the pid file names, which is not a child of this process.
 struct Successor<'a>(&'a House);
 
 impl Drop for Successor<'_> {
@@ -154,7 +154,7 @@ fn address_gone(house: &House) {
     assert!(!exchange(&mut kept, REQUEST).unwrap());
     house.configure("").unwrap();
     house.reload().unwrap();
-    // The old children have an open connection still.
+    // The old children still have an open connection.
     wait_for("the end of the address", || TcpStream::connect(other).is_err()).unwrap();
     assert!(exchange(&mut kept, REQUEST).unwrap(), "the connection ends with this answer");
     probe(house.address).unwrap();

@@ -1,5 +1,5 @@
-//! The server and the load lab are two programs that find each other: `evenkeel bench` becomes
-//! `evenkeel-lab bench`, and `evenkeel-lab sim --config` asks `evenkeel` what a configuration says.
+//! Tests that the server and the load lab find each other: `evenkeel bench` becomes `evenkeel-lab
+//! bench`, and `evenkeel-lab sim --config` asks `evenkeel` about a configuration.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a command wrote to both outputs, and its exit status.
+/// The standard output and standard error of a command, and its exit status.
 fn said(command: &mut Command) -> (String, String, Option<i32>) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

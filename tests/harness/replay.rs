@@ -1,5 +1,6 @@
-//! `evenkeel replay` as a process: a log with real logs' oddities goes through it in little memory,
-//! what does not fit is counted and ends nothing, and what the server answers otherwise is told.
+//! Tests `evenkeel replay` as a process: it handles a log with the oddities of real logs in little
+//! memory, lines that do not match the format are counted and do not end it, and different
+//! responses are reported.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::send;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// A server that tells of each request line that it answers, with five bytes or for `/none` with
+/// A server that reports each request line that it answers, with five bytes or, for `/none`, with
 /// 404.
 fn server() -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -49,7 +50,7 @@ fn said(output: &Output) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// The most memory that a process has had, in KiB.
+/// The peak memory of a process, in KiB.
 fn most_memory_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -74,7 +75,7 @@ fn an_odd_log_goes_through_in_little_memory() {
     for _ in 0..written.requests {
         answered.recv().unwrap();
     }
-    // The log is not at its end, so that the process is there to be asked.
+    // The log has not ended, so the process still exists.
     let memory_kib = most_memory_kib(replay.id());
     drop(log);
     let (out, err, status) = said(&replay.wait_with_output().unwrap());
@@ -112,7 +113,7 @@ fn parts_of_a_log_are_replayed_and_differences_told() {
     assert_eq!((err.as_str(), status), ("", Some(0)), "{out}");
     let mut asked: Vec<String> = answered.try_iter().collect();
     asked.sort();
-    // Three parts of six lines are eighteen, the first of which is none.
+    // Three parts of six lines are eighteen, the first of which is not a request.
     assert_eq!(asked.len(), 17, "{asked:?}");
     assert!(asked.contains(&"GET /17 HTTP/1.1".to_owned()), "{asked:?}");
     for wanted in [
@@ -137,7 +138,7 @@ fn an_interrupted_replay_reports_though_its_log_goes_on() {
     let mut replay = command(&binary(&folder), &["replay", "-c", "2", &url, "-"]);
     replay.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut replay = replay.spawn().unwrap();
-    // As many as are looked at before the first is asked for.
+    // As many lines as are examined before the first request.
     let mut log = replay.stdin.take().unwrap();
     log.write_all("/page\n".repeat(1000).as_bytes()).unwrap();
     answered.iter().take(1000).for_each(drop);

@@ -1,5 +1,5 @@
-//! A resolver that does not answer, in the server's own mount namespace: requests that need a name
-//! wait for it, all others are served meanwhile. Needs root and the port of domain names on a
+//! Tests a resolver that does not answer, in the server's own mount namespace: requests that need a
+//! name wait for it, and all others are served. The test needs root, and the port of DNS on a
 //! loopback address.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use tempfile::TempDir;
 
-/// One child with few threads, of which each has a request that waits for a name.
+/// One child with few threads, each of which has a request that waits for a name.
 const MORE: &str = "\
 LoadModule authz_host_module /usr/lib/apache2/modules/mod_authz_host.so
 ServerLimit 1
@@ -29,31 +29,31 @@ LogFormat \"%U %>s %h\" names
 CustomLog \"@ROOT@/logs/names.log\" names
 ";
 
-/// How many requests wait for a name.
+/// The number of requests that wait for a name.
 const WAITING: usize = 12;
 
-/// The resolver and the files that lead to it.
+/// The resolver, and the files that configure it.
 struct Resolver {
     socket: UdpSocket,
     folder: TempDir,
 }
 
 impl Resolver {
-    /// Listens on a loopback address of its own, where the port is free.
+    /// Listens on a loopback address whose port is free.
     fn open() -> Resolver {
         let addresses = (1..=254).map(|last| Ipv4Addr::new(127, 53, 53, last));
         let socket = addresses.map(|it| UdpSocket::bind((it, 53))).find_map(Result::ok).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let address = socket.local_addr().unwrap().ip();
-        // It gives up long after the test would.
+        // The time-out is much longer than the test.
         let text = format!("nameserver {address}\noptions timeout:30 attempts:5\n");
         fs::write(folder.path().join("resolv.conf"), text).unwrap();
         fs::write(folder.path().join("nsswitch.conf"), "hosts: files dns\n").unwrap();
         Resolver { socket, folder }
     }
 
-    /// A server that has these files in the place of the system's.
+    /// A server that has these files in place of the system's.
     fn house(&self) -> House {
         let folder = self.folder.path().display();
         let script = format!(
@@ -63,7 +63,7 @@ impl Resolver {
         House::open(MORE, &["unshare", "--mount", "sh", "-c", &script, "sh"]).unwrap()
     }
 
-    /// The next question, with where it came from.
+    /// The next query, with its sender.
     fn question(&self) -> (Vec<u8>, SocketAddr) {
         let mut bytes = vec![0; 512];
         let (length, asker) = self.socket.recv_from(&mut bytes).unwrap();
@@ -71,14 +71,14 @@ impl Resolver {
         (bytes, asker)
     }
 
-    /// Answers that there is no such name (RFC 1035, section 4.1.1).
+    /// Answers that the name does not exist (RFC 1035, section 4.1.1).
     fn deny(&self, (mut question, asker): (Vec<u8>, SocketAddr)) {
         question.splice(2..4, [0x81, 0x83]);
         self.socket.send_to(&question, asker).unwrap();
     }
 }
 
-/// A client at an address that no file has a name for.
+/// A client at an address that is in no file of names.
 fn ask(house: &House, target: &str) -> TcpStream {
     let stream = rustix::net::socket(
         rustix::net::AddressFamily::INET,
@@ -107,9 +107,9 @@ fn a_resolver_that_hangs_keeps_only_those_waiting_who_ask_it() {
     let house = resolver.house();
     let target = |number| if number % 2 == 0 { "/named" } else { "/logged" };
     let streams: Vec<_> = (0..WAITING).map(|number| ask(&house, target(number))).collect();
-    // All of them have been asked for, so all of them wait.
+    // Queries for all of them have arrived, so all of them wait.
     let questions: Vec<_> = streams.iter().map(|_| resolver.question()).collect();
-    // More than there are threads: one of them stood behind a request that waits.
+    // More requests than threads: one of them would be behind a request that waits.
     for _ in 0..50 {
         probe(house.address).unwrap();
     }

@@ -1,11 +1,11 @@
-//! Tests of the runner of wire scripts itself, with apache2 on both sides: equal servers give no
-//! difference, and one altered header gives one.
+//! Tests the runner of wire scripts itself, with apache2 on both sides: equal servers show no
+//! difference, and one altered header shows one.
 
 use evenkeel_tests::play::{Cast, Verdict, play};
 use evenkeel_tests::script::{Script, parse};
 use evenkeel_tests::server::Kind;
 
-/// A file, two requests on one connection, and a file that a step makes.
+/// A file, two requests on one connection, and a file that a step creates.
 const TEXT: &str = "\
 file htdocs/a.txt
     one

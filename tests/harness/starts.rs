@@ -1,6 +1,6 @@
-//! How a server starts: a configuration and the words of a command line come in; who serves, in
-//! how many processes, and what is refused come out. Needs root, whose server serves as somebody
-//! else.
+//! Tests how a server starts: which user serves, in how many processes, and what is refused, for
+//! given configurations and command lines. The tests need root, whose server serves as another
+//! user.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::{House, wait_for};
@@ -9,11 +9,11 @@ use evenkeel_tests::server::{Kind, command, program};
 use rustix::process::Signal;
 use std::fs;
 
-/// What is said where root's server is told nothing of who is to serve.
+/// The message if root's server has no User.
 const NO_USER: &str = "started by root, and no User says who is to serve instead";
 
-/// What a program says of the house's configuration that ends by itself: on standard output and
-/// on standard error, and its status.
+/// The standard output, standard error and exit status of a program that ends by itself, for the
+/// test server's configuration.
 fn said(kind: Kind, house: &House, words: &[&str]) -> (String, String, Option<i32>) {
     let program = program(kind, &house.path("")).unwrap();
     let file = house.path("httpd.conf").to_string_lossy().into_owned();
@@ -23,7 +23,7 @@ fn said(kind: Kind, house: &House, words: &[&str]) -> (String, String, Option<i3
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Has the configuration say nothing of who serves.
+/// Removes the user from the configuration.
 fn name_no_user(house: &House) {
     let file = house.path("httpd.conf");
     let text = fs::read_to_string(&file).unwrap();
@@ -40,8 +40,8 @@ fn number_of(user: &str) -> String {
     entry.split(':').nth(1).unwrap().to_owned()
 }
 
-/// Whether a process has this user's number, as real, effective, saved and file system's, and no
-/// capability.
+/// Whether the real, effective, saved and file system ids of a process are this user's, and it has
+/// no capabilities.
 fn is_of(pid: u32, user: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("");
@@ -61,7 +61,7 @@ fn nothing_is_served_as_root() {
         assert_eq!((out.contains("AH02155"), status), (false, Some(1)), "{words:?}");
     }
     assert!(!house.path("logs/httpd.pid").exists());
-    // The text is good, which is all that this asks.
+    // The text is valid, and that is all that is checked here.
     let checked = said(Kind::Evenkeel, &house, &["-t"]);
     assert_eq!(checked, (String::new(), "Syntax OK\n".to_owned(), Some(0)));
 }
@@ -90,7 +90,7 @@ fn a_reload_that_would_serve_as_root_is_refused() {
     assert!(!children.is_empty() && children.iter().all(|pid| is_of(*pid, "www-data")));
 }
 
-/// Two process models' blocks, each of a public report, as they stand in one configuration.
+/// Blocks for two process models, each from a public report, in one configuration.
 const BLOCKS: &str = "\
 LoadModule status_module /usr/lib/apache2/modules/mod_status.so
 <IfModule worker.c>
@@ -129,7 +129,7 @@ fn the_blocks_of_the_reports_serve_under_their_models() {
         house.start(&[]).unwrap();
         let page = text(house.address, "/server-status?auto").unwrap();
         assert!(page.contains(&format!("\nServerMPM: {model}\n")), "{page}");
-        // A request in progress may have called for one more.
+        // A request in progress may have caused another child to be started.
         let there = || children.is_none_or(|count| house.children().len() >= count);
         wait_for("as many children as StartServers says", there).unwrap();
         probe(house.address).unwrap();
@@ -137,7 +137,7 @@ fn the_blocks_of_the_reports_serve_under_their_models() {
     }
 }
 
-/// Numbers of a pool that cannot be, by model.
+/// Impossible numbers for a pool, by model.
 const NONSENSE: [(&str, &[&str]); 3] = [
     (
         "prefork",

@@ -1,12 +1,12 @@
-//! `evenkeel surge` against the server: the files that it makes are those that its users ask for,
-//! what is not there is told at once, and a run is saved for a report.
+//! Tests `evenkeel surge` with the server: the files that it makes are those that its users
+//! request, missing ones are reported at once, and a run is saved for a report.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;
 use evenkeel_tests::server::{command, evenkeel};
 use std::net::TcpListener;
 
-/// Runs these words; what was said, what was complained of, and the status.
+/// Runs these words, and returns the output, the complaints and the exit status.
 fn run(words: &str) -> (String, String, Option<i32>) {
     let words: Vec<&str> = words.split_whitespace().collect();
     let output = command(&evenkeel(), &words).output().unwrap();

@@ -1,8 +1,8 @@
-//! Plays every script of `tests/wire` to Debian's apache2 and to Evenkeel and prints what differs,
-//! then one result line in the form of Rust's own test programs. With `--oracle` it plays them
-//! to apache2 alone and, when scripts are chosen, shows its answers. Arguments choose
-//! scripts by a part of their name, and `event`, `worker` or `prefork` the process model; without
-//! any, scripts are played under all three.
+//! Plays every script of `tests/wire` to Debian's apache2 and to Evenkeel and prints the
+//! differences, and then one result line in the form of Rust's test programs. With `--oracle` it
+//! plays them only to apache2 and, if scripts are chosen, shows its responses. Arguments choose
+//! scripts by a part of their name, and `event`, `worker` or `prefork` choose the process model;
+//! otherwise scripts are played under all three.
 #![expect(clippy::print_stdout, reason = "a test program's output is its result")]
 
 use evenkeel_tests::play::{Cast, Verdict, play, whole};
@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The process models, the one that serves where none is named first.
+/// The process models. The first one is the default.
 const MODELS: [&str; 3] = ["event", "worker", "prefork"];
 
-/// How many scripts are played at once: the servers wait for the runner most of the time.
+/// The number of scripts that are played at once. The servers mostly wait for the runner.
 const AT_ONCE: usize = 4;
 
 fn main() -> ExitCode {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     if totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The scripts in the order of their names, each with the models under which it is played.
+/// The scripts ordered by name, each with its process models.
 fn read(package: &Path, named: &[&str]) -> Result<Vec<Script>, String> {
     let folder = package.join("wire");
     let entries = std::fs::read_dir(&folder).map_err(|it| format!("{}: {it}", folder.display()))?;
@@ -82,7 +82,7 @@ fn play_all(scripts: &[Script], cast: Cast, show_answers: bool) -> Totals {
             scope.spawn(|| {
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let played = play(script, cast);
-                    // Reports are printed whole, under the lock.
+                    // Reports are printed as a whole, under the lock.
                     if let Ok(mut totals) = totals.lock() {
                         report(script, played, show_answers, &mut totals);
                     }
@@ -102,7 +102,7 @@ fn report(
     let verdicts = match played {
         Ok(verdicts) => verdicts,
         Err(reason) => {
-            // Nothing of the script could be judged: each of its exchanges has failed.
+            // Nothing of the script could be judged, so each of its exchanges has failed.
             totals.failed += script.exchanges.len().max(1);
             println!("FAILED {} ({}): {reason}", script.name, script.model);
             return;

@@ -1,12 +1,12 @@
-//! The bytes that a server sent on one connection come in; responses come out, with the framing
-//! taken off their bodies. It is strict: what is no response is kept as bytes that were left over.
+//! Parses the bytes that a server sent on one connection into responses, without the framing of
+//! their bodies. It is strict: what is not a response is kept as left-over bytes.
 
-/// All that came on one connection.
+/// Everything that was received on one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The responses in their order, interim ones too.
+    /// The responses in order, including interim ones.
     pub responses: Vec<Response>,
-    /// Bytes that are no whole response.
+    /// Bytes that are not a complete response.
     pub rest: Vec<u8>,
     /// What went wrong on the connection itself, such as a time-out.
     pub fault: Option<String>,
@@ -17,34 +17,34 @@ pub struct Answer {
 pub struct Response {
     /// The status line without its end.
     pub status_line: String,
-    /// The header fields in their order; trailers follow with `trailer ` before their names.
+    /// The header fields in order. Trailers follow, with `trailer ` before their names.
     pub headers: Vec<(String, String)>,
     /// The body without its framing.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The three digits of the status line; 0 when there is none, as in HTTP/0.9.
+    /// The three digits of the status line; 0 if there is none, as in HTTP/0.9.
     pub fn status(&self) -> u16 {
         self.status_line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
     }
 
-    /// The first value of the named header.
+    /// The first value of that header.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// What `parse` could make of the bytes.
+/// The result of parsing.
 pub enum Parsed {
-    /// A response and the number of bytes that it took.
+    /// A response, and the number of bytes that it took.
     Whole(Response, usize),
     /// More bytes are needed.
     Part,
 }
 
-/// Takes the first response off `bytes`. `head` says that it answers a HEAD request, `ended` that
+/// Parses the first response in `bytes`. `head` says that it answers a HEAD request, `ended` that
 /// no more bytes follow.
 pub fn parse(bytes: &[u8], head: bool, ended: bool) -> Parsed {
     let Some(length) = find(bytes, b"\r\n\r\n").map(|at| at + 4) else { return Parsed::Part };
@@ -90,7 +90,7 @@ fn parse_fields(text: &str) -> Fields {
     split.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// The body, the trailers and the length of a chunked body; none while it is not whole.
+/// The body, the trailers and the length of a chunked body; none until it is complete.
 fn parse_chunks(bytes: &[u8]) -> Option<(Vec<u8>, Fields, usize)> {
     let mut body = Vec::new();
     let mut at = 0;
@@ -120,7 +120,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-/// Bytes as text, one character each, so that nothing is lost.
+/// Bytes as text with one character for each byte, so that nothing is lost.
 pub fn latin1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }

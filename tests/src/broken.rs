@@ -1,13 +1,13 @@
-//! A broken configuration comes in; what a server says of it under `-t` and with which status it
-//! ends comes out, without what differs from one run to the next. Nothing is served. The lines of
-//! the case are the whole file, so that its line numbers are the reader's own. What every case
-//! needs comes by `-C`: the modules, a process model, a name. A case that begins with
-//! `# modules: none` gets the name alone.
+//! Runs a server with `-t` on a broken configuration, and returns its messages and exit status
+//! without what differs between runs. Nothing is served. The lines of the case are the whole file,
+//! so that line numbers are those that a reader sees. What every case needs is passed with `-C`:
+//! the modules, a process model, a name. A case that begins with `# modules: none` gets only the
+//! name.
 
 use crate::server::{Kind, command, program};
 use std::fs;
 
-/// The modules that every case has, as their identifiers without `_module`.
+/// The modules of every case, as their identifiers without `_module`.
 const MODULES: [&str; 13] = [
     "mpm_event",
     "authz_core",
@@ -24,7 +24,8 @@ const MODULES: [&str; 13] = [
     "status",
 ];
 
-/// What the server of this kind says of the configuration, and in a last line its exit status.
+/// The messages of a server of this kind about the configuration, and its exit status in the last
+/// line.
 pub fn check(kind: Kind, name: &str, text: &str) -> Result<String, String> {
     let scratch = tempfile::Builder::new().prefix("broken-").tempdir();
     let scratch = scratch.map_err(|error| error.to_string())?;
@@ -49,7 +50,7 @@ pub fn check(kind: Kind, name: &str, text: &str) -> Result<String, String> {
     let file = file.to_string_lossy();
     let mut arguments = vec!["-t", "-d", &place, "-f", &file];
     arguments.extend(lines.iter().flat_map(|line| ["-C", line.as_str()]));
-    // The name by which a server was called is the first word of some of its messages.
+    // The name under which a server was called is the first word of some of its messages.
     let program = program(kind, root)?;
     let output = command(&program, &arguments).output().map_err(told)?;
     let said = [output.stdout, output.stderr].concat();
@@ -58,7 +59,7 @@ pub fn check(kind: Kind, name: &str, text: &str) -> Result<String, String> {
     Ok(said.lines().map(without_moment).collect::<String>() + &format!("status {status}\n"))
 }
 
-/// A line of an error log without its time, process and thread; any other line as it is.
+/// A line of an error log without its time, process and thread; any other line unchanged.
 pub fn without_moment(line: &str) -> String {
     let parts = line.strip_prefix('[').and_then(|rest| {
         let (_, rest) = rest.split_once("] [")?;

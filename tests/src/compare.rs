@@ -1,6 +1,6 @@
-//! What the oracle and the other server answered comes in; the differences come out, in words.
-//! The date, the server's name and a random boundary are not differences; of a body that is
-//! compressed, what it unpacks to is compared.
+//! Compares the responses of the oracle and of the other server, and returns the differences in
+//! words. The date, the server's name and a random boundary do not count as differences. Compressed
+//! bodies are compared after decompression.
 
 use crate::answer::{Answer, Response, latin1};
 use crate::script::{Change, Departure};
@@ -9,7 +9,7 @@ use std::io::Read;
 /// How much of a text is shown in a message.
 const SHOWN: usize = 400;
 
-/// The differences between two answers to the same exchange, none when they are equal. Headers in
+/// The differences between two answers to the same exchange; empty if they are equal. Headers in
 /// `ignored` are not compared.
 pub fn compare(oracle: &Answer, other: &Answer, ignored: &[String]) -> Vec<String> {
     let mut differences = Vec::new();
@@ -81,7 +81,7 @@ fn compare_responses(oracle: &Response, other: &Response, ignored: &[String]) ->
     differences
 }
 
-/// The response without what may differ from one run to the next.
+/// The response without what may differ between runs.
 pub fn normalise(response: &Response) -> Response {
     let boundary = response
         .header("Content-Type")
@@ -100,15 +100,15 @@ pub fn normalise(response: &Response) -> Response {
     let body = latin1(own_body);
     let cleaned = clean(&body);
     let body_length = response.body.len().to_string();
-    // Each server compresses in its own way, and decides when it knows how much that gives.
+    // Servers compress differently, and decide at different times when the length is known.
     let is_framing = |name: &str| matches!(name, "Content-Length" | "Transfer-Encoding");
     let is_compared = |name: &str| name != "Date" && !(is_packed && is_framing(name));
     let fields = response.headers.iter().filter(|(name, _)| is_compared(name));
-    // Apache lists the methods in the order of a hash table whose seed is another in each process.
+    // Apache lists the methods in the order of a hash table, whose seed differs in each process.
     let multipart = boundary.is_some();
     let value = |name: &str, value: &str| match name {
         "Allow" => sorted(value),
-        // A boundary's length is random too; the body is compared with one of equal length.
+        // The length of a boundary is random too; the body is compared with one of equal length.
         "Content-Length" if multipart && value == body_length => cleaned.len().to_string(),
         _ => clean(value),
     };
@@ -123,7 +123,7 @@ fn is_gzip(encoding: &str) -> bool {
     encoding.eq_ignore_ascii_case("gzip")
 }
 
-/// What a compressed body unpacks to; none where it is not compressed, or damaged.
+/// The decompressed body; none if it is not compressed, or damaged.
 fn unpack(response: &Response) -> Option<Vec<u8>> {
     let is_packed = response.header("Content-Encoding").is_some_and(is_gzip);
     let mut unpacked = Vec::new();
@@ -132,14 +132,14 @@ fn unpack(response: &Response) -> Option<Vec<u8>> {
     is_whole.then_some(unpacked)
 }
 
-/// The parts of a list in the order of their bytes.
+/// The parts of a list, sorted by their bytes.
 fn sorted(value: &str) -> String {
     let mut parts: Vec<&str> = value.split(',').map(str::trim).collect();
     parts.sort_unstable();
     parts.join(",")
 }
 
-/// The text with the server's version and the name in brackets made equal for both.
+/// The text with the server's version and the name in brackets replaced, so that both are equal.
 fn clean_name(text: &str) -> String {
     let mut cleaned = String::new();
     let mut rest = text;
@@ -156,7 +156,7 @@ fn clean_name(text: &str) -> String {
     cleaned + rest
 }
 
-/// The oracle's answer with our departures from it put in.
+/// The oracle's answer with Evenkeel's intended departures from it.
 pub fn depart(oracle: &Answer, changes: &[Change]) -> Answer {
     let mut ours = oracle.clone();
     for change in changes {
@@ -183,7 +183,7 @@ pub fn depart(oracle: &Answer, changes: &[Change]) -> Answer {
     ours
 }
 
-/// The bytes as a reader can take them in.
+/// The bytes in readable form.
 pub fn shown(bytes: &[u8]) -> String {
     let text = latin1(bytes);
     let short: String = text.chars().take(SHOWN).collect();

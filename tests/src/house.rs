@@ -1,5 +1,5 @@
-//! A site for tests of faults: more lines of configuration come in; a scratch folder with files,
-//! and a running server whose processes can be looked at and hurt, come out. All waits end.
+//! A running server for tests of faults, with a scratch folder and additional lines of
+//! configuration. Its processes can be inspected and disturbed. All waits are bounded.
 
 use crate::server::{Kind, Server, children, free_port};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,25 +11,26 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
-/// How long anything that must come may take to come. A machine whose cores are all taken needs as
-/// many times longer as others want them, and the kernel ends a process that watches files only
-/// after every process has gone on that was telling of a change, whatever its priority.
+/// How long anything that must happen may take. On a machine whose cores are all busy everything
+/// takes correspondingly longer. The kernel ends a process that watches files only after every
+/// process that was reporting a change has continued, whatever its priority.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder, and the server that serves it.
+/// A scratch folder, and the server that serves it.
 pub struct House {
     /// The server; none while it is stopped.
     pub server: Option<Server>,
-    /// Where it listens.
+    /// The address where it listens.
     pub address: SocketAddr,
     root: TempDir,
     configuration: String,
 }
 
-/// The process model, where the test names none.
+/// The process model, if the test names none.
 const MODEL: &str = "LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so\n";
 
-/// What apache2 would need is loaded too: EVENKEEL=/usr/sbin/apache2 shows that the tests can fail.
+/// The modules that apache2 needs are loaded too, so that EVENKEEL=/usr/sbin/apache2 can show that
+/// the tests can fail.
 const BASE: &str = "\
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
 ServerRoot \"@ROOT@\"
@@ -47,15 +48,15 @@ Require all granted
 ";
 
 impl House {
-    /// Lays out the files `small.txt` (1 KiB) and `large.bin` (8 MiB) and starts the server, under
-    /// a command such as `prlimit` where one is given.
+    /// Creates the files `small.txt` (1 KiB) and `large.bin` (8 MiB) and starts the server, under a
+    /// command such as `prlimit` if one is given.
     pub fn open(more: &str, over: &[&str]) -> Result<House, String> {
         let mut house = House::lay_out(more)?;
         house.start(over)?;
         Ok(house)
     }
 
-    /// The same without a server.
+    /// The same without starting the server.
     pub fn lay_out(more: &str) -> Result<House, String> {
         let told = |error: std::io::Error| format!("the scratch folder: {error}");
         let root = tempfile::Builder::new().prefix("faults-").tempdir().map_err(told)?;
@@ -66,7 +67,7 @@ impl House {
         let old = SystemTime::now() - Duration::from_secs(3_600);
         for (name, text) in [("small.txt", vec![b's'; 1 << 10]), ("large.bin", vec![b'l'; 8 << 20])]
         {
-            // The entity tag of a file of this second is weak, and longer.
+            // The entity tag of a file that was changed in this second is weak, and longer.
             let path = root.path().join("htdocs").join(name);
             fs::write(&path, text).map_err(told)?;
             let file = fs::File::options().write(true).open(&path).map_err(told)?;
@@ -82,14 +83,15 @@ impl House {
         Ok(house)
     }
 
-    /// Writes the configuration again, with more lines at its end; the server is not told.
+    /// Writes the configuration again, with additional lines at its end. The server is not
+    /// notified.
     pub fn configure(&self, more: &str) -> Result<(), String> {
         let text = format!("{}{more}", self.configuration);
         let text = text.replace("@ROOT@", &self.root.path().to_string_lossy());
         fs::write(self.path("httpd.conf"), text).map_err(|error| error.to_string())
     }
 
-    /// Starts the server; the one before must have ended.
+    /// Starts the server. The previous one must have ended.
     pub fn start(&mut self, over: &[&str]) -> Result<(), String> {
         self.start_as(over, "-DFOREGROUND")
     }
@@ -101,44 +103,44 @@ impl House {
         Ok(())
     }
 
-    /// Ends the server and waits for it.
+    /// Stops the server and waits for its end.
     pub fn stop(&mut self) -> Result<(), String> {
         self.server.take().map_or(Ok(()), Server::stop)
     }
 
-    /// A path below the scratch folder.
+    /// A path in the scratch folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
-    /// The parent's process id; 0 while there is none.
+    /// The process id of the parent; 0 if there is none.
     pub fn parent(&self) -> u32 {
         self.server.as_ref().map_or(0, Server::pid)
     }
 
-    /// The process id in the pid file; 0 while there is none.
+    /// The process id in the pid file; 0 if there is none.
     pub fn named_parent(&self) -> u32 {
         let text = fs::read_to_string(self.path("logs/httpd.pid")).unwrap_or_default();
         text.trim().parse().unwrap_or(0)
     }
 
-    /// The processes that serve.
+    /// The children.
     pub fn children(&self) -> Vec<u32> {
         children_of(self.parent())
     }
 
-    /// All that stands in the error log.
+    /// The contents of the error log.
     pub fn error_log(&self) -> String {
         let bytes = fs::read(self.path("logs/error.log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Sends the parent a signal.
+    /// Sends a signal to the parent.
     pub fn signal(&self, signal: Signal) {
         send(self.parent(), signal);
     }
 
-    /// Has the server begin a new generation, and waits until it says that it has.
+    /// Makes the server begin a new generation, and waits until it reports that it has.
     pub fn reload(&self) -> Result<(), String> {
         let resumed = || self.error_log().matches("resuming normal operations").count();
         let before = resumed();
@@ -154,15 +156,15 @@ pub fn children_of(parent: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Sends a process a signal; one that is gone gets none.
+/// Sends a signal to a process, if it still exists.
 pub fn send(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Stops processes (SIGSTOP) and waits until they stand still: the signal is acted on thread by
-/// thread, as each gets a core, and a thread that has not may go on serving.
+/// Stops processes (SIGSTOP) and waits until they have stopped. Threads act on the signal one by
+/// one, as each gets a core, and may continue to serve until then.
 pub fn halt(processes: &[u32]) -> Result<(), String> {
     processes.iter().for_each(|process| send(*process, Signal::STOP));
     wait_for("a standstill", || processes.iter().all(|process| is_halted(*process)))
@@ -172,7 +174,7 @@ fn is_halted(process: u32) -> bool {
     is_every_thread(process, ") T ")
 }
 
-/// Waits until every thread of a process waits for something: it has done what it had to do.
+/// Waits until every thread of a process is waiting, so that it has completed its work.
 pub fn await_rest(process: u32) -> Result<(), String> {
     wait_for("a rest", || is_every_thread(process, ") S "))
 }
@@ -183,7 +185,7 @@ fn is_every_thread(process: u32, state: &str) -> bool {
     threads.flatten().all(|thread| stat(thread).is_ok_and(|text| text.contains(state)))
 }
 
-/// Waits until it is so; an error when that does not come.
+/// Waits until `is_so` returns true. It is an error if that does not happen in time.
 pub fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
     let begun = Instant::now();
     while !is_so() {
@@ -196,7 +198,7 @@ pub fn wait_for(what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
 }
 
 /// The client ports of the connections that a process has open to a server on `port`. The process
-/// should be stopped, or they are old news.
+/// should be stopped, because otherwise the result is outdated at once.
 pub fn client_ports(pid: u32, port: u16) -> HashSet<u16> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -209,7 +211,8 @@ pub fn client_ports(pid: u32, port: u16) -> HashSet<u16> {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port_of = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
     let row = |line: &str| {
-        // sl, local address, remote address, state, ..., inode as the tenth (proc_net_tcp).
+        // sl, local address, remote address, state, ..., and the inode as the tenth field
+        // (proc_net_tcp).
         let words: Vec<&str> = line.split_whitespace().collect();
         let (local, remote) = (port_of(words.get(1)?)?, port_of(words.get(2)?)?);
         (local == port && sockets.contains(*words.get(9)?)).then_some(remote)
@@ -217,7 +220,7 @@ pub fn client_ports(pid: u32, port: u16) -> HashSet<u16> {
     table.lines().filter_map(row).filter(|remote| *remote != 0).collect()
 }
 
-/// User and system time of a process, in clock ticks.
+/// The user and system time of a process, in clock ticks.
 pub fn cpu_ticks(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);

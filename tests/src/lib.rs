@@ -1,6 +1,6 @@
-//! The wire tests: short texts come in, each a configuration and exchanges over it; what two
-//! servers answer differently comes out. The oracle is Debian's apache2; the other is Evenkeel.
-//! Nothing here knows a room of the house: the programs are run as an administrator runs them.
+//! The wire tests: plays short texts, each with a configuration and exchanges, to Debian's apache2
+//! (the oracle) and to Evenkeel, and reports the differences. Nothing here depends on a room of the
+//! server: the programs are run as an administrator runs them.
 
 pub mod answer;
 pub mod attack;

@@ -1,6 +1,6 @@
-//! Clients for tests of faults: an address comes in; requests sent, answered and lost come out,
-//! counted one by one. A lost request is one that was sent on an open connection and not answered
-//! in full, whatever the reason.
+//! Clients for tests of faults, which count the requests that are sent, answered and lost. A
+//! request is lost if it was sent on an open connection and not answered completely, for whatever
+//! reason.
 
 use crate::answer::{Parsed, Response, parse};
 use crate::house::PATIENCE;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// The plain request of all clients, for the small file.
+/// The request of all clients, for the small file.
 pub const REQUEST: &[u8] = b"GET /small.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Clients that ask all the time.
+/// Clients that send requests all the time.
 pub struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -23,17 +23,16 @@ pub struct Load {
 /// What became of the requests of some clients.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// How many were answered with 200, whole.
+    /// The number of complete responses with status 200.
     pub answered: u64,
-    /// How many were lost, by the client's port and with what happened.
+    /// The lost requests, with the client's port and what happened.
     pub lost: Vec<(u16, String)>,
     /// How often no connection could be made.
     pub refused: u64,
 }
 
 impl Load {
-    /// Starts `count` clients, each on a connection of its own that it keeps, or makes anew for
-    /// every request.
+    /// Starts `count` clients. Each keeps its connection, or makes a new one for every request.
     pub fn start(address: SocketAddr, count: usize, keep: bool) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let answered = Arc::new(AtomicU64::new(0));
@@ -45,7 +44,7 @@ impl Load {
         Load { stop, answered, clients }
     }
 
-    /// How many requests have been answered so far.
+    /// The number of answered requests so far.
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
@@ -68,7 +67,7 @@ impl Load {
     }
 }
 
-/// One client: asks until it is told to stop; a connection that ends is made anew.
+/// One client: sends requests until it is stopped, and reconnects when a connection ends.
 fn ask_on(address: SocketAddr, keep: bool, stop: &AtomicBool, answered: &AtomicU64) -> Tally {
     let mut tally = Tally::default();
     while !stop.load(Ordering::Relaxed) {
@@ -96,7 +95,7 @@ fn ask_on(address: SocketAddr, keep: bool, stop: &AtomicBool, answered: &AtomicU
     tally
 }
 
-/// A connection whose reads and writes have an end.
+/// A connection whose reads and writes have time-outs.
 pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     let told = |error: std::io::Error| error.to_string();
     let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(told)?;
@@ -106,15 +105,16 @@ pub fn connect(address: SocketAddr) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// Sends a request and reads its response, which must be a whole 200. Says whether the server
-/// ends the connection with it.
+/// Sends a request and reads its response, which must be a complete 200. Returns whether the server
+/// closes the connection after it.
 pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<bool, String> {
     stream.write_all(request).map_err(|error| format!("sending: {error}"))?;
     let mut bytes = Vec::new();
     let mut part = [0_u8; 4096];
     loop {
         let count = match stream.read(&mut part) {
-            // A process that was stopped and goes on is told so by a read with a time limit.
+            // In a process that was stopped and continues, a read with a time-out fails with this
+            // error.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.map_err(|error| format!("reading: {error}"))?,
         };
@@ -133,13 +133,13 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<bool, String> 
     }
 }
 
-/// Whether a new client is answered at all.
+/// Checks that a new client is answered.
 pub fn probe(address: SocketAddr) -> Result<(), String> {
     let mut stream = connect(address)?;
     exchange(&mut stream, REQUEST).map(|_| ())
 }
 
-/// Sends a request for a path on a connection of its own, which ends with its answer.
+/// Sends a request for a path on a connection of its own, which ends with the response.
 pub fn ask(address: SocketAddr, target: &str) -> Result<TcpStream, String> {
     let mut stream = connect(address)?;
     let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -147,7 +147,7 @@ pub fn ask(address: SocketAddr, target: &str) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-/// The answer to it, be it an error.
+/// The response to it, even if it is an error.
 pub fn answer(mut stream: TcpStream) -> Result<Response, String> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).map_err(|error| format!("reading: {error}"))?;
@@ -157,7 +157,7 @@ pub fn answer(mut stream: TcpStream) -> Result<Response, String> {
     }
 }
 
-/// The body of what a path is answered.
+/// The body of the response for a path.
 pub fn text(address: SocketAddr, target: &str) -> Result<String, String> {
     let response = answer(ask(address, target)?)?;
     String::from_utf8(response.body).map_err(|error| error.to_string())

@@ -1,23 +1,23 @@
-//! Access logs as servers on the open net write them: good lines of the combined format, and
-//! among them what scanners, broken clients and broken disks leave behind. A seed and a number
-//! come in, lines go out; the same seed writes the same log.
+//! Generates access logs like those of servers on the open internet: valid lines of the combined
+//! format, and among them what scanners, broken clients and broken disks leave behind. The same
+//! seed writes the same log.
 
 use std::io::{self, Write};
 
-/// What was written.
+/// The counts of the written lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Lines in all.
+    /// All lines.
     pub lines: u64,
     /// Lines that are requests.
     pub requests: u64,
-    /// Lines that fit the format and are no requests of HTTP.
+    /// Lines that match the format but are not HTTP requests.
     pub no_requests: u64,
-    /// Lines that do not fit the format.
+    /// Lines that do not match the format.
     pub malformed: u64,
 }
 
-/// Numbers that look random (xorshift64*, Marsaglia and Vigna).
+/// Pseudo-random numbers (xorshift64*, Marsaglia and Vigna).
 struct Random(u64);
 
 impl Random {
@@ -37,10 +37,11 @@ const AGENTS: [&str; 5] = [
     r#"An agent \"with quotes\" and a backslash \\"#,
 ];
 
-/// Writes a log of so many lines, of `per_second` requests a second.
+/// Writes a log of `lines` lines, with `per_second` requests a second.
 ///
 /// # Errors
-/// The writer's.
+///
+/// Those of the writer.
 pub fn write(out: &mut impl Write, lines: u64, per_second: u64, seed: u64) -> io::Result<Written> {
     let mut random = Random(seed.wrapping_mul(2).wrapping_add(1));
     let mut written = Written { lines, ..Written::default() };
@@ -58,7 +59,7 @@ pub fn write(out: &mut impl Write, lines: u64, per_second: u64, seed: u64) -> io
         };
         let agent = AGENTS.get(random.below(5) as usize).copied().unwrap_or("-");
         let front = format!("{client} - - {time}");
-        // A few in a thousand are odd, as in logs of servers that anybody can reach.
+        // A few in a thousand are odd, as in the logs of public servers.
         match random.below(1000) {
             0 => {
                 written.no_requests += 1;

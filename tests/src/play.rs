@@ -1,5 +1,5 @@
-//! A script comes in; its files are laid out, each server is started on the same configuration
-//! and port, one after the other, and every exchange is played to it. What came out is judged.
+//! Plays a script: creates its files, starts each server on the same configuration and port, one
+//! after the other, plays every exchange to it, and judges the answers.
 
 use crate::answer::Answer;
 use crate::compare::{compare, depart, shown};
@@ -13,36 +13,36 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Which servers a script is played to.
+/// The servers that a script is played to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cast {
-    /// The oracle alone: only the script itself is judged.
+    /// Only the oracle, so that the script itself is judged.
     Oracle,
-    /// The oracle first, then the other one, with this text after its configuration.
+    /// The oracle first and then the other server, with this text after its configuration.
     Both(Kind, &'static str),
 }
 
-/// What became of one exchange or other thing that was judged.
+/// The result for one exchange or another thing that was judged.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Where and what.
+    /// Where it is, and what it shows.
     pub title: String,
-    /// What the oracle answered.
+    /// The oracle's answer.
     pub oracle: Answer,
-    /// The differences; none when all is well.
+    /// The differences; empty if there are none.
     pub differences: Vec<String>,
-    /// Whether the servers were found to differ in the way that the script tells.
+    /// Whether the servers differ in the way that the script says.
     pub differs: bool,
 }
 
-/// All that one server did with a script.
+/// Everything that one server did with a script.
 struct Run {
     answers: Vec<Result<Answer, String>>,
     compared: Vec<Vec<u8>>,
     ending: Result<(), String>,
 }
 
-/// Modules that every script has, as their identifiers without `_module`.
+/// The modules of every script, as their identifiers without `_module`.
 const MODULES: [&str; 11] = [
     "authz_core",
     "authz_host",
@@ -57,7 +57,7 @@ const MODULES: [&str; 11] = [
     "status",
 ];
 
-/// The configuration below every script's own.
+/// The configuration before each script's own.
 const BASE: &str = "\
 ServerRoot \"@ROOT@\"
 PidFile \"@ROOT@/logs/httpd.pid\"
@@ -87,15 +87,15 @@ Require all granted
 </Directory>
 ";
 
-/// The types of every script's files.
+/// The media types of every script's files.
 const TYPES: &str = "text/html html htm\ntext/plain txt\ntext/css css\nimage/png png\n\
     image/svg+xml svg\napplication/json json\napplication/octet-stream bin\n";
 
-/// Plays the script and judges each exchange, and each file that is compared.
+/// Plays the script, and judges each exchange and each file that is compared.
 pub fn play(script: &Script, cast: Cast) -> Result<Vec<Verdict>, String> {
     let root = tempfile::Builder::new().prefix("wire-").tempdir().map_err(|it| it.to_string())?;
     let place = root.path();
-    // The servers' children are another user.
+    // The servers' children run as another user.
     permit(place, 0o755)?;
     let port = free_port()?;
     lay_out(script, place, port)?;
@@ -154,7 +154,7 @@ fn judge(
     Verdict { title, oracle, differences, differs }
 }
 
-/// Why the oracle's answer is not what the script was written for.
+/// Why the oracle's answer is not the one that the script was written for.
 fn doubts(exchange: &Exchange, oracle: &Answer) -> Vec<String> {
     let mut doubts = Vec::new();
     let mut statuses: Vec<u16> =
@@ -179,7 +179,7 @@ fn doubts(exchange: &Exchange, oracle: &Answer) -> Vec<String> {
     doubts
 }
 
-/// An answer as text, with its bodies unframed.
+/// An answer as text, with unframed bodies.
 pub fn whole(answer: &Answer) -> String {
     let mut text = String::new();
     for response in &answer.responses {
@@ -219,8 +219,8 @@ fn judge_ends(script: &Script, oracle: &Run, other: Option<&Run>) -> Vec<Verdict
     verdicts
 }
 
-/// Compares two logs. Where several workers write them, lines of different connections come in any
-/// order.
+/// Compares two logs. If several workers write them, the lines of different connections may come in
+/// any order.
 fn compare_lines(oracle: &[u8], other: &[u8], in_order: bool) -> Vec<String> {
     let (a, b) = (without_ids(oracle), without_ids(other));
     let (mut a, mut b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
@@ -238,7 +238,7 @@ fn compare_lines(oracle: &[u8], other: &[u8], in_order: bool) -> Vec<String> {
     differences
 }
 
-/// The text, each id of a log behind an `id=` replaced: no two of them are the same.
+/// The text with each log id after `id=` replaced, because all of them differ.
 fn without_ids(text: &[u8]) -> String {
     const BYTES: usize = 11;
     let text = String::from_utf8_lossy(text);
@@ -264,8 +264,8 @@ fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Resul
     Ok(Run { answers, compared: script.compared.iter().map(read).collect(), ending })
 }
 
-/// The first core that we may use. A server that has no other serves with one thread, whose log
-/// lines stand in the order of the exchanges.
+/// The first core that this process may use. A server with only one core serves with one thread,
+/// whose log lines are in the order of the exchanges.
 fn first_core() -> Result<String, String> {
     let status = fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -278,7 +278,7 @@ fn read_folder(path: &Path) -> Result<Vec<std::path::PathBuf>, String> {
     Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
 }
 
-/// The whole configuration: modules, base, the script's own, and what is added.
+/// The whole configuration: modules, base, the script's own part, and additions.
 fn configuration(script: &Script, more: &str, root: &Path, port: u16) -> String {
     let mut text = String::new();
     let own = script.modules.iter().map(String::as_str);
@@ -301,7 +301,7 @@ fn lay_out(script: &Script, root: &Path, port: u16) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts back the files that a step has changed. The others are left alone: a new file would have
+/// Restores the files that a step has changed. The others stay, because a new file would have
 /// another inode, which a validator may show.
 fn restore(script: &Script, root: &Path, port: u16) -> Result<(), String> {
     for step in script.exchanges.iter().flat_map(|exchange| &exchange.steps) {

@@ -1,5 +1,5 @@
-//! The text of a wire script comes in; its configuration, files and exchanges come out. The
-//! language is this, one statement a line, `#` at the start of a line is a comment:
+//! Parses the text of a wire script into its configuration, files and exchanges. The language has
+//! one statement in each line; `#` at the start of a line begins a comment:
 //!
 //! ```text
 //! what SENTENCE                what the script shows
@@ -7,8 +7,8 @@
 //! ignore HEADER                a header that is not compared
 //! latin1                       the configuration and the files with their names are written in
 //!                              ISO-8859-1
-//! compare PATH                 a file that must be equal when both servers have stopped, but
-//!                              for ids of the log (%L) behind `id=`
+//! compare PATH                 a file that must be equal when both servers have stopped,
+//!                              except for log ids (%L) after `id=`
 //! config                       the lines below, indented by four, follow the base configuration
 //! file PATH [mtime=SECONDS] [mode=OCTAL] [bytes=N]
 //!                              a file; its contents are the lines below, indented by four, or
@@ -21,50 +21,50 @@
 //!   + NAME: VALUE              one more header (a Host replaces the first)
 //!   body TEXT                  its body, with a Content-Length unless a framing header is there
 //!   > TEXT                     raw bytes and CRLF
-//!   >- TEXT                    raw bytes alone
+//!   >- TEXT                    raw bytes without CRLF
 //!   read                       wait for one response before the next step
-//!   send                       send what was said so far in a segment of its own
+//!   send                       send everything up to here in a segment of its own
 //!   close                      end the sending direction
 //!   write PATH TEXT            replace a file
 //!   remove PATH
-//!   responses N                how many to wait for, when it is not one for each request line
-//!   = STATUS...                what the oracle answers, 000 for no answer
-//!   ~ TEXT                     the oracle's answer has this in it
-//!   differs REASON             the oracle is wrong, or we differ by design; then:
+//!   responses N                how many to wait for, if it is not one for each request line
+//!   = STATUS...                the statuses of the oracle, 000 for no answer
+//!   ~ TEXT                     the oracle's answer contains this
+//!   differs REASON             the oracle is wrong, or Evenkeel differs by design; then:
 //!   ours [#N] status CODE REASON
 //!   ours [#N] header NAME: VALUE
 //!   ours [#N] without NAME
 //!   ours [#N] body TEXT
-//!   ours [#N] drop            we do not send it; later numbers count without it
-//!   ours only N                we send no more than N responses
+//!   ours [#N] drop             Evenkeel does not send it; later numbers count without it
+//!   ours only N                Evenkeel sends no more than N responses
 //! ```
 //!
-//! `@ROOT@` and `@PORT@` stand for the scratch folder and the port. TEXT knows
+//! `@ROOT@` and `@PORT@` stand for the scratch folder and the port. In TEXT there may be
 //! `\r \n \t \0 \\ \xHH` and `@{N*TEXT}` for TEXT N times. Paths are relative to the scratch
 //! folder; `htdocs` is the document root and `logs` exists.
 
 /// One wire script.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// The file's name without folder and ending.
+    /// The name of the file, without folder and extension.
     pub name: String,
-    /// What the script shows, in a sentence.
+    /// What the script shows, in one sentence.
     pub what: String,
-    /// The process model that both servers have.
+    /// The process model of both servers.
     pub model: &'static str,
-    /// Modules beyond those of every script, as in `alias` for alias_module.
+    /// The modules in addition to those of every script, such as `alias` for alias_module.
     pub modules: Vec<String>,
-    /// Names of headers that are not compared.
+    /// The names of headers that are not compared.
     pub ignored: Vec<String>,
-    /// Paths of files that must be equal in the end.
+    /// The paths of files that must be equal at the end.
     pub compared: Vec<String>,
     /// Whether the configuration and the files are written in ISO-8859-1.
     pub latin1: bool,
-    /// Text that follows the base configuration.
+    /// The text after the base configuration.
     pub config: String,
-    /// What is laid out below the scratch folder before a server starts.
+    /// The entries that are created in the scratch folder before a server starts.
     pub files: Vec<File>,
-    /// What is said to each server, in order.
+    /// The exchanges with each server, in order.
     pub exchanges: Vec<Exchange>,
 }
 
@@ -78,23 +78,23 @@ impl Script {
     }
 }
 
-/// One entry below the scratch folder.
+/// One entry in the scratch folder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct File {
-    /// Where, relative to the scratch folder.
+    /// The path relative to the scratch folder.
     pub path: String,
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// Modification time in seconds since 1970, for contents only.
+    /// The modification time in seconds since 1970, for contents only.
     pub mtime_seconds: u64,
-    /// Permission bits, where they are not the usual ones.
+    /// The permission bits, if they are not the default.
     pub mode: Option<u32>,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A file with these bytes, in which placeholders are still to be replaced.
+    /// A file with this text, whose placeholders are still to be replaced.
     Contents(String),
     /// A symbolic link to this target.
     Link(String),
@@ -107,42 +107,42 @@ pub enum Kind {
 pub struct Exchange {
     /// What it shows.
     pub title: String,
-    /// The line in the script.
+    /// The number of its line in the script.
     pub line: usize,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// How many responses are waited for, if that was said.
+    /// The number of responses to wait for, if it is given.
     pub responses: Option<usize>,
-    /// The statuses that the oracle gives.
+    /// The statuses of the oracle.
     pub statuses: Vec<u16>,
     /// Texts that the oracle's answer contains.
     pub contains: Vec<String>,
     /// Why the two servers differ, if they may.
     pub differs: Option<String>,
-    /// What our answer has in place of the oracle's.
+    /// Evenkeel's departures from the oracle's answer.
     pub ours: Vec<Change>,
 }
 
-/// One thing done on a connection.
+/// One step on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// A whole request, built from its parts.
     Request(Request),
-    /// Bytes as they are.
+    /// These bytes.
     Raw(Vec<u8>),
-    /// Wait for one response.
+    /// Waits for one response.
     Read,
-    /// Send what was said so far in a segment of its own.
+    /// Sends what was written so far in a segment of its own.
     Send,
-    /// End the sending direction.
+    /// Ends the sending direction.
     Close,
-    /// Replace a file's contents.
+    /// Replaces the contents of a file.
     Write(String, Vec<u8>),
-    /// Remove a file.
+    /// Removes a file.
     Remove(String),
 }
 
-/// A request in its parts.
+/// The parts of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The method.
@@ -155,36 +155,36 @@ pub struct Request {
     pub body: Option<Vec<u8>>,
 }
 
-/// One departure of our answer from the oracle's.
+/// One departure of Evenkeel's answer from the oracle's.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which response, from 1; the last when not said.
+    /// The number of the response, from 1; the last one if it is not given.
     pub response: Option<usize>,
-    /// What is different there.
+    /// The difference.
     pub what: Departure,
 }
 
-/// What is different in our answer.
+/// A difference in Evenkeel's answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Code and reason.
+    /// Status code and reason phrase.
     Status(String),
-    /// One header, in place of all of that name.
+    /// This header, in place of all with that name.
     Header(String, String),
-    /// A header that we do not send.
+    /// A header that Evenkeel does not send.
     Without(String),
     /// The body.
     Body(Vec<u8>),
-    /// A response that we do not send.
+    /// A response that Evenkeel does not send.
     Drop,
     /// The number of responses.
     Only(usize),
 }
 
-/// The time of every file whose time is not given: 1 January 2020, 00:00:00 GMT.
+/// The default modification time: 1 January 2020, 00:00:00 GMT.
 const USUAL_TIME_SECONDS: u64 = 1_577_836_800;
 
-/// Reads a script; the error names the line.
+/// Parses a script. The error names the line.
 pub fn parse(name: &str, text: &str) -> Result<Script, String> {
     let mut script = Script { name: name.to_owned(), model: "event", ..Script::default() };
     let mut lines = text.lines().enumerate().peekable();
@@ -203,7 +203,7 @@ pub fn parse(name: &str, text: &str) -> Result<Script, String> {
             block.push('\n');
             lines.next();
         }
-        // Empty lines between a block and the next statement are the reader's, not the block's.
+        // Empty lines between a block and the next statement do not belong to the block.
         let block = block.trim_end_matches('\n').to_owned() + "\n";
         let done = match line.strip_prefix("  ") {
             Some(step) => match script.exchanges.last_mut() {
@@ -255,7 +255,7 @@ fn entry(path: &str, kind: Kind) -> File {
 }
 
 fn parse_file(rest: &str, block: String) -> Result<File, String> {
-    // A path may have spaces in it; the first word that is an option ends it.
+    // A path may contain spaces; the first word that is an option ends it.
     let is_option =
         |word: &&str| ["mtime=", "mode=", "bytes="].iter().any(|it| word.starts_with(it));
     let words: Vec<&str> = rest.split(' ').collect();
@@ -353,7 +353,7 @@ fn parse_change(rest: &str) -> Result<Change, String> {
     Ok(Change { response, what })
 }
 
-/// The bytes that an escaped text stands for; `@{N*TEXT}` is TEXT N times.
+/// The bytes for an escaped text; `@{N*TEXT}` is TEXT N times.
 pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut rest = text;

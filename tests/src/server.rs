@@ -1,6 +1,5 @@
-//! A kind of server, a scratch folder and a configuration come in; a running server comes out,
-//! which is stopped when it is let go. Servers run in the foreground, without the caller's
-//! environment.
+//! Starts a server of either kind with a configuration in a scratch folder, and stops it when it is
+//! dropped. Servers run in the foreground, without the environment of the caller.
 
 use crate::house::PATIENCE;
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
@@ -15,10 +14,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long to wait between two looks at a server that starts or ends.
+/// The interval between two checks of a server that is starting or ending.
 const GLANCE: Duration = Duration::from_millis(4);
 
-/// Which program serves.
+/// The program of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Debian's apache2, the oracle.
@@ -33,7 +32,7 @@ pub struct Server {
     child: Child,
 }
 
-/// The program to run for this kind, as a path that exists.
+/// The program for this kind, as a path that exists.
 pub fn program(kind: Kind, root: &Path) -> Result<PathBuf, String> {
     let found = match kind {
         Kind::Apache => PathBuf::from("/usr/sbin/apache2"),
@@ -53,29 +52,29 @@ pub fn program(kind: Kind, root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The built binary: what the variable EVENKEEL names, else the one beside the tests.
+/// The built binary: the one that the variable EVENKEEL names, or the one beside the tests.
 pub fn evenkeel() -> PathBuf {
     if let Some(named) = std::env::var_os("EVENKEEL") {
         return PathBuf::from(named);
     }
     let test = std::env::current_exe().unwrap_or_default();
     let folder = test.parent().unwrap_or(Path::new("target/debug"));
-    // Tests stand in a folder of their own, programs beside the binary.
+    // Tests are in a folder of their own, programs beside the binary.
     let folder = if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder };
     folder.join("evenkeel")
 }
 
-/// The built load lab, `evenkeel-lab`: the program that the server finds beside itself.
+/// The built load lab, `evenkeel-lab`, which the server finds beside itself.
 pub fn lab() -> PathBuf {
     evenkeel().with_file_name("evenkeel-lab")
 }
 
-/// Who serves where root starts a server: the lines of configuration that say so.
+/// The lines of configuration for the server's user, if root starts it.
 pub fn children() -> &'static str {
     if geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" }
 }
 
-/// A command that runs `program` as both kinds of servers are run: no environment but a plain one.
+/// The command for `program` as both kinds of servers are run, with a minimal environment.
 pub fn command(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command
@@ -89,13 +88,13 @@ pub fn command(program: &Path, arguments: &[&str]) -> Command {
 }
 
 impl Server {
-    /// Starts a server and waits until it takes connections on `port`.
+    /// Starts a server and waits until it accepts connections on `port`.
     pub fn start(kind: Kind, root: &Path, port: u16) -> Result<Server, String> {
         Self::start_as(kind, root, port, &[], "-DFOREGROUND")
     }
 
-    /// The same with another word than `-DFOREGROUND`, under a command that runs what is said
-    /// behind it, as `prlimit` does.
+    /// The same with another word than `-DFOREGROUND`, under a command that runs the words after
+    /// it, such as `prlimit`.
     pub fn start_as(
         kind: Kind,
         root: &Path,
@@ -106,7 +105,7 @@ impl Server {
         Self::start_at(kind, root, (Ipv4Addr::LOCALHOST, port).into(), over, how)
     }
 
-    /// The same where the server listens at this address.
+    /// The same for a server that listens at this address.
     pub fn start_at(
         kind: Kind,
         root: &Path,
@@ -124,7 +123,7 @@ impl Server {
         let mut words = over.to_vec();
         words.extend([&*name, "-f", &configuration, how]);
         let (first, rest) = words.split_first().ok_or("no program")?;
-        // apache2's prefork ends all of its process group, which must not be ours.
+        // apache2's prefork ends its whole process group, which must not be that of the tests.
         let child = command(Path::new(first), rest)
             .process_group(0)
             .stdout(out)
@@ -145,7 +144,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The process that was started: the parent of those that serve.
+    /// The process that was started, which is the parent of the children that serve.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -155,7 +154,8 @@ impl Server {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Ends the server and waits for it; an error when it had to be killed or ended badly.
+    /// Stops the server and waits for its end. It is an error if it had to be killed or ended
+    /// badly.
     pub fn stop(mut self) -> Result<(), String> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(format!("the server ended by itself: {status}"));
@@ -179,7 +179,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // The children of an apache2 that is killed would live on.
+            // The children of an apache2 that is killed would keep running.
             let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
             if let Some(group) = group {
                 let _ = kill_process_group(group, Signal::KILL);
@@ -190,7 +190,7 @@ impl Drop for Server {
     }
 }
 
-/// The end of what the server said on its standard output, and in its error log.
+/// The end of the server's standard output, and of its error log.
 fn said_in(root: &Path) -> String {
     let read = |path: &str| std::fs::read(root.join(path)).unwrap_or_default();
     let bytes = [read("logs/said.txt"), read("logs/error.log")].concat();
@@ -199,14 +199,14 @@ fn said_in(root: &Path) -> String {
     lines.get(lines.len().saturating_sub(12)..).unwrap_or_default().join("\n")
 }
 
-/// A port of the loopback address on which nothing listens, below those that the kernel gives
-/// out by itself, so that it stays free between two servers. It is this process's as long as that
-/// lives: of two tests that found the same port free, one would speak to the other's server.
+/// A port of the loopback address on which nothing listens, outside the range that the kernel
+/// assigns, so that it stays free between two servers. It is reserved for this process, because of
+/// two tests that found the same free port, one would talk to the other's server.
 pub fn free_port() -> Result<u16, String> {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Two runners at once begin at different places.
+    // Two runners at the same time begin at different numbers.
     let own = u16::try_from(u64::from(std::process::id()) * 131 % u64::from(COUNT)).unwrap_or(0);
     for _ in 0..COUNT {
         let step = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -218,7 +218,7 @@ pub fn free_port() -> Result<u16, String> {
     Err("no port is free".to_owned())
 }
 
-/// Takes a port for this process: a name that the kernel gives to one process at a time.
+/// Reserves a port for this process: a name that the kernel gives to one process at a time.
 fn reserve(port: u16) -> bool {
     static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
     let name = format!("evenkeel-tests-port-{port}");

@@ -1,5 +1,5 @@
-//! The steps of one exchange and an address come in; what the server answered comes out. Files
-//! are changed when a step says so. Every wait has an end.
+//! Plays the steps of one exchange to a server and returns its answer. Files are changed when a
+//! step says so. Every wait is bounded.
 
 use crate::answer::{Answer, Parsed, Response, parse};
 use crate::house::PATIENCE;
@@ -54,7 +54,7 @@ pub fn talk(exchange: &Exchange, port: u16, root: &Path) -> Result<Answer, Strin
     Ok(line.answer)
 }
 
-/// For each request that the exchange sends, whether its method is HEAD.
+/// For each request of the exchange, whether its method is HEAD.
 fn methods(exchange: &Exchange) -> Vec<bool> {
     let mut heads = Vec::new();
     for step in &exchange.steps {
@@ -99,7 +99,7 @@ fn encode(request: &Request, port: u16, root: &Path) -> Result<Vec<u8>, String> 
     Ok(replace(&head, port, root))
 }
 
-/// The bytes with the placeholders replaced; bytes that are no text stay as they are.
+/// The bytes with the placeholders replaced; bytes that are not text stay unchanged.
 fn replace(bytes: &[u8], port: u16, root: &Path) -> Vec<u8> {
     match std::str::from_utf8(bytes) {
         Ok(text) => fill(text, port, root).into_bytes(),
@@ -112,7 +112,7 @@ pub fn fill(text: &str, port: u16, root: &Path) -> String {
     text.replace("@ROOT@", &root.to_string_lossy()).replace("@PORT@", &port.to_string())
 }
 
-/// One connection and what came on it so far.
+/// A connection, and what was received on it so far.
 struct Line {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -121,8 +121,8 @@ struct Line {
 }
 
 impl Line {
-    /// Sends what waits to be sent. A server that refused the first bytes may have closed the
-    /// connection already: what it answered decides, not that the rest could not be sent.
+    /// Sends the pending bytes. A server that refused the first ones may already have closed the
+    /// connection; its response counts, even if the rest could not be sent.
     fn send(&mut self, pending: &mut Vec<u8>) {
         let _ = self.stream.write_all(pending);
         pending.clear();
@@ -136,7 +136,7 @@ impl Line {
         self.answer.responses.iter().filter(|response| response.status() >= 200).count()
     }
 
-    /// Reads until one more response is whole or the connection has ended.
+    /// Reads until one more response is complete or the connection has ended.
     fn read_one(&mut self, heads: &[bool]) {
         loop {
             let head = heads.get(self.final_responses()).copied().unwrap_or(false);
@@ -163,7 +163,7 @@ impl Line {
             self.read_one(heads);
         }
         self.answer.rest = std::mem::take(&mut self.bytes);
-        // HTTP/0.9 has no head: all that comes is the body.
+        // HTTP/0.9 has no head: everything that arrives is the body.
         if self.answer.responses.is_empty() && !self.answer.rest.is_empty() {
             let body = std::mem::take(&mut self.answer.rest);
             self.answer.responses.push(Response { body, ..Response::default() });
@@ -176,8 +176,8 @@ impl Line {
             Ok(0) => self.ended = true,
             Ok(length) => self.bytes.extend(buffer.get(..length).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A reset after the last response is how a server ends a connection on which it
-            // left bytes unread; it loses nothing that was already received.
+            // A server that closes a connection with unread bytes resets it. A reset after the last
+            // response loses nothing that was already received.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => self.ended = true,
             Err(error) => {
                 let silent = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);

@@ -1,6 +1,6 @@
-//! The differences that are accepted: `tests/attack/accepted` comes in, and what it says is
-//! checked. Each entry names one difference as narrowly as it can, the reason, and the sentence of
-//! the manual that tells administrators of it. What Apache denies and we give is never accepted.
+//! Reads and checks `tests/attack/accepted`, the list of accepted differences. Each entry names a
+//! difference as narrowly as possible, the reason, and the sentence of the manual that documents it
+//! for administrators. A file that Apache denies and Evenkeel serves is never accepted.
 
 use super::judge::{Answered, Class, Difference};
 use super::site::{Ask, Kind, Site, text};
@@ -9,23 +9,24 @@ use std::path::Path;
 /// One entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The difference, as it is reported, such as `header Vary 200`; a `*` stands for any one word.
+    /// The difference in its reported form, such as `header Vary 200`. A `*` stands for any one
+    /// word.
     pub difference: String,
-    /// Texts that the configuration has, .htaccess files included.
+    /// Texts that the configuration must contain, including .htaccess files.
     pub config: Vec<String>,
-    /// Texts that the request has.
+    /// Texts that the request must contain.
     pub request: Vec<String>,
-    /// Texts that apache2's answer has, in its status line, a field or its body.
+    /// Texts that apache2's response must contain, in its status line, a field or its body.
     pub apache: Vec<String>,
-    /// Texts that our own answer has.
+    /// Texts that Evenkeel's response must contain.
     pub ours: Vec<String>,
-    /// Why it is accepted.
+    /// The reason.
     pub reason: String,
-    /// The page of the manual and the sentence in it, with `: ` between them.
+    /// The page of the manual and a sentence on it, separated by `: `.
     pub manual: String,
 }
 
-/// The entries in the file at `path` of the repository at `root`.
+/// The entries in the file `path` of the repository at `root`.
 pub fn read(root: &Path, path: &str) -> Result<Vec<Entry>, String> {
     let load = |path: &str| {
         std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))
@@ -42,7 +43,7 @@ pub fn read(root: &Path, path: &str) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// The entries in this text: lines of `key = value`, an empty line between two entries.
+/// Parses entries: lines of `key = value`, with an empty line between two entries.
 pub fn parse(text: &str) -> Result<Vec<Entry>, String> {
     let mut entries = vec![Entry::default()];
     for (index, line) in text.lines().enumerate() {
@@ -89,8 +90,8 @@ fn check(entry: &Entry) -> Result<(), String> {
     Ok(())
 }
 
-/// The entry that accepts this difference at this request of the site, or of its configuration.
-/// `answers` are what both answered, apache2 first.
+/// The entry that accepts this difference for this request to the site, or for its configuration.
+/// `answers` are those of both servers, apache2 first.
 pub fn accepts<'a>(
     entries: &'a [Entry],
     difference: &Difference,
@@ -121,7 +122,7 @@ pub fn accepts<'a>(
     })
 }
 
-/// An answer as text.
+/// A response as text.
 fn written(answer: &Answered) -> String {
     let Ok(response) = answer else { return String::new() };
     let mut text = format!("{}\n", response.status_line);
@@ -131,7 +132,7 @@ fn written(answer: &Answered) -> String {
     text + &String::from_utf8_lossy(&response.body)
 }
 
-/// Whether the words of the two are the same, but for `*`.
+/// Whether the words of the two are equal, except for `*`.
 fn fits(pattern: &str, said: &str) -> bool {
     let (mut pattern, mut said) = (pattern.split(' '), said.split(' '));
     loop {

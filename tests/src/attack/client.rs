@@ -1,5 +1,5 @@
-//! A client of both servers: a request goes to both at once, on a connection to each that is kept
-//! as long as both servers keep theirs, and both answers come out. Every wait has an end.
+//! A client of both servers: sends each request to both at once, on connections that are kept as
+//! long as both servers keep theirs, and returns both responses. Every wait is bounded.
 
 use super::judge::Answered;
 use crate::answer::{Parsed, parse};
@@ -7,17 +7,17 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long apache2 may be silent before its answer counts as lost: where questions lead to
+/// How long apache2 may be silent before its response counts as lost. Where questions lead to
 /// questions it takes minutes, and the site is left out.
 const PATIENCE_WITH_ORACLE: Duration = Duration::from_secs(10);
 
 /// How long the other server may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// After so long an answer, the connection that was kept to the other server may have ended.
+/// After a response that took this long, the kept connection to the other server may have ended.
 const LONG: Duration = Duration::from_secs(1);
 
-/// What is said of a server that did not answer in time.
+/// The description of a server that did not answer in time.
 pub const SILENCE: &str = "silence";
 
 /// The connections to the two servers.
@@ -35,17 +35,17 @@ struct Line {
 }
 
 impl Client {
-    /// A client without connections yet.
+    /// A client without connections.
     pub fn new(addresses: [SocketAddr; 2]) -> Client {
         Client { addresses, lines: None }
     }
 
-    /// Asks both servers; an error when one takes no connection.
+    /// Sends a request to both servers. It is an error if one of them accepts no connection.
     pub fn ask(&mut self, request: &[u8], is_head: bool) -> Result<[Answered; 2], String> {
         if let Some(lines) = self.lines.take() {
             let answers = self.ask_on(lines, request, is_head);
-            // The oracle may close a kept connection without having said so: any client asks
-            // again then. That ours does so too where the oracle does not is a difference.
+            // The oracle may close a kept connection without notice, and any client then repeats
+            // the request. If only Evenkeel does so, it is a difference.
             if answers.first().is_some_and(Result::is_ok) {
                 return Ok(answers);
             }
@@ -57,7 +57,8 @@ impl Client {
 
     fn ask_on(&mut self, mut lines: [Line; 2], request: &[u8], is_head: bool) -> [Answered; 2] {
         for line in &mut lines {
-            // What a server answered before it closed decides, not that the rest was not sent.
+            // A response that was sent before the connection was closed counts, even if the rest of
+            // the request was not sent.
             let _ = line.stream.write_all(request);
         }
         let begun = Instant::now();

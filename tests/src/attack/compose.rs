@@ -1,23 +1,23 @@
-//! Composes random sites: a seed and a number come in; virtual hosts, files and requests come out.
-//! Each site draws on some of the rows of the grammar alone, so that those meet more often. Its
-//! requests are asked twice, and files change before and among those of the second time.
+//! Composes random sites from a seed and a number: virtual hosts, files and requests. Each site
+//! uses only some of the rows of the grammar, so that those meet more often. Its requests are sent
+//! twice, and files change before and among those of the second time.
 
 use super::dice::Dice;
 use super::grammar::{NOUNS, ROWS, Row, load_line, place};
 use super::site::{Ask, Change, Entry, Kind, Node, Site, section_name};
 
-/// How many sites share the lines of a main server.
+/// The number of sites that share the lines of a main server.
 pub const BATCH: u64 = 40;
-/// The stream of a main server is that of its batch, far from those of sites.
+/// The random stream of a main server is that of its batch, far from those of sites.
 const MAIN_STREAMS: u64 = 1 << 48;
-/// Sections within sections.
+/// The depth of nested sections.
 const DEPTH: usize = 3;
-/// Of a hundred rows, how many a site draws on.
+/// The percentage of rows that a site uses.
 const SHARE: usize = 35;
-/// Of a hundred sites, how many have directives that lead to each other: they draw on all of
-/// `LEADS`, which find one another in a few paths (`$hub`).
+/// The percentage of sites with directives that lead to each other. They use all of `LEADS`, which
+/// share a few paths (`$hub`).
 const WEBS: usize = 40;
-/// What such rows begin with.
+/// The beginnings of such rows.
 const LEADS: [&str; 9] = [
     "ErrorDocument ",
     "DirectoryIndex ",
@@ -29,21 +29,21 @@ const LEADS: [&str; 9] = [
     "AllowOverride ",
     "<Location ",
 ];
-/// Paths that the directives of a site lead to.
+/// The number of paths that the directives of a site lead to.
 const HUBS: usize = 3;
 
-/// Which sites are composed.
+/// The kind of sites to compose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// Sites of all that the grammar has.
+    /// Sites of everything in the grammar.
     All,
-    /// Sites whose directives lead to each other and whose conditions ask about the same few paths:
-    /// what goes wrong among these is rare elsewhere.
+    /// Sites whose directives lead to each other and whose conditions ask about the same few paths.
+    /// Faults among these are rare elsewhere.
     Questions,
 }
 
-/// Without a bound the questions of apache2 about questions have no end that can be waited for.
-/// Which answer a question about itself has depends on whether the bound is even.
+/// Without a bound, apache2's questions about questions do not end in a reasonable time. The answer
+/// to a question about itself depends on whether the bound is even.
 const NESTINGS: [&str; 4] = [
     "LimitInternalRecursion 10 3",
     "LimitInternalRecursion 10 3",
@@ -52,10 +52,10 @@ const NESTINGS: [&str; 4] = [
 ];
 /// Modules that apache2 asks about each subrequest, so that it compares no sections.
 const ASKED: [&str; 2] = ["allowmethods", "log_debug"];
-/// How much more often conditions come in a mix of questions.
+/// How much more often conditions occur in a mix of questions.
 const CONDITIONS: usize = 4;
 
-/// The site with this number under this seed, with the main server that it shares.
+/// The site with this number for this seed, including the main server that it shares.
 pub fn compose(seed: u64, number: u64, mix: Mix) -> Site {
     let main = compose_main(seed, number / BATCH);
     let mut dice = Dice::new(seed, number);
@@ -111,16 +111,16 @@ fn section(open: &str, lines: &[&str]) -> Node {
     Node::Section(open.to_owned(), lines.collect())
 }
 
-/// What stands below a site's folder, and its names.
+/// The contents of a site's folder, and its names.
 #[derive(Debug)]
 pub struct Names {
-    /// All entries but .htaccess files.
+    /// All entries except .htaccess files.
     pub entries: Vec<Entry>,
-    /// The folders below `htdocs`, each with a slash in front; the first is the empty text.
+    /// The folders below `htdocs`, each with a leading slash. The first one is empty.
     folders: Vec<String>,
     /// The files below `htdocs`, and the links.
     files: Vec<String>,
-    /// Paths that many directives name.
+    /// Paths that many directives use.
     hubs: Vec<String>,
 }
 
@@ -223,7 +223,7 @@ impl Names {
             _ => ("lost", "nothing".to_owned()),
         };
         let within = dice.pick(&self.folders).cloned().unwrap_or_default();
-        // A link to a folder above itself has no end.
+        // A link to a folder above itself would be endless.
         if name == "link" && within.starts_with(&folder) {
             return;
         }
@@ -252,7 +252,7 @@ impl Names {
 struct Writer<'a> {
     dice: &'a mut Dice,
     names: &'a Names,
-    /// The rows that the site draws on.
+    /// The rows that the site uses.
     rows: Vec<&'static Row>,
     mix: Mix,
 }
@@ -262,8 +262,8 @@ impl<'a> Writer<'a> {
         let is_web = dice.chance(WEBS) || mix == Mix::Questions;
         let share = if mix == Mix::Questions { SHARE / 3 } else { SHARE };
         let leads = |row: &Row| LEADS.iter().any(|lead| row.text.starts_with(lead));
-        // Access is what the attack is about: its rows are always there.
-        // A redirect in a condition is the end of most requests.
+        // The attack is about access, so its rows are always used. A redirect in a condition would
+        // end most requests.
         let is_end = |row: &Row| mix == Mix::Questions && row.text.starts_with("Redirect");
         let is_drawn = |row: &&Row| {
             if is_end(row) {
@@ -359,7 +359,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The lines of a .htaccess file.
+    /// The lines of an .htaccess file.
     fn rules(&mut self) -> Vec<Node> {
         let mut nodes = Vec::new();
         for _ in 0..self.dice.between(1, 4) {
@@ -437,7 +437,7 @@ impl<'a> Writer<'a> {
         expanded + rest
     }
 
-    /// One text of the noun; none where there is no such noun.
+    /// One text for the noun; none if there is no such noun.
     fn noun(&mut self, noun: &str) -> Option<String> {
         let files = &self.names.files;
         let folders = &self.names.folders;
@@ -503,9 +503,9 @@ impl<'a> Writer<'a> {
         Ask { method, target, version, headers, body: body.to_owned(), changes: Vec::new() }
     }
 
-    /// The target with one thing changed that may lead around a rule.
+    /// The target with one change that may bypass a rule.
     fn bend(&mut self, target: &str) -> String {
-        // The absolute form is the last change: what it names as a host is no path to bend.
+        // The absolute form must be the last change, because its host is not a path.
         if !target.starts_with('/') {
             return target.to_owned();
         }
@@ -569,7 +569,7 @@ fn inside(name: &str, outer: u16) -> u16 {
     }
 }
 
-/// A path that needs no quotes and is no pattern.
+/// A path that needs no quotes and is not a pattern.
 fn plain(path: &str) -> String {
     path.replace(' ', "_")
 }

@@ -1,5 +1,5 @@
-//! Seeded randomness: the number of a site and a seed give the same stream on every machine and
-//! in every version, so that a report can be repeated.
+//! Random numbers from a seed. The number of a site and a seed give the same stream on every
+//! machine and in every version, so that a report can be repeated.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
@@ -11,14 +11,14 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// The stream with this number under this seed.
+    /// The stream with this number for this seed.
     pub fn new(seed: u64, number: u64) -> Dice {
         let mut stream = ChaCha8Rng::seed_from_u64(seed);
         stream.set_stream(number);
         Dice { stream }
     }
 
-    /// A number below `bound`; 0 where the bound is 0.
+    /// A number below `bound`; 0 if the bound is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         let drawn = self.stream.next_u64();
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
@@ -30,18 +30,18 @@ impl Dice {
         least + self.below(most.saturating_sub(least) + 1)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// True with a probability of `percent` %.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of the items; none of an empty slice.
+    /// One of the items; none if the slice is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let index = self.below(items.len());
         items.get(index)
     }
 
-    /// One of the texts; the empty one where there is none.
+    /// One of the texts; empty if there is none.
     pub fn word<'a>(&mut self, words: &[&'a str]) -> &'a str {
         self.pick(words).copied().unwrap_or_default()
     }

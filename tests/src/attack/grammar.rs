@@ -1,9 +1,9 @@
-//! What random sites are made of. `ROWS` has one line for each directive and section, by module:
-//! how often it comes, where it may stand, and its text, in which `$noun` stands for one of the
-//! noun's own texts in `NOUNS`, or for a name of the site (`compose::Names`). A new module adds its
-//! rows and nouns here and its name to `MODULES`; a text that is listed twice comes twice as often.
+//! The elements of random sites. `ROWS` has a line for each directive and section, by module: how
+//! often it occurs, where it may stand, and its text, in which `$noun` stands for one of the noun's
+//! texts in `NOUNS` or for a name of the site (`compose::Names`). A new module adds its rows and
+//! nouns here and its name to `MODULES`. A text that is listed twice occurs twice as often.
 
-/// Where a row may stand, as bits.
+/// Places for rows, as bits.
 pub mod place {
     /// The main server.
     pub const MAIN: u16 = 1;
@@ -19,19 +19,19 @@ pub mod place {
     pub const IF: u16 = 1 << 5;
     /// `<Limit>` and `<LimitExcept>`.
     pub const LIMIT: u16 = 1 << 6;
-    /// The top of a .htaccess file; within its sections their own bits hold as well.
+    /// The top of an .htaccess file. Within its sections, their bits apply as well.
     pub const HTACCESS: u16 = 1 << 7;
     /// `<RequireAny>` and `<RequireNone>`.
     pub const ANY: u16 = 1 << 8;
     /// `<RequireAll>`, where a Require may be negative.
     pub const ALL: u16 = 1 << 9;
-    /// Both kinds of servers.
+    /// The main server and virtual hosts.
     pub const SERVER: u16 = MAIN | HOST;
     /// All sections that Apache merges.
     pub const SECTION: u16 = FOLDER | LOCATION | FILES | IF;
     /// Sections and .htaccess files.
     pub const INNER: u16 = SECTION | HTACCESS;
-    /// Everywhere but within Limit and the Require trees.
+    /// Everywhere except within Limit and the Require sections.
     pub const OPEN: u16 = SERVER | INNER;
 }
 
@@ -44,11 +44,11 @@ use place::{
 pub struct Row {
     /// The module, without `mod_`.
     pub module: &'static str,
-    /// How often it comes beside the others.
+    /// Its relative frequency.
     pub weight: usize,
     /// Where it may stand.
     pub places: u16,
-    /// Its text; a section is its opening line.
+    /// Its text; for a section, the opening line.
     pub text: &'static str,
 }
 
@@ -56,7 +56,8 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
     Row { module, weight, places, text }
 }
 
-/// Modules that both servers load, without `mod_`; versions and process models come beside them.
+/// The modules that both servers load, without `mod_`, in addition to version and the process
+/// models.
 pub const MODULES: [&str; 13] = [
     "authz_core",
     "authz_host",
@@ -158,9 +159,10 @@ pub const ROWS: &[Row] = &[
     row("setenvif", 2, OPEN, "SetEnvIfNoCase $attribute \"$value_pattern\" $env_set"),
     row("setenvif", 3, OPEN, "BrowserMatch \"$agent_pattern\" $env_set"),
     row("setenvif", 1, OPEN, "BrowserMatchNoCase \"$agent_pattern\" $env_set"),
-    // A group in the value of a condition whose pattern has none: Apache reads what no match filled.
+    // No group in the value of a condition whose pattern has none: Apache would read what no match
+    // filled.
     row("setenvif", 2, OPEN, "SetEnvIfExpr \"$condition\" $env_expr"),
-    // headers: what tells which sections apply, and in what order
+    // headers: show which sections apply, and in what order
     row("headers", 10, OPEN, "Header append X-Sections \"$letter\""),
     row("headers", 3, OPEN, "Header always append X-Always \"$letter\""),
     row("headers", 3, OPEN, "Header $condition_table set X-Value \"$format\""),
@@ -199,7 +201,7 @@ pub const ROWS: &[Row] = &[
     row("core", 1, INNER, "SetOutputFilter $filter"),
 ];
 
-/// The texts that a noun stands for.
+/// The texts for each noun.
 #[rustfmt::skip]
 pub const NOUNS: &[(&str, &[&str])] = &[
     ("switch", &["On", "Off"]),
@@ -220,7 +222,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("methods", &["GET", "POST", "GET POST", "OPTIONS", "TRACE", "PUT DELETE", "HEAD", "PATCH GET"]),
     ("limited", &["GET", "POST", "GET POST", "OPTIONS", "PUT DELETE", "HEAD", "PATCH GET"]),
     ("module", &["mod_alias.c", "!mod_alias.c", "alias_module", "mod_nothing.c", "!mod_nothing.c"]),
-    // conditions; `-F` ends a child of apache2, which asks without an end
+    // conditions; `-F` would end a child of apache2, because it recurses without end
     ("condition", &["$test", "$test", "$test", "! ($test)", "$test && $test", "$test || $test", "true", "false"]),
     ("test", &["%{REQUEST_URI} =~ m#$uri_pattern#", "%{REQUEST_URI} =~ m#^/$name#", "%{REQUEST_URI} == '$uri'", "%{REQUEST_URI} -strmatch '/$wild'", "%{REQUEST_FILENAME} =~ m#$folder_pattern#", "%{REQUEST_FILENAME} == '@SITE@/htdocs$in_file'", "-f %{REQUEST_FILENAME}", "-d %{REQUEST_FILENAME}", "-e %{REQUEST_FILENAME}", "-L %{REQUEST_FILENAME}", "%{REQUEST_METHOD} == 'GET'", "%{REQUEST_METHOD} in { 'POST', 'OPTIONS', 'TRACE' }", "%{HTTP_USER_AGENT} =~ /Moz/", "%{HTTP:X-Flag} == '1'", "%{QUERY_STRING} =~ /q=/", "-n %{QUERY_STRING}", "-n env('$env')", "-n reqenv('$env')", "%{PATH_INFO} =~ m#^/#", "-n %{PATH_INFO}", "%{HTTP_HOST} =~ /test/", "%{SERVER_NAME} == '@HOST@'", "%{REMOTE_ADDR} -ipmatch '127.0.0.0/8'", "%{THE_REQUEST} =~ m#//#", "%{HANDLER} == ''", "%{HANDLER} == 'type-map'", "%{CONTENT_TYPE} == 'text/html'", "-U '$uri'", "-U '$hub'", "%{DOCUMENT_ROOT} == '@SITE@/htdocs'", "%{CONTEXT_PREFIX} == ''", "%{CONTEXT_DOCUMENT_ROOT} =~ /out/", "%{SERVER_PROTOCOL} == 'HTTP/1.1'", "tolower(%{REQUEST_URI}) == '/dir/x.txt'", "unescape('%%2fdir') == '/dir'", "%{REQUEST_STATUS} == '404'", "%{SCRIPT_FILENAME} =~ /secret/", "%{IS_SUBREQ} == 'true'", "%{LAST_MODIFIED} -gt 0", "%{REQUEST_URI} -ge '/m'", "%{ENV:$env} == '1'", "%{HTTP_ACCEPT} =~ /html/", "osenv('PATH') =~ /bin/", "req('X-Flag') -eq 1", "%{QUERY_STRING} -in { 'q=1' }"]),
     // core

@@ -1,5 +1,6 @@
-//! Two answers to the same request come in, apache2's first; the class of every difference comes
-//! out. The classes are ordered: what Apache denies and the other gives comes first.
+//! Compares two responses to the same request, apache2's first, and classifies every difference.
+//! The classes are ordered by severity: a file that Apache denies and the other server gives comes
+//! first.
 
 use super::site::mark;
 use crate::answer::Response;
@@ -7,32 +8,32 @@ use crate::compare::normalise;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What kind of difference it is.
+/// The class of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Apache denies, or answers without the file, and the other gives: what the attack looks for.
-    /// It is never accepted.
+    /// Apache denies the request, or answers without the file, and the other server gives the file.
+    /// The attack looks for this, and it is never accepted.
     Given,
-    /// A listing shows a name that Apache's does not. It is never accepted.
+    /// A listing shows a name that Apache's listing does not show. It is never accepted.
     Shown,
-    /// The other takes a configuration that Apache refuses.
+    /// The other server accepts a configuration that Apache refuses.
     Taken,
-    /// Apache gives, the other denies.
+    /// Apache gives the file, and the other server denies it.
     Withheld,
-    /// The other refuses a configuration that Apache takes.
+    /// The other server refuses a configuration that Apache accepts.
     Refused,
-    /// The other answers with a file that is not in Apache's answer: it may be one that Apache
-    /// denies. It is never accepted.
+    /// The other server answers with a file that is not in Apache's response and may be one that
+    /// Apache denies. It is never accepted.
     OtherFile,
     /// Another status.
     Status,
-    /// Another place in Location.
+    /// Another URL in Location.
     Location,
-    /// A header field of another value, or on one side alone.
+    /// A header field with another value, or in one response only.
     Header,
     /// Another body.
     Body,
-    /// No whole answer from one of the two, or no server any more.
+    /// One of the two sent no complete response, or its server has ended.
     Broken,
 }
 
@@ -69,10 +70,10 @@ impl fmt::Display for Class {
     }
 }
 
-/// One difference. Those with the same class and detail are counted together.
+/// A difference. Those with the same class and detail are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
-    /// Its class.
+    /// The class.
     pub class: Class,
     /// The two statuses, the name of the header field, or both.
     pub detail: String,
@@ -84,12 +85,12 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a server answered to one request; an error is what went wrong instead.
+/// The response of a server to one request, or what went wrong instead.
 pub type Answered = Result<Response, String>;
 
-/// The differences between two answers about the site with this number, the gravest first.
-/// `had` are files that the oracle gives the client all the same: to the request without its
-/// preconditions, or where they are asked for themselves.
+/// The differences between two responses from the site with this number, most severe first. `had`
+/// are files that the oracle gives the client anyway: for the request without its preconditions, or
+/// for a request for the file itself.
 pub fn judge(
     oracle: &Answered,
     other: &Answered,
@@ -142,7 +143,7 @@ pub fn judge(
         differences.extend((of(&a) != of(&b)).then_some(Difference { class, detail }));
     }
     if a.body != b.body {
-        // A body of another length shows in its Content-Length too: that is one difference.
+        // A body of another length also changes Content-Length. That is one difference.
         differences.retain(|it| !it.detail.starts_with("Content-Length "));
         differences.push(Difference { class: Class::Body, detail: statuses });
     }
@@ -150,7 +151,7 @@ pub fn judge(
     differences
 }
 
-/// The value of a field, without the order of what has none.
+/// The value of a field, sorted if its order has no meaning.
 fn ordered(name: &str, value: &str) -> String {
     if name != "Vary" {
         return value.to_owned();
@@ -159,8 +160,8 @@ fn ordered(name: &str, value: &str) -> String {
     names.into_iter().collect::<Vec<_>>().join(",")
 }
 
-/// The files that the oracle's answer does not have, in an error's page of the other or in its
-/// answer to what the oracle redirects.
+/// The files that are not in the oracle's response but in an error page of the other server, or in
+/// its response where the oracle redirects.
 pub fn only_in_other(oracle: &Answered, other: &Answered, number: u64) -> BTreeSet<String> {
     match (oracle, other) {
         (Ok(oracle), Ok(other))
@@ -172,30 +173,30 @@ pub fn only_in_other(oracle: &Answered, other: &Answered, number: u64) -> BTreeS
     }
 }
 
-/// The files that an answer gives.
+/// The files that a response contains.
 pub fn given(answer: &Answered, number: u64) -> BTreeSet<String> {
     let given = answer.as_ref().ok().filter(|answer| gives(answer.status()));
     given.map(|answer| marks(answer, number)).unwrap_or_default()
 }
 
-/// Whether a precondition or a range failed, so that the request without it tells what the client
+/// Whether a precondition or a range failed, so that the request without it shows what the client
 /// may have.
 pub fn is_conditional(status: u16) -> bool {
     matches!(status, 412 | 416)
 }
 
-/// Whether this status keeps from the client what it asked for. What says that a precondition, a
-/// range or the client's own preferences failed is no denial.
+/// Whether this status withholds the requested file from the client. A failed precondition, range
+/// or negotiation is not a denial.
 fn denies(status: u16) -> bool {
     status >= 400 && !matches!(status, 406 | 412 | 416)
 }
 
-/// Whether this status says that there is what the client asked for.
+/// Whether this status says that the requested file exists.
 fn gives(status: u16) -> bool {
     matches!(status, 200..=299 | 304)
 }
 
-/// The files of the site whose contents are in the answer.
+/// The files of the site whose contents are in the response.
 fn marks(response: &Response, number: u64) -> BTreeSet<String> {
     let normal = normalise(response);
     let body = String::from_utf8_lossy(&normal.body).into_owned();
@@ -207,8 +208,8 @@ fn marks(response: &Response, number: u64) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The names that a listing shows; none where the answer is no listing. The orders that it offers
-/// and the administrator in its signature are no names.
+/// The names in a listing; empty if the response is not a listing. The offered orders and the
+/// administrator in the signature are not names.
 fn names(response: &Response) -> BTreeSet<String> {
     let body = String::from_utf8_lossy(&response.body).into_owned();
     if !body.contains("<title>Index of ") && !body.contains("<ul><li>") {
@@ -257,7 +258,7 @@ mod tests {
             let expected = format!("given {status} -> 200");
             assert_eq!(judged(&answer(status, &[], ""), &file), expected);
         }
-        // What a precondition alone keeps from the client is not denied.
+        // A file that only a precondition withholds is not denied.
         let failed = answer(412, &[], "");
         let judged = |freed: &Answered| judge(&failed, &file, &given(freed, 7), 7)[0].to_string();
         assert_eq!(judged(&file), "status 412 -> 200");
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(judged(&denied, &page), "given 403");
         assert_eq!(judged(&page, &denied), "body 403");
         assert_eq!(only_in_other(&denied, &page, 7), BTreeSet::from(["htdocs/a.txt".to_owned()]));
-        // One that the client may have is no secret.
+        // A file that the client may have is not secret.
         let had = given(&answer(200, &[], "[file htdocs/a.txt of 7]"), 7);
         let fault = answer(500, &[], "");
         assert_eq!(judge(&fault, &page, &had, 7)[0].to_string(), "status 500 -> 403");

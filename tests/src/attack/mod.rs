@@ -1,7 +1,7 @@
-//! The differential attack: random sites and random requests on them are asked of Debian's apache2
-//! and of Evenkeel at once, and every difference is classed, shrunk and reported. `grammar` says
-//! what a configuration and a request are made of; a module that comes adds its lines there.
-//! `cargo xtask attack --help` tells how it is used.
+//! The differential attack: sends random requests to random sites, served by Debian's apache2 and
+//! by Evenkeel at the same time, and classifies, shrinks and reports every difference. `grammar`
+//! has the elements of configurations and requests; a new module adds its lines there. `cargo xtask
+//! attack --help` describes its use.
 
 pub mod accepted;
 pub mod client;

@@ -1,6 +1,6 @@
-//! The two servers that are compared, under one scratch folder and on one port of two loopback
-//! addresses, so that all that they say of a site can be equal. A batch of sites is loaded by a
-//! reload of both; a configuration that either refuses is found and left out.
+//! The two servers that are compared, in one scratch folder and on one port of two loopback
+//! addresses, so that everything they say about a site can be equal. A reload of both loads a batch
+//! of sites. If either server refuses a configuration, it is found and left out.
 
 use super::grammar::{MODULES, load_line};
 use super::guard::{Guard, OVER};
@@ -17,10 +17,10 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The folders of the servers below the scratch folder.
+/// The folders of the servers in the scratch folder.
 const FOLDERS: [&str; 2] = ["oracle", "other"];
 
-/// The configuration that all sites share. The first host answers for unknown names, and tells
+/// The configuration that all sites share. The first host answers for unknown names, and shows
 /// which batch is loaded.
 const BASE: &str = "\
 ServerRoot \"@ROOT@\"
@@ -62,7 +62,7 @@ const TYPES: &str = "text/html html htm\ntext/plain txt\nimage/png png\n";
 pub struct Pair {
     kinds: [Kind; 2],
     model: String,
-    /// More lines for either server alone: how the attack shows that it finds what differs.
+    /// Additional lines for either server, with which tests show that the attack finds differences.
     twists: [&'static str; 2],
     port: u16,
     generation: u64,
@@ -74,21 +74,21 @@ pub struct Pair {
 /// A configuration that one of the two refuses.
 #[derive(Debug)]
 pub struct Refusal {
-    /// The site's number; none where it is the main server that is refused, and left out.
+    /// The number of the site; none if the main server is refused and left out.
     pub number: Option<u64>,
-    /// Whether the oracle is the one that refuses it.
+    /// Whether the oracle refuses it.
     pub is_oracles: bool,
-    /// What the one that refuses it says.
+    /// The message of the server that refuses it.
     pub said: String,
 }
 
 impl Pair {
-    /// A pair that is not started yet: apache2 and Evenkeel in this process model.
+    /// A pair of apache2 and Evenkeel with this process model, not yet started.
     pub fn new(model: &str) -> Result<Pair, String> {
         Self::of([Kind::Apache, Kind::Evenkeel], model, ["", ""])
     }
 
-    /// A pair of these kinds, each with more lines of configuration of its own.
+    /// A pair of these kinds, each with additional lines of configuration.
     pub fn of(kinds: [Kind; 2], model: &str, twists: [&'static str; 2]) -> Result<Pair, String> {
         let told = |error: std::io::Error| format!("the scratch folder: {error}");
         let root = tempfile::Builder::new().prefix("attack").tempdir().map_err(told)?;
@@ -113,7 +113,7 @@ impl Pair {
         })
     }
 
-    /// Where the two listen, the oracle first.
+    /// The addresses of the two, the oracle first.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [1, 2].map(|last| (Ipv4Addr::new(127, 0, 0, last), self.port).into())
     }
@@ -124,8 +124,8 @@ impl Pair {
         act(&Place { number, sites: &sites, port: self.port })
     }
 
-    /// Has both servers serve these sites, and what they refuse is left out. The main server is
-    /// that of the first site. An error is a fault of the attack itself or a server that is gone.
+    /// Makes both servers serve these sites, leaving out what they refuse. The main server is that
+    /// of the first site. An error is a fault of the attack itself, or a server that has ended.
     pub fn load(&mut self, sites: &BTreeMap<u64, Site>) -> Result<Vec<Refusal>, String> {
         self.generation += 1;
         for folder in ["sites", "hosts"] {
@@ -151,7 +151,7 @@ impl Pair {
         self.write("main.conf", &text)
     }
 
-    /// Finds out which hosts either server refuses; both are left with the others.
+    /// Finds the hosts that either server refuses. Both are left with the others.
     fn refusals(&self, mut numbers: Vec<u64>) -> Result<Vec<Refusal>, String> {
         let mut refusals = Vec::new();
         let mut is_without_main = false;
@@ -180,7 +180,7 @@ impl Pair {
         }
     }
 
-    /// One of the hosts that are refused without a word on which; none where it is the main
+    /// One of the hosts that are refused by a message without a name; none if it is the main
     /// server.
     fn unnamed_host(&self, numbers: &[u64]) -> Result<Option<u64>, String> {
         let mut rest = numbers;
@@ -233,7 +233,7 @@ impl Pair {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Why the server with this index refuses its configuration; none where it does not.
+    /// Why the server with this index refuses its configuration; none if it does not.
     fn test(&self, index: usize) -> Result<Option<String>, String> {
         let (kind, own) = self.own(index)?;
         let program = program(kind, &own)?;
@@ -251,8 +251,7 @@ impl Pair {
         Ok((*kind, self.root.path().join(folder)))
     }
 
-    /// Starts both servers, or has those that run begin anew, and waits until both serve this
-    /// generation.
+    /// Starts or reloads both servers, and waits until both serve this generation.
     fn reload(&mut self) -> Result<(), String> {
         let mut before = Vec::new();
         for (index, address) in self.addresses().into_iter().enumerate() {
@@ -278,7 +277,7 @@ impl Pair {
             wait_for(&format!("the reload of {kind:?}"), is_loaded)
                 .map_err(|error| format!("{error}\n{}", end_of_log(&own)))?;
         }
-        // A child of the generation before may take one more connection, and knows other hosts.
+        // A child of the previous generation may accept one more connection, and knows other hosts.
         for (parent, old) in before {
             let are_gone = || !children_of(parent).iter().any(|child| old.contains(child));
             wait_for("the end of the children before the reload", are_gone)?;
@@ -286,12 +285,12 @@ impl Pair {
         Ok(())
     }
 
-    /// Starts both servers anew at the next load, as after one of them has ended.
+    /// Makes the next load start both servers anew, as after one of them has ended.
     pub fn forget(&mut self) {
         self.servers = [None, None];
     }
 
-    /// Ends both servers; an error when one ends badly.
+    /// Stops both servers. It is an error if one ends badly.
     pub fn stop(mut self) -> Result<(), String> {
         self.servers.iter_mut().filter_map(Option::take).try_for_each(Server::stop)
     }
@@ -307,7 +306,7 @@ fn named_host(said: &str) -> Option<u64> {
     rest.split_once(".conf")?.0.parse().ok()
 }
 
-/// Where the probe's host sends its clients.
+/// The redirect target of the host for probes.
 fn generation(address: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;

@@ -1,6 +1,6 @@
-//! A run of the attack: sites are composed, loaded in batches and asked; differences are counted,
-//! the first ones of each kind are shrunk and reported. A run that was stopped goes on where its
-//! state file says.
+//! A run of the attack: composes sites, loads them in batches and sends their requests; counts
+//! differences, and shrinks and reports the first ones of each kind. A run that was stopped
+//! continues where its state file says.
 
 use super::accepted::{Entry, accepts};
 use super::client::{Client, SILENCE};
@@ -16,64 +16,64 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// What is run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The seed of all sites.
     pub seed: u64,
-    /// What sites.
+    /// The kind of sites.
     pub mix: Mix,
     /// The number of the first site.
     pub from: u64,
-    /// How many sites.
+    /// The number of sites.
     pub sites: u64,
-    /// How many cases of each kind of difference are shrunk and reported.
+    /// The number of cases of each kind of difference that are shrunk and reported.
     pub cases: usize,
-    /// Classes that are shrunk; all where there are none.
+    /// The classes that are shrunk; empty for all.
     pub classes: Vec<Class>,
-    /// Where the number of the next site and the totals are kept, so that a run goes on after it
-    /// was stopped.
+    /// The file for the number of the next site and the totals, so that a stopped run can continue.
     pub state: Option<PathBuf>,
     /// The accepted differences.
     pub accepted: Vec<Entry>,
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// How many sites were loaded by both.
+    /// The number of sites that both servers loaded.
     pub sites: u64,
-    /// How many requests were asked of both.
+    /// The number of requests that were sent to both.
     pub requests: u64,
-    /// How often Apache answered with each hundred of statuses: a run that asks for nothing real
-    /// would show here.
+    /// The number of Apache's responses in each class of statuses. A run whose requests are
+    /// meaningless would show here.
     pub statuses: BTreeMap<u16, u64>,
-    /// How many differences were accepted, by their entry's name.
+    /// The number of accepted differences, by the name of their entry.
     pub accepted: BTreeMap<String, u64>,
-    /// How many were not, by their kind.
+    /// The number of other differences, by kind.
     pub found: BTreeMap<Difference, u64>,
-    /// What is told of them since the run was begun or resumed: the first request of each in a
-    /// site, and the reports of those that were shrunk.
+    /// The reports since the run was begun or resumed: the first request with each difference in a
+    /// site, and the shrunk cases.
     pub reports: Vec<String>,
     /// The shapes of the cases that were reported.
     pub shapes: BTreeSet<String>,
-    /// How many cases of each kind were shrunk.
+    /// The number of shrunk cases of each kind.
     pub shrunk: BTreeMap<Difference, usize>,
 }
 
-/// The sites of a batch that apache2 may leave without an answer before the rest is left out.
+/// The number of sites in a batch that apache2 may leave unanswered before the rest is left out.
 const MOST_SILENCES: usize = 3;
 
-/// A difference at one request of a site.
+/// A difference in one request to a site.
 struct Case {
     number: u64,
     site: Site,
     difference: Difference,
-    /// Both answers; none where a configuration was refused.
+    /// Both responses; none if a configuration was refused.
     answers: Option<[Answered; 2]>,
 }
 
-/// Runs the plan; each report is told as it comes. An error is a fault of the attack itself.
+/// Runs the plan. Each report is passed to `tell` as it comes. An error is a fault of the attack
+/// itself.
 pub fn run(pair: &mut Pair, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Totals, String> {
     let (mut next, mut totals) = match &plan.state {
         Some(path) if path.exists() => state::resume(plan, path)?,
@@ -101,7 +101,7 @@ pub fn run(pair: &mut Pair, plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<T
     Ok(totals)
 }
 
-/// Loads one batch and asks everything; what is to be shrunk comes out.
+/// Loads one batch and sends all requests. Returns the cases to be shrunk.
 fn attack(
     pair: &mut Pair,
     plan: &Plan,
@@ -156,7 +156,7 @@ fn is_silent(answer: &Answered) -> bool {
     answer.as_ref().is_err_and(|reason| reason == SILENCE)
 }
 
-/// Changes what is changed before a request, asks it of both servers and compares their answers.
+/// Makes the changes before a request, sends it to both servers and compares their responses.
 fn compare(
     pair: &Pair,
     client: &mut Client,
@@ -186,7 +186,7 @@ fn compare(
     Ok((answers, differences))
 }
 
-/// The paths below the site's folder that lead to a file: its own and those of links.
+/// The paths below the site's folder that lead to a file: its own, and those of links.
 fn paths_of<'a>(site: &'a Site, file: &'a str) -> impl Iterator<Item = &'a str> {
     let links = site.entries.iter().filter(move |entry| match &entry.kind {
         Kind::Link(target, _) => target.strip_suffix(file).is_some_and(|it| it.ends_with('/')),
@@ -195,14 +195,14 @@ fn paths_of<'a>(site: &'a Site, file: &'a str) -> impl Iterator<Item = &'a str> 
     std::iter::once(file).chain(links.map(|entry| &*entry.path))
 }
 
-/// The request without what makes it depend on what the client has.
+/// The request without the fields that depend on what the client has.
 fn without_conditions(ask: &Ask) -> Ask {
     let mut ask = ask.clone();
     ask.headers.retain(|header| !header.starts_with("If-") && !header.starts_with("Range:"));
     ask
 }
 
-/// A request of the same host for nothing but a file of the site.
+/// A request to the same host for just a file of the site.
 fn asked_alone(ask: &Ask, file: &str) -> Ask {
     let mut target = String::new();
     for byte in file.strip_prefix("htdocs").unwrap_or(file).bytes() {
@@ -226,13 +226,13 @@ fn asked_alone(ask: &Ask, file: &str) -> Ask {
 /// The differences of one batch.
 #[derive(Default)]
 struct Cases {
-    /// Those that were told of, by the numbers of their sites.
+    /// Those that were reported, with the numbers of their sites.
     told: BTreeSet<(u64, Difference)>,
     /// Those that are to be shrunk.
     shrinkable: Vec<Case>,
 }
 
-/// Counts a difference, and keeps its case where it is to be shrunk.
+/// Counts a difference, and keeps its case if it is to be shrunk.
 fn note(plan: &Plan, totals: &mut Totals, cases: &mut Cases, case: Case) {
     let ask = case.site.asks.last();
     let answers = case.answers.as_ref();
@@ -241,7 +241,7 @@ fn note(plan: &Plan, totals: &mut Totals, cases: &mut Cases, case: Case) {
         return;
     }
     *totals.found.entry(case.difference.clone()).or_default() += 1;
-    // One site tends to show one difference at many requests.
+    // One site often shows the same difference for many requests.
     if !cases.told.insert((case.number, case.difference.clone())) {
         return;
     }
@@ -264,7 +264,7 @@ fn sighting(plan: &Plan, case: &Case) -> String {
     format!("-- {} (seed {}, site {}{asked})", case.difference, plan.seed, case.number)
 }
 
-/// The difference that a refusal is.
+/// The difference for a refusal.
 fn refused(refusal: &Refusal) -> Difference {
     let class = if refusal.is_oracles { Class::Taken } else { Class::Refused };
     let said = refusal.said.lines().last().unwrap_or_default();
@@ -272,7 +272,7 @@ fn refused(refusal: &Refusal) -> Difference {
     Difference { class, detail: said.chars().filter(is_plain).take(60).collect() }
 }
 
-/// Shrinks a case and writes its report; none where one of the same shape was reported.
+/// Shrinks a case and writes its report; none if one of the same shape was reported.
 fn examine(
     pair: &mut Pair,
     plan: &Plan,
@@ -293,7 +293,7 @@ fn examine(
     Ok(Some(format!("== {head}\nshape: {shape}\n{}", write_case(&small, answers.as_ref()))))
 }
 
-/// What a shrunk case is made of: cases of the same make have the same cause, more often than not.
+/// The elements of a shrunk case. Cases with the same elements usually have the same cause.
 fn shape(site: &Site, difference: &Difference) -> String {
     let mut words = BTreeSet::new();
     collect(&site.main, &mut words);
@@ -376,7 +376,7 @@ fn write_entry(report: &mut String, head: &str, entry: &Standing) {
     }
 }
 
-/// The status and what the other answer does not have.
+/// The status, and what the other response does not have.
 fn write_answer(own: &Answered, other: &Answered) -> String {
     let own = match own {
         Ok(response) => normalise(response),
@@ -393,7 +393,7 @@ fn write_answer(own: &Answered, other: &Answered) -> String {
     text
 }
 
-/// Judges sites for the shrinker: each gets a number that no site had before.
+/// Judges sites for the shrinker. Each gets a number that no site had before.
 struct Sites<'a> {
     pair: &'a mut Pair,
     next: u64,
@@ -444,7 +444,7 @@ impl Bench for Sites<'_> {
 }
 
 impl Totals {
-    /// Whether nothing was found that is not accepted.
+    /// Whether every difference that was found is accepted.
     pub fn is_clean(&self) -> bool {
         self.found.is_empty()
     }

@@ -1,27 +1,27 @@
-//! A site with a difference at its last request comes in; the smallest site that still has it
-//! comes out. Parts are left out in ever smaller groups, then what is left is made simpler. Many
-//! candidates are judged at once, since servers take longer to load than to answer.
+//! Finds the smallest site that still shows a difference in its last request: leaves out parts in
+//! ever smaller groups, and then simplifies what is left. Many candidates are judged at once,
+//! because servers take longer to load than to answer.
 
 use super::judge::{Answered, Difference};
 use super::site::{Ask, Change, Entry, Kind, Node, Site};
 use std::collections::BTreeSet;
 
-/// What became of the last request of one site.
+/// What was seen for the last request of one site.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     /// The differences.
     pub differences: Vec<Difference>,
-    /// Both answers, where the site was taken by both.
+    /// Both responses, if both servers accepted the site.
     pub answers: Option<[Answered; 2]>,
 }
 
-/// What can tell how sites with the same main server are answered.
+/// Something that can judge sites with the same main server.
 pub trait Bench {
-    /// What is seen of each site, in their order.
+    /// What is seen for each site, in order.
     fn examine(&mut self, sites: &[Site]) -> Result<Vec<Seen>, String>;
 }
 
-/// The smallest site that still has the difference; none where the site itself does not.
+/// The smallest site that still shows the difference; none if the site itself does not.
 pub fn shrink(
     bench: &mut dyn Bench,
     site: &Site,
@@ -44,7 +44,7 @@ pub fn shrink(
     Ok(Some(site))
 }
 
-/// Which of the sites have the difference. Each main server is loaded by itself.
+/// Which of the sites show the difference. Each main server is loaded separately.
 fn holders(
     bench: &mut dyn Bench,
     sites: &[Site],
@@ -63,13 +63,13 @@ fn first_holder(
     Ok(sites.into_iter().zip(held).find(|(_, held)| *held).map(|(site, _)| site))
 }
 
-/// How many parts the main server has: the first ones of the site.
+/// The number of parts of the main server, which are the first ones of the site.
 fn main_parts(site: &Site) -> usize {
     let none = (Vec::new(), Vec::new(), Vec::new());
     Site { main: site.main.clone(), hosts: none.0, entries: none.1, asks: none.2 }.parts()
 }
 
-/// Leaves out what can be left out of the main server: all of it, else part by part.
+/// Leaves out as much of the main server as possible: all of it, or else part by part.
 fn drop_main(bench: &mut dyn Bench, site: &mut Site, wanted: &Difference) -> Result<(), String> {
     let bare = Site { main: Vec::new(), ..site.clone() };
     if holders(bench, std::slice::from_ref(&bare), wanted)?.contains(&true) {
@@ -88,7 +88,8 @@ fn drop_main(bench: &mut dyn Bench, site: &mut Site, wanted: &Difference) -> Res
     Ok(())
 }
 
-/// Leaves out groups of `size` parts beyond the main server; whether any could be.
+/// Leaves out groups of `size` parts that do not belong to the main server. Returns whether any
+/// could be left out.
 fn drop_groups(
     bench: &mut dyn Bench,
     site: &mut Site,
@@ -101,7 +102,7 @@ fn drop_groups(
     let candidates: Vec<Site> =
         groups.iter().map(|group| without(&group.iter().copied().collect())).collect();
     let held = holders(bench, &candidates, wanted)?;
-    // What can be left out by itself can often be left out together.
+    // Groups that can be left out separately can often be left out together.
     let mut together = BTreeSet::new();
     let mut unions = Vec::new();
     for group in groups.iter().zip(held).filter(|(_, held)| *held).map(|(group, _)| group) {
@@ -116,7 +117,7 @@ fn drop_groups(
     Ok(true)
 }
 
-/// The site with one thing made simpler, in every way.
+/// All variants of the site with one thing simplified.
 fn simpler(site: &Site) -> Vec<Site> {
     let mut sites = Vec::new();
     for hosts in simpler_nodes(&site.hosts) {
@@ -171,7 +172,7 @@ fn simpler_nodes(nodes: &[Node]) -> Vec<Vec<Node>> {
         };
         match node {
             Node::Section(open, children) => {
-                // The host itself is no section that could be left away.
+                // The host itself is not a section that could be removed.
                 if !open.starts_with("<VirtualHost") {
                     replace(children.clone());
                 }
@@ -181,7 +182,7 @@ fn simpler_nodes(nodes: &[Node]) -> Vec<Vec<Node>> {
             }
             Node::Line(line) => {
                 let words: Vec<&str> = line.split(' ').collect();
-                // A directive without arguments is another fault than the one that is looked for.
+                // A directive without arguments is a different fault.
                 for dropped in (1..words.len()).filter(|_| words.len() > 2) {
                     let kept = words.iter().enumerate().filter(|(word, _)| *word != dropped);
                     let kept: Vec<&str> = kept.map(|(_, word)| *word).collect();
@@ -240,7 +241,7 @@ mod tests {
         Difference { class: Class::Given, detail: "403 -> 200".to_owned() }
     }
 
-    /// Finds the difference where all of these texts are in the site.
+    /// Shows the difference if all of these texts are in the site.
     struct Needs(Vec<&'static str>, usize);
 
     impl Bench for Needs {
@@ -276,7 +277,7 @@ mod tests {
         let mut bench = Needs(vec!["Needed", "htdocs/needed.txt", "needed/"], 0);
         let small = shrink(&mut bench, &site, &wanted()).unwrap().unwrap();
         assert_eq!(small.main, []);
-        // A section's contents move out of it, and words go.
+        // The contents of a section move out of it, and words are removed.
         assert_eq!(text(&small.hosts), "<VirtualHost *>\n  Needed c\n</VirtualHost>\n");
         assert_eq!((small.entries.len(), small.asks.len()), (1, 1));
         assert_eq!(small.entries[0].mode, None);

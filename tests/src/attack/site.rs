@@ -1,6 +1,6 @@
-//! A site: virtual hosts and sections as a tree of lines, the files below its folder, and the
-//! requests that are made on it. It is written out for servers (`text`, `lay_out`), and every part
-//! of it has a number by which the shrinker leaves it out (`prune`).
+//! A site: virtual hosts and sections as a tree of lines, the files in its folder, and the requests
+//! to it. `text` and `lay_out` write it for servers, and every part has a number with which the
+//! shrinker leaves it out (`prune`).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,13 +8,13 @@ use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The user that some links belong to: nobody, as Debian numbers it.
+/// The owner of some links: nobody, with Debian's number.
 const NOBODY: u32 = 65_534;
-/// When the first file was modified, in seconds since 1970; the others follow a day apart.
+/// The modification time of the first file, in seconds since 1970. The others follow a day apart.
 pub const FIRST_MODIFIED_S: u64 = 1_600_000_000;
 const DAY_S: u64 = 86_400;
 
-/// A line of configuration, or a section with what stands in it.
+/// A line of configuration, or a section with its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// One directive with its arguments.
@@ -23,7 +23,7 @@ pub enum Node {
     Section(String, Vec<Node>),
 }
 
-/// What stands at a path below the site's folder.
+/// The kind of an entry in the site's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A file whose contents name it.
@@ -32,70 +32,70 @@ pub enum Kind {
     Text(String),
     /// A folder.
     Folder,
-    /// A symbolic link to this target; the second word says whether it is nobody's.
+    /// A symbolic link to this target. The second field says whether it belongs to nobody.
     Link(String, bool),
-    /// A configuration of its folder.
+    /// An .htaccess file.
     Htaccess(Vec<Node>),
 }
 
 /// An entry of the site's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where, relative to the site's folder, such as `htdocs/dir/a.txt`.
+    /// The path relative to the site's folder, such as `htdocs/dir/a.txt`.
     pub path: String,
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// Permission bits, where they are not the usual ones.
+    /// The permission bits, if they are not the default.
     pub mode: Option<u32>,
 }
 
-/// A change of what stands below the site's folder.
+/// A change of the contents of the site's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// This stands there from now on, whatever stood there before.
+    /// Creates this entry, in place of whatever was there.
     Put(Entry),
-    /// Nothing stands at this path any more.
+    /// Removes this path.
     Remove(String),
-    /// What stood at the first path stands at the second.
+    /// Moves the first path to the second.
     Move(String, String),
 }
 
 /// A request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// What is changed before it is sent.
+    /// The changes before it is sent.
     pub changes: Vec<Change>,
-    /// The method, as it is sent.
+    /// The method as it is sent.
     pub method: String,
-    /// The target, as it is sent.
+    /// The target as it is sent.
     pub target: String,
     /// The protocol's version, such as `HTTP/1.1`.
     pub version: String,
-    /// The other header fields, and Host where there is one.
+    /// The other header fields, including Host if there is one.
     pub headers: Vec<String>,
-    /// The body; it has a Content-Length where it is not empty.
+    /// The body. If it is not empty, Content-Length is sent.
     pub body: String,
 }
 
 /// A site and the requests on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
-    /// Lines of the main server, which all sites of a batch share.
+    /// The lines of the main server, which all sites of a batch share.
     pub main: Vec<Node>,
     /// The virtual hosts.
     pub hosts: Vec<Node>,
-    /// What stands below the folder.
+    /// The entries of the folder.
     pub entries: Vec<Entry>,
-    /// The requests in their order.
+    /// The requests, in order.
     pub asks: Vec<Ask>,
 }
 
 /// What the placeholders of a site stand for.
 #[derive(Debug, Clone)]
 pub struct Place<'a> {
-    /// The site's number, by which its host and its folder are named.
+    /// The number of the site, which is in the names of its host and its folder.
     pub number: u64,
-    /// The folder above those of all sites.
+    /// The folder that contains those of all sites.
     pub sites: &'a Path,
     /// The port of both servers.
     pub port: u16,
@@ -155,7 +155,8 @@ impl Site {
             make_folder(path.parent().unwrap_or(&root))?;
             put(entry, &path, index, place).map_err(|it| format!("{}: {it}", path.display()))?;
         }
-        // A folder that nobody may enter would keep its own files from being written.
+        // A folder without permissions would keep its own files from being written, so permissions
+        // come last.
         for entry in &self.entries {
             if let Some(mode) = entry.mode {
                 let path = root.join(&entry.path);
@@ -166,14 +167,14 @@ impl Site {
         Ok(())
     }
 
-    /// The site with its last request alone, and all that is changed before it.
+    /// The site with only its last request, and all changes before it.
     pub fn with_last_alone(&self) -> Site {
         let changes = self.asks.iter().flat_map(|ask| &ask.changes).cloned().collect();
         let last = self.asks.last().map(|last| Ask { changes, ..last.clone() });
         Site { asks: last.into_iter().collect(), ..self.clone() }
     }
 
-    /// What stands below the folder, or comes there by a change.
+    /// The entries of the folder, including those that changes create.
     pub fn all_entries(&self) -> impl Iterator<Item = &Entry> {
         let changes = self.asks.iter().flat_map(|ask| &ask.changes);
         let put = changes.filter_map(|change| match change {
@@ -183,7 +184,8 @@ impl Site {
         self.entries.iter().chain(put)
     }
 
-    /// Changes the site's folder. What cannot be done is left as it is: both servers see the same.
+    /// Makes a change in the site's folder. A change that cannot be made is skipped, because both
+    /// servers see the same.
     pub fn change(&self, change: &Change, place: &Place<'_>) {
         let root = place.sites.join(place.number.to_string());
         let _ = match change {
@@ -201,7 +203,7 @@ impl Site {
         };
     }
 
-    /// How many parts can be left out.
+    /// The number of parts that can be left out.
     pub fn parts(&self) -> usize {
         let mut next = 0;
         let _ = self.prune(&mut |_| {
@@ -211,9 +213,9 @@ impl Site {
         next
     }
 
-    /// The site with the parts alone whose numbers `keep` is true for. Parts are numbered in their
-    /// order: lines and sections with their contents, entries, changes, requests but the last, and
-    /// the header fields of that. What is changed before a request stays where that is left out.
+    /// The site with only those parts for whose numbers `keep` returns true. Parts are numbered in
+    /// order: lines and sections with their contents, entries, changes, requests except the last,
+    /// and the header fields of the last. The changes before a request stay if it is left out.
     pub fn prune(&self, keep: &mut dyn FnMut(usize) -> bool) -> Site {
         let mut count = 0;
         let mut wanted = || {
@@ -285,7 +287,7 @@ fn put(entry: &Entry, path: &Path, index: usize, place: &Place<'_>) -> std::io::
         Kind::Link(target, is_nobodys) => {
             symlink(place.fill(target), path)?;
             if *is_nobodys {
-                // Only root can give a link away; else all links have one owner.
+                // Only root can give a link away; otherwise all links have the same owner.
                 let _ = lchown(path, Some(NOBODY), Some(NOBODY));
             }
             return Ok(());
@@ -300,7 +302,7 @@ fn put(entry: &Entry, path: &Path, index: usize, place: &Place<'_>) -> std::io::
     fs::File::options().write(true).open(path)?.set_modified(time)
 }
 
-/// What the contents of a file begin with, by which it is known in an answer.
+/// The beginning of a file's contents, by which it is recognised in a response.
 pub fn mark(path: &str, number: u64) -> String {
     format!("[file {path} of {number}]")
 }
@@ -310,7 +312,8 @@ fn make_folder(path: &Path) -> Result<(), String> {
 }
 
 impl Ask {
-    /// The bytes that are sent. `tag` stands in for an entity tag that was answered before.
+    /// The bytes to send. `tag` replaces the placeholder for an entity tag from an earlier
+    /// response.
     pub fn encode(&self, place: &Place<'_>, tag: &str) -> Vec<u8> {
         let mut text = format!("{} {} {}\r\n", self.method, self.target, self.version);
         for header in &self.headers {
@@ -359,7 +362,7 @@ mod tests {
         assert!(bare.main.is_empty() && bare.hosts.is_empty() && bare.entries.is_empty());
         assert_eq!(bare.asks.len(), 1);
         assert_eq!((bare.asks[0].target.as_str(), bare.asks[0].headers.len()), ("/2", 0));
-        // Parts 2 and 3 stand within the section, which is part 1.
+        // Parts 2 and 3 are in the section, which is part 1.
         assert_eq!(text(&site.prune(&mut |part| part != 2).hosts), "<Files a>\n  C\n</Files>\n");
         assert_eq!(site.prune(&mut |part| part != 1).hosts, []);
     }

@@ -1,5 +1,5 @@
-//! The file in which a run keeps how far it has come and what it has counted, so that a run which
-//! was stopped ends with the same totals as one that was not.
+//! The file with the progress and the counts of a run, so that a run which was stopped ends with
+//! the same totals as one that was not.
 
 use super::compose::Mix;
 use super::judge::{Class, Difference};
@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Keeps the number of the next site and the totals. A stop at any moment leaves the state before
-/// or this one.
+/// Stores the number of the next site and the totals. A stop at any moment leaves either the
+/// previous state or this one.
 pub fn keep(plan: &Plan, path: &Path, next: u64, totals: &Totals) -> Result<(), String> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -19,8 +19,8 @@ pub fn keep(plan: &Plan, path: &Path, next: u64, totals: &Totals) -> Result<(), 
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The number of the next site and the totals of the run that was stopped; an error where that was
-/// a run of other sites.
+/// The number of the next site and the totals of the run that was stopped. It is an error if that
+/// run had other sites.
 pub fn resume(plan: &Plan, path: &Path) -> Result<(u64, Totals), String> {
     let told = |fault: &str| format!("{}: {fault}", path.display());
     let text = fs::read_to_string(path).map_err(|error| told(&error.to_string()))?;

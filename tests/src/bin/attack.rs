@@ -1,5 +1,5 @@
-//! The command behind `cargo xtask attack`: options come in; the reports of differences and the
-//! counts come out. It ends with 1 where it found a difference that is not accepted.
+//! The command behind `cargo xtask attack`: runs the attack and prints the reports of differences
+//! and the counts. The exit status is 1 if it found a difference that is not accepted.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
 use evenkeel_tests::attack::accepted;

@@ -1,4 +1,5 @@
-//! Writes an access log with real logs' oddities: `odd-log LINES [LINES-A-SECOND] > access.log`.
+//! Writes an access log with the oddities of real logs: `odd-log LINES [LINES-A-SECOND] >
+//! access.log`.
 
 use evenkeel_tests::odd_log;
 use std::io::{self, BufWriter, Write as _};
