@@ -1,7 +1,7 @@
-//! The ceiling: what this machine's kernel leaves of a request. A port, a size and a time come in;
-//! one answer in memory goes out, again and again, over a bare epoll loop with httparse and a Date
-//! header, each that time after its request. No files, no log, no configuration, no limits: it is
-//! no server.
+//! The ceiling: a bare epoll loop with httparse and a Date header that sends one response from
+//! memory, which shows what the kernel alone costs for a request. It can answer each request after
+//! a given time. It has no files, no log, no configuration and no limits, and is not a usable
+//! server.
 
 use crate::Result;
 use evenkeel_sys::{listen, socket};
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant, SystemTime};
 /// The token of the listening socket.
 const LISTENER: u64 = u64::MAX;
 
-/// What becomes of a connection after its bytes were looked at.
+/// What to do with a connection after its bytes were examined.
 #[derive(PartialEq, Eq)]
 enum After {
     Stay,
     Close,
 }
 
-/// Which answer a request has.
+/// The response to a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Whole,
@@ -33,7 +33,7 @@ enum Which {
     Unchanged,
 }
 
-/// Serves `PORT BYTES WAIT_MS` until it is ended by a signal.
+/// Serves `PORT BYTES WAIT_MS` until a signal ends it.
 pub fn serve(arguments: &[String]) -> Result<()> {
     let [port, size, wait_ms] = arguments else {
         return Err("ceiling PORT BYTES WAIT_MS".to_owned());
@@ -76,25 +76,25 @@ fn run(port: u16, size: usize, wait: Duration) -> std::io::Result<()> {
     }
 }
 
-/// The connections, and the requests that wait, in their order.
+/// The connections, and the waiting requests in order.
 #[derive(Default)]
 struct Open {
     wait: Duration,
     answers: Answers,
-    /// By descriptor, with a number that no other connection has had.
+    /// By descriptor, with a number that is unique to the connection.
     sockets: HashMap<RawFd, (Socket, u64)>,
     accepted: u64,
     line: VecDeque<(Instant, RawFd, u64, Which)>,
 }
 
 impl Open {
-    /// How long nothing is due; none where nothing waits.
+    /// The time until the next response is due; none if no request waits.
     fn patience(&self) -> Option<Timespec> {
         let (due, ..) = self.line.front()?;
         Timespec::try_from(due.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// Takes what waits; a first request is read before the connection is watched.
+    /// Accepts the waiting connections. The first request is read before the connection is watched.
     fn accept(&mut self, listener: &OwnedFd, set: BorrowedFd<'_>) -> std::io::Result<()> {
         for _ in 0..16 {
             let Ok((socket, _)) = socket::accept(listener) else { break };
@@ -110,7 +110,7 @@ impl Open {
         Ok(())
     }
 
-    /// Reads a request, and answers it or has it wait.
+    /// Reads a request, and answers it or makes it wait.
     fn read(&mut self, number: RawFd) {
         let Some((socket, id)) = self.sockets.get(&number) else { return };
         match self.answers.read(socket) {
@@ -132,7 +132,7 @@ impl Open {
         }
     }
 
-    /// Answers what has waited long enough.
+    /// Answers the requests that have waited long enough.
     fn answer_due(&mut self) {
         if self.line.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Open {
             && due <= now
         {
             self.line.pop_front();
-            // The descriptor may be another connection's by now.
+            // By now the descriptor may belong to another connection.
             if self.sockets.get(&number).is_some_and(|(_, own)| *own == id) {
                 self.answer(number, which);
             }
@@ -150,10 +150,10 @@ impl Open {
     }
 }
 
-/// The client has gone, or sent what is no request.
+/// The client has closed the connection, or sent something that is not a request.
 struct Gone;
 
-/// The answers, made once a second.
+/// The responses, which are made once a second.
 #[derive(Default)]
 struct Answers {
     size: usize,
@@ -185,7 +185,7 @@ impl Answers {
         }
         self.second = now.as_secs();
         let second = self.second % 60;
-        // The same length as a true Date, and one that changes.
+        // Has the length of a real Date, and changes.
         let date = format!("Date: Thu, 01 Jan 2026 00:00:{second:02} GMT");
         let size = self.size;
         let both = format!("{date}\r\nServer: ceiling\r\nETag: \"1-2\"\r\n");
@@ -200,7 +200,7 @@ impl Answers {
         self.unchanged = format!("HTTP/1.1 304 Not Modified\r\n{both}\r\n").into_bytes();
     }
 
-    /// Reads what came on a socket: which answer it has, if it is a whole request.
+    /// Reads from a socket. Returns the response to send if there is a complete request.
     fn read(&mut self, socket: &Socket) -> std::result::Result<Option<Which>, Gone> {
         let count = match socket.receive(&mut self.buffer) {
             Ok(0) => return Err(Gone),
@@ -236,8 +236,8 @@ impl Answers {
     }
 }
 
-/// Sends all; where the kernel's buffer is full it waits for the client, as only a loop that
-/// serves nobody else may.
+/// Sends everything. If the kernel's buffer is full it waits for the client, which a real server
+/// must not do.
 fn send_all(socket: &Socket, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {
         match socket.send(&[IoSlice::new(bytes)], false) {

@@ -1,5 +1,5 @@
-//! Who is measured: the servers that the lab knows, and the ceiling, which only these benchmarks
-//! have. A kind comes in; a running server on a core of its own goes out.
+//! The servers that are measured: those that the lab knows, and the ceiling, which only these
+//! benchmarks have. Starts a server on a core of its own.
 
 use crate::Result;
 use crate::load::Asked;
@@ -10,17 +10,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// The core that servers run on; the clients have another.
+/// The core of the servers. The clients have another one.
 const SERVER_CORE: usize = 0;
-/// The core that clients run on.
+/// The core of the clients.
 pub const CLIENT_CORE: &str = "1";
 
 /// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// One that the lab knows.
+    /// A server that the lab knows.
     Peer(Peer),
-    /// A bare loop with a fixed answer in memory.
+    /// A bare loop with a fixed response in memory.
     Ceiling,
 }
 
@@ -28,7 +28,7 @@ impl Kind {
     /// This project's server.
     pub const EVENKEEL: Self = Self::Peer(Peer::Evenkeel);
 
-    /// The kind by its name on the command line.
+    /// The kind with that name on the command line.
     pub fn named(name: &str) -> Result<Self> {
         if name == Self::Ceiling.name() {
             return Ok(Self::Ceiling);
@@ -38,7 +38,7 @@ impl Kind {
         })
     }
 
-    /// Its name on the command line and in tables.
+    /// The name on the command line and in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Peer(peer) => peer.name(),
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// Starts a server that is going to be asked this.
+    /// Starts a server for these requests.
     pub fn start(self, site: &Site, asked: &Asked) -> Result<Server> {
         let setup = setup(asked);
         match self {
@@ -62,7 +62,7 @@ impl Kind {
     }
 }
 
-/// How a server is set up that is going to be asked this.
+/// The setup of a server for these requests.
 fn setup(asked: &Asked) -> Setup {
     let waits = asked.wait_ms > 0;
     let cores = vec![SERVER_CORE];
@@ -84,8 +84,8 @@ pub fn start_counted(site: &Site, counts: &Path, asked: &Asked) -> Result<Server
         command.arg(program).arg("-X").arg("-f").arg(own);
         Ok(command)
     })?;
-    // Valgrind makes the file for itself alone and writes it as the user that the server has
-    // become by then.
+    // Valgrind creates the file without permissions for others, and writes it as the user that the
+    // server has become by then.
     fs::set_permissions(counts, fs::Permissions::from_mode(0o666))
         .map_err(|error| format!("{}: {error}", counts.display()))?;
     Ok(server)

@@ -1,7 +1,7 @@
-//! User instructions a request. Scenarios come in; what callgrind counted between a run of some
-//! requests and one of twice as many goes out, whole and by function, so that the start is not in
-//! it, and how often memory was allocated. The counts do not depend on how busy the machine is; the
-//! kernel's share is not among them.
+//! Counts user instructions and allocations of a request with callgrind, as a whole and by
+//! function. The result is the difference between a run of some requests and one of twice as many,
+//! so that the server's start is not included. The counts do not depend on how busy the machine is,
+//! and do not include the kernel.
 
 use crate::Result;
 use crate::contender;
@@ -16,19 +16,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Requests of the shorter run; the longer one has twice as many.
+/// The requests of the shorter run. The longer one has twice as many.
 const REQUESTS: u64 = 20_000;
-/// The same where each waits: they come one after the other, and take milliseconds each.
+/// The same for requests that wait: they are sent one after the other, and each takes milliseconds.
 const WAITING_REQUESTS: u64 = 4_000;
 
-/// Functions of a table, the dearest first; most of those behind have a few instructions each.
+/// The functions in a table, most expensive first. Most of the others have a few instructions each.
 const FUNCTIONS: usize = 100;
 
-/// By how much a count may be above the one that is kept (PERFORMANCE: +3 %).
+/// By what factor a count may exceed the stored one.
 const TOLERANCE: f64 = 1.03;
 
-/// What is counted: the scenarios of the same numbers, over one connection. A page of text that is
-/// not compressed, since nobody asks for that, has passed the filter all the same.
+/// The scenarios that are counted, over one connection. The page of text is not compressed, because
+/// the client does not ask for that, but it passes through the filter.
 const COUNTED: [(&str, Asked); 9] = [
     ("P1", ONE),
     ("P2", Asked { conditional: true, ..ONE }),
@@ -49,15 +49,15 @@ const ALLOCATE: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "a
 /// Instructions by function.
 type Costs = HashMap<String, u64>;
 
-/// What callgrind has counted.
+/// The counts of callgrind.
 #[derive(Default)]
 struct Counted {
     costs: Costs,
-    /// How often memory was allocated.
+    /// The number of allocations.
     allocations: u64,
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Order<'a> {
     names: Vec<&'a str>,
     functions: bool,
@@ -65,11 +65,12 @@ struct Order<'a> {
     write: bool,
 }
 
-/// Counts what the arguments name: `[P1 ...] [--functions] [--check FILE | --write FILE]`. The
-/// counts are compared with those of the file, or written to it.
+/// Counts the scenarios in the arguments: `[P1 ...] [--functions] [--check FILE | --write FILE]`.
+/// The counts are compared with those in the file, or written to it.
 ///
 /// # Errors
-/// What could not be run, and each count that is more than 3 % above the kept one.
+///
+/// What could not be run, and each count that is more than 3 % above the stored one.
 pub fn run(arguments: &[String]) -> Result<()> {
     let order = Order::parse(arguments)?;
     let mut lines = String::new();
@@ -124,7 +125,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The instructions of a server that answers so many requests, its start and its end included.
+/// The instructions of a server that answers `requests` requests, including its start and its end.
 fn measure(asked: &Asked, requests: u64) -> Result<Counted> {
     let site = Site::new()?;
     let counts = site.path().join("logs/callgrind");
@@ -136,7 +137,7 @@ fn measure(asked: &Asked, requests: u64) -> Result<Counted> {
     Ok(parse(&text))
 }
 
-/// Asks so many times, one request after the other.
+/// Sends the requests, one after the other.
 fn ask(address: SocketAddr, asked: &Asked, tag: Option<&str>, requests: u64) -> Result<()> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     let mut request = format!("GET {} HTTP/1.1\r\nHost: {address}\r\n", asked.target());
@@ -175,7 +176,7 @@ fn ask(address: SocketAddr, asked: &Asked, tag: Option<&str>, requests: u64) -> 
     Ok(())
 }
 
-/// Reads one answer, to its stated length or, of a connection that closes, to the end.
+/// Reads one response to its stated length, or to the end of a connection that closes.
 fn read_answer(stream: &mut TcpStream, answer: &mut Vec<u8>, close: bool) -> std::io::Result<()> {
     let mut buffer = [0; 4096];
     answer.clear();
@@ -198,9 +199,9 @@ fn is_whole(answer: &[u8]) -> bool {
     body.len() >= length.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The cost of each function itself, without those it calls, in callgrind's format: `fn=(ID) NAME`
-/// begins one, and a line of numbers ends with a cost, but the one behind `calls=`, which is the
-/// cost of what was called; before that, `cfn=` tells what it is.
+/// Parses callgrind's format to the cost of each function itself, without the functions that it
+/// calls. `fn=(ID) NAME` begins a function, and a line of numbers ends with a cost. The line after
+/// `calls=` has the cost of the called function, which `cfn=` names before that.
 fn parse(text: &str) -> Counted {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let (mut costs, mut allocations) = (Costs::new(), 0);
@@ -230,7 +231,7 @@ fn parse(text: &str) -> Counted {
     Counted { costs, allocations }
 }
 
-/// What the longer run has more than the shorter one.
+/// The counts of the longer run minus those of the shorter one.
 fn difference(mut longer: Counted, shorter: &Counted) -> Counted {
     for (name, cost) in &mut longer.costs {
         *cost = cost.saturating_sub(shorter.costs.get(name).copied().unwrap_or(0));
@@ -250,7 +251,7 @@ fn table(costs: &Costs, requests: u64) -> String {
     text
 }
 
-/// Compares lines of `NAME COUNT` with the kept ones.
+/// Compares lines of `NAME COUNT` with the stored ones.
 fn compare(counted: &str, kept: &str) -> Result<()> {
     let rows = |text: &str| -> Vec<(String, f64)> {
         let pairs = text.lines().filter_map(|line| line.split_once(' '));

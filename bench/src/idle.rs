@@ -1,5 +1,5 @@
-//! Idle keep-alive connections. A running server comes in; connections are opened, one request is
-//! answered on each, and they are left open: what the server then holds for each comes out.
+//! Idle keep-alive connections: opens connections to a running server, sends one request on each,
+//! leaves them open, and measures the memory that each takes.
 
 use crate::Result;
 use evenkeel_lab::peers::Server;
@@ -8,22 +8,22 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How many connections are opened before memory is looked at for the first time, so that what a
-/// server makes once is not counted.
+/// The connections that are opened before memory is first measured, so that what a server allocates
+/// once is not counted.
 const WARM: usize = 200;
 
-/// What idle connections cost.
+/// The cost of idle connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
-    /// How many of them were still open in the end.
+    /// The connections that were still open at the end.
     pub open: usize,
-    /// User memory of the server, in bytes a connection.
+    /// The user memory of the server, in bytes for each connection.
     pub user_bytes: f64,
-    /// Slab memory of the kernel for both ends, in bytes a connection.
+    /// The slab memory of the kernel for both ends, in bytes for each connection.
     pub kernel_bytes: f64,
 }
 
-/// Opens so many connections and looks at the server's memory before and after.
+/// Opens `count` connections, and measures the memory of the server before and after.
 pub fn hold(server: &Server, path: &str, count: usize) -> Result<Held> {
     let _ = evenkeel_sys::process::raise_descriptor_limit();
     let mut connections = Vec::with_capacity(count + WARM);
@@ -32,7 +32,7 @@ pub fn hold(server: &Server, path: &str, count: usize) -> Result<Held> {
     }
     let before = (server.family.memory_bytes(), slab_bytes());
     for _ in 0..count {
-        // A server that takes no more is asked no more.
+        // Stop if the server accepts no more.
         match open(server.address, path) {
             Ok(connection) => connections.push(connection),
             Err(_) => break,
@@ -48,7 +48,7 @@ fn open(address: SocketAddr, path: &str) -> Result<TcpStream> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect(address).map_err(told)?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(told)?;
-    // At once: the ceiling does not wait for the rest of a request.
+    // Sent with one call, because the ceiling does not wait for the rest of a request.
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(told)?;
     let mut answer = Vec::with_capacity(2048);
@@ -64,7 +64,7 @@ fn open(address: SocketAddr, path: &str) -> Result<TcpStream> {
     }
 }
 
-/// Whether the head and the body that it announces have come.
+/// Whether the head and the announced body have arrived.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(head) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
     let text = String::from_utf8_lossy(answer.get(..head).unwrap_or_default()).to_lowercase();

@@ -1,6 +1,5 @@
-//! The client of the scenarios that ask all the time. An address and a request come in; how many
-//! were answered, and what that cost the server and the client, come out. wrk does the asking, on
-//! a core of its own.
+//! The client of the scenarios with continuous load: runs wrk on a core of its own, and returns the
+//! number of answers and their cost for the server and the client.
 
 use crate::Result;
 use crate::contender::CLIENT_CORE;
@@ -12,37 +11,37 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// What is asked, over and over.
+/// A request that is sent over and over.
 #[derive(Clone, Copy)]
 pub struct Asked {
     /// The path.
     pub path: &'static str,
-    /// How many connections ask at a time.
+    /// The number of connections.
     pub connections: usize,
     /// Whether each connection is for one request.
     pub close: bool,
-    /// Whether the client has the file already.
+    /// Whether the client already has the file.
     pub conditional: bool,
-    /// How long each answer waits for somebody else, in milliseconds.
+    /// How long each response waits, in milliseconds.
     pub wait_ms: u64,
-    /// Whether Evenkeel and Apache have Debian's stock configuration, in place of a short one.
+    /// Whether Evenkeel and Apache have Debian's stock configuration instead of a short one.
     pub stock: bool,
-    /// Whether the client sends what a browser sends, in place of next to nothing.
+    /// Whether the client sends a browser's header fields instead of next to none.
     pub browser: bool,
-    /// What is asked in turn, in place of the path alone.
+    /// Many things that are requested in turn, instead of the path alone.
     pub spread: Option<Spread>,
 }
 
-/// How often each thing is asked for before a server is measured. Each request reaches one of the
-/// processes or threads of a server, and each of these may have a cache of its own, or be started
-/// while the others are asked: of two that share the requests, each has met all but one thing in
-/// two hundred by then.
+/// How often each thing is requested before a server is measured. Each request reaches one of the
+/// processes or threads of a server, each of which may have its own cache or be started meanwhile.
+/// After this many rounds, each of two that share the requests has seen all but one thing in two
+/// hundred.
 const WARMING_ROUNDS: u64 = 8;
 
-/// What is not asked for within a turn of so many seconds stays cold.
+/// Things that are not requested within a turn of this many seconds stay cold.
 const LONGEST_WARMING_S: u64 = 64;
 
-/// What a browser sends beside Host and Connection.
+/// A browser's header fields besides Host and Connection.
 const BROWSER: [&str; 11] = [
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
     "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
@@ -57,23 +56,23 @@ const BROWSER: [&str; 11] = [
     "Priority: u=0, i",
 ];
 
-/// What one turn gave.
+/// The result of one turn.
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
-    /// Requests answered.
+    /// The answered requests.
     pub requests: u64,
-    /// Requests a second.
+    /// The requests a second.
     pub rate: f64,
-    /// Processor time of the server's processes, in microseconds a request.
+    /// The CPU time of the server's processes for each request, in microseconds.
     pub cpu_us: f64,
     /// The share of its core that the client used.
     pub client: f64,
-    /// Answers that were errors, and connections that failed.
+    /// The responses that were errors, and the failed connections.
     pub errors: u64,
 }
 
 impl Asked {
-    /// The size of the answer's body.
+    /// The size of the response's body in bytes.
     pub fn bytes(&self) -> usize {
         match self.wait_ms {
             0 => size_of(self.path),
@@ -81,25 +80,25 @@ impl Asked {
         }
     }
 
-    /// The same on a short configuration, asked with next to no fields: the bare server.
+    /// The same with a short configuration and next to no header fields: the bare server.
     pub const fn bare(self) -> Self {
         Self { stock: false, browser: false, ..self }
     }
 
-    /// The same of many things in turn.
+    /// The same for many things in turn.
     pub const fn spread(self, spread: Spread) -> Self {
         Self { spread: Some(spread), ..self }
     }
 
-    /// Asks the server before it is measured: for a second, and until all that is asked for in turn
-    /// was asked for in so many whole rounds. Gives the first turn, where nothing was asked for
-    /// twice in it.
+    /// Loads the server before it is measured: for a second, and until everything that is requested
+    /// in turn was requested in enough complete rounds. Returns the first turn, if nothing was
+    /// requested twice in it.
     pub fn warm(&self, server: &Server) -> Result<Option<Turn>> {
         let Some(all) = self.spread.map(|spread| spread.count() as u64) else {
             return self.ask(server, 1).map(|_| None);
         };
         let first = self.ask(server, 1)?;
-        // A script begins anew each time: a part of a round counts for nothing.
+        // A script begins anew each time, so that incomplete rounds do not count.
         let (mut rounds, mut seconds) = (first.requests / all, 1);
         while rounds < WARMING_ROUNDS && seconds < LONGEST_WARMING_S {
             seconds *= 2;
@@ -108,7 +107,7 @@ impl Asked {
         Ok(Some(first).filter(|first| first.requests <= all))
     }
 
-    /// The fields of its requests beside Host.
+    /// The header fields of its requests besides Host.
     pub fn fields(&self) -> Vec<String> {
         let mut fields = Vec::new();
         if self.browser {
@@ -122,7 +121,7 @@ impl Asked {
         fields
     }
 
-    /// What the request line names.
+    /// The target of the request line.
     pub fn target(&self) -> String {
         match self.wait_ms {
             0 => self.path.to_owned(),
@@ -130,7 +129,7 @@ impl Asked {
         }
     }
 
-    /// Asks the server for some seconds.
+    /// Loads the server for `seconds` seconds.
     pub fn ask(&self, server: &Server, seconds: u64) -> Result<Turn> {
         let mut command = Command::new("taskset");
         command.args(["-c", CLIENT_CORE, "wrk", "-t", "1"]);
@@ -172,7 +171,7 @@ pub fn validator(address: SocketAddr, path: &str) -> Result<String> {
     let told = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect(address).map_err(told)?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(told)?;
-    // In one piece: the ceiling takes what one call brings for a whole request.
+    // Sent in one piece, because the ceiling treats what one call returns as a whole request.
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(told)?;
     let mut answer = Vec::new();
@@ -185,7 +184,7 @@ pub fn validator(address: SocketAddr, path: &str) -> Result<String> {
     tag.ok_or_else(|| format!("{address}: {path} comes without an entity tag"))
 }
 
-/// The requests and seconds of wrk's line `N requests in 3.00s, ...`.
+/// The requests and seconds in wrk's line `N requests in 3.00s, ...`.
 fn parse_total(text: &str) -> Option<(u64, f64)> {
     let line = text.lines().find(|line| line.contains(" requests in "))?;
     let mut words = line.split_whitespace();
@@ -205,7 +204,7 @@ fn parse_errors(text: &str) -> u64 {
     let lines =
         text.lines().filter(|line| line.contains("Non-2xx") || line.contains("Socket errors"));
     let numbers = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_digit()));
-    // `Non-2xx or 3xx responses` has digits of its own.
+    // `Non-2xx or 3xx responses` contains digits itself.
     numbers.filter_map(|digits| digits.parse::<u64>().ok()).filter(|n| !matches!(n, 2 | 3)).sum()
 }
 

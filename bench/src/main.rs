@@ -1,6 +1,6 @@
-//! The benchmarks. Names of scenarios and contenders come in on the command line; a table in
-//! Markdown comes out, with ratios to the ceiling and to the peers. All servers run on this
-//! machine, on loopback addresses, from a temporary folder; nothing else is touched.
+//! The benchmarks: measure the scenarios and contenders on the command line, and print a table in
+//! Markdown with ratios to the ceiling and to the peers. All servers run on this machine, on
+//! loopback addresses and from a temporary folder; nothing else is changed.
 
 mod ceiling;
 mod contender;
@@ -17,7 +17,7 @@ use plan::Plan;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// What a step of a benchmark gives, or why it failed, in a sentence.
+/// The result of a step of a benchmark, or why it failed, in one sentence.
 type Result<T> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs what the command line asks for and writes the tables.
+/// Measures what the command line requests, and writes the tables.
 fn measure(arguments: &[String]) -> Result<()> {
     let plan = Plan::parse(arguments)?;
     let mut page = table::heading(&plan, arguments);

@@ -1,5 +1,5 @@
-//! Memory of virtual hosts. A kind of server comes in; what it takes with one host and with many,
-//! and after it was told to read its configuration again, comes out.
+//! The memory of virtual hosts: measures a server with one host and with many, and after it has
+//! reloaded its configuration several times.
 
 use crate::Result;
 use crate::contender::Kind;
@@ -8,33 +8,33 @@ use evenkeel_sys::signal::Signal;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// After how many reloads memory is looked at.
+/// The numbers of reloads after which memory is measured.
 pub const RELOADS: [usize; 5] = [0, 1, 4, 8, 16];
 /// How long a reload may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a server is left to put itself in order.
+/// The time that a server has to settle.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// What hosts take.
+/// The memory of hosts.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// How many there are.
+    /// The number of hosts.
     pub hosts: usize,
-    /// Bytes of a server with one.
+    /// The bytes of a server with one host.
     pub one: u64,
-    /// Bytes of a server with all, after each number of [`RELOADS`].
+    /// The bytes of a server with all hosts, after each number of [`RELOADS`].
     pub all: Vec<u64>,
 }
 
 impl Taken {
-    /// Bytes a host, after each number of reloads.
+    /// The bytes for each host, after each number of reloads.
     pub fn each(&self) -> Vec<f64> {
         let more = self.hosts.saturating_sub(1).max(1) as f64;
         self.all.iter().map(|bytes| bytes.saturating_sub(self.one) as f64 / more).collect()
     }
 }
 
-/// Starts a server with one host and one with all, on all cores, and has the latter reload.
+/// Starts a server with one host and one with all, on all cores, and reloads the latter.
 pub fn of_hosts(kind: Kind, site: &Site, hosts: usize) -> Result<Taken> {
     let Kind::Peer(peer) = kind else {
         return Err(format!("{}: has no hosts", kind.name()));
@@ -57,7 +57,7 @@ pub fn of_hosts(kind: Kind, site: &Site, hosts: usize) -> Result<Taken> {
     Ok(Taken { hosts, one, all })
 }
 
-/// Has a server read its configuration again, and waits until those are gone that served before.
+/// Makes a server reload its configuration, and waits until the previous children are gone.
 fn reload(peer: Peer, server: &Server) -> Result<()> {
     let signal = if peer.model().is_some() { Signal::User1 } else { Signal::Hangup };
     let before = server.family.descendants();

@@ -1,28 +1,29 @@
-//! The command line comes in; what is measured, against whom, how often and how long goes out.
+//! The command line of the benchmarks: what is measured, beside which servers, how often and how
+//! long.
 
 use crate::Result;
 use crate::contender::Kind;
 use crate::scenario::Scenario;
 use std::path::PathBuf;
 
-/// What one run of the benchmarks does.
+/// The plan of a run.
 pub struct Plan {
-    /// The scenarios in their order.
+    /// The scenarios, in order.
     pub scenarios: Vec<Scenario>,
-    /// Those that Evenkeel is measured beside, where they are named.
+    /// The servers beside Evenkeel, if they are named.
     pub against: Option<Vec<Kind>>,
-    /// How often each contender has its turn.
+    /// The number of turns of each contender.
     pub rounds: usize,
-    /// How long a turn lasts, in seconds.
+    /// The length of a turn in seconds.
     pub seconds: u64,
-    /// How many connections are idle in P11.
+    /// The number of idle connections in P11.
     pub idle: usize,
-    /// Where the page is written; without it, standard output.
+    /// The file for the page; none for standard output.
     pub out: Option<PathBuf>,
 }
 
 impl Plan {
-    /// Reads the arguments; those that are missing have the values of the published figures.
+    /// Parses the arguments. The defaults are the values of the published figures.
     pub fn parse(arguments: &[String]) -> Result<Self> {
         let mut plan = Self {
             scenarios: Vec::new(),
@@ -51,8 +52,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Evenkeel and those that it is measured beside in a scenario: those that were named, or the
-    /// scenario's own.
+    /// Evenkeel and the servers beside it in a scenario: those that were named, or the scenario's
+    /// own.
     pub fn contenders(&self, own: &[Kind]) -> Vec<Kind> {
         let beside = self.against.as_deref().unwrap_or(own);
         std::iter::once(Kind::EVENKEEL).chain(beside.iter().copied()).collect()

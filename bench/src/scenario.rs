@@ -1,5 +1,5 @@
-//! The scenarios, by the numbers of the goals. A plan comes in; the contenders take turns, and a
-//! section of the page goes out.
+//! The scenarios, named by the numbers of the goals. The contenders take turns, and each scenario
+//! writes a section of the page.
 
 use crate::Result;
 use crate::contender::Kind;
@@ -16,30 +16,30 @@ use std::io::Write as _;
 /// What is measured.
 pub struct Scenario {
     name: &'static str,
-    /// What stands behind its name.
+    /// The suffix of its name.
     bare: &'static str,
-    /// What it is, in a line.
+    /// Its description in one line.
     pub title: &'static str,
     measure: Measure,
-    /// Beside whom, where the command line names nobody.
+    /// The servers beside Evenkeel, unless the command line names some.
     beside: &'static [Kind],
 }
 
 enum Measure {
-    /// Server time a request, and throughput.
+    /// The server's CPU time for a request, and throughput.
     Load(Asked),
-    /// How much more a request costs where much is asked for in turn than where little is.
+    /// How much more a request costs if many things are requested in turn than if few are.
     Growth { few: Asked, many: Asked },
     /// Memory of virtual hosts, and of reloads.
     Hosts(usize),
     /// Memory of idle connections.
     Idle,
-    /// System calls, of requests on kept connections and of connections of one request.
+    /// System calls of requests on kept connections and of connections of one request.
     Calls,
 }
 
-/// The 1 KiB file on kept connections, 64 at a time, and what is different from that: a browser
-/// asks a server that has Debian's stock configuration. That compresses no pictures.
+/// The file of 1 KiB on 64 kept connections, from which the others differ: a browser, and a server
+/// with Debian's stock configuration, which does not compress pictures.
 pub const PLAIN: Asked = Asked {
     path: "/1k.png",
     connections: 64,
@@ -51,13 +51,13 @@ pub const PLAIN: Asked = Asked {
     spread: None,
 };
 
-/// Behind the name of a scenario: the same of the bare server.
+/// The suffix of a scenario for the bare server.
 const BARE: &str = "-bare";
 
-/// An answer that waits 200 ms for somebody else.
+/// A response that waits for 200 ms.
 pub const WAIT: Asked = Asked { path: "/wait", wait_ms: 200, ..PLAIN };
 
-/// Beside whom a scenario is measured, where nobody is named.
+/// The servers beside Evenkeel if none are named.
 const PEERS: &[Kind] = &[
     Kind::Ceiling,
     Kind::Peer(Peer::Nginx),
@@ -67,7 +67,7 @@ const PEERS: &[Kind] = &[
     Kind::Peer(Peer::Apache),
 ];
 
-/// Those that serve files from disk, and the ceiling, which shows what the client's part is.
+/// The servers that serve files from disk, and the ceiling, which shows the client's part.
 const FILED: &[Kind] = &[
     Kind::Ceiling,
     Kind::Peer(Peer::Nginx),
@@ -76,10 +76,10 @@ const FILED: &[Kind] = &[
     Kind::Peer(Peer::Apache),
 ];
 
-/// Those that are set up for many name-based hosts.
+/// The servers that can be configured with many name-based hosts.
 const HOSTED: &[Kind] = &[Kind::Ceiling, Kind::Peer(Peer::Nginx), Kind::Peer(Peer::Apache)];
 
-/// The process models, and Apache's.
+/// Evenkeel's process models, and Apache's.
 const MODELS: &[Kind] = &[
     Kind::Ceiling,
     Kind::Peer(Peer::EvenkeelWorker),
@@ -183,7 +183,7 @@ const fn scenario(
 }
 
 impl Scenario {
-    /// The scenario by its number.
+    /// The scenario with that number.
     pub fn named(name: &str) -> Result<Self> {
         let (plain, bare) = match name.strip_suffix(BARE) {
             Some(plain) => (plain, BARE),
@@ -207,13 +207,13 @@ impl Scenario {
         format!("{names}; those that ask all the time also with {BARE} behind their names")
     }
 
-    /// Its number and what it is.
+    /// The number and the description.
     pub fn heading(&self) -> String {
         format!("{}{}: {}", self.name, self.bare, self.title)
     }
 }
 
-/// Runs a scenario and gives its section.
+/// Runs a scenario and returns its section.
 pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
     let site = Site::new()?;
     match &scenario.measure {
@@ -225,7 +225,7 @@ pub fn run(scenario: &Scenario, plan: &Plan) -> Result<String> {
     }
 }
 
-/// All servers are asked in their turns.
+/// Loads all servers in turns.
 fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<String> {
     let contenders = plan.contenders(scenario.beside);
     let each: Vec<_> = contenders.iter().map(|kind| (*kind, *asked, site)).collect();
@@ -235,8 +235,8 @@ fn load(scenario: &Scenario, asked: &Asked, plan: &Plan, site: &Site) -> Result<
     Ok(table::of_load(&scenario.heading(), &rows))
 }
 
-/// Each contender has two servers, one after the other in each round: one is asked for little, the
-/// other for much.
+/// Each contender has two servers, which run one after the other in each round: one gets requests
+/// for few things, the other for many.
 fn growth(scenario: &Scenario, few: &Asked, many: &Asked, plan: &Plan) -> Result<String> {
     let sites = [Site::new()?, Site::new()?];
     let contenders = plan.contenders(scenario.beside);
@@ -257,17 +257,17 @@ fn growth(scenario: &Scenario, few: &Asked, many: &Asked, plan: &Plan) -> Result
     Ok(table::of_growth(&scenario.heading(), &rows))
 }
 
-/// How one server was asked.
+/// The turns of one server.
 #[derive(Default)]
 struct Course {
-    /// Its first second, where all was asked for the first time in it.
+    /// The first second, if nothing was requested twice in it.
     first: Option<Turn>,
     turns: Vec<Turn>,
 }
 
-/// All servers stand ready; each is asked in its turn, round after round.
+/// All servers run at the same time. Each is loaded in its turn, round after round.
 fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Course>> {
-    // The client inherits it, and has thousands of connections in some scenarios.
+    // The client inherits the limit, and has thousands of connections in some scenarios.
     let _ = evenkeel_sys::process::raise_descriptor_limit();
     let start = |(kind, asked, site): &(Kind, Asked, &Site)| kind.start(site, asked);
     let servers: Vec<Server> = each.iter().map(start).collect::<Result<_>>()?;
@@ -287,7 +287,7 @@ fn in_turns(each: &[(Kind, Asked, &Site)], plan: &Plan) -> Result<Vec<Course>> {
     Ok(courses)
 }
 
-/// Looks at one contender after the other.
+/// Measures one contender after the other.
 fn one_by_one<T>(
     scenario: &Scenario,
     plan: &Plan,
@@ -297,14 +297,14 @@ fn one_by_one<T>(
     contenders.map(|kind| Ok((kind, look(kind)?))).collect()
 }
 
-/// One server at a time is looked at, with one host and with all of them.
+/// Measures one server at a time, with one host and with all of them.
 fn hosts(scenario: &Scenario, count: usize, plan: &Plan, site: &Site) -> Result<String> {
     site.add_hosts(count)?;
     let rows = one_by_one(scenario, plan, |kind| memory::of_hosts(kind, site, count))?;
     Ok(table::of_hosts(&scenario.heading(), &rows))
 }
 
-/// One server at a time holds the connections, so that the kernel's share is its alone.
+/// One server at a time holds the connections, so that the kernel's memory is for that server only.
 fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let rows = one_by_one(scenario, plan, |kind| {
         idle::hold(&kind.start(site, &PLAIN)?, PLAIN.path, plan.idle)
@@ -312,7 +312,7 @@ fn held(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     Ok(table::of_idle(&scenario.heading(), plan.idle, &rows))
 }
 
-/// The system calls of requests on kept connections, and of connections of one request.
+/// Counts the system calls of requests on kept connections, and of connections of one request.
 fn count(scenario: &Scenario, plan: &Plan, site: &Site) -> Result<String> {
     let rows = one_by_one(scenario, plan, |kind| {
         let server = kind.start(site, &PLAIN)?;

@@ -1,5 +1,5 @@
-//! Requests for many things in turn. How many files or hosts comes in; the files, and a script for
-//! wrk that asks for them in an order without a pattern, go out. The order is the same in each run.
+//! Requests for many things in turn: creates the files or hosts, and a script for wrk that requests
+//! them in an order without a pattern, which is the same in each run.
 
 use crate::Result;
 use evenkeel_lab::peers::{Site, host_name};
@@ -8,27 +8,27 @@ use std::fs;
 use std::net::SocketAddr;
 use tempfile::NamedTempFile;
 
-/// How many files each folder has.
+/// The number of files in each folder.
 const FOLDER: usize = 100;
 
-/// What is asked in turn.
+/// The things that are requested in turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// So many files of 1 KiB, a hundred in each folder.
+    /// This many files of 1 KiB, a hundred in each folder.
     Files(usize),
-    /// The file of 1 KiB of so many name-based hosts, each with a folder of its own.
+    /// The file of 1 KiB on this many name-based hosts, each with a folder of its own.
     Hosts(usize),
 }
 
 impl Spread {
-    /// How many things there are.
+    /// The number of things.
     pub fn count(self) -> usize {
         match self {
             Self::Files(count) | Self::Hosts(count) => count,
         }
     }
 
-    /// How many hosts the server has.
+    /// The number of hosts of the server.
     pub fn hosts(self) -> usize {
         match self {
             Self::Files(_) => 0,
@@ -36,7 +36,7 @@ impl Spread {
         }
     }
 
-    /// The name of a server that is asked for these.
+    /// The name of a server with these requests.
     pub fn label(self, server: &str) -> String {
         match self {
             Self::Files(count) => format!("{server}, files {count}"),
@@ -44,7 +44,7 @@ impl Spread {
         }
     }
 
-    /// Makes the files.
+    /// Creates the files.
     pub fn lay_out(self, site: &Site) -> Result<()> {
         let Self::Files(count) = self else { return site.add_hosts(self.count()) };
         let told = |error: std::io::Error| format!("the files: {error}");
@@ -59,7 +59,7 @@ impl Spread {
         Ok(())
     }
 
-    /// A script for wrk that asks for all of them, over and over, with these fields. It is gone
+    /// A script for wrk that requests all of them, over and over, with these fields. It is deleted
     /// with its handle.
     pub fn script(self, address: SocketAddr, fields: &[String]) -> Result<NamedTempFile> {
         let told = |error: std::io::Error| format!("the script of wrk: {error}");
@@ -82,7 +82,7 @@ impl Spread {
                 format!("\r\n{fields}\r\n"),
             ),
         };
-        // A function of Lua's cannot have so many constants of its own.
+        // A Lua function cannot have that many constants.
         let mut text = "local names, at = {}, 0\nlocal all = [[\n".to_owned();
         for name in shuffled(names) {
             let _ = writeln!(text, "{name}");
@@ -102,11 +102,11 @@ fn file(number: usize) -> String {
     format!("/many/{:04}/{number:06}.png", number / FOLDER)
 }
 
-/// The same things in another order, which is always the same.
+/// The same things in another, fixed order.
 fn shuffled(mut names: Vec<String>) -> Vec<String> {
     let mut state = 15_u64;
     for last in (1..names.len()).rev() {
-        // Knuth's MMIX generator; its upper bits are the better ones.
+        // Knuth's MMIX generator, whose upper bits are the better ones.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let other = (state >> 33) as usize % (last + 1);

@@ -1,4 +1,4 @@
-//! What was measured comes in; tables in Markdown go out, with medians, spreads and ratios.
+//! Writes the results as tables in Markdown, with medians, spreads and ratios.
 
 use crate::contender::Kind;
 use crate::idle::Held;
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use evenkeel_lab::calls::Calls;
 use std::fmt::Write as _;
 
-/// The head of the page: how it was made, and on what.
+/// The head of the page: how it was made, and on which machine.
 pub fn heading(plan: &Plan, arguments: &[String]) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -33,7 +33,7 @@ pub fn heading(plan: &Plan, arguments: &[String]) -> String {
     )
 }
 
-/// The table of a scenario that asks all the time.
+/// The table of a scenario with continuous load.
 pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
     let cpu = |turns: &[Turn]| median(turns.iter().map(|turn| turn.cpu_us));
     let of =
@@ -64,15 +64,15 @@ pub fn of_load(heading: &str, rows: &[(Kind, Vec<Turn>)]) -> String {
     text
 }
 
-/// What a request cost where little was asked for in turn, and where much was.
+/// The cost of a request for few things in turn, and for many.
 pub struct Growth {
     pub kind: Kind,
-    /// The first second of much, where nothing was asked for twice in it.
+    /// The first second with many things, if nothing was requested twice in it.
     pub first: Option<Turn>,
     pub rounds: Vec<(Turn, Turn)>,
 }
 
-/// The table of that.
+/// The table of these.
 pub fn of_growth(heading: &str, rows: &[Growth]) -> String {
     let of = |rounds: &[(Turn, Turn)], figure: fn(&(Turn, Turn)) -> f64| {
         median(rounds.iter().map(figure))
@@ -110,7 +110,7 @@ pub fn of_growth(heading: &str, rows: &[Growth]) -> String {
     text
 }
 
-/// The table of what virtual hosts take, and reloads.
+/// The table of the memory of virtual hosts and of reloads.
 pub fn of_hosts(heading: &str, rows: &[(Kind, Taken)]) -> String {
     let columns: String = RELOADS.iter().map(|count| format!(" after {count} |")).collect();
     let mut text = format!(
@@ -153,7 +153,7 @@ pub fn of_idle(heading: &str, asked: usize, rows: &[(Kind, Held)]) -> String {
     text
 }
 
-/// The table of system calls: on kept connections, and on those of one request.
+/// The table of system calls, on kept connections and on connections of one request.
 pub fn of_calls(heading: &str, rows: &[(Kind, (Calls, Calls))]) -> String {
     let mut text = format!(
         "## {heading}\n\n\
@@ -182,7 +182,7 @@ fn ratio(each: f64, base: Option<f64>) -> String {
     base.map_or("-".to_owned(), |base| format!("{:.2}", each / base))
 }
 
-/// The middle value, or the mean of the two in the middle; 0 of none.
+/// The median; 0 if there are no values.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,13 +1,13 @@
-//! In comes one byte that chooses the size of the pieces, then a body in chunks. It is decoded
-//! whole and in pieces, which must come to the same.
+//! Decodes a chunked body as a whole and in pieces, which must give the same result. The first byte
+//! of the input chooses the size of the pieces.
 
 use evenkeel_message::Fields;
 use evenkeel_proto::{ChunkedDecoder, HttpProtocolOptions, Limits, Step};
 
-/// Small, so that the fuzzer reaches them.
+/// Small limits, so that the fuzzer reaches them.
 const LIMITS: Limits = Limits { line: 60, field_size: 60, fields: 4 };
 
-/// What a body came to: its data, its trailer fields and where it ended, or the status.
+/// The result for a body: its data, its trailer fields and where it ended, or the status.
 type Outcome = Result<(Vec<u8>, String, Option<usize>), u16>;
 
 /// One run of the fuzzer, or one file of the corpus.

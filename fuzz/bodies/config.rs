@@ -1,7 +1,7 @@
-//! Any bytes come in as a configuration, which is read and applied as a .htaccess file's and as a
-//! server's directives, with more and more modules. Nothing may panic, hang or grow. A text that
-//! names Include is read as .htaccess alone, where that is refused: no text may make this read the
-//! machine's files.
+//! Reads and applies any bytes as a configuration, both as an .htaccess file and as a server's
+//! directives, with more and more modules. Nothing may panic, hang or grow. A text that contains
+//! Include is only read as an .htaccess file, where Include is refused: no text may make this read
+//! files of the machine.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -52,7 +52,7 @@ fn as_server(data: &[u8], words: &mut stub::Words, notices: &mut Vec<Notice>) ->
     apply(&words.tables(), &tree.nodes, &mut stub::Nothing, notices)
 }
 
-/// What is logged must stay on its lines, whatever the text holds.
+/// What is logged must stay on its lines, whatever the text contains.
 fn check(result: Result<(), Fault>, notices: &[Notice]) {
     let shown = result.map_or_else(|fault| fault.to_string(), |()| String::new());
     assert!(shown.lines().count() <= 2);

@@ -1,6 +1,6 @@
-//! In come bytes: an expression, a NUL, and the value that everything in the request has. The
-//! expression is compiled as a condition, as a text, as a pattern, as wildcards and as a subnet,
-//! and asked of that request. Nothing may panic, hang or grow; no file is read.
+//! Compiles an expression as a condition, as a text, as a pattern, as wildcards and as a subnet,
+//! and evaluates it for a request. The input is the expression, a NUL, and the value of everything
+//! in the request. Nothing may panic, hang or grow; no file is read.
 
 use evenkeel_expr::{
     Author, Captures, Condition, Context, Evaluation, FileError, GlobStyle, Pattern,
@@ -71,7 +71,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Compiles and evaluates; whatever an .htaccess file may hold, the server's configuration may.
+/// Compiles and evaluates. Whatever an .htaccess file may contain, the server's configuration may
+/// contain too.
 fn ask(text: &str, request: &Request<'_>) {
     let mut evaluation = Evaluation::new(request);
     match Condition::compile(text, Author::Server) {
@@ -87,8 +88,8 @@ fn ask(text: &str, request: &Request<'_>) {
     }
 }
 
-/// What pins a dollar to the end changes nothing else: it compiles what compiled before, and it
-/// matches the same where no line ends, unless the pattern says what ends a line.
+/// Pinning a dollar to the end must change nothing else: what compiled before still compiles, and
+/// matches the same if the value has no line ends, unless the pattern defines the end of a line.
 fn match_pattern(text: &str, value: &[u8]) {
     let loose = PatternOptions { dollar_end_only: false, ..PatternOptions::default() };
     let loose = Pattern::compile(text, loose);

@@ -1,7 +1,7 @@
-//! Any bytes come in as a .htaccess file, which is read and applied with the directives of every
-//! module and with every override granted, as the pipeline does it. What comes out is merged with
-//! itself and with nothing, and so are the sections within it. Nothing may panic, hang or grow,
-//! and what is logged stays on its lines, one for each section that is not closed.
+//! Reads and applies any bytes as an .htaccess file with the directives of every module and with
+//! all overrides granted, as the pipeline does. The result is merged with itself and with nothing,
+//! and so are the sections within it. Nothing may panic, hang or grow, and what is logged stays on
+//! its lines, one for each section that is not closed.
 
 use evenkeel_config::{
     Fault, Grant, ModuleSet, Notice, Overrides, Tables, Variables, Vocabulary, apply_htaccess,
@@ -15,10 +15,10 @@ use evenkeel_modules::{
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Sections are nested no deeper than that, and the settings around them are one more.
+/// Sections are nested to at most this depth, including the settings around them.
 const DEPTH: usize = 257;
 
-/// The modules that are active where no LoadModule line says so, and their directives.
+/// The modules that are active without LoadModule lines, and their directives.
 struct Words {
     modules: ModuleSet,
     tables: Tables<Scope>,
@@ -54,7 +54,8 @@ impl Vocabulary for Words {
     }
 }
 
-/// One run of the fuzzer, or one file of the corpus; true where the text is a good .htaccess file.
+/// One run of the fuzzer, or one file of the corpus. Returns whether the text is a valid .htaccess
+/// file.
 pub fn run(data: &[u8]) -> bool {
     static WORDS: OnceLock<Words> = OnceLock::new();
     let words = WORDS.get_or_init(Words::new);
@@ -72,7 +73,7 @@ pub fn run(data: &[u8]) -> bool {
     good.is_some()
 }
 
-/// What the text sets under that grant; none where it is refused.
+/// What the text sets under that grant; none if it is refused.
 fn settings(data: &[u8], words: &Words, grant: &Grant) -> Option<DirectorySettings> {
     let mut notices = Vec::new();
     let result = apply(data, words, grant, &mut notices);
@@ -106,7 +107,7 @@ fn apply(
     Ok(scope.directory.into_settings())
 }
 
-/// Merges with itself and with nothing, then what the sections within hold.
+/// Merges with itself and with nothing, and then does so for the sections within.
 fn merge(own: &DirectorySettings, depth: usize) {
     assert!(depth > 0, "sections nest too deep");
     let nothing = DirectorySettings::default();

@@ -1,6 +1,6 @@
-//! What the fuzz target `log_format` does with its bytes: the first line is a format, the rest
-//! is what a client sent. Any format compiles or is refused; whatever the client sent, a line of
-//! a fixed format is one line of printable ASCII.
+//! Compiles the first line of the input as a log format and uses the rest as what a client sent.
+//! Any format compiles or is refused. Whatever the client sent, a line of a fixed format is one
+//! line of printable ASCII.
 
 use evenkeel_logging::{ErrorFormat, ErrorFormatKind, Exchange, LineFormat};
 use evenkeel_message::{
@@ -71,7 +71,7 @@ fn request(client: &[u8], peer: Peer) -> Request {
     let time_us = client.iter().fold(0, |time: u64, byte| time << 8 ^ u64::from(*byte));
     let mut request = Request::new(head, peer, time_us);
     request.trailers.add("N", client);
-    // A path is what an escaped text decodes to.
+    // The path is the decoded form of an escaped text.
     let escaped: String = client.iter().map(|byte| format!("%{byte:02x}")).collect();
     let options = UriOptions { encoded_slashes: AllowEncodedSlashes::On, merge_slashes: false };
     let path = UrlPath::parse(format!("/{escaped}").as_bytes(), options);

@@ -1,6 +1,7 @@
-//! In come two bytes for the length of the content, then lines: a Range field's value first, then
-//! fields of a conditional request. The parts of a range lie within the content and are together
-//! no longer; what a condition comes to has to do with what was asked.
+//! Evaluates a Range field and the fields of a conditional request. The input is two bytes for the
+//! length of the content, and then lines: the value of Range first, then other fields. The parts of
+//! a range must lie within the content and not be longer in total, and the verdict must be possible
+//! for the fields that are present.
 
 use evenkeel_message::{
     Fields, Method, Part, RangeLimits, Ranges, Validators, Verdict, evaluate, http_date,

@@ -1,12 +1,13 @@
-//! In comes one byte that chooses the options and the place of a split, then a head. It is read
-//! whole and in two pieces, which must come to the same, and what was read is addressed and its
-//! path normalised. Nothing may panic, and nothing may come out that no head may hold.
+//! Parses a head as a whole and in two pieces, which must give the same result, and determines the
+//! host and the normalised path of the request. The first byte of the input chooses the options and
+//! where to split. Nothing may panic, and the result must contain nothing that a head may not
+//! contain.
 
 use evenkeel_message::{BodyLength, Peer, Request, RequestHead, UriOptions, UrlPath, Version};
 use evenkeel_proto::{HeadParser, HttpProtocolOptions, Limits, Parsed, Refusal, address, raw_path};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Small, so that the fuzzer reaches them.
+/// Small limits, so that the fuzzer reaches them.
 const LIMITS: Limits = Limits { line: 200, field_size: 100, fields: 8 };
 
 /// One run of the fuzzer, or one file of the corpus.
@@ -30,7 +31,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Shows the parser the bytes up to each of the ends in turn.
+/// Parses the bytes up to each of the ends in turn.
 fn read(
     bytes: &[u8],
     ends: &[usize],

@@ -1,5 +1,6 @@
-//! In comes one byte that chooses the options, then a path. What comes out cannot climb, holds no
-//! NUL, is no longer than what went in, and stays what it is when it is escaped and goes in again.
+//! Normalises a path. The first byte of the input chooses the options. The result cannot climb,
+//! contains no NUL, is no longer than the input, and stays the same when it is escaped and
+//! normalised again.
 
 use evenkeel_message::{AllowEncodedSlashes, UriOptions, UrlPath};
 use evenkeel_proto::{escape_html, escape_path, escape_uri};

@@ -1,14 +1,15 @@
-//! A document's text and the names of all files come in; the source files that it names but which
-//! are not there go out. Whether what it says of them holds is for readers to judge.
+//! Checks that the source files which a document names exist. Whether what it says about them is
+//! true is for readers to judge.
 
-/// Adds a fault for each file or folder in backquotes that the document at `path` names in vain.
-/// A path begins at the repository's root or in `crates`; a name alone may be anywhere.
+/// Adds a fault for each file or folder in backquotes in the document at `path` that does not
+/// exist. A path begins at the root of the repository or in `crates`; a name without folders may be
+/// anywhere.
 pub fn check(path: &str, text: &str, files: &[&str], faults: &mut Vec<String>) {
     if !path.ends_with(".md") || path.starts_with("docs/") {
         return;
     }
     for (index, line) in text.lines().enumerate() {
-        // What stands between the first and the second backquote, the third and the fourth.
+        // The texts between the first and second backquote, the third and fourth, and so on.
         for name in line.split('`').skip(1).step_by(2).filter(|name| is_source(name)) {
             if !files.iter().any(|file| is_named(file, name)) {
                 faults.push(format!("{path}:{}: there is no `{name}`", index + 1));
@@ -17,7 +18,7 @@ pub fn check(path: &str, text: &str, files: &[&str], faults: &mut Vec<String>) {
     }
 }
 
-/// Whether it looks like a source file or a folder, and like one alone.
+/// Whether it has the form of a source file or a folder, and of nothing else.
 fn is_source(name: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || "/_-.".contains(c);
     (name.ends_with(".rs") || name.ends_with('/')) && name.chars().all(known)

@@ -1,7 +1,7 @@
-//! The chores of the repository: `cargo xtask tidy` reads the sources and `cargo metadata` and
-//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one a line,
+//! The tasks of the repository. `cargo xtask tidy` reads the sources and `cargo metadata` and
+//! prints every departure from the rules of ARCHITECTURE.md and CONTRIBUTING.md, one in each line.
 //! `cargo xtask manual` writes the pages of docs/manual, `cargo xtask man` those of docs/man, and
-//! `cargo xtask attack` runs the differential attack of `tests`. No other file is ever changed.
+//! `cargo xtask attack` runs the differential attack of `tests`. No other file is changed.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its result")]
 
 mod documents;
@@ -43,7 +43,7 @@ fn write(pages: Result<Pages, String>) -> ExitCode {
     }
 }
 
-/// Builds the server and the attack, and runs it with the words that follow.
+/// Builds the server and the attack, and runs the attack with the words that follow.
 fn attack() -> ExitCode {
     match build_and_attack() {
         Ok(true) => ExitCode::SUCCESS,
@@ -56,7 +56,8 @@ fn attack() -> ExitCode {
 }
 
 fn build_and_attack() -> Result<bool, String> {
-    // All of the workspace: with some of its packages alone their crates would be built again.
+    // Builds the whole workspace, because selecting some of its packages would build their crates
+    // again.
     let words = ["build", "--quiet", "--workspace", "--bins"];
     run(&root(), "cargo", &words)?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -85,8 +86,8 @@ fn show_departures() -> ExitCode {
     }
 }
 
-/// Every departure from the rules, in the order of the checks; an error when the repository
-/// itself could not be read.
+/// Every departure from the rules, in the order of the checks. It is an error if the repository
+/// itself cannot be read.
 fn tidy(root: &Path) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     let table = rooms::parse(&read(&root.join("ARCHITECTURE.md"))?);
@@ -96,7 +97,7 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     man::man()?.check(root, &mut faults);
     manifest::check(&read(&root.join("Cargo.toml"))?, &mut faults);
     let listed = run(root, "git", &["ls-files", "-co", "--exclude-standard"])?;
-    // A file that is deleted but not yet committed is still listed.
+    // A deleted file that is not yet committed is still listed.
     let files: Vec<&str> = listed.lines().filter(|path| root.join(path).exists()).collect();
     check_format(root, &files, &mut faults)?;
     for path in files.iter().copied() {
@@ -109,8 +110,8 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     Ok(faults)
 }
 
-/// Adds the files that rustfmt would change and `cargo fmt` does not find: it follows no `mod` that
-/// a macro makes, as `modules!` does.
+/// Adds the files that rustfmt would change and `cargo fmt` does not find, because a macro such as
+/// `modules!` makes their `mod`s.
 fn check_format(root: &Path, files: &[&str], faults: &mut Vec<String>) -> Result<(), String> {
     let hidden = |path: &&&str| path.starts_with("crates/modules/src/") && path.ends_with(".rs");
     let output = Command::new("rustfmt")
@@ -128,7 +129,7 @@ fn check_format(root: &Path, files: &[&str], faults: &mut Vec<String>) -> Result
     Err(format!("rustfmt: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The repository's root: the folder above this package.
+/// The root of the repository: the folder above this package.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
@@ -138,7 +139,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A command's standard output; an error when it could not be run or said no.
+/// The standard output of a command. It is an error if the command cannot run or fails.
 fn run(root: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program)
         .args(arguments)

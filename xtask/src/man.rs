@@ -1,29 +1,29 @@
-//! The man pages, docs/man: they derive from the declarations of the command lines of `evenkeel`
-//! and `evenkeel-lab`. A subcommand has a page of its own, as git's have.
+//! The man pages in docs/man, which derive from the declarations of the command lines of `evenkeel`
+//! and `evenkeel-lab`. A subcommand has a page of its own, as in git.
 
 use crate::pages::{Page, Pages};
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 
-/// All of them.
+/// All man pages.
 pub fn man() -> Result<Pages, String> {
     let mut pages = Vec::new();
-    // What the lab has, the server only passes on.
+    // Subcommands of the lab have their pages under the lab's name only.
     for program in [evenkeel::Words::command(), evenkeel_lab::program::command()] {
         for inner in program.get_subcommands() {
             let name = format!("{} {}", program.get_name(), inner.get_name());
-            // The lab's name is not typed.
+            // The name of the lab is not typed.
             let typed = inner.get_bin_name().unwrap_or(&name).to_owned();
             pages.push(page(&name, inner.clone().bin_name(typed))?);
         }
-        // `evenkeel -h` is httpd's.
+        // `evenkeel -h` is an option of httpd.
         let has_help = program.get_name() != "evenkeel";
         pages.push(page(program.get_name(), program.clone().disable_help_flag(!has_help))?);
     }
     Ok(Pages { folder: "docs/man", task: "man", pages })
 }
 
-/// The page of a command of this name.
+/// The page of a command with this name.
 fn page(name: &str, command: Command) -> Result<Page, String> {
     let name = name.replace(' ', "-");
     let mut text = Vec::new();

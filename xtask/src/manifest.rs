@@ -1,8 +1,8 @@
-//! The text of the workspace manifest comes in; a fault for each dependency that is named
-//! without a reason comes out. Versions and features are Cargo's affair, not judged here.
+//! Checks that the workspace manifest gives a reason for each dependency. Versions and features are
+//! not checked here.
 
-/// Adds a fault for each external dependency of the workspace that has no comment above it, or
-/// above the unbroken run of dependencies in which it stands.
+/// Adds a fault for each external dependency of the workspace without a comment above it, or above
+/// the unbroken run of dependencies that contains it.
 pub fn check(text: &str, faults: &mut Vec<String>) {
     let mut inside = false;
     let mut explained = false;

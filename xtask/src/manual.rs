@@ -2,7 +2,7 @@
 
 use crate::pages::{Page, Pages};
 
-/// All its pages.
+/// All pages of the manual.
 pub fn manual() -> Pages {
     let pages = evenkeel_modules::manual().into_iter();
     let pages = pages.map(|page| Page { file: page.file, text: page.text }).collect();

@@ -1,5 +1,5 @@
-//! Generated pages: a folder of the repository that holds them and nothing else. They are written,
-//! or the names of those that are not as they should be are told.
+//! Folders of generated pages, which contain nothing else: writes the pages, or lists those that
+//! are not up to date.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,26 @@ use std::path::{Path, PathBuf};
 /// A page.
 #[derive(Debug)]
 pub struct Page {
-    /// Its file's name.
+    /// The name of the file.
     pub file: String,
-    /// What is in it.
+    /// The contents.
     pub text: String,
 }
 
 /// A folder of generated pages.
 #[derive(Debug)]
 pub struct Pages {
-    /// The folder, from the repository's root.
+    /// The folder, relative to the root of the repository.
     pub folder: &'static str,
     /// The task that writes it.
     pub task: &'static str,
-    /// All pages.
+    /// The pages.
     pub pages: Vec<Page>,
 }
 
 impl Pages {
-    /// Writes every page and deletes what is no page any more; tells how many were written.
+    /// Writes every page and deletes files that are no longer pages. Returns the number of pages
+    /// written.
     pub fn write(&self, root: &Path) -> Result<usize, String> {
         let folder = root.join(self.folder);
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());

@@ -1,23 +1,23 @@
-//! The table of rooms in ARCHITECTURE.md and the crates that `cargo metadata` knows come in;
-//! what the one says and the other does not comes out. Nothing is built and no file is read.
+//! Compares the table of rooms in ARCHITECTURE.md with the crates in `cargo metadata`. Nothing is
+//! built and no file is read.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a room may depend on: rooms by name, or all of them.
+/// What a room may depend on: named rooms, or all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allowed {
-    /// Every room: the binary, which ties them together.
+    /// Every room; for the binary, which connects them.
     All,
-    /// The named rooms only.
+    /// Only the named rooms.
     Rooms(BTreeSet<String>),
 }
 
-/// Each room by name with what it may depend on.
+/// What each room may depend on, by the room's name.
 pub type Table = BTreeMap<String, Allowed>;
 
-/// Each crate below `crates/` by its folder's name, with the rooms that it depends on outside
-/// its tests.
+/// The rooms that each crate below `crates/` depends on outside its tests, by the name of its
+/// folder.
 pub type Crates = BTreeMap<String, BTreeSet<String>>;
 
 /// The room table of `text`: the first Markdown table whose heading begins with `room`.
@@ -64,8 +64,8 @@ fn parse_package(package: &Value) -> Option<(String, BTreeSet<String>)> {
     Some((folder.to_owned(), rooms.map(str::to_owned).collect()))
 }
 
-/// Adds a fault for each room without a crate, crate without a room, and dependency that the
-/// table does not allow.
+/// Adds a fault for each room without a crate, each crate without a room, and each dependency that
+/// the table does not allow.
 pub fn check(table: &Table, crates: &Crates, faults: &mut Vec<String>) {
     for room in table.keys().filter(|room| !crates.contains_key(*room)) {
         faults.push(format!("ARCHITECTURE.md: room `{room}` has no crate"));

@@ -1,5 +1,5 @@
-//! One file's path and text come in; its departures from the style come out, each with its
-//! line. What the compiler, rustfmt and clippy already judge is left to them.
+//! Checks a file for departures from the style, each with its line. What the compiler, rustfmt and
+//! clippy already check is left to them.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use std::path::Path;
 const MOST_LINES: usize = 800;
 /// The most characters that a line may have.
 const MOST_COLUMNS: usize = 100;
-/// Names that say nothing of what a file or module is for.
+/// Names that do not say what a file or module is for.
 const EMPTY_NAMES: [&str; 8] =
     ["util", "utils", "common", "helper", "helpers", "manager", "misc", "shared"];
-/// Folders that exist on a developer's machine only. Written in two parts, so that this file
-/// passes its own check.
+/// Folders that exist only on a developer's machine. They are written in two parts, so that this
+/// file passes its own check.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 /// The ways in which unsafe code can begin.
 const UNSAFE_FORMS: [&str; 5] = [
@@ -21,12 +21,13 @@ const UNSAFE_FORMS: [&str; 5] = [
     concat!("unsafe", " extern"),
     concat!("allow(unsafe", "_code)"),
 ];
-/// How many lines above an unsafe block its SAFETY comment may begin.
+/// The number of lines above an unsafe block within which its SAFETY comment may begin.
 const SAFETY_REACH: usize = 8;
 
-/// Adds the faults of the file at `path`, relative to the repository's root, with `text` in it.
+/// Adds the faults of the file at `path`, relative to the root of the repository, whose contents
+/// are `text`.
 pub fn check(path: &str, text: &str, faults: &mut Vec<String>) {
-    // The lock file names what Cargo downloads, and corpora hold bytes of no meaning.
+    // The lock file contains names that Cargo chose, and corpora contain arbitrary bytes.
     if path == "Cargo.lock" || path.contains("/corpus/") {
         return;
     }
@@ -41,7 +42,7 @@ pub fn check(path: &str, text: &str, faults: &mut Vec<String>) {
 fn check_machine_paths(path: &str, text: &str, faults: &mut Vec<String>) {
     for (index, line) in text.lines().enumerate() {
         for folder in MACHINE_PATHS {
-            // Within a longer path (`/var/work/`) the name is somebody else's.
+            // Within a longer path (`/var/work/`) the name belongs to something else.
             let at = line.find(folder);
             let before = at.and_then(|at| line.get(..at)).and_then(|head| head.chars().next_back());
             if at.is_some() && !before.is_some_and(|c| c.is_alphanumeric() || "@.-_".contains(c)) {
@@ -72,7 +73,7 @@ fn check_shape(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// The first paragraph of the file's own documentation.
+/// The first paragraph of the file's documentation.
 fn opening(text: &str) -> String {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
     lines.take_while(|line| !line.trim().is_empty()).collect()
@@ -84,15 +85,15 @@ fn check_lines(path: &str, text: &str, faults: &mut Vec<String>) {
     for (index, line) in lines.iter().enumerate() {
         let number = index + 1;
         let width = line.chars().count();
-        // A table that rustfmt was told to leave alone has one row a line, as wide as it is.
+        // A table that rustfmt does not format has one row in each line, of any width.
         let indent = line.len() - line.trim_start().len();
         if line.trim() == "#[rustfmt::skip]" {
             table_ends = Some(indent);
         } else if table_ends == Some(indent) && matches!(line.trim(), "];" | "}" | "};" | ")") {
             table_ends = None;
         }
-        // Nor does rustfmt break a text that stands alone on its line, such as a message that a
-        // test compares.
+        // rustfmt also does not break a text that stands alone on its line, such as a message that
+        // a test compares.
         let lone_text = line.trim_start().starts_with('"');
         if width > MOST_COLUMNS && table_ends.is_none() && !lone_text {
             faults.push(format!("{path}:{number}: {width} columns, {MOST_COLUMNS} at most"));
@@ -117,13 +118,13 @@ fn check_lines(path: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
-/// The line without its comment and without what stands in quotes.
+/// The line without its comment and without text in quotes.
 fn code_of(line: &str) -> String {
     let code = line.split("//").next().unwrap_or_default();
     code.replace("\\\"", "").split('"').step_by(2).collect()
 }
 
-/// The name of the module that this line declares, if the name is an empty one.
+/// The name of the module that this line declares, if it is one of the empty names.
 fn empty_module(code: &str) -> Option<&'static str> {
     let code = code.trim().trim_start_matches("pub ").trim_start_matches("pub(crate) ");
     let name = code.strip_prefix("mod ")?.trim_end_matches([' ', ';', '{']);
