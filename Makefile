@@ -1,6 +1,6 @@
 # The two commands: `make run` serves the bundled site, `make test` runs every test.
 
-# Where `make run` listens; `make run LISTEN=127.0.0.1:8000` where this is taken.
+# The address of `make run`; `make run LISTEN=127.0.0.1:8000` if this one is in use.
 LISTEN ?= 127.0.0.1:8080
 
 .PHONY: run test
