@@ -5,8 +5,9 @@
 //! Source: server/config.c, ap_walk_config, ap_walk_config_sub and invoke_cmd.
 
 use std::cell::RefCell;
+use std::ops::Deref;
 
-use crate::directive::{Act, Contexts, Directive, Overrides, Set, Tables};
+use crate::directive::{Act, Contexts, Directive, Overrides, Tables};
 use crate::fault::{Fault, Notice};
 use crate::keyword::{self, Keyword};
 use crate::node::{Node, Position};
@@ -98,6 +99,7 @@ impl Grant {
 }
 
 /// One call of a directive's function: the arguments and the place of the directive.
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// The directive's name as it is declared.
     pub name: &'static str,
@@ -191,6 +193,19 @@ impl<'a> Call<'a> {
     /// Adds a notice about the directive.
     pub fn notice(&self, notice: Notice) {
         self.remarks.borrow_mut().push(notice.at(self.position.clone()));
+    }
+}
+
+/// The call of a directive that stands in the main server, outside of all virtual hosts, sections
+/// and .htaccess files. Only this file constructs one: a target that asks for it before it changes
+/// a setting of the whole server cannot be changed from any other place.
+pub struct GlobalCall<'a>(Call<'a>);
+
+impl<'a> Deref for GlobalCall<'a> {
+    type Target = Call<'a>;
+
+    fn deref(&self) -> &Call<'a> {
+        &self.0
     }
 }
 
@@ -331,32 +346,39 @@ impl<T: 'static> Walker<'_, T> {
         if !directive.takes_bytes && has_quoted(&node.arguments) {
             return Err(fault(format!("the arguments of {} must be UTF-8", directive.name)));
         }
-        let call = |words, flag| Call {
+        let call = Call {
             name: directive.name,
-            words,
+            words: &[],
             raw: &node.arguments,
-            flag,
+            flag: false,
             position: &node.position,
             scope,
             grant: self.grant,
             remarks: self.remarks,
         };
-        let set: Set<T> = match directive.act {
-            Act::Section(enter) => {
-                scope.check_rules(directive.name, directive.contexts).map_err(fault)?;
-                return enter(target, &Block { call: call(&[], false), node, walker: self });
-            }
-            Act::Set(set) => set,
+        let check_rules = || scope.check_rules(directive.name, directive.rules()).map_err(fault);
+        let set_each = |set: &mut dyn FnMut(Call<'_>) -> Result<(), String>| {
+            let Directive { name, doc, shape, .. } = *directive;
+            let calls = shape::split(shape, name, doc, &node.arguments).map_err(fault)?;
+            check_rules()?;
+            calls.iter().try_for_each(|words| {
+                let is_on = words.first().is_some_and(|word| word.eq_ignore_ascii_case("on"));
+                let flag = shape == crate::Shape::Flag && is_on;
+                set(Call { words, flag, ..call }).map_err(fault)
+            })
         };
-        let (name, doc) = (directive.name, directive.doc);
-        let calls = shape::split(directive.shape, name, doc, &node.arguments).map_err(fault)?;
-        scope.check_rules(name, directive.contexts).map_err(fault)?;
-        for words in &calls {
-            let flag = directive.shape == crate::Shape::Flag
-                && words.first().is_some_and(|word| word.eq_ignore_ascii_case("on"));
-            set(target, &call(words, flag)).map_err(fault)?;
+        match directive.act {
+            Act::Set(set) => set_each(&mut |call| set(target, &call)),
+            Act::SetGlobal(set) => set_each(&mut |call| set(target, &GlobalCall(call))),
+            Act::Section(enter) => {
+                check_rules()?;
+                enter(target, &Block { call, node, walker: self })
+            }
+            Act::GlobalSection(enter) => {
+                check_rules()?;
+                enter(target, &Block { call, node, walker: self }, &GlobalCall(call))
+            }
         }
-        Ok(())
     }
 }
 
@@ -385,6 +407,10 @@ mod tests {
         call.warn("test", 7, "seen");
         target.push(format!("{}={}/{}", call.name, call.words.join(","), call.flag));
         Ok(())
+    }
+
+    fn log_global(target: &mut Log, call: &GlobalCall<'_>) -> Result<(), String> {
+        log(target, call)
     }
 
     fn enter(target: &mut Log, block: &Block<'_, Log>) -> Result<(), Fault> {
@@ -419,6 +445,10 @@ mod tests {
 
     static DIRECTIVES: &[Directive<Log>] = &[
         plain("Global", Contexts::SERVER.with(Contexts::GLOBAL_ONLY), Overrides::NONE, Shape::Flag),
+        Directive {
+            act: Act::SetGlobal(log_global),
+            ..plain("Whole", Contexts::SERVER, Overrides::INDEXES, Shape::None)
+        },
         plain("Local", Contexts::DIRECTORY, Overrides::AUTH_CONFIG, Shape::Iterate),
         plain("Both", Contexts::NONE, Overrides::INDEXES, Shape::OneOrTwo),
         plain("Loose", Contexts::NONE.with(Contexts::NOT_IN_HTACCESS), Overrides::ALL, Shape::None),
@@ -464,6 +494,21 @@ mod tests {
         assert_eq!(run(&nodes).unwrap_err(), "<Area> directive missing closing '>'");
         let nodes = [node("<Area", ">", Some(Vec::new()))];
         assert_eq!(run(&nodes).unwrap_err(), "<Area> directive requires additional arguments");
+    }
+
+    /// Whatever the declaration, and AllowOverrideList, permit.
+    #[test]
+    fn what_is_set_for_the_whole_server_stands_outside_of_sections() {
+        assert_eq!(run(&[node("Whole", "", None)]).unwrap(), ["Whole=/false"]);
+        let nodes = [node("<Area", "/x>", Some(vec![node("Whole", "", None)]))];
+        assert_eq!(run(&nodes).unwrap_err(), "Whole cannot occur within directory context");
+        let grant = Grant {
+            overrides: Overrides::ALL,
+            directives: vec!["whole".into()],
+            ..Grant::default()
+        };
+        let text = htaccess(&[node("Whole", "", None)], &grant).0.unwrap_err();
+        assert_eq!(text, "Whole cannot occur within directory context");
     }
 
     #[test]

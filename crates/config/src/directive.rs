@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::apply::{Block, Call};
+use crate::apply::{Block, Call, GlobalCall};
 use crate::fault::Fault;
 
 /// The places where a directive may stand, and exceptions from them, as a set of flags.
@@ -177,15 +177,26 @@ pub enum Shape {
 /// position.
 pub type Set<T> = fn(&mut T, &Call<'_>) -> Result<(), String>;
 
+/// The function of a directive that sets something for the whole server.
+pub type SetGlobal<T> = fn(&mut T, &GlobalCall<'_>) -> Result<(), String>;
+
 /// The function of a section.
 pub type Enter<T> = fn(&mut T, &Block<'_, T>) -> Result<(), Fault>;
+
+/// The function of a section that sets something for the whole server.
+pub type EnterGlobal<T> = fn(&mut T, &Block<'_, T>, &GlobalCall<'_>) -> Result<(), Fault>;
 
 /// The effect of a directive on the target `T`.
 pub enum Act<T: 'static> {
     /// An ordinary directive, which sets something.
     Set(Set<T>),
+    /// A directive of the main server alone. [`Contexts::GLOBAL_ONLY`] applies even if the
+    /// declaration does not say so.
+    SetGlobal(SetGlobal<T>),
     /// A section, which decides for itself and then walks its children.
     Section(Enter<T>),
+    /// A section of the main server alone, as [`Act::SetGlobal`].
+    GlobalSection(EnterGlobal<T>),
 }
 
 impl<T> Clone for Act<T> {
@@ -224,6 +235,14 @@ pub struct Directive<T: 'static> {
 }
 
 impl<T> Directive<T> {
+    /// The places where the directive may not stand.
+    pub(crate) const fn rules(&self) -> Contexts {
+        match self.act {
+            Act::Set(_) | Act::Section(_) => self.contexts,
+            Act::SetGlobal(_) | Act::GlobalSection(_) => self.contexts.with(Contexts::GLOBAL_ONLY),
+        }
+    }
+
     /// The same directive, with arguments that need not be UTF-8.
     #[must_use]
     pub const fn of_bytes(self) -> Self {

@@ -28,9 +28,10 @@ mod version;
 mod vocabulary;
 mod words;
 
-pub use apply::{Block, Call, Grant, apply, apply_htaccess, unknown_directives};
+pub use apply::{Block, Call, GlobalCall, Grant, apply, apply_htaccess, unknown_directives};
 pub use directive::{
-    Act, Contexts, Directive, Enter, Overrides, Set, Shape, Table, Tables, allowed_text,
+    Act, Contexts, Directive, Enter, EnterGlobal, Overrides, Set, SetGlobal, Shape, Table, Tables,
+    allowed_text,
 };
 pub use fault::{Fault, Level, Notice, Stage};
 pub use include::Included;
