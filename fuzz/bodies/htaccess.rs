@@ -13,7 +13,7 @@ use evenkeel_modules::{
     DirectorySettings, Merge, OFFERS, Place, SERVER_VERSION, Scope, active_tables, is_active,
 };
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Sections are nested to at most this depth, including the settings around them.
 const DEPTH: usize = 257;
@@ -96,7 +96,7 @@ fn apply(
     grant: &Grant,
     notices: &mut Vec<Notice>,
 ) -> Result<DirectorySettings, Fault> {
-    let mut scope = Scope::new(Path::new("/srv"));
+    let mut scope = Scope::new(Path::new("/srv"), Arc::default());
     scope.place = Place::Directory("/srv/www/".into());
     scope.in_htaccess = true;
     let variables = Variables::new(["Foo".to_owned()], [("HOME".to_owned(), "/root".to_owned())]);

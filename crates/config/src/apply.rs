@@ -176,6 +176,13 @@ impl<'a> Call<'a> {
         self.parents().any(|parent| parent.eq_ignore_ascii_case(name))
     }
 
+    /// The same call if the directive stands in the main server, for a directive that has no effect
+    /// in other places.
+    #[must_use]
+    pub fn as_global(&self) -> Option<GlobalCall<'a>> {
+        self.check_place(Contexts::GLOBAL_ONLY).ok().map(|()| GlobalCall(*self))
+    }
+
     /// Checks rules about the place that hold only for some arguments of the directive.
     ///
     /// # Errors

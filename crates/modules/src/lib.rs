@@ -64,6 +64,9 @@ pub use settings::{Access, Merge, NoSettings, Place, Said, Scope, Shared, Unsaid
 /// The version of Apache httpd whose configuration, command line and answers are spoken.
 pub const SERVER_VERSION: (u32, u32, u32) = (2, 4, 71);
 
+/// What the function of a directive returns: on an error, the text to show at its position.
+pub type DirectiveResult = Result<(), String>;
+
 /// The declaration of a directive that fills a [`Scope`].
 pub type Directive = evenkeel_config::Directive<Scope>;
 /// The directives of one module.
@@ -76,8 +79,8 @@ pub struct Where(Contexts, Overrides);
 impl Where {
     /// In the server and in virtual hosts (Apache: RSRC_CONF).
     pub const SERVER: Where = Where(Contexts::SERVER, Overrides::NONE);
-    /// In the main server alone.
-    pub const GLOBAL: Where = Where(Contexts::SERVER.with(Contexts::GLOBAL_ONLY), Overrides::NONE);
+    /// In the main server alone ([`global_directive`]).
+    const GLOBAL: Where = Where(Contexts::SERVER.with(Contexts::GLOBAL_ONLY), Overrides::NONE);
     /// In sections only (ACCESS_CONF).
     pub const SECTION: Where = Where(Contexts::DIRECTORY, Overrides::NONE);
     /// In the server and in sections (RSRC_CONF | ACCESS_CONF).
@@ -108,7 +111,32 @@ impl Where {
     }
 }
 
-/// Declares a directive that sets something: name, place, shape, default, documentation, action.
+/// Declares a directive that sets something for a server or a section: name, place, shape, default,
+/// documentation, action.
+///
+/// ```
+/// # use evenkeel_config::{Call, Shape};
+/// # use evenkeel_modules::{Directive, DirectiveResult, Scope, Where, directive};
+/// const STATUS: Directive = directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how", status);
+///
+/// fn status(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+///     scope.server.core.conduct.keep_alive = Some(call.flag);
+///     Ok(())
+/// }
+/// ```
+///
+/// It cannot set what holds for the whole server: one virtual host would change all others.
+///
+/// ```compile_fail
+/// # use evenkeel_config::{Call, Shape};
+/// # use evenkeel_modules::{Directive, DirectiveResult, Scope, Where, directive};
+/// const STATUS: Directive = directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how", status);
+///
+/// fn status(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+///     scope.global_mut(call).core.extended_status = Some(call.flag);
+///     Ok(())
+/// }
+/// ```
 #[must_use]
 pub const fn directive(
     name: &'static str,
@@ -118,17 +146,44 @@ pub const fn directive(
     doc: &'static str,
     set: evenkeel_config::Set<Scope>,
 ) -> Directive {
-    Directive {
-        name,
-        contexts: place.0,
-        overrides: place.1,
-        shape,
-        default,
-        doc,
-        takes_bytes: false,
-        left_out: None,
-        act: Act::Set(set),
-    }
+    declared(name, place, shape, default, doc, Act::Set(set))
+}
+
+/// Declares a directive that stands in the main server alone and may set what holds for the whole
+/// server.
+///
+/// ```
+/// # use evenkeel_config::{GlobalCall, Shape};
+/// # use evenkeel_modules::{Directive, DirectiveResult, Scope, global_directive};
+/// const STATUS: Directive = global_directive("Status", Shape::Flag, "Off", "Says how", status);
+///
+/// fn status(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+///     scope.global_mut(call).core.extended_status = Some(call.flag);
+///     Ok(())
+/// }
+/// ```
+///
+/// Its function is not that of a directive that stands elsewhere:
+///
+/// ```compile_fail
+/// # use evenkeel_config::{GlobalCall, Shape};
+/// # use evenkeel_modules::{Directive, DirectiveResult, Scope, Where, directive};
+/// const STATUS: Directive = directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how", status);
+///
+/// fn status(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+///     scope.global_mut(call).core.extended_status = Some(call.flag);
+///     Ok(())
+/// }
+/// ```
+#[must_use]
+pub const fn global_directive(
+    name: &'static str,
+    shape: Shape,
+    default: &'static str,
+    doc: &'static str,
+    set: evenkeel_config::SetGlobal<Scope>,
+) -> Directive {
+    declared(name, Where::GLOBAL, shape, default, doc, Act::SetGlobal(set))
 }
 
 /// Declares a section: its name begins with `<`.
@@ -139,17 +194,30 @@ pub const fn section(
     doc: &'static str,
     enter: evenkeel_config::Enter<Scope>,
 ) -> Directive {
-    Directive {
-        name,
-        contexts: place.0,
-        overrides: place.1,
-        shape: Shape::Raw,
-        default: "",
-        doc,
-        takes_bytes: false,
-        left_out: None,
-        act: Act::Section(enter),
-    }
+    declared(name, place, Shape::Raw, "", doc, Act::Section(enter))
+}
+
+/// Declares a section of the main server alone, as [`global_directive`].
+#[must_use]
+pub const fn global_section(
+    name: &'static str,
+    doc: &'static str,
+    enter: evenkeel_config::EnterGlobal<Scope>,
+) -> Directive {
+    declared(name, Where::GLOBAL, Shape::Raw, "", doc, Act::GlobalSection(enter))
+}
+
+const fn declared(
+    name: &'static str,
+    place: Where,
+    shape: Shape,
+    default: &'static str,
+    doc: &'static str,
+    act: Act<Scope>,
+) -> Directive {
+    let Where(contexts, overrides) = place;
+    let (takes_bytes, left_out) = (false, None);
+    Directive { name, contexts, overrides, shape, default, doc, takes_bytes, left_out, act }
 }
 
 /// An argument of a directive by its index; empty where there is none.

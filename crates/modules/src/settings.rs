@@ -3,6 +3,7 @@
 //! what a setting means.
 
 use crate::{DirectorySettings, GlobalSettings, ServerSettings};
+use evenkeel_config::GlobalCall;
 use evenkeel_expr::{Condition, Pattern, PatternError, SyntaxError, Text};
 use evenkeel_message::{MethodSet, Request, canonical_path, unquoted};
 use std::ffi::OsStr;
@@ -264,8 +265,8 @@ impl<T: Unsaid + Merge> Merge for Shared<T> {
 /// What the directives of a configuration or of one .htaccess file fill, one after another.
 #[derive(Default)]
 pub struct Scope {
-    /// Settings of the process.
-    pub global: GlobalSettings,
+    /// Settings of the whole server. .htaccess files share what the configuration has said.
+    global: Arc<GlobalSettings>,
     /// Settings of the virtual host at hand.
     pub server: ServerSettings,
     /// Settings of the section at hand.
@@ -287,10 +288,36 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// An empty scope whose relative paths begin at `server_root`.
+    /// An empty scope whose relative paths begin at `server_root`, with settings of the whole
+    /// server to begin with.
     #[must_use]
-    pub fn new(server_root: &Path) -> Self {
-        Self { server_root: server_root.to_owned(), ..Self::default() }
+    pub fn new(server_root: &Path, global: Arc<GlobalSettings>) -> Self {
+        Self { server_root: server_root.to_owned(), global, ..Self::default() }
+    }
+
+    /// Settings of the whole server as they are so far.
+    #[must_use]
+    pub fn global(&self) -> &GlobalSettings {
+        &self.global
+    }
+
+    /// Settings of the whole server, to be changed by a directive that stands in no virtual host
+    /// and in no section: the call is the proof of that.
+    pub fn global_mut(&mut self, _: &GlobalCall<'_>) -> &mut GlobalSettings {
+        Arc::make_mut(&mut self.global)
+    }
+
+    /// The settings of the whole server, when all directives have been applied.
+    #[must_use]
+    pub fn take_global(&mut self) -> GlobalSettings {
+        Arc::unwrap_or_clone(std::mem::take(&mut self.global))
+    }
+
+    /// Registers the name of a method for the whole server, as any section of the configuration may
+    /// that names one (http_protocol.c: ap_method_register).
+    pub fn register_method(&mut self, name: &str) {
+        let methods = &mut Arc::make_mut(&mut self.global).core.methods;
+        methods.push(name.into());
     }
 
     /// A number for a section that no other section of this scope has.

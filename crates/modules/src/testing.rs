@@ -4,6 +4,7 @@
 use crate::{Module, Place, Scope};
 use evenkeel_config::{Node, Position, Tables};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Applies lines that stand outside of all sections.
 ///
@@ -32,7 +33,7 @@ pub(crate) fn apply_in(module: Module, place: Place, text: &str) -> Result<Scope
         }
     };
     let nodes: Vec<Node> = text.lines().enumerate().map(node).collect();
-    let mut scope = Scope::new(Path::new("/etc/base"));
+    let mut scope = Scope::new(Path::new("/etc/base"), Arc::default());
     scope.place = place;
     evenkeel_config::apply(&tables(&[module]), &nodes, &mut scope, &mut Vec::new())
         .map_err(|fault| fault.text)?;

@@ -179,16 +179,13 @@ impl AccessFiles {
         let fail = |fault: evenkeel_config::Fault| -> Box<str> {
             format!("{path}: {}", fault.text).into()
         };
-        let mut scope = Scope::new(&site.server_root);
+        let mut scope = Scope::new(&site.server_root, Arc::clone(&site.global));
         let mut directory = quoted(folder.path()).into_owned();
         if !directory.ends_with('/') {
             directory.push('/');
         }
         scope.place = Place::Directory(directory.into());
         scope.in_htaccess = true;
-        scope.global.authz_core = site.global.authz_core.clone();
-        scope.global.filter = site.global.filter;
-        scope.global.core.methods = site.global.core.methods.clone();
         scope.sections = site.section_base + self.sections;
         let AllowOverride { overrides, options, nonfatal_override, nonfatal_unknown } =
             grant.overrides.unwrap_or(AllowOverride::NONE);

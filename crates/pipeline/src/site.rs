@@ -29,7 +29,7 @@ static DEFAULT_ACCESS_NAMES: LazyLock<[Box<str>; 1]> = LazyLock::new(|| [".htacc
 /// A whole configuration, ready to serve.
 pub struct Site {
     /// What holds for the process.
-    pub global: GlobalSettings,
+    pub global: Arc<GlobalSettings>,
     /// The main server, then the virtual hosts in the order of the configuration.
     pub servers: Vec<Server>,
     /// Which of them an address and a host name mean.
@@ -225,13 +225,14 @@ impl Site {
         own_name: &dyn Fn() -> String,
         notices: &mut Vec<Notice>,
     ) -> Result<Site, Fault> {
-        let mut scope = Scope::new(server_root);
+        let mut global = GlobalSettings::default();
+        global.authz_core.without_hosts = !language.vocabulary.module_loaded("mod_authz_host.c");
+        global.filter.without_deflate = !language.vocabulary.module_loaded("mod_deflate.c");
+        let mut scope = Scope::new(server_root, Arc::new(global));
         scope.roots_unchecked = language.roots_unchecked;
-        scope.global.authz_core.without_hosts =
-            !language.vocabulary.module_loaded("mod_authz_host.c");
-        scope.global.filter.without_deflate = !language.vocabulary.module_loaded("mod_deflate.c");
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
-        let Scope { mut global, mut server, directory, sections, .. } = scope;
+        let mut global = scope.take_global();
+        let Scope { mut server, directory, sections, .. } = scope;
         let mut directory = directory.into_settings();
         directory.autoindex.begin();
         server.core.name.get_or_insert_with(|| own_name().into());
@@ -276,7 +277,7 @@ impl Site {
             folders_have_indexes,
             folders_are_listed,
             types,
-            global,
+            global: Arc::new(global),
             servers,
             hosts,
             language,

@@ -6,13 +6,13 @@ pub use crate::{NoSettings as Server, NoSettings as Global};
 
 use crate::authz_core::target;
 use crate::authz_host::{AddressFault, in_domain, parse_network, verified_name};
-use crate::{Access, Active, Directive, Merge, Module, Scope, Where, argument, directive};
+use crate::{
+    Access, Active, Directive, DirectiveResult, Merge, Module, Scope, Where, argument, directive,
+};
 use evenkeel_config::{Call, Shape};
 use evenkeel_expr::Subnet;
 use evenkeel_message::{Level, Notice, Request};
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 /// Which of Allow and Deny has the last word (Order).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,7 +175,7 @@ fn forget_satisfy(scope: &mut Scope) {
     scope.directory.access_compat.forgets_satisfy = true;
 }
 
-fn order(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn order(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let order = match argument(call, 0).to_ascii_lowercase().as_str() {
         // Mutual-failure passes what is allowed and not denied: that is allow,deny.
         "allow,deny" | "mutual-failure" => Order::AllowDeny,
@@ -187,7 +187,7 @@ fn order(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn satisfy(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn satisfy(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let satisfy = match argument(call, 0).to_ascii_lowercase().as_str() {
         "all" => Satisfy::All,
         "any" => Satisfy::Any,
@@ -198,13 +198,13 @@ fn satisfy(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn allow(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn allow(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let line = (scope.limit.clone(), whom(call)?);
     rules(scope).allow.push(line);
     Ok(())
 }
 
-fn deny(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn deny(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let line = (scope.limit.clone(), whom(call)?);
     rules(scope).deny.push(line);
     Ok(())

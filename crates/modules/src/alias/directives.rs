@@ -2,12 +2,10 @@
 
 use super::rule::{From, Rule, is_url};
 use super::{SectionAlias, SectionRedirect};
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Contexts, Shape};
 use evenkeel_message::unquoted;
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 const ALIAS: &str = "a fakename and a realname, or a realname in a Location";
 const ALIAS_MATCH: &str = "a regular expression and a filename";
@@ -50,7 +48,7 @@ fn in_section(scope: &Scope) -> bool {
     scope.place != crate::Place::Server
 }
 
-fn alias(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn alias(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let in_section = in_section(scope);
     match call.second() {
         Some(_) => {
@@ -75,7 +73,7 @@ fn alias(scope: &mut Scope, call: &Call<'_>) -> Done {
     }
 }
 
-fn alias_match(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn alias_match(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let from = pattern(scope, call.first())?;
     add_alias(scope, call, from);
     Ok(())
@@ -134,7 +132,7 @@ fn status_of(call: &Call<'_>) -> u16 {
 }
 
 /// Redirect with a path, or for the section alone (mod_alias.c: add_redirect).
-fn redirect(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn redirect(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = status_word(call.first());
     let status = word.unwrap_or(302);
     let target = match (word, call.second(), call.third()) {
@@ -152,7 +150,7 @@ fn redirect(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn redirect_rule(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn redirect_rule(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (status, from, target) = redirect_arguments(call)?;
     if let Some(target) = target
         && !is_url(target.as_bytes())
@@ -164,7 +162,7 @@ fn redirect_rule(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn redirect_match(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn redirect_match(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (from, pattern_first) = (argument(call, 0), status_word(argument(call, 0)).is_none());
     let text = if pattern_first { from } else { argument(call, 1) };
     if pattern_first && call.third().is_some() {
@@ -204,12 +202,12 @@ fn add_redirect(scope: &mut Scope, status: u16, from: From, target: Option<&str>
     }
 }
 
-fn redirect_relative(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn redirect_relative(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.alias.relative = Some(call.flag);
     Ok(())
 }
 
-fn alias_preserve_path(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn alias_preserve_path(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.alias.preserve_path = Some(call.flag);
     Ok(())
 }

@@ -2,17 +2,18 @@
 //! section at hand.
 
 use super::{Logic, Merging, Provider, Rule};
-use crate::{Active, Directive, Module, Scope, Where, argument, directive, section};
-use evenkeel_config::{Block, Call, Contexts, Fault, Shape, next_word};
+use crate::{
+    Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive, global_section,
+    section,
+};
+use evenkeel_config::{Block, Call, Contexts, Fault, GlobalCall, Shape, next_word};
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 const AUTH: Where = Where::AUTH_CONFIG;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    section("<AuthzProviderAlias", Where::GLOBAL, "container for grouping an authorization provider's directives under a provider alias", provider_alias),
+    global_section("<AuthzProviderAlias", "container for grouping an authorization provider's directives under a provider alias", provider_alias),
     directive("Require", AUTH, Shape::Raw, "", "specifies authorization directives which one must pass (or not) for a request to succeed", require),
     section("<RequireAll", AUTH, "container for grouping authorization directives of which none must fail and at least one must pass for a request to succeed", group),
     section("<RequireAny", AUTH, "container for grouping authorization directives of which one must pass for a request to succeed", group),
@@ -34,7 +35,7 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn require(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn require(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (mut name, mut arguments) = next_word(call.raw);
     let negate = name.eq_ignore_ascii_case("not");
     if negate {
@@ -83,7 +84,11 @@ fn group(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         .map_err(|_| block.fault(format!("{name}> directive has no effect in {open} directive")))
 }
 
-fn provider_alias(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+fn provider_alias(
+    scope: &mut Scope,
+    block: &Block<'_, Scope>,
+    call: &GlobalCall<'_>,
+) -> Result<(), Fault> {
     let text = block.argument()?;
     let (provider, rest) = next_word(text);
     let (alias, rest) = next_word(rest);
@@ -113,11 +118,12 @@ fn provider_alias(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fau
         };
         block.fault(text)
     })?;
-    Arc::make_mut(&mut scope.global.authz_core.aliases).insert(alias.into(), parsed);
+    let aliases = &mut scope.global_mut(call).authz_core.aliases;
+    Arc::make_mut(aliases).insert(alias.into(), parsed);
     Ok(())
 }
 
-fn auth_merging(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn auth_merging(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let merging = match argument(call, 0).to_ascii_lowercase().as_str() {
         "off" => Merging::Off,
         "and" => Merging::And,
@@ -128,7 +134,7 @@ fn auth_merging(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn send_forbidden(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn send_forbidden(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.authz_core.forbid_on_failure = Some(call.flag);
     Ok(())
 }

@@ -35,7 +35,7 @@ impl Provider {
     /// # Errors
     /// Apache's complaint about the name or the arguments.
     pub fn parse(scope: &Scope, name: &str, arguments: &str) -> Result<Self, String> {
-        if let Some(known) = scope.global.authz_core.aliases.get(name) {
+        if let Some(known) = scope.global().authz_core.aliases.get(name) {
             return Ok(known.clone());
         }
         match name {
@@ -52,7 +52,7 @@ impl Provider {
                 let needs_user = text.contains("REMOTE_USER");
                 Ok(Provider::Expr { condition: Arc::new(condition), needs_user })
             }
-            _ if scope.global.authz_core.without_hosts => {
+            _ if scope.global().authz_core.without_hosts => {
                 Err(format!("Unknown Authz provider: {name}"))
             }
             _ => match HostRule::parse(scope, name, arguments) {
@@ -99,7 +99,7 @@ fn listed(arguments: &str) -> impl Iterator<Item = String> {
 fn methods(scope: &Scope, arguments: &str) -> Result<Provider, String> {
     let mut methods = MethodSet::default();
     for word in listed(arguments) {
-        if !scope.global.core.knows_method(&word) {
+        if !scope.global().core.knows_method(&word) {
             return Err(format!("Invalid Method '{word}'"));
         }
         methods.add(word.as_bytes());

@@ -3,11 +3,9 @@
 use super::options;
 use super::rule::{By, Description, Item};
 use super::settings::{Key, Order, Said};
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::unquoted;
-
-type Done = Result<(), String>;
 
 const DEPRECATED: &str =
     "The FancyIndexing directive is no longer supported. Use IndexOptions FancyIndexing.";
@@ -57,14 +55,14 @@ fn by(call: &Call<'_>) -> By {
     }
 }
 
-fn add_text(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn add_text(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let item = Item::new(by(call), &scope.place, argument(call, 1), argument(call, 0));
     said(scope).texts.push(item);
     Ok(())
 }
 
 /// `(TEXT,URL)` says the text that stands for the icon too.
-fn add_icon(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn add_icon(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (by, to) = (by(call), argument(call, 1));
     let mut url = argument(call, 0);
     if let Some(inside) = url.strip_prefix('(') {
@@ -87,28 +85,28 @@ fn add_icon(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn add_description(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn add_description(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let description = Description::new(argument(call, 1), argument(call, 0));
     said(scope).descriptions.push(description);
     Ok(())
 }
 
-fn index_ignore(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn index_ignore(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let item = Item::ignoring(&scope.place, argument(call, 0));
     said(scope).ignored.push(item);
     Ok(())
 }
 
-fn index_ignore_reset(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn index_ignore_reset(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     said(scope).ignore_reset = call.flag;
     Ok(())
 }
 
-fn index_options(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn index_options(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     options::apply(said(scope), call.words)
 }
 
-fn index_order(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn index_order(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let descending = match argument(call, 0).to_ascii_lowercase().as_str() {
         "ascending" => false,
         "descending" => true,
@@ -127,7 +125,7 @@ fn index_order(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn fancy_indexing(_: &mut Scope, _: &Call<'_>) -> Done {
+fn fancy_indexing(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
     Err(DEPRECATED.into())
 }
 
@@ -135,7 +133,7 @@ fn fancy_indexing(_: &mut Scope, _: &Call<'_>) -> Done {
 macro_rules! words {
     ($($name:ident),+ $(,)?) => {
         $(
-            fn $name(scope: &mut Scope, call: &Call<'_>) -> Done {
+            fn $name(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
                 said(scope).$name = Some(unquoted(argument(call, 0)).into());
                 Ok(())
             }

@@ -4,16 +4,18 @@
 use super::directory::{AcceptPathInfo, EtagParts, Tristate};
 use super::error_document::ErrorDocument;
 use super::options::{AllowOverride, Options};
-use crate::{Directive, MODULES, Module, Scope, Where, argument, directive};
+use crate::{
+    Directive, DirectiveResult, MODULES, Module, Scope, Where, argument, directive,
+    global_directive,
+};
 use evenkeel_config::{
-    Call, Contexts, Notice, Overrides, Position, Shape, module_of, reserved, standard_module,
+    Call, Contexts, GlobalCall, Notice, Overrides, Position, Shape, module_of, reserved,
+    standard_module,
 };
 use evenkeel_expr::{PatternOptions, Text};
 use evenkeel_message::{AllowEncodedSlashes, Level, Status, unquoted};
 use std::num::{IntErrorKind, ParseIntError};
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 const SECTION: Where = Where::SECTION;
 const CONFIG: Where = Where::CONFIG;
@@ -55,17 +57,17 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("RLimitMEM", Where::ANYWHERE, Shape::OneOrTwo, "", "Soft/hard limits for max memory usage per process", limit_memory),
     directive("RLimitNPROC", Where::ANYWHERE, Shape::OneOrTwo, "", "soft/hard limits for max number of processes per uid", limit_processes),
     directive("LogLevel", CONFIG, Shape::Iterate, "warn", "Level of verbosity in error logging", log_level),
-    directive("RegexDefaultOptions", Where::GLOBAL, Shape::Argv, "DOTALL DOLLAR_ENDONLY", "default options for regexes (prefixed by '+' to add, '-' to del)", regex_default_options),
+    global_directive("RegexDefaultOptions", Shape::Argv, "DOTALL DOLLAR_ENDONLY", "default options for regexes (prefixed by '+' to add, '-' to del)", regex_default_options),
 ];
 
-fn options(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn options(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let words = evenkeel_config::words(call.raw);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let allowed = call.grant().map_or(Options::EVERY, |grant| Options::from_bits(grant.options));
     scope.directory.core.options.apply(&words, allowed)
 }
 
-fn allow_override(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn allow_override(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     call.check_place(Contexts::NOT_IN_HTACCESS)?;
     if call.check_place(Contexts::NOT_IN_LOCATION.with(Contexts::NOT_IN_FILES)).is_err() {
         let Position { file, line } = call.position;
@@ -128,7 +130,7 @@ fn override_options(list: &str) -> Result<Options, String> {
     Ok(allowed)
 }
 
-fn allow_override_list(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn allow_override_list(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     call.check_place(Contexts::NOT_IN_HTACCESS)?;
     let words = evenkeel_config::words(call.raw);
     let none = matches!(words.as_slice(), [word] if word.eq_ignore_ascii_case("none"));
@@ -169,7 +171,7 @@ fn standing(name: &str) -> Option<bool> {
         .or_else(|| module_of(name).map(|_| true))
 }
 
-fn set_handler(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn set_handler(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = argument(call, 0);
     let handler = if name.eq_ignore_ascii_case("none") {
         None
@@ -187,13 +189,13 @@ fn set_handler(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn force_type(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn force_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = argument(call, 0).to_ascii_lowercase();
     scope.directory.core.force_type = Some((name != "none").then(|| name.into()));
     Ok(())
 }
 
-fn add_default_charset(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn add_default_charset(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let charset = match argument(call, 0) {
         word if word.eq_ignore_ascii_case("off") => None,
         word if word.eq_ignore_ascii_case("on") => Some("iso-8859-1".into()),
@@ -203,14 +205,14 @@ fn add_default_charset(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn default_type(_: &mut Scope, call: &Call<'_>) -> Done {
+fn default_type(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if !argument(call, 0).eq_ignore_ascii_case("none") {
         call.warn("core", 10, "Ignoring deprecated use of DefaultType");
     }
     Ok(())
 }
 
-fn error_document(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn error_document(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (code, rest) = evenkeel_config::next_word(call.raw);
     let rest = rest.trim_start();
     let is_one = matches!(&*evenkeel_config::words(rest), [word] if !word.is_empty());
@@ -261,7 +263,7 @@ pub fn is_url(text: &str) -> bool {
     })
 }
 
-fn accept_path_info(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn accept_path_info(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let accept = match argument(call, 0).to_ascii_lowercase().as_str() {
         "on" => AcceptPathInfo::On,
         "off" => AcceptPathInfo::Off,
@@ -272,7 +274,7 @@ fn accept_path_info(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn allow_encoded_slashes(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn allow_encoded_slashes(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let policy = match argument(call, 0).to_ascii_lowercase().as_str() {
         "on" => AllowEncodedSlashes::On,
         "off" => AllowEncodedSlashes::Off,
@@ -293,30 +295,30 @@ fn three_way(call: &Call<'_>, third: &str, complaint: &str) -> Result<Option<Tri
     }
 }
 
-fn use_canonical_name(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn use_canonical_name(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let complaint = "parameter must be 'on', 'off', or 'dns'";
     scope.directory.core.canonical_name = three_way(call, "dns", complaint)?;
     Ok(())
 }
 
-fn use_canonical_port(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn use_canonical_port(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.canonical_port = Some(call.flag);
     Ok(())
 }
 
-fn hostname_lookups(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn hostname_lookups(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let complaint = "parameter must be 'on', 'off', or 'double'";
     scope.directory.core.hostname_lookups = three_way(call, "double", complaint)?;
     Ok(())
 }
 
-fn server_signature(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn server_signature(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let complaint = "ServerSignature: use one of: off | on | email";
     scope.directory.core.signature = three_way(call, "email", complaint)?;
     Ok(())
 }
 
-fn content_digest(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn content_digest(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.content_digest = Some(call.flag);
     Ok(())
 }
@@ -330,17 +332,17 @@ fn switch(call: &Call<'_>) -> Result<Option<bool>, String> {
     }
 }
 
-fn enable_mmap(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn enable_mmap(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.mmap = switch(call)?;
     Ok(())
 }
 
-fn enable_sendfile(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn enable_sendfile(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.sendfile = switch(call)?;
     Ok(())
 }
 
-fn file_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn file_etag(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let mut etag = scope.directory.core.etag;
     let mut begun = false;
     for word in evenkeel_config::words(call.raw) {
@@ -381,7 +383,7 @@ fn file_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = argument(call, 0);
     let refused = |error: ParseIntError| match error.kind() {
         IntErrorKind::PosOverflow => "LimitRequestBody argument is not parsable.",
@@ -397,7 +399,7 @@ fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
 /// The most that LimitXMLRequestBody may say (core.c: set_limit_xml_req_body).
 const MOST_XML_BYTES: i64 = 3_074_457_345_618_258_601;
 
-fn limit_xml_body(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_xml_body(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     // A word that is no number is none at all (core.c: set_limit_xml_req_body).
     let text = argument(call, 0);
     let end = text.find(|char: char| !char.is_ascii_digit() && !"+-".contains(char));
@@ -432,27 +434,27 @@ fn range_limit(call: &Call<'_>, default: u32) -> Result<Option<Option<u32>>, Str
     }
 }
 
-fn max_ranges(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn max_ranges(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.max_ranges = range_limit(call, 200)?;
     Ok(())
 }
 
-fn max_range_overlaps(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn max_range_overlaps(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.max_range_overlaps = range_limit(call, 20)?;
     Ok(())
 }
 
-fn max_range_reversals(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn max_range_reversals(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.max_range_reversals = range_limit(call, 20)?;
     Ok(())
 }
 
-fn qualify_redirects(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn qualify_redirects(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.qualify_redirects = Some(call.flag);
     Ok(())
 }
 
-fn read_buffer_size(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn read_buffer_size(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = argument(call, 0);
     let size: u32 = text
         .parse()
@@ -466,22 +468,22 @@ fn filter_names(call: &Call<'_>) -> Option<Arc<[Box<str>]>> {
     Some(argument(call, 0).split(';').filter(|name| !name.is_empty()).map(Into::into).collect())
 }
 
-fn set_output_filter(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn set_output_filter(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.output_filters = filter_names(call);
     Ok(())
 }
 
-fn set_input_filter(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn set_input_filter(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.input_filters = filter_names(call);
     Ok(())
 }
 
-fn cgi_pass_auth(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn cgi_pass_auth(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.core.cgi_pass_auth = Some(call.flag);
     Ok(())
 }
 
-fn cgi_var(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn cgi_var(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (variable, rule) = (argument(call, 0), argument(call, 1));
     if !variable.eq_ignore_ascii_case("REQUEST_URI") {
         return Err(format!("Unrecognized CGI variable: \"{variable}\""));
@@ -494,7 +496,7 @@ fn cgi_var(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn process_limit(scope: &mut Scope, call: &Call<'_>, resource: usize) -> Done {
+fn process_limit(scope: &mut Scope, call: &Call<'_>, resource: usize) -> DirectiveResult {
     let value = |text: &str| -> Result<Option<u64>, String> {
         if text.eq_ignore_ascii_case("max") {
             return Ok(None);
@@ -513,19 +515,19 @@ fn process_limit(scope: &mut Scope, call: &Call<'_>, resource: usize) -> Done {
     Ok(())
 }
 
-fn limit_cpu(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_cpu(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     process_limit(scope, call, 0)
 }
 
-fn limit_memory(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_memory(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     process_limit(scope, call, 1)
 }
 
-fn limit_processes(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_processes(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     process_limit(scope, call, 2)
 }
 
-fn log_level(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn log_level(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = argument(call, 0);
     let (module, level) = match word.rsplit_once(':') {
         Some((module, level)) => (Some(module), level),
@@ -573,8 +575,8 @@ fn is_module(name: &str) -> bool {
     MODULES.iter().any(own) || standard_module(&identifier).is_some()
 }
 
-fn regex_default_options(scope: &mut Scope, call: &Call<'_>) -> Done {
-    let mut options = scope.global.core.pattern_options;
+fn regex_default_options(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    let mut options = scope.global_mut(call).core.pattern_options;
     for word in call.words {
         let (on, name) = match word.as_bytes().first() {
             Some(b'-') => (false, word.get(1..).unwrap_or_default()),
@@ -596,6 +598,6 @@ fn regex_default_options(scope: &mut Scope, call: &Call<'_>) -> Done {
             _ => return Err(format!("RegexDefaultOptions: option '{name}' unknown")),
         }
     }
-    scope.global.core.pattern_options = options;
+    scope.global_mut(call).core.pattern_options = options;
     Ok(())
 }

@@ -3,8 +3,8 @@
 //! a condition; which of them hold for a request is `pipeline`'s to find out.
 
 use super::global::VirtualHost;
-use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, section};
-use evenkeel_config::{Block, Contexts, Fault, Overrides, Position, next_word, words};
+use crate::{Access, Directive, DirectorySettings, Place, Scope, Where, global_section, section};
+use evenkeel_config::{Block, Contexts, Fault, GlobalCall, Overrides, Position, next_word, words};
 use evenkeel_expr::{Condition, Pattern, is_glob};
 use evenkeel_message::{MethodSet, quoted_path, unquoted};
 use std::sync::Arc;
@@ -280,7 +280,7 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
             let text = "TRACE cannot be controlled by <Limit>, see TraceEnable";
             return Err(block.fault(text));
         }
-        if !scope.global.core.knows_method(&word) {
+        if !scope.global().core.knows_method(&word) {
             // A server's configuration may name methods that a later module registers, and
             // registers them thereby; a typo in .htaccess would leave the folder open.
             if scope.in_htaccess {
@@ -289,7 +289,7 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
                     "Could not register method '{word}' for {name} from .htaccess configuration"
                 )));
             }
-            scope.global.core.methods.push(word.as_str().into());
+            scope.register_method(&word);
         }
         methods.add(word.as_bytes());
     }
@@ -308,7 +308,11 @@ fn limit(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     walked
 }
 
-fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+fn virtual_host(
+    scope: &mut Scope,
+    block: &Block<'_, Scope>,
+    call: &GlobalCall<'_>,
+) -> Result<(), Fault> {
     let addresses: Vec<_> =
         words(block.argument()?).into_iter().map(String::into_boxed_str).collect();
     if scope.in_virtual_host {
@@ -328,7 +332,8 @@ fn virtual_host(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault
     walked?;
     let position = block.call.position.clone();
     let directory = directory.is_said().then(|| Box::new(directory.into_settings()));
-    scope.global.core.virtual_hosts.push(VirtualHost { addresses, position, server, directory });
+    let virtual_host = VirtualHost { addresses, position, server, directory };
+    scope.global_mut(call).core.virtual_hosts.push(virtual_host);
     Ok(())
 }
 
@@ -340,7 +345,7 @@ const CONDITION: Where = Where::ANYWHERE.with(Contexts::NOT_IN_LIMIT);
 /// The sections as directives of the core.
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
-    section("<VirtualHost", Where::GLOBAL, "Container to map directives to a particular virtual host, takes one or more host addresses", virtual_host),
+    global_section("<VirtualHost", "Container to map directives to a particular virtual host, takes one or more host addresses", virtual_host),
     section("<Directory", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory).of_bytes(),
     section("<DirectoryMatch", Where::SERVER, "Container for directives affecting resources located in the specified directories", directory).of_bytes(),
     section("<Location", Where::SERVER, "Container for directives affecting resources accessed through the specified URL paths", location).of_bytes(),

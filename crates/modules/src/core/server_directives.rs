@@ -2,15 +2,12 @@
 //! [`Server`](super::Server) or [`Global`](super::Global) comes out (core.c, http_core.c).
 
 use super::server::{ServerTokens, TraceEnable};
-use crate::{Directive, Scope, Where, argument, directive};
-use evenkeel_config::{Call, Shape};
+use crate::{Directive, DirectiveResult, Scope, Where, argument, directive, global_directive};
+use evenkeel_config::{Call, GlobalCall, Shape};
 use evenkeel_message::quoted_path;
 use std::sync::Arc;
 
-type Done = Result<(), String>;
-
 const SERVER: Where = Where::SERVER;
-const GLOBAL: Where = Where::GLOBAL;
 
 #[rustfmt::skip]
 pub(super) const DIRECTIVES: &[Directive] = &[
@@ -37,13 +34,13 @@ pub(super) const DIRECTIVES: &[Directive] = &[
     directive("StrictHostCheck", SERVER, Shape::Flag, "Off", "Controls whether a hostname match is required", strict_host_check),
     directive("Protocols", SERVER, Shape::Iterate, "http/1.1", "Controls which protocols are allowed", protocols),
     directive("ProtocolsHonorOrder", SERVER, Shape::One, "On", "'off' (default) or 'on' to respect given order of protocols, by default the client specified order determines selection", protocols_honor_order),
-    directive("ServerTokens", GLOBAL, Shape::One, "Full", "Determine tokens displayed in the Server: header - Min(imal), Major, Minor, Prod(uctOnly), OS, or Full", server_tokens),
-    directive("ExtendedStatus", GLOBAL, Shape::Flag, "Off", "\"On\" to track extended status information, \"Off\" to disable", extended_status),
-    directive("SeeRequestTail", GLOBAL, Shape::Flag, "Off", "For extended status, On to see the last 63 chars of the request line, Off (default) to see the first 63", see_request_tail),
-    directive("AcceptFilter", GLOBAL, Shape::Two, "http data", "Optimizes listening sockets for a protocol", accept_filter),
-    directive("SymLinksWithin", GLOBAL, Shape::One, "", "A folder out of which no symbolic link leads, whatever Options says; not in Apache", links_within),
-    directive("RegisterHttpMethod", GLOBAL, Shape::Iterate, "", "Registers non-standard HTTP methods", register_method),
-    directive("Mutex", GLOBAL, Shape::Argv, "", "mutex (or \"default\") and mechanism", mutex),
+    global_directive("ServerTokens", Shape::One, "Full", "Determine tokens displayed in the Server: header - Min(imal), Major, Minor, Prod(uctOnly), OS, or Full", server_tokens),
+    global_directive("ExtendedStatus", Shape::Flag, "Off", "\"On\" to track extended status information, \"Off\" to disable", extended_status),
+    global_directive("SeeRequestTail", Shape::Flag, "Off", "For extended status, On to see the last 63 chars of the request line, Off (default) to see the first 63", see_request_tail),
+    global_directive("AcceptFilter", Shape::Two, "http data", "Optimizes listening sockets for a protocol", accept_filter),
+    global_directive("SymLinksWithin", Shape::One, "", "A folder out of which no symbolic link leads, whatever Options says; not in Apache", links_within),
+    global_directive("RegisterHttpMethod", Shape::Iterate, "", "Registers non-standard HTTP methods", register_method),
+    global_directive("Mutex", Shape::Argv, "", "mutex (or \"default\") and mechanism", mutex),
     directive("FlushMaxThreshold", SERVER, Shape::One, "65535", "Maximum threshold above which pending data are flushed to the network", flush_max_threshold),
     directive("FlushMaxPipelined", SERVER, Shape::One, "4", "Maximum number of pending responses above which they are flushed to the network", flush_max_pipelined),
     directive("NameVirtualHost", SERVER, Shape::One, "", "A numeric IP address:port, or the name of a host", name_virtual_host),
@@ -55,16 +52,16 @@ pub(super) const DIRECTIVES: &[Directive] = &[
 /// What is said of Port.
 const PORT: &str = "Port was replaced with Listen in Apache 2.0";
 
-fn port(_: &mut Scope, _: &Call<'_>) -> Done {
+fn port(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
     Err(PORT.into())
 }
 
 /// Accepted for the sake of configurations that have it; it has no meaning here.
-fn accept(_: &mut Scope, _: &Call<'_>) -> Done {
+fn accept(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
     Ok(())
 }
 
-fn server_name(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn server_name(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = argument(call, 0);
     if is_pattern(text) {
         return Err(format!(
@@ -106,7 +103,7 @@ fn is_pattern(text: &str) -> bool {
     })
 }
 
-fn server_alias(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn server_alias(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if !scope.in_virtual_host {
         return Err("ServerAlias only used in <VirtualHost>".into());
     }
@@ -117,7 +114,7 @@ fn server_alias(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn server_path(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn server_path(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     if !scope.in_virtual_host {
         return Err("ServerPath only used in <VirtualHost>".into());
     }
@@ -126,12 +123,12 @@ fn server_path(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn server_admin(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn server_admin(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.admin = Some(argument(call, 0).into());
     Ok(())
 }
 
-fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn document_root(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     // A slash at its end stays, as conditions see it.
     let path = scope.server_path(argument(call, 0));
     if !path.is_dir() && !scope.roots_unchecked {
@@ -146,13 +143,13 @@ fn document_root(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn error_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn error_log(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let log = (argument(call, 0).into(), call.position.clone());
     scope.server.core.error_log = Some(Arc::new(log));
     Ok(())
 }
 
-fn error_log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn error_log_format(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (kind, format) = match (argument(call, 0), argument(call, 1)) {
         (format, "") => (None, format),
         (kind, format) => match kind.to_ascii_lowercase().as_str() {
@@ -165,7 +162,7 @@ fn error_log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let seconds: u64 = argument(call, 0)
         .parse()
         .map_err(|_| format!("Timeout: \"{}\" is no whole number of seconds", argument(call, 0)))?;
@@ -173,12 +170,12 @@ fn timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn keep_alive(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn keep_alive(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.keep_alive = Some(call.flag);
     Ok(())
 }
 
-fn keep_alive_timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn keep_alive_timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let time =
         parse_interval(argument(call, 0), 1_000_000).ok_or("KeepAliveTimeout has wrong format")?;
     scope.server.core.conduct.keep_alive_timeout_us = Some(time);
@@ -203,7 +200,7 @@ pub fn parse_interval(text: &str, unit_us: u64) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-fn max_keep_alive_requests(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn max_keep_alive_requests(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.max_keep_alive_requests = Some(whole(call)?);
     Ok(())
 }
@@ -214,22 +211,22 @@ fn whole<T: std::str::FromStr>(call: &Call<'_>) -> Result<T, String> {
     text.parse().map_err(|_| format!("{} \"{text}\" must be a non-negative integer", call.name))
 }
 
-fn limit_request_line(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_request_line(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.limit_request_line = Some(whole(call)?);
     Ok(())
 }
 
-fn limit_request_field_size(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_request_field_size(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.limit_request_field_size = Some(whole(call)?);
     Ok(())
 }
 
-fn limit_request_fields(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_request_fields(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.limit_request_fields = Some(whole(call)?);
     Ok(())
 }
 
-fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     for text in call.words {
         let limit: usize = text
             .parse()
@@ -245,14 +242,14 @@ fn limit_internal_recursion(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn access_file_name(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn access_file_name(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let names = evenkeel_config::words(call.raw);
     scope.server.core.conduct.access_file_names =
         Some(names.into_iter().map(String::into_boxed_str).collect());
     Ok(())
 }
 
-fn trace_enable(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn trace_enable(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let trace = match argument(call, 0).to_ascii_lowercase().as_str() {
         "on" => TraceEnable::On,
         "off" => TraceEnable::Off,
@@ -263,7 +260,7 @@ fn trace_enable(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let options = &mut scope.server.core.conduct.protocol;
     let (field, value, pair) = match argument(call, 0).to_ascii_lowercase().as_str() {
         "allow0.9" => (&mut options.require_10, false, ("Allow0.9", "Require1.0")),
@@ -292,22 +289,22 @@ fn http_protocol_options(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn merge_trailers(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn merge_trailers(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.merge_trailers = Some(call.flag);
     Ok(())
 }
 
-fn merge_slashes(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn merge_slashes(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.merge_slashes = Some(call.flag);
     Ok(())
 }
 
-fn strict_host_check(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn strict_host_check(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.core.conduct.strict_host_check = Some(call.flag);
     Ok(())
 }
 
-fn protocols(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn protocols(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let mut list: Vec<Box<str>> =
         scope.server.core.conduct.protocols.as_deref().unwrap_or_default().to_vec();
     list.push(argument(call, 0).into());
@@ -315,14 +312,14 @@ fn protocols(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn protocols_honor_order(_: &mut Scope, call: &Call<'_>) -> Done {
+fn protocols_honor_order(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     match argument(call, 0).to_ascii_lowercase().as_str() {
         "on" | "off" => Ok(()),
         _ => Err("ProtocolsHonorOrder must be 'on' or 'off'".into()),
     }
 }
 
-fn server_tokens(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn server_tokens(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let tokens = match argument(call, 0).to_ascii_lowercase().as_str() {
         "os" => ServerTokens::Os,
         "min" | "minimal" => ServerTokens::Minimal,
@@ -336,50 +333,50 @@ fn server_tokens(scope: &mut Scope, call: &Call<'_>) -> Done {
                 .into());
         }
     };
-    scope.global.core.tokens = Some(tokens);
+    scope.global_mut(call).core.tokens = Some(tokens);
     Ok(())
 }
 
-fn extended_status(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.core.extended_status = Some(call.flag);
+fn extended_status(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).core.extended_status = Some(call.flag);
     Ok(())
 }
 
-fn see_request_tail(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.core.see_request_tail = call.flag;
+fn see_request_tail(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).core.see_request_tail = call.flag;
     Ok(())
 }
 
-fn accept_filter(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn accept_filter(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let (protocol, filter) = (argument(call, 0), argument(call, 1));
     let deferred = !filter.eq_ignore_ascii_case("none");
-    scope.global.core.accept_filters.retain(|(known, _)| **known != *protocol);
-    scope.global.core.accept_filters.push((protocol.into(), deferred));
+    scope.global_mut(call).core.accept_filters.retain(|(known, _)| **known != *protocol);
+    scope.global_mut(call).core.accept_filters.push((protocol.into(), deferred));
     Ok(())
 }
 
-fn links_within(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn links_within(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let folder = scope.server_path(argument(call, 0));
     let real = std::fs::canonicalize(&folder)
         .map_err(|error| format!("SymLinksWithin {}: {error}", folder.display()))?;
-    scope.global.core.links_within = Some(real);
+    scope.global_mut(call).core.links_within = Some(real);
     Ok(())
 }
 
-fn register_method(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.core.methods.push(argument(call, 0).into());
+fn register_method(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).core.methods.push(argument(call, 0).into());
     Ok(())
 }
 
-fn mutex(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn mutex(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     check_mutex(scope, call)?;
-    scope.global.core.mutexes.push(call.raw.into());
+    scope.global_mut(call).core.mutexes.push(call.raw.into());
     Ok(())
 }
 
 /// What a Mutex line may say (util_mutex.c: ap_set_mutex). Threads here share no lock that it
 /// could mean, so that it is only looked at.
-fn check_mutex(scope: &Scope, call: &Call<'_>) -> Done {
+fn check_mutex(scope: &Scope, call: &Call<'_>) -> DirectiveResult {
     const MECHANISMS: &str = "Mutex mechanisms are: 'none', 'default', 'flock:/path/to/file', \
          'fcntl:/path/to/file', 'file:/path/to/file', 'pthread', 'sysvsem', 'posixsem', 'sem'";
     const TYPES: [&str; 16] = [
@@ -431,19 +428,19 @@ fn bounded(call: &Call<'_>, least: i64, most: i64, bounds: &str) -> Result<i64, 
     number.ok_or_else(|| format!("parameter must be a number between {bounds}: {text}"))
 }
 
-fn flush_max_threshold(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn flush_max_threshold(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let size = bounded(call, 0, i64::from(u32::MAX), "0 and (4294967295U))")?;
     scope.server.core.conduct.flush_max_threshold = usize::try_from(size).ok();
     Ok(())
 }
 
-fn flush_max_pipelined(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn flush_max_pipelined(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let number = bounded(call, -1, i64::from(i32::MAX), "-1 and (2147483647)")?;
     scope.server.core.conduct.flush_max_pipelined = Some(number);
     Ok(())
 }
 
-fn name_virtual_host(_: &mut Scope, call: &Call<'_>) -> Done {
+fn name_virtual_host(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = "NameVirtualHost has no effect and will be removed in the next release";
     call.warn("core", 548, format!("{text} {}", call.position));
     Ok(())

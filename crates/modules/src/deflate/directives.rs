@@ -1,12 +1,10 @@
 //! mod_deflate's directives: lines go in, numbers and names come out.
 
 use super::AlterTag;
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::num::IntErrorKind;
 use std::ops::RangeInclusive;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -34,7 +32,7 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn filter_note(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn filter_note(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let server = &mut scope.server.deflate;
     let Some(name) = call.second() else {
         server.note_ratio = Some(call.first().into());
@@ -58,7 +56,7 @@ fn number(text: &str, bounds: RangeInclusive<u8>) -> Option<u8> {
     bounds.contains(&number).then_some(number)
 }
 
-fn window_size(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn window_size(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let Some(size) = number(call.first(), 1..=15) else {
         return Err("DeflateWindowSize must be between 1 and 15".into());
     };
@@ -66,7 +64,7 @@ fn window_size(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn buffer_size(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn buffer_size(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let text = call.first();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let size = text.get(..digits).and_then(|digits| digits.parse::<i32>().ok());
@@ -76,7 +74,7 @@ fn buffer_size(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn mem_level(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn mem_level(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let Some(level) = number(call.first(), 1..=9) else {
         return Err("DeflateMemLevel must be between 1 and 9".into());
     };
@@ -84,7 +82,7 @@ fn mem_level(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn compression_level(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn compression_level(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let Some(level) = number(call.first(), 1..=9) else {
         return Err("Compression Level must be between 1 and 9".into());
     };
@@ -92,7 +90,7 @@ fn compression_level(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn limit_request_body(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let limit = match call.first().parse::<i64>() {
         Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
             return Err("DeflateInflateLimitRequestBody is not parsable.".into());
@@ -113,7 +111,7 @@ fn positive(text: &str) -> Option<u64> {
     u64::try_from(number).ok().filter(|number| *number > 0)
 }
 
-fn ratio_limit(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn ratio_limit(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let Some(limit) = positive(call.first()) else {
         return Err("DeflateInflateRatioLimit must be positive".into());
     };
@@ -121,7 +119,7 @@ fn ratio_limit(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn ratio_burst(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn ratio_burst(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let Some(burst) = positive(call.first()) else {
         return Err("DeflateInflateRatioBurst must be positive".into());
     };
@@ -129,7 +127,7 @@ fn ratio_burst(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn alter_etag(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn alter_etag(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.deflate.tag = Some(match argument(call, 0).to_ascii_lowercase().as_str() {
         "nochange" => AlterTag::NoChange,
         "addsuffix" => AlterTag::AddSuffix,

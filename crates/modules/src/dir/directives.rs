@@ -1,11 +1,9 @@
 //! mod_dir's directives: lines go in, names, switches and statuses come out.
 
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::Status;
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -28,7 +26,7 @@ pub const MODULE: Module = Module {
 };
 
 /// Names add up within a section; `disabled` alone on a line forgets those before it.
-fn index(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn index(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let words = evenkeel_config::words(call.raw);
     let names = scope.directory.dir.index_names.get_or_insert_default();
     if words.len() == 1 && argument_is(&words, "disabled") {
@@ -43,24 +41,24 @@ fn argument_is(words: &[String], wanted: &str) -> bool {
     words.first().is_some_and(|word| word.eq_ignore_ascii_case(wanted))
 }
 
-fn slash(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn slash(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.dir.slash = Some(call.flag);
     Ok(())
 }
 
-fn check_handler(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn check_handler(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.dir.check_handler = Some(call.flag);
     Ok(())
 }
 
-fn fallback(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn fallback(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let path = argument(call, 0);
     let said = (!path.eq_ignore_ascii_case("disabled")).then(|| path.into());
     scope.directory.dir.fallback = Some(said);
     Ok(())
 }
 
-fn index_redirect(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn index_redirect(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = argument(call, 0);
     let said = match word.to_ascii_lowercase().as_str() {
         "on" | "temp" => Some(Status::FOUND),

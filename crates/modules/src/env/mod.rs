@@ -4,14 +4,12 @@
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
 use crate::settings::merged;
-use crate::{Active, Directive, Merge, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Merge, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::{Request, Variables, unquoted};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -82,7 +80,7 @@ pub fn set_variables(request: &mut Request, settings: &Directory) {
     }
 }
 
-fn set_env(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn set_env(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (name, value) = (call.first(), call.second().unwrap_or_default());
     if let Some((before, behind)) = name.split_once('=') {
         let text = format!(
@@ -96,7 +94,7 @@ fn set_env(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn pass_env(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn pass_env(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = argument(call, 0);
     let bytes = unquoted(name);
     match std::env::var_os(OsStr::from_bytes(&bytes)) {
@@ -110,7 +108,7 @@ fn set(scope: &mut Scope, name: &[u8], value: &[u8]) {
     Arc::make_mut(&mut scope.directory.env.variables).set(name, value);
 }
 
-fn unset_env(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn unset_env(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = unquoted(argument(call, 0));
     let env = &mut scope.directory.env;
     Arc::make_mut(&mut env.variables).unset(&*name);

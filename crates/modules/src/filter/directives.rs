@@ -2,15 +2,13 @@
 //! out.
 
 use super::{Filter, Output, Protocol, Provider, Said, Stage, When};
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
 
 /// The most filters in the chain of one section: each is looked at for every word that takes one
 /// out, and for every request.
 const MOST_IN_CHAIN: usize = 1000;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -51,7 +49,7 @@ fn declared<'a>(said: &'a mut Said, name: &str) -> &'a mut Filter {
     Arc::make_mut(said.filters.entry(name.into()).or_insert_with(|| Arc::new(new())))
 }
 
-fn filter_declare(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn filter_declare(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let stage = match call.second().unwrap_or_default().to_ascii_lowercase().as_str() {
         "content_set" => Stage::CONTENT_SET,
         "protocol" => Stage::PROTOCOL,
@@ -66,7 +64,7 @@ fn filter_declare(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 /// The filter that a provider's name means.
 fn output(scope: &Scope, name: &str) -> Result<Output, String> {
-    Output::named(name, scope.global.filter.without_deflate)
+    Output::named(name, scope.global().filter.without_deflate)
         .ok_or_else(|| format!("Unknown filter provider {name}"))
 }
 
@@ -74,7 +72,7 @@ fn provider(name: &str, output: Output, when: When) -> Provider {
     Provider { name: name.into(), output, when, protocol: Protocol::default() }
 }
 
-fn filter_provider(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn filter_provider(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let name = argument(call, 1);
     let output = output(scope, name)?;
     let condition = scope
@@ -85,7 +83,7 @@ fn filter_provider(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn filter_chain(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn filter_chain(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = call.first();
     let said = scope.directory.filter.change();
     if said.chain.len() >= MOST_IN_CHAIN {
@@ -109,7 +107,7 @@ fn filter_chain(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn filter_trace(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn filter_trace(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (name, level) = (argument(call, 0), argument(call, 1));
     match known(scope.directory.filter.change(), name) {
         Some(filter) => {
@@ -121,7 +119,7 @@ fn filter_trace(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 /// A filter of its own for each name, in the chain from the first line on that has it.
-fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let is_filled =
         |(_, types): &(&String, &[String])| types.first().is_some_and(|it| !it.is_empty());
     let Some((names, types)) = call.words.split_first().filter(is_filled) else {
@@ -147,7 +145,7 @@ fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> Done {
 
 /// What a filter does to the protocol. Said of a provider it counts; said of the filter alone it
 /// is read and does nothing, as in Apache.
-fn filter_protocol(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn filter_protocol(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let said = scope.directory.filter.change();
     let Some(filter) = known(said, call.first()) else {
         return Err("FilterProtocol: No such filter".into());

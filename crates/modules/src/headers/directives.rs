@@ -2,12 +2,10 @@
 //! lists comes out (mod_headers.c: header_cmd, header_inout_cmd).
 
 use super::{Action, Entry, Value, When};
-use crate::{Active, Directive, Module, Scope, Where, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_message::unquoted;
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -32,7 +30,7 @@ pub const MODULE: Module = Module {
 const ACTIONS: &str = "first argument must be 'add', 'set', 'setifempty', 'append', 'merge', \
                        'unset', 'echo', 'note', 'edit', or 'edit*'.";
 
-fn header(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn header(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (first, rest) = next_word(call.raw);
     let (always, arguments) = match first.to_ascii_lowercase().as_str() {
         "always" => (true, rest),
@@ -45,7 +43,7 @@ fn header(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn request_header(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn request_header(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let entry = entry(scope, call, call.raw, true)?;
     scope.directory.headers.request.push(Arc::new(entry));
     Ok(())

@@ -7,9 +7,9 @@ mod gate;
 
 pub use crate::{NoSettings as Directory, NoSettings as Server};
 
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
 use bytes::Bytes;
-use evenkeel_config::{Call, Shape};
+use evenkeel_config::{Call, GlobalCall, Shape};
 use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response, Status};
 pub use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::blocking_pool::Progress;
@@ -19,8 +19,6 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
-
-type Done = Result<(), String>;
 
 /// The most that any directive of the lab can ask for: an hour.
 const MOST_MS: u64 = 3_600_000;
@@ -44,10 +42,10 @@ pub struct Global {
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("LabMaxWait", Where::GLOBAL, Shape::One, "0", "The most milliseconds that a request of the handler lab-wait may wait; 0 switches the handler off", max_wait),
-    directive("LabMaxBurn", Where::GLOBAL, Shape::One, "0", "The most milliseconds of CPU time that a request of the handler lab-burn may use; 0 switches the handler off", max_burn),
-    directive("LabGatePlaces", Where::GLOBAL, Shape::One, "0", "How many requests of the handler lab-gate are worked on at once, in all children together, for as long as LabMaxWait lets them; the others wait in line; 0 switches the handler off", gate_places),
-    directive("LabChildStartDelay", Where::GLOBAL, Shape::One, "0", "Milliseconds that every child process waits before it serves", child_start_delay),
+    global_directive("LabMaxWait", Shape::One, "0", "The most milliseconds that a request of the handler lab-wait may wait; 0 switches the handler off", max_wait),
+    global_directive("LabMaxBurn", Shape::One, "0", "The most milliseconds of CPU time that a request of the handler lab-burn may use; 0 switches the handler off", max_burn),
+    global_directive("LabGatePlaces", Shape::One, "0", "How many requests of the handler lab-gate are worked on at once, in all children together, for as long as LabMaxWait lets them; the others wait in line; 0 switches the handler off", gate_places),
+    global_directive("LabChildStartDelay", Shape::One, "0", "Milliseconds that every child process waits before it serves", child_start_delay),
 ];
 
 /// mod_lab.
@@ -65,28 +63,28 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn max_wait(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.lab.max_wait_ms = milliseconds("LabMaxWait", call)?;
+fn max_wait(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).lab.max_wait_ms = milliseconds("LabMaxWait", call)?;
     Ok(())
 }
 
-fn max_burn(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.lab.max_burn_ms = milliseconds("LabMaxBurn", call)?;
+fn max_burn(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).lab.max_burn_ms = milliseconds("LabMaxBurn", call)?;
     Ok(())
 }
 
-fn gate_places(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn gate_places(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let places = argument(call, 0).parse().ok().filter(|places| *places <= MOST_PLACES);
     let told = || format!("LabGatePlaces must be a number from 0 to {MOST_PLACES}");
-    scope.global.lab.gate = match places.ok_or_else(told)? {
+    scope.global_mut(call).lab.gate = match places.ok_or_else(told)? {
         0 => None,
         places => Some(Gate::new(places).map_err(|error| format!("LabGatePlaces: {error}"))?),
     };
     Ok(())
 }
 
-fn child_start_delay(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.lab.child_start_delay_ms = milliseconds("LabChildStartDelay", call)?;
+fn child_start_delay(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).lab.child_start_delay_ms = milliseconds("LabChildStartDelay", call)?;
     Ok(())
 }
 
@@ -279,7 +277,7 @@ mod tests {
             let node = Node { name: name.into(), arguments: value.into(), position, section: None };
             let (tables, mut scope) = (crate::testing::tables(&[MODULE]), Scope::default());
             evenkeel_config::apply(&tables, &[node], &mut scope, &mut Vec::new())
-                .map(|()| scope.global.lab)
+                .map(|()| scope.take_global().lab)
                 .map_err(|fault| fault.text)
         };
         assert_eq!(apply("LabMaxWait", "5").unwrap().max_wait_ms, 5);

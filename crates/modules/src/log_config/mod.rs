@@ -3,12 +3,13 @@
 
 pub use crate::NoSettings as Directory;
 
-use crate::{Active, Directive, Merge, Module, Scope, Shared, Where, argument, directive};
-use evenkeel_config::{Call, Position, Shape};
+use crate::{
+    Active, Directive, DirectiveResult, Merge, Module, Scope, Shared, Where, argument, directive,
+    global_directive,
+};
+use evenkeel_config::{Call, GlobalCall, Position, Shape};
 use evenkeel_expr::Condition;
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 /// One CustomLog, TransferLog or GlobalLog line.
 #[derive(Clone, Debug)]
@@ -95,10 +96,10 @@ pub struct Global {
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
     directive("CustomLog", Where::SERVER, Shape::TwoOrThree, "", "a file name, a custom log format string or format name, and an optional \"env=\" or \"expr=\" clause (see docs)", custom_log),
-    directive("GlobalLog", Where::GLOBAL, Shape::TwoOrThree, "", "Same as CustomLog, but forces virtualhosts to inherit the log", global_log),
+    global_directive("GlobalLog", Shape::TwoOrThree, "", "Same as CustomLog, but forces virtualhosts to inherit the log", global_log),
     directive("TransferLog", Where::SERVER, Shape::One, "", "the filename of the access log", transfer_log),
     directive("LogFormat", Where::SERVER, Shape::OneOrTwo, "\"%h %l %u %t \\\"%r\\\" %>s %b\"", "a log format string (see docs) and an optional format name", log_format),
-    directive("BufferedLogs", Where::GLOBAL, Shape::Flag, "On", "Enable Buffered Logging (experimental)", buffered_logs),
+    global_directive("BufferedLogs", Shape::Flag, "On", "Enable Buffered Logging (experimental)", buffered_logs),
 ];
 
 /// mod_log_config.
@@ -159,23 +160,23 @@ fn condition(scope: &Scope, text: &str) -> Result<When, String> {
     Ok(When::Expression(Arc::new(compiled)))
 }
 
-fn custom_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn custom_log(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let log = log(scope, call)?;
     Arc::make_mut(&mut scope.server.log_config.logs).push(log);
     Ok(())
 }
 
-fn global_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn global_log(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let log = log(scope, call)?;
     Arc::make_mut(&mut scope.server.log_config.global_logs).push(log);
     Ok(())
 }
 
-fn transfer_log(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn transfer_log(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     custom_log(scope, call)
 }
 
-fn log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn log_format(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let format = call.first();
     scope.server.log_config.written.push((format.into(), call.position.clone()));
     match call.second() {
@@ -189,13 +190,13 @@ fn log_format(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn buffered_logs(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.log_config.buffered = Some(call.flag);
+fn buffered_logs(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).log_config.buffered = Some(call.flag);
     Ok(())
 }
 
 /// In an .htaccess file it says nothing: in Apache one request sets it there for its whole server.
-fn log_io_track_ttfb(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn log_io_track_ttfb(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.log_config.track_first_byte = Some(call.flag);
     Ok(())
 }

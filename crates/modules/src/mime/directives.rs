@@ -1,11 +1,9 @@
 //! mod_mime's directives: lines go in, entries by extension come out.
 
 use super::{Extension, MultiviewsMatch};
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Contexts, Shape};
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 const FILE_INFO: Where = Where::FILE_INFO;
 /// Where files have names to negotiate (mod_mime.c: multiviews_match).
@@ -56,7 +54,7 @@ fn entry<'a>(scope: &'a mut Scope, extension: &str) -> &'a mut Extension {
 macro_rules! extension_fields {
     ($($add:ident, $remove:ident => $field:ident),+ $(,)?) => {
         $(
-            fn $add(scope: &mut Scope, call: &Call<'_>) -> Done {
+            fn $add(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
                 let field = &mut entry(scope, argument(call, 1)).$field;
                 if field.as_deref() != Some("") {
                     *field = Some(value(call));
@@ -64,7 +62,7 @@ macro_rules! extension_fields {
                 Ok(())
             }
 
-            fn $remove(scope: &mut Scope, call: &Call<'_>) -> Done {
+            fn $remove(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
                 entry(scope, argument(call, 0)).$field = Some("".into());
                 Ok(())
             }
@@ -87,22 +85,22 @@ extension_fields! {
 }
 
 /// Of AddType and RemoveType the later one counts.
-fn add_type(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn add_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     entry(scope, argument(call, 1)).media_type = Some(value(call));
     Ok(())
 }
 
-fn remove_type(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn remove_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     entry(scope, argument(call, 0)).media_type = Some("".into());
     Ok(())
 }
 
-fn default_language(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn default_language(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.mime.default_language = Some(argument(call, 0).into());
     Ok(())
 }
 
-fn multiviews_match(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn multiviews_match(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     use MultiviewsMatch::{Also, Any, NegotiatedOnly};
     let word = argument(call, 0);
     let said = &mut scope.directory.mime.multiviews_match;
@@ -130,13 +128,16 @@ fn multiviews_match(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn types_config(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn types_config(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let path = scope.server_path(argument(call, 0));
-    scope.global.mime.types_config = Some(path);
+    // A virtual host may say it to no effect (mod_mime.c: mime_post_config).
+    if let Some(call) = call.as_global() {
+        scope.global_mut(&call).mime.types_config = Some(path);
+    }
     Ok(())
 }
 
-fn use_path_info(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn use_path_info(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.directory.mime.use_path_info = Some(call.flag);
     Ok(())
 }

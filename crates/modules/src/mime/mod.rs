@@ -103,8 +103,6 @@ impl Merge for Directory {
 pub struct Global {
     /// TypesConfig, absolute.
     pub types_config: Option<PathBuf>,
-    /// What that file says; read when the site is compiled.
-    pub types: Arc<Types>,
 }
 
 /// Finds out what the request's file is from its name. What `is_directory` says decides for a

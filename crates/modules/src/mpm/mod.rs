@@ -3,10 +3,8 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Server};
 
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
-use evenkeel_config::{Call, Position, Shape};
-
-type Done = Result<(), String>;
+use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
+use evenkeel_config::{Call, GlobalCall, Position, Shape};
 
 /// One Listen line.
 #[derive(Clone, Debug)]
@@ -63,51 +61,49 @@ pub struct Global {
     pub core_dump_directory: Option<Box<str>>,
 }
 
-const GLOBAL: Where = Where::GLOBAL;
-
 /// What all process models share (mpm_common.h: LISTEN_COMMANDS and its kin).
 #[rustfmt::skip]
 const COMMON: &[Directive] = &[
-    directive("Listen", GLOBAL, Shape::Argv, "", "A port number or a numeric IP address and a port number, and an optional protocol", listen),
-    directive("ListenBacklog", GLOBAL, Shape::One, "", "Maximum length of the queue of pending connections, as used by listen(2)", listen_backlog),
-    directive("ListenTCPDeferAccept", GLOBAL, Shape::One, "30", "Value set for the socket option TCP_DEFER_ACCEPT if it is set", listen_tcp_defer_accept),
-    directive("ListenCoresBucketsRatio", GLOBAL, Shape::One, "0", "Ratio between the number of CPU cores (online) and the number of listeners buckets", listen_cores_buckets_ratio),
-    directive("ListenBuckets", GLOBAL, Shape::One, "1", "Number of listeners buckets, whatever the number of cores", listen_buckets),
-    directive("PidFile", GLOBAL, Shape::One, "logs/httpd.pid", "A file for logging the server process ID", pid_file),
-    directive("ScoreBoardFile", GLOBAL, Shape::One, "", "A file for Apache to maintain runtime process management information", score_board_file),
-    directive("MaxRequestsPerChild", GLOBAL, Shape::One, "0", "Maximum number of connections a particular child serves before dying. (DEPRECATED, use MaxConnectionsPerChild)", max_connections_per_child),
-    directive("MaxConnectionsPerChild", GLOBAL, Shape::One, "0", "Maximum number of connections a particular child serves before dying.", max_connections_per_child),
-    directive("CoreDumpDirectory", GLOBAL, Shape::One, "", "The location of the directory Apache changes to before dumping core", core_dump_directory),
-    directive("MaxMemFree", GLOBAL, Shape::One, "2048", "Maximum number of 1k blocks a particular child's allocator may hold.", max_mem_free),
-    directive("ThreadStackSize", GLOBAL, Shape::One, "", "Size in bytes of stack used by threads handling client connections", thread_stack_size),
-    directive("EnableExceptionHook", GLOBAL, Shape::One, "Off", "Controls whether exception hook may be called after a crash", enable_exception_hook),
-    directive("GracefulShutdownTimeout", GLOBAL, Shape::One, "0", "Maximum time in seconds to wait for child processes to complete transactions during shutdown", graceful_shutdown_timeout),
-    directive("SendBufferSize", GLOBAL, Shape::One, "0", "Send buffer size in bytes", send_buffer_size),
-    directive("ReceiveBufferSize", GLOBAL, Shape::One, "0", "Receive buffer size in bytes", receive_buffer_size),
-    directive("StartServers", GLOBAL, Shape::One, "", "Number of child processes launched at server startup", start_servers),
-    directive("ServerLimit", GLOBAL, Shape::One, "", "Maximum number of child processes for this run of Apache", server_limit),
-    directive("MaxClients", GLOBAL, Shape::One, "", "Deprecated name of MaxRequestWorkers", max_clients),
-    directive("MaxRequestWorkers", GLOBAL, Shape::One, "auto", "Maximum number of requests worked on at the same time, or auto", max_request_workers),
+    global_directive("Listen", Shape::Argv, "", "A port number or a numeric IP address and a port number, and an optional protocol", listen),
+    global_directive("ListenBacklog", Shape::One, "", "Maximum length of the queue of pending connections, as used by listen(2)", listen_backlog),
+    global_directive("ListenTCPDeferAccept", Shape::One, "30", "Value set for the socket option TCP_DEFER_ACCEPT if it is set", listen_tcp_defer_accept),
+    global_directive("ListenCoresBucketsRatio", Shape::One, "0", "Ratio between the number of CPU cores (online) and the number of listeners buckets", listen_cores_buckets_ratio),
+    global_directive("ListenBuckets", Shape::One, "1", "Number of listeners buckets, whatever the number of cores", listen_buckets),
+    global_directive("PidFile", Shape::One, "logs/httpd.pid", "A file for logging the server process ID", pid_file),
+    global_directive("ScoreBoardFile", Shape::One, "", "A file for Apache to maintain runtime process management information", score_board_file),
+    global_directive("MaxRequestsPerChild", Shape::One, "0", "Maximum number of connections a particular child serves before dying. (DEPRECATED, use MaxConnectionsPerChild)", max_connections_per_child),
+    global_directive("MaxConnectionsPerChild", Shape::One, "0", "Maximum number of connections a particular child serves before dying.", max_connections_per_child),
+    global_directive("CoreDumpDirectory", Shape::One, "", "The location of the directory Apache changes to before dumping core", core_dump_directory),
+    global_directive("MaxMemFree", Shape::One, "2048", "Maximum number of 1k blocks a particular child's allocator may hold.", max_mem_free),
+    global_directive("ThreadStackSize", Shape::One, "", "Size in bytes of stack used by threads handling client connections", thread_stack_size),
+    global_directive("EnableExceptionHook", Shape::One, "Off", "Controls whether exception hook may be called after a crash", enable_exception_hook),
+    global_directive("GracefulShutdownTimeout", Shape::One, "0", "Maximum time in seconds to wait for child processes to complete transactions during shutdown", graceful_shutdown_timeout),
+    global_directive("SendBufferSize", Shape::One, "0", "Send buffer size in bytes", send_buffer_size),
+    global_directive("ReceiveBufferSize", Shape::One, "0", "Receive buffer size in bytes", receive_buffer_size),
+    global_directive("StartServers", Shape::One, "", "Number of child processes launched at server startup", start_servers),
+    global_directive("ServerLimit", Shape::One, "", "Maximum number of child processes for this run of Apache", server_limit),
+    global_directive("MaxClients", Shape::One, "", "Deprecated name of MaxRequestWorkers", max_clients),
+    global_directive("MaxRequestWorkers", Shape::One, "auto", "Maximum number of requests worked on at the same time, or auto", max_request_workers),
 ];
 
 #[rustfmt::skip]
 const THREADED: &[Directive] = &[
-    directive("MinSpareThreads", GLOBAL, Shape::One, "75", "Minimum number of idle threads, to handle request spikes", min_spare_threads),
-    directive("MaxSpareThreads", GLOBAL, Shape::One, "250", "Maximum number of idle threads", max_spare_threads),
-    directive("ThreadsPerChild", GLOBAL, Shape::One, "25", "Number of threads each child creates", threads_per_child),
-    directive("ThreadLimit", GLOBAL, Shape::One, "64", "Maximum number of worker threads per child process for this run of Apache - Upper limit for ThreadsPerChild", thread_limit),
+    global_directive("MinSpareThreads", Shape::One, "75", "Minimum number of idle threads, to handle request spikes", min_spare_threads),
+    global_directive("MaxSpareThreads", Shape::One, "250", "Maximum number of idle threads", max_spare_threads),
+    global_directive("ThreadsPerChild", Shape::One, "25", "Number of threads each child creates", threads_per_child),
+    global_directive("ThreadLimit", Shape::One, "64", "Maximum number of worker threads per child process for this run of Apache - Upper limit for ThreadsPerChild", thread_limit),
 ];
 
 #[rustfmt::skip]
 const EVENT: &[Directive] = &[
-    directive("AsyncRequestWorkerFactor", GLOBAL, Shape::One, "2", "How many additional connects will be accepted per idle worker thread", async_request_worker_factor),
-    directive("OverloadShedding", GLOBAL, Shape::One, "Off", "Milliseconds beyond which a standing line of requests before the workers is shed with 503, or Off", overload_shedding),
+    global_directive("AsyncRequestWorkerFactor", Shape::One, "2", "How many additional connects will be accepted per idle worker thread", async_request_worker_factor),
+    global_directive("OverloadShedding", Shape::One, "Off", "Milliseconds beyond which a standing line of requests before the workers is shed with 503, or Off", overload_shedding),
 ];
 
 #[rustfmt::skip]
 const PREFORK_DIRECTIVES: &[Directive] = &[
-    directive("MinSpareServers", GLOBAL, Shape::One, "5", "Minimum number of idle children, to handle request spikes", min_spare_servers),
-    directive("MaxSpareServers", GLOBAL, Shape::One, "10", "Maximum number of idle children", max_spare_servers),
+    global_directive("MinSpareServers", Shape::One, "5", "Minimum number of idle children, to handle request spikes", min_spare_servers),
+    global_directive("MaxSpareServers", Shape::One, "10", "Maximum number of idle children", max_spare_servers),
 ];
 
 /// The process model event, which holds where none is named.
@@ -144,13 +140,13 @@ pub const PREFORK: Module = Module {
     directives: &[COMMON, PREFORK_DIRECTIVES],
 };
 
-fn listen(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn listen(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     if !(1..=2).contains(&call.words.len()) {
         return Err("Listen requires 1 or 2 arguments.".into());
     }
     let protocol = call.second().map(Into::into);
     let listen = Listen { address: call.first().into(), protocol, position: call.position.clone() };
-    scope.global.mpm.listen.push(listen);
+    scope.global_mut(call).mpm.listen.push(listen);
     Ok(())
 }
 
@@ -163,8 +159,8 @@ fn number(call: &Call<'_>) -> Result<Option<i64>, String> {
 
 macro_rules! numbers {
     ($($name:ident = $field:ident),+ $(,)?) => {
-        $(fn $name(scope: &mut Scope, call: &Call<'_>) -> Done {
-            scope.global.mpm.$field = number(call)?;
+        $(fn $name(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+            scope.global_mut(call).mpm.$field = number(call)?;
             Ok(())
         })+
     };
@@ -181,54 +177,54 @@ numbers! {
     max_connections_per_child = max_connections_per_child,
 }
 
-fn threads_per_child(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.mpm.threads_per_child = number(call)?;
-    scope.global.mpm.threads_per_child_position = Some(call.position.clone());
+fn threads_per_child(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).mpm.threads_per_child = number(call)?;
+    scope.global_mut(call).mpm.threads_per_child_position = Some(call.position.clone());
     Ok(())
 }
 
-fn listen_backlog(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn listen_backlog(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let backlog = number(call)?;
     if backlog.is_some_and(|backlog| backlog <= 0) {
         return Err("ListenBacklog must be > 0".into());
     }
-    scope.global.mpm.listen_backlog = backlog;
+    scope.global_mut(call).mpm.listen_backlog = backlog;
     Ok(())
 }
 
 /// The seconds for which a connection without data may wait for its turn to be accepted, where
 /// AcceptFilter has it wait at all (listen.c: ap_set_listendeferaccept).
-fn listen_tcp_defer_accept(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn listen_tcp_defer_accept(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let seconds = argument(call, 0).parse().ok().filter(|seconds| *seconds > 0);
     let seconds = seconds.ok_or("ListenTCPDeferAccept must be > 0")?;
-    scope.global.mpm.listen_tcp_defer_accept_s = Some(seconds);
+    scope.global_mut(call).mpm.listen_tcp_defer_accept_s = Some(seconds);
     Ok(())
 }
 
-fn listen_cores_buckets_ratio(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn listen_cores_buckets_ratio(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let ratio = number(call)?;
     if ratio.is_some_and(|ratio| ratio <= 0) {
         return Err("ListenCoresBucketsRatio must be > 0".into());
     }
-    scope.global.mpm.listen_cores_buckets_ratio = ratio;
+    scope.global_mut(call).mpm.listen_cores_buckets_ratio = ratio;
     Ok(())
 }
 
 /// Ours: the number that ListenCoresBucketsRatio makes of the cores.
-fn listen_buckets(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn listen_buckets(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let count = number(call)?;
     if count.is_some_and(|count| count <= 0) {
         return Err("ListenBuckets must be > 0".into());
     }
-    scope.global.mpm.listen_buckets = count;
+    scope.global_mut(call).mpm.listen_buckets = count;
     Ok(())
 }
 
 /// Ours: `Off`, or the time that requests may wait for a worker where they wait for long.
-fn overload_shedding(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn overload_shedding(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let text = argument(call, 0);
     if text.eq_ignore_ascii_case("off") {
-        scope.global.mpm.overload_shedding_ms = None;
+        scope.global_mut(call).mpm.overload_shedding_ms = None;
         return Ok(());
     }
     let most = 60_000;
@@ -236,21 +232,21 @@ fn overload_shedding(scope: &mut Scope, call: &Call<'_>) -> Done {
     let time = time.ok_or_else(|| {
         format!("OverloadShedding \"{text}\" must be Off or milliseconds, 1 to {most}")
     })?;
-    scope.global.mpm.overload_shedding_ms = Some(time);
+    scope.global_mut(call).mpm.overload_shedding_ms = Some(time);
     Ok(())
 }
 
-fn pid_file(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.mpm.pid_file = Some(argument(call, 0).into());
+fn pid_file(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).mpm.pid_file = Some(argument(call, 0).into());
     Ok(())
 }
 
-fn score_board_file(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.mpm.score_board_file = Some(argument(call, 0).into());
+fn score_board_file(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).mpm.score_board_file = Some(argument(call, 0).into());
     Ok(())
 }
 
-fn core_dump_directory(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn core_dump_directory(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let path = scope.server_path(argument(call, 0));
     if !path.is_dir() {
         return Err(format!(
@@ -258,38 +254,38 @@ fn core_dump_directory(scope: &mut Scope, call: &Call<'_>) -> Done {
             path.display()
         ));
     }
-    scope.global.mpm.core_dump_directory = Some(path.to_string_lossy().into());
+    scope.global_mut(call).mpm.core_dump_directory = Some(path.to_string_lossy().into());
     Ok(())
 }
 
-fn max_mem_free(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn max_mem_free(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let size = number(call).map_err(|_| "Invalid MaxMemFree value: must be a number".to_owned())?;
-    scope.global.mpm.max_mem_free_kib = size;
+    scope.global_mut(call).mpm.max_mem_free_kib = size;
     Ok(())
 }
 
-fn thread_stack_size(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn thread_stack_size(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let size = number(call)?;
     if size.is_some_and(|size| size < 0) {
         return Err(format!("Invalid ThreadStackSize value: {}", argument(call, 0)));
     }
-    scope.global.mpm.thread_stack_size = size;
+    scope.global_mut(call).mpm.thread_stack_size = size;
     Ok(())
 }
 
-fn enable_exception_hook(_: &mut Scope, call: &Call<'_>) -> Done {
+fn enable_exception_hook(_: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     match argument(call, 0) {
         word if word.eq_ignore_ascii_case("on") || word.eq_ignore_ascii_case("off") => Ok(()),
         _ => Err("parameter must be 'on' or 'off'".into()),
     }
 }
 
-fn graceful_shutdown_timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn graceful_shutdown_timeout(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let seconds = number(call)?;
     if seconds.is_some_and(|seconds| seconds < 0) {
         return Err("GracefulShutdownTimeout must be a number of seconds".into());
     }
-    scope.global.mpm.graceful_shutdown_timeout_s = seconds;
+    scope.global_mut(call).mpm.graceful_shutdown_timeout_s = seconds;
     Ok(())
 }
 
@@ -302,24 +298,24 @@ fn buffer_size(call: &Call<'_>) -> Result<Option<i64>, String> {
     Ok(size)
 }
 
-fn send_buffer_size(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.mpm.send_buffer_size = buffer_size(call)?;
+fn send_buffer_size(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).mpm.send_buffer_size = buffer_size(call)?;
     Ok(())
 }
 
-fn receive_buffer_size(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.mpm.receive_buffer_size = buffer_size(call)?;
+fn receive_buffer_size(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).mpm.receive_buffer_size = buffer_size(call)?;
     Ok(())
 }
 
-fn max_clients(scope: &mut Scope, call: &Call<'_>) -> Done {
-    scope.global.mpm.max_clients_spelling = true;
+fn max_clients(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).mpm.max_clients_spelling = true;
     max_request_workers(scope, call)
 }
 
-fn max_request_workers(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn max_request_workers(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let auto = argument(call, 0).eq_ignore_ascii_case("auto");
-    scope.global.mpm.max_request_workers = if auto {
+    scope.global_mut(call).mpm.max_request_workers = if auto {
         Some(MaxRequestWorkers::Auto)
     } else {
         number(call)?.map(MaxRequestWorkers::Number)
@@ -327,7 +323,7 @@ fn max_request_workers(scope: &mut Scope, call: &Call<'_>) -> Done {
     Ok(())
 }
 
-fn async_request_worker_factor(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn async_request_worker_factor(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let factor: f64 = argument(call, 0)
         .parse()
         .ok()
@@ -336,6 +332,6 @@ fn async_request_worker_factor(scope: &mut Scope, call: &Call<'_>) -> Done {
     if factor <= 0.0 {
         return Err("AsyncRequestWorkerFactor argument must be a positive number".into());
     }
-    scope.global.mpm.async_request_worker_factor = Some(factor);
+    scope.global_mut(call).mpm.async_request_worker_factor = Some(factor);
     Ok(())
 }

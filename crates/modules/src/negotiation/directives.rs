@@ -1,11 +1,9 @@
 //! mod_negotiation's directives: lines go in, a list of languages and switches come out.
 
 use super::Force;
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use std::sync::Arc;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -27,18 +25,18 @@ pub const MODULE: Module = Module {
 };
 
 /// `Off` says nothing: a virtual host cannot take back what the main server says, as in Apache.
-fn cache_negotiated_docs(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn cache_negotiated_docs(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     scope.server.negotiation.cache_documents = call.flag.then_some(());
     Ok(())
 }
 
-fn language_priority(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn language_priority(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let list = scope.directory.negotiation.priority.get_or_insert_default();
     Arc::make_mut(list).push(argument(call, 0).into());
     Ok(())
 }
 
-fn force_language_priority(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn force_language_priority(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let word = argument(call, 0);
     let said = &mut scope.directory.negotiation.force;
     let refused =

@@ -3,10 +3,8 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Global};
 
-use crate::{Active, Directive, Merge, Module, Scope, Shared, Where, directive};
+use crate::{Active, Directive, DirectiveResult, Merge, Module, Scope, Shared, Where, directive};
 use evenkeel_config::{Call, Shape};
-
-type Done = Result<(), String>;
 
 /// How long one stage of reading a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +86,7 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn request_read_timeout(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn request_read_timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     for word in evenkeel_config::words(call.raw) {
         let Some((key, value)) = word.split_once('=') else {
             return Err("Invalid RequestReadTimeout parameter. Parameter must be in the form \

@@ -3,12 +3,10 @@
 
 use super::Rules;
 use super::rule::{Attribute, Change, Rule, Test, Wanted};
-use crate::{Active, Directive, Module, Place, Scope, Where, directive};
+use crate::{Active, Directive, DirectiveResult, Module, Place, Scope, Where, directive};
 use evenkeel_config::{Call, Shape, next_word};
 use evenkeel_expr::{Part, Pattern, PatternOptions};
 use evenkeel_message::unquoted;
-
-type Done = Result<(), String>;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
@@ -30,7 +28,7 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (name, rest) = next_word(call.raw);
     if name.is_empty() {
         return Err(format!("Missing header-field name for {}", call.name));
@@ -38,11 +36,11 @@ fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> Done {
     add(scope, call, &name, rest)
 }
 
-fn browser_match(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn browser_match(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     add(scope, call, "User-Agent", call.raw)
 }
 
-fn set_env_if_expr(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn set_env_if_expr(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let (text, rest) = next_word(call.raw);
     if text.is_empty() {
         return Err(format!("Missing expression for {}", call.name));
@@ -55,13 +53,13 @@ fn set_env_if_expr(scope: &mut Scope, call: &Call<'_>) -> Done {
 }
 
 /// Adds a rule of a name, which may be a pattern, and of what stands behind it.
-fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> Done {
+fn add(scope: &mut Scope, call: &Call<'_>, name: &str, rest: &str) -> DirectiveResult {
     let (text, rest) = next_word(rest);
     if text.is_empty() {
         return Err(format!("Missing regular expression for {}", call.name));
     }
     let ignore_case = call.name.ends_with("NoCase");
-    let said = scope.global.core.pattern_options;
+    let said = scope.global().core.pattern_options;
     let options = PatternOptions { ignore_case: ignore_case || said.ignore_case, ..said };
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let attribute = if name.bytes().all(is_plain) {

@@ -3,11 +3,9 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Server};
 
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
-use evenkeel_config::{Call, Shape};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
+use evenkeel_config::{GlobalCall, Shape};
 use evenkeel_sys::identity::{group_named, user_named, user_numbered};
-
-type Done = Result<(), String>;
 
 /// Who the children are to be.
 #[derive(Clone, Debug, Default)]
@@ -24,10 +22,10 @@ pub struct Global {
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("User", Where::GLOBAL, Shape::One, "#-1", "Effective user id for this server", user),
-    directive("Group", Where::GLOBAL, Shape::One, "#-1", "Effective group id for this server", group),
-    directive("ChrootDir", Where::GLOBAL, Shape::One, "", "The directory to chroot(2) into", chroot_dir),
-    directive("Suexec", Where::GLOBAL, Shape::Flag, "", "Enable or disable suEXEC support", suexec),
+    global_directive("User", Shape::One, "#-1", "Effective user id for this server", user),
+    global_directive("Group", Shape::One, "#-1", "Effective group id for this server", group),
+    global_directive("ChrootDir", Shape::One, "", "The directory to chroot(2) into", chroot_dir),
+    global_directive("Suexec", Shape::Flag, "", "Enable or disable suEXEC support", suexec),
 ];
 
 /// mod_unixd.
@@ -42,7 +40,7 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn user(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn user(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let text = argument(call, 0);
     let found = match text.strip_prefix('#').map(str::parse::<u32>) {
         Some(Ok(uid)) => {
@@ -61,11 +59,11 @@ fn user(scope: &mut Scope, call: &Call<'_>) -> Done {
                     read any file on the system."
             .into());
     }
-    scope.global.unixd.user = Some((uid, name.into()));
+    scope.global_mut(call).unixd.user = Some((uid, name.into()));
     Ok(())
 }
 
-fn group(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn group(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let text = argument(call, 0);
     let found = match text.strip_prefix('#') {
         Some(number) => number.parse().ok(),
@@ -73,25 +71,25 @@ fn group(scope: &mut Scope, call: &Call<'_>) -> Done {
     };
     let found = found.filter(|gid| *gid != u32::MAX);
     let gid = found.ok_or_else(|| format!("AH00544: bad group name {text}"))?;
-    scope.global.unixd.group = Some((gid, text.into()));
+    scope.global_mut(call).unixd.group = Some((gid, text.into()));
     Ok(())
 }
 
-fn chroot_dir(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn chroot_dir(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     let path = argument(call, 0);
     if !std::path::Path::new(path).is_dir() {
         return Err("ChrootDir must be a valid directory".into());
     }
-    scope.global.unixd.chroot = Some(path.into());
+    scope.global_mut(call).unixd.chroot = Some(path.into());
     Ok(())
 }
 
-fn suexec(scope: &mut Scope, call: &Call<'_>) -> Done {
+fn suexec(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     if call.flag {
         return Err(
             "suEXEC isn't supported: this server does not start programs as other users".into()
         );
     }
-    scope.global.unixd.suexec = Some(false);
+    scope.global_mut(call).unixd.suexec = Some(false);
     Ok(())
 }

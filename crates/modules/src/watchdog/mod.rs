@@ -4,15 +4,15 @@
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 
 use crate::core::parse_interval;
-use crate::{Active, Directive, Module, Scope, Where, argument, directive};
-use evenkeel_config::{Call, Shape};
+use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
+use evenkeel_config::{GlobalCall, Shape};
 
 /// The shortest interval, in microseconds (AP_WD_TM_SLICE).
 const SHORTEST_US: u64 = 100_000;
 
 #[rustfmt::skip]
 const DIRECTIVES: &[Directive] = &[
-    directive("WatchdogInterval", Where::GLOBAL, Shape::One, "1", "Watchdog interval in seconds", watchdog_interval),
+    global_directive("WatchdogInterval", Shape::One, "1", "Watchdog interval in seconds", watchdog_interval),
 ];
 
 /// mod_watchdog.
@@ -27,7 +27,7 @@ pub const MODULE: Module = Module {
     directives: &[DIRECTIVES],
 };
 
-fn watchdog_interval(_: &mut Scope, call: &Call<'_>) -> Result<(), String> {
+fn watchdog_interval(_: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
     match parse_interval(argument(call, 0), 1_000_000) {
         None => Err("Unparse-able WatchdogInterval setting".into()),
         Some(interval_us) if interval_us < SHORTEST_US => {
