@@ -117,7 +117,8 @@ impl Where {
 /// ```
 /// # use evenkeel_config::{Call, Shape};
 /// # use evenkeel_modules::{Directive, DirectiveResult, Scope, Where, directive};
-/// const STATUS: Directive = directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how", status);
+/// const STATUS: Directive =
+///     directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how it is", status);
 ///
 /// fn status(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 ///     scope.server.core.conduct.keep_alive = Some(call.flag);
@@ -130,7 +131,8 @@ impl Where {
 /// ```compile_fail
 /// # use evenkeel_config::{Call, Shape};
 /// # use evenkeel_modules::{Directive, DirectiveResult, Scope, Where, directive};
-/// const STATUS: Directive = directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how", status);
+/// const STATUS: Directive =
+///     directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how it is", status);
 ///
 /// fn status(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 ///     scope.global_mut(call).core.extended_status = Some(call.flag);
@@ -155,7 +157,7 @@ pub const fn directive(
 /// ```
 /// # use evenkeel_config::{GlobalCall, Shape};
 /// # use evenkeel_modules::{Directive, DirectiveResult, Scope, global_directive};
-/// const STATUS: Directive = global_directive("Status", Shape::Flag, "Off", "Says how", status);
+/// const STATUS: Directive = global_directive("Status", Shape::Flag, "Off", "Says how it is", status);
 ///
 /// fn status(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
 ///     scope.global_mut(call).core.extended_status = Some(call.flag);
@@ -168,7 +170,8 @@ pub const fn directive(
 /// ```compile_fail
 /// # use evenkeel_config::{GlobalCall, Shape};
 /// # use evenkeel_modules::{Directive, DirectiveResult, Scope, Where, directive};
-/// const STATUS: Directive = directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how", status);
+/// const STATUS: Directive =
+///     directive("Status", Where::SERVER, Shape::Flag, "Off", "Says how it is", status);
 ///
 /// fn status(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
 ///     scope.global_mut(call).core.extended_status = Some(call.flag);
