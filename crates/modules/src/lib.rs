@@ -157,7 +157,8 @@ pub const fn directive(
 /// ```
 /// # use evenkeel_config::{GlobalCall, Shape};
 /// # use evenkeel_modules::{Directive, DirectiveResult, Scope, global_directive};
-/// const STATUS: Directive = global_directive("Status", Shape::Flag, "Off", "Says how it is", status);
+/// const STATUS: Directive =
+///     global_directive("Status", Shape::Flag, "Off", "Says how it is", status);
 ///
 /// fn status(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
 ///     scope.global_mut(call).core.extended_status = Some(call.flag);
