@@ -48,7 +48,7 @@ pub(crate) struct Thread {
     /// Connections are closed with their next response.
     pub(crate) retiring: Cell<bool>,
     /// The same of those that have had their turn.
-    pub(crate) crowded: Cell<bool>,
+    pub(crate) contended: Cell<bool>,
     pub(crate) uncounted: Cell<Uncounted>,
     buffer: Cell<Option<Box<[u8]>>>,
     out: Cell<Vec<u8>>,
@@ -63,7 +63,7 @@ impl Thread {
             addresses: Addresses::new(Arc::clone(&place.addresses)),
             place,
             retiring: Cell::new(false),
-            crowded: Cell::new(false),
+            contended: Cell::new(false),
             uncounted: Cell::default(),
             buffer: Cell::new(None),
             out: Cell::new(Vec::new()),
@@ -78,7 +78,7 @@ impl Thread {
     pub(crate) fn ends(&self, connection: &Connection) -> bool {
         let age_ms = || now_ms().wrapping_sub(connection.since_ms);
         let had_its_turn = || connection.keepalives > 0 && age_ms() >= TURN_MS;
-        self.retiring.get() || self.crowded.get() && had_its_turn()
+        self.retiring.get() || self.contended.get() && had_its_turn()
     }
 
     /// The receive buffer, for as long as nothing is awaited; to be given back.

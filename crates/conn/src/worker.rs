@@ -90,8 +90,8 @@ impl<S: Site> Worker<S> {
     }
 
     /// Says whether connections that have had their turn are closed with their next response.
-    pub fn crowd(&mut self, crowded: bool) {
-        self.0.thread.crowded.set(crowded);
+    pub fn set_contended(&mut self, contended: bool) {
+        self.0.thread.contended.set(contended);
     }
 
     /// Comes about once a second.

@@ -160,8 +160,8 @@ impl Service for Serving {
         self.0.retire(retiring);
     }
 
-    fn crowd(&mut self, crowded: bool) {
-        self.0.crowd(crowded);
+    fn set_contended(&mut self, contended: bool) {
+        self.0.set_contended(contended);
     }
 
     fn tick(&mut self) {

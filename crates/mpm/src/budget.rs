@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn others_on_the_cores_are_no_reason_for_a_smaller_budget_in_event() {
-        let crowded = Account::default()
+        let contended = Account::default()
             .with(Figure::SpanUs, 1_000_000)
             .with(Figure::CpuUs, 300_000)
             .with(Figure::RunQueueUs, 900_000)
@@ -338,7 +338,7 @@ mod tests {
         let after = |model| {
             let (limits, mut auto) = (limits(model), Auto::new(12_000));
             (0..30).for_each(|_| {
-                let _ = auto.decide(&told(model, &crowded), &room(&limits, &crowded, None).0);
+                let _ = auto.decide(&told(model, &contended), &room(&limits, &contended, None).0);
             });
             auto.budget()
         };

@@ -69,10 +69,10 @@ pub enum Command {
     Exit,
     /// Connections wait to be accepted: take one, or make room by ending a connection that its
     /// client leaves idle or does not move (prefork, worker; to event it says nothing).
-    Hurry,
+    MakeRoom,
     /// As `Hurry`, and clients that the workers wait for as this one does hold most of them: it is
     /// waited for no longer than a moment (prefork).
-    Crowd,
+    MakeRoomUrgently,
     /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays
     /// readable for ever: stop watching it.
     Orphaned,
@@ -165,14 +165,14 @@ impl Command {
             Self::Park => b'p',
             Self::Drain => b'd',
             Self::Exit => b'x',
-            Self::Hurry => b'h',
-            Self::Crowd => b'c',
+            Self::MakeRoom => b'h',
+            Self::MakeRoomUrgently => b'c',
             Self::Orphaned => b'o',
         }
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Run, Self::Park, Self::Drain, Self::Exit, Self::Hurry, Self::Crowd]
+        [Self::Run, Self::Park, Self::Drain, Self::Exit, Self::MakeRoom, Self::MakeRoomUrgently]
             .into_iter()
             .find(|command| command.byte() == byte)
     }

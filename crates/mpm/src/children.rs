@@ -334,7 +334,7 @@ impl<Site> Children<Site> {
     }
 
     /// Tells the children of these numbers to hurry. One that does not read is not told again.
-    pub(crate) fn hurry(&self, numbers: &[u64], command: Command) {
+    pub(crate) fn send(&self, numbers: &[u64], command: Command) {
         for entry in numbers.iter().filter_map(|number| self.entries.get(number)) {
             let _ = entry.channel.send(command.byte());
         }
@@ -741,12 +741,12 @@ pub(crate) mod tests {
     #[test]
     fn what_found_no_room_is_said_once_there_is_some() {
         let (mut children, ends) = table(1);
-        while children.entries[&1].channel.send(Command::Hurry.byte()).unwrap() {}
+        while children.entries[&1].channel.send(Command::MakeRoom.byte()).unwrap() {}
         children.retire_these(Command::Drain, None, &[1]);
         assert_eq!(children.unsaid, BTreeSet::from([1]));
         children.hear(1_000_000);
         assert_eq!(children.unsaid, BTreeSet::from([1]), "there is still no room");
-        while ends[0].receive() == Received::Byte(Command::Hurry.byte()) {}
+        while ends[0].receive() == Received::Byte(Command::MakeRoom.byte()) {}
         children.hear(2_000_000);
         assert_eq!(ends[0].receive(), Received::Byte(Command::Drain.byte()));
         assert!(children.unsaid.is_empty());

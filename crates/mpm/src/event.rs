@@ -3,7 +3,7 @@
 //! and a maker of services; the threads end when the child has been told to go and its last
 //! connection has been closed. It knows no protocol.
 
-mod crowd;
+mod contention;
 mod overload;
 mod park;
 mod ports;

@@ -2,11 +2,11 @@
 //! time. Idle children sleep in front of the listening sockets; a connection wakes one of them,
 //! the same as last time if that is idle. It knows no protocol.
 
-use crate::held::PAUSE;
-use crate::held::crowd::Press;
-use crate::held::doors::{Accepted, Doors, Ports};
-use crate::held::hold::{Holder, Orders};
-use crate::held::lookout::Lookout;
+use crate::dedicated::PAUSE;
+use crate::dedicated::contention::Eviction;
+use crate::dedicated::doors::{Accepted, Doors, Ports};
+use crate::dedicated::hold::{Holder, Orders};
+use crate::dedicated::lookout::Lookout;
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Control, Mode, Setup};
 use crate::{Child, Command, Poker};
@@ -52,8 +52,8 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
         leave_us: None,
         parting_us: u64::try_from(setup.parting.as_micros()).unwrap_or(u64::MAX),
         has_left: false,
-        hurried: false,
-        pressed: None,
+        room_requested: false,
+        eviction: None,
         lookout: Lookout::default(),
     };
     let holder = Holder::new(make(seat), hearing, setup.line, held, setup.parting);
@@ -75,9 +75,9 @@ struct Hearing {
     /// Whether it has let go of the ports since.
     has_left: bool,
     /// Whether it was told to hurry, and nothing was done about it at the doors.
-    hurried: bool,
+    room_requested: bool,
     /// The same, of the connection at hand.
-    pressed: Option<Press>,
+    eviction: Option<Eviction>,
     lookout: Lookout,
 }
 
@@ -96,13 +96,13 @@ impl Orders for Hearing {
 
     fn hear(&mut self) {
         while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
-            let press = match command {
-                Command::Hurry => Some(Press::Hurry),
-                Command::Crowd => Some(Press::Crowd),
+            let eviction = match command {
+                Command::MakeRoom => Some(Eviction::Normal),
+                Command::MakeRoomUrgently => Some(Eviction::Urgent),
                 _ => None,
             };
-            self.hurried |= press.is_some();
-            self.pressed = self.pressed.max(press);
+            self.room_requested |= eviction.is_some();
+            self.eviction = self.eviction.max(eviction);
             let mode = Mode::of(command).and_then(|mode| self.mode.heed(mode));
             self.mode = mode.unwrap_or(self.mode);
             if mode.is_some_and(|mode| mode >= Mode::Drain) {
@@ -133,11 +133,11 @@ impl Orders for Hearing {
         self.mode
     }
 
-    fn press(&mut self) -> Option<Press> {
-        self.pressed.take()
+    fn take_eviction(&mut self) -> Option<Eviction> {
+        self.eviction.take()
     }
 
-    fn is_crowded(&mut self) -> bool {
+    fn is_contended(&mut self) -> bool {
         self.lookout.stands(|| self.ports.queue())
     }
 }
@@ -184,8 +184,8 @@ impl<S: Service> Prefork<S> {
             }
             // A connection that has woken us has woken nobody else: it is served, whatever we
             // were told with it.
-            let hurried = std::mem::take(&mut self.holder.orders.hurried);
-            if knock.at_port || hurried && mode == Mode::Run && !held {
+            let room_requested = std::mem::take(&mut self.holder.orders.room_requested);
+            if knock.at_port || room_requested && mode == Mode::Run && !held {
                 self.serve_queue()?;
             }
             match held {
@@ -205,7 +205,7 @@ impl<S: Service> Prefork<S> {
         let orders = &mut self.holder.orders;
         orders.hear();
         // Between connections there is nothing to make room for.
-        orders.pressed = None;
+        orders.eviction = None;
     }
 
     /// Serves what waits to be accepted, one connection after another.
@@ -221,7 +221,7 @@ impl<S: Service> Prefork<S> {
             match accepted {
                 Accepted::Connection(connection) => {
                     self.count();
-                    self.holder.orders.pressed = None;
+                    self.holder.orders.eviction = None;
                     self.holder.hold(connection);
                     self.poker.iter().for_each(Poker::rest);
                     self.line.subtract(Counter::Busy, 1);

@@ -39,7 +39,7 @@ pub trait Service {
 
     /// Says whether others wait beside a child that is full: a connection that has had a request
     /// answered and its turn is closed with the next response (event).
-    fn crowd(&mut self, _crowded: bool) {}
+    fn set_contended(&mut self, _contended: bool) {}
 
     /// Comes about once a second, between requests.
     fn tick(&mut self);

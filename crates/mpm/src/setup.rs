@@ -34,7 +34,7 @@ impl Mode {
             Command::Park => Some(Mode::Park),
             Command::Drain | Command::Orphaned => Some(Mode::Drain),
             Command::Exit => Some(Mode::Exit),
-            Command::Hurry | Command::Crowd => None,
+            Command::MakeRoom | Command::MakeRoomUrgently => None,
         }
     }
 

@@ -11,9 +11,9 @@ use evenkeel_sys::clock;
 use crate::change::State;
 use crate::child::Command;
 use crate::children::Entry;
+use crate::eviction::QueueHistory;
 use crate::limits::Model;
 use crate::parent::Parent;
-use crate::press::Pressure;
 use crate::settings::Server;
 
 /// How often the law is asked.
@@ -48,7 +48,7 @@ struct Bucket {
     law: Law,
     /// The demand that it last saw, in workers.
     demand: usize,
-    pressure: Pressure,
+    history: QueueHistory,
 }
 
 impl Sizing {
@@ -111,11 +111,11 @@ impl<S: Server> Parent<'_, S> {
 
     /// Has children of a bucket hurry; whether its queue must be watched.
     fn press_bucket(&mut self, number: usize, queue: usize, now_us: u64) -> bool {
-        let of = |bucket: &mut Bucket| std::mem::take(&mut bucket.pressure);
-        let mut pressure = self.sizing.buckets.get_mut(number).map(of).unwrap_or_default();
-        let watched = self.press(number, queue, &mut pressure, now_us);
+        let of = |bucket: &mut Bucket| std::mem::take(&mut bucket.history);
+        let mut history = self.sizing.buckets.get_mut(number).map(of).unwrap_or_default();
+        let watched = self.make_room(number, queue, &mut history, now_us);
         if let Some(bucket) = self.sizing.buckets.get_mut(number) {
-            bucket.pressure = pressure;
+            bucket.history = history;
         }
         watched
     }

@@ -7,9 +7,9 @@ mod listener;
 mod staff;
 
 use crate::Child;
-use crate::held::doors::{Doors, Ports};
-use crate::held::hold::Holder;
-use crate::held::lookout::Lookout;
+use crate::dedicated::doors::{Doors, Ports};
+use crate::dedicated::hold::Holder;
+use crate::dedicated::lookout::Lookout;
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Setup, Stance};
 use crate::start_barrier::{AbortOnPanic, StartBarrier};

@@ -34,7 +34,7 @@ struct Echo {
     ticks: mpsc::Sender<usize>,
     hang: Arc<Mutex<()>>,
     retiring: bool,
-    crowded: bool,
+    contended: bool,
     pause_ms: u32,
     blocks: mpsc::Sender<tokio::sync::oneshot::Sender<()>>,
     gate: Arc<Gate>,
@@ -74,8 +74,8 @@ impl Service for Echo {
             Err(_) => return Outcome::Closed,
         };
         let text = String::from_utf8_lossy(&buffer[..read]).into_owned();
-        let crowded = self.crowded && count > 0;
-        let closing = self.retiring || crowded || text == "bye\n";
+        let contended = self.contended && count > 0;
+        let closing = self.retiring || contended || text == "bye\n";
         let answer = format!("{count} {}{text}", if closing { "last " } else { "" });
         count += 1;
         let pause_ms =
@@ -133,8 +133,8 @@ impl Service for Echo {
         self.retiring = retiring;
     }
 
-    fn crowd(&mut self, crowded: bool) {
-        self.crowded = crowded;
+    fn set_contended(&mut self, contended: bool) {
+        self.contended = contended;
     }
 
     fn tick(&mut self) {
@@ -192,7 +192,7 @@ impl Running {
                     ticks,
                     hang: Arc::clone(&hanging),
                     retiring: false,
-                    crowded: false,
+                    contended: false,
                     pause_ms,
                     blocks,
                     gate: seat.gate,

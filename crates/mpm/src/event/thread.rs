@@ -2,7 +2,7 @@
 //! what waits to be accepted in turns, and expires what has rested too long. It serves only
 //! with a credit in hand; without one, what can be read waits in line.
 
-use super::crowd::Crowd;
+use super::contention::Contention;
 use super::overload::Overload;
 use super::park::{Bench, Counted, SWEEP_MS, Waiter, ahead_ms, now_ms};
 use super::ports::{Accepted, Ports};
@@ -88,7 +88,7 @@ pub(super) struct Thread<S> {
     /// What turns requests away that wait too long, where that is configured.
     overload: Option<Overload>,
     /// What makes room where the child is full.
-    crowd: Crowd,
+    contention: Contention,
 }
 
 impl<S: Service> Thread<S> {
@@ -131,7 +131,7 @@ impl<S: Service> Thread<S> {
             closing_from_ms: None,
             held_until_ms: None,
             overload: bench.shared.shedding.map(Overload::new),
-            crowd: Crowd::default(),
+            contention: Contention::default(),
             bench,
         })
     }
@@ -215,7 +215,7 @@ impl<S: Service> Thread<S> {
                 _ => {}
             }
             let shedding = self.overload.as_ref().and_then(Overload::next_look_ms);
-            for look in [shedding, self.crowd.next_look_ms()].into_iter().flatten() {
+            for look in [shedding, self.contention.next_look_ms()].into_iter().flatten() {
                 if ahead_ms(now_ms(), look) <= 0 {
                     return true;
                 }
@@ -377,13 +377,13 @@ impl<S: Service> Thread<S> {
         if !shared.is_full() {
             return Some(port);
         }
-        self.crowd.note(&shared.idle_table, self.ports.queue());
+        self.contention.note(&shared.idle_table, self.ports.queue());
         None
     }
 
     /// Makes room in a full child for those who have waited for a turn, as long as they do.
     fn make_room(&mut self) {
-        if !self.crowd.is_due() {
+        if !self.contention.is_due() {
             return;
         }
         let shared = &self.bench.shared;
@@ -392,12 +392,12 @@ impl<S: Service> Thread<S> {
         let queue = if full { self.ports.queue().div_ceil(shared.sets.len()) } else { 0 };
         let idle = match queue {
             0 => {
-                self.crowd = Crowd::default();
+                self.contention = Contention::default();
                 Vec::new()
             }
-            _ => self.crowd.look(&shared.idle_table, queue),
+            _ => self.contention.look(&shared.idle_table, queue),
         };
-        self.service.crowd(self.crowd.stands);
+        self.service.set_contended(self.contention.stands);
         for token in idle {
             self.close_idle(token, false);
         }

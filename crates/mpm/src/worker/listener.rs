@@ -2,9 +2,9 @@
 //! that clients which hold workers for nothing do not keep others out.
 
 use super::Shared;
-use crate::held::crowd::Crowd;
-use crate::held::doors::{Accepted, Doors};
-use crate::held::{LOOK_US, PAUSE, PAUSE_US};
+use crate::dedicated::contention::Contention;
+use crate::dedicated::doors::{Accepted, Doors};
+use crate::dedicated::{CHECK_US, PAUSE, PAUSE_US};
 use crate::setup::{Control, Mode};
 use crate::{Command, Poker};
 use evenkeel_message::{Level, Notice};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_secs(1);
 
 /// How often the queue is looked at while no worker is idle.
-const LOOK: Duration = Duration::from_micros(LOOK_US);
+const LOOK: Duration = Duration::from_micros(CHECK_US);
 
 /// After how long one idle worker is enough to accept again.
 const RETURN_US: u64 = 10_000;
@@ -114,7 +114,7 @@ impl<'a> Listener<'a> {
             if let Some(mode) = Mode::of(command) {
                 self.shared.stance.heed(mode);
             }
-            if matches!(command, Command::Hurry | Command::Crowd)
+            if matches!(command, Command::MakeRoom | Command::MakeRoomUrgently)
                 && self.shared.stance.mode() == Mode::Run
             {
                 self.accept();
@@ -252,7 +252,7 @@ impl<'a> Listener<'a> {
             return self.shared.lookout.clear();
         }
         let now_us = clock::monotonic_us();
-        if now_us.saturating_sub(self.looked_us) < LOOK_US {
+        if now_us.saturating_sub(self.looked_us) < CHECK_US {
             return;
         }
         self.looked_us = now_us;
@@ -268,13 +268,13 @@ impl<'a> Listener<'a> {
         let now_us = clock::monotonic_us();
         let posts = self.shared.staff.posts();
         let waits = posts.iter().filter_map(|post| post.client_wait.current());
-        let crowd = Crowd::of(waits, posts.len(), count, self.most_children, now_us);
-        let pressed = posts.iter().filter_map(|post| {
+        let contention = Contention::of(waits, posts.len(), count, self.most_children, now_us);
+        let evicted = posts.iter().filter_map(|post| {
             let (wait, since_us) = post.client_wait.current()?;
-            Some((wait, since_us, crowd.press(wait, since_us, now_us)?, post))
+            Some((wait, since_us, contention.eviction(wait, since_us, now_us)?, post))
         });
-        let mut pressed: Vec<_> = pressed.collect();
-        pressed.sort_unstable_by_key(|(wait, since_us, ..)| (*wait, *since_us));
-        pressed.into_iter().take(count).for_each(|(_, _, press, post)| post.press(press));
+        let mut evicted: Vec<_> = evicted.collect();
+        evicted.sort_unstable_by_key(|(wait, since_us, ..)| (*wait, *since_us));
+        evicted.into_iter().take(count).for_each(|(_, _, eviction, post)| post.evict(eviction));
     }
 }

@@ -3,9 +3,9 @@
 //! accepted itself, and stands idle only when nothing does.
 
 use super::Shared;
-use crate::held::crowd::Press;
-use crate::held::doors::{Accepted, Connection};
-use crate::held::hold::{Holder, Orders};
+use crate::dedicated::contention::Eviction;
+use crate::dedicated::doors::{Accepted, Connection};
+use crate::dedicated::hold::{Holder, Orders};
 use crate::service::Service;
 use crate::setup::Mode;
 use evenkeel_message::Notice;
@@ -35,8 +35,8 @@ pub(super) struct Post {
     came: Condvar,
     /// Rings while it waits for its client.
     waker: Waker,
-    /// The number of a [`Press`]; 0 is none.
-    pressed: AtomicU8,
+    /// The number of a [`Eviction`]; 0 is none.
+    eviction: AtomicU8,
     pub(super) client_wait: Arc<ClientWait>,
 }
 
@@ -57,7 +57,7 @@ impl Staff {
                 task: Mutex::new(Task::None),
                 came: Condvar::new(),
                 waker: Waker::new()?,
-                pressed: AtomicU8::new(0),
+                eviction: AtomicU8::new(0),
                 client_wait: Arc::new(ClientWait::new(None)),
             })
         };
@@ -130,8 +130,8 @@ impl Staff {
 
 impl Post {
     /// Asks the worker to make room.
-    pub(super) fn press(&self, press: Press) {
-        self.pressed.fetch_max(press as u8, SeqCst);
+    pub(super) fn evict(&self, eviction: Eviction) {
+        self.eviction.fetch_max(eviction as u8, SeqCst);
         self.waker.wake();
     }
 
@@ -190,15 +190,15 @@ impl Orders for Orderly<'_> {
         self.shared.stance.mode()
     }
 
-    fn press(&mut self) -> Option<Press> {
-        if self.post.pressed.load(Relaxed) == 0 {
+    fn take_eviction(&mut self) -> Option<Eviction> {
+        if self.post.eviction.load(Relaxed) == 0 {
             return None;
         }
-        let pressed = self.post.pressed.swap(0, SeqCst);
-        Some(if pressed == Press::Hurry as u8 { Press::Hurry } else { Press::Crowd })
+        let eviction = self.post.eviction.swap(0, SeqCst);
+        Some(if eviction == Eviction::Normal as u8 { Eviction::Normal } else { Eviction::Urgent })
     }
 
-    fn is_crowded(&mut self) -> bool {
+    fn is_contended(&mut self) -> bool {
         self.shared.lookout.stands(|| self.shared.unserved())
     }
 }

@@ -208,7 +208,7 @@ fn serve(child: Child, site: &Site) -> i32 {
         }
         let mut accepts = !lazy;
         while let Some(command) = control.next() {
-            accepts |= command == Command::Hurry;
+            accepts |= command == Command::MakeRoom;
             exiting |= command == Command::Exit;
             orphaned |= command == Command::Orphaned;
             if matches!(command, Command::Drain | Command::Exit | Command::Orphaned) {

@@ -27,8 +27,8 @@ impl Control for Wire {
         match self.0.receive() {
             Received::Byte(b'r') => Some(Command::Run),
             Received::Byte(b'p') => Some(Command::Park),
-            Received::Byte(b'h') => Some(Command::Hurry),
-            Received::Byte(b'c') => Some(Command::Crowd),
+            Received::Byte(b'h') => Some(Command::MakeRoom),
+            Received::Byte(b'c') => Some(Command::MakeRoomUrgently),
             Received::Byte(b'x') => Some(Command::Exit),
             Received::Byte(_) => Some(Command::Drain),
             Received::Empty => None,

@@ -3,7 +3,7 @@
 //! rest. It closes the connection of any other client with the response, because a connection that
 //! is left to rest would have to be closed later, and a request that is on its way then is lost.
 
-use super::IDLE_US;
+use super::IDLE_GRACE_US;
 
 /// A client that comes back within this time, in microseconds, keeps its worker busy: hundreds of
 /// clients without pauses that share a few cores take some milliseconds for a round.
@@ -26,7 +26,7 @@ impl Habit {
     pub(crate) fn note(&mut self, rest_us: u64, now_us: u64) {
         self.slow_until_us = match rest_us {
             ..QUICK_US => 0,
-            _ => now_us.saturating_add(rest_us.min(IDLE_US) * TIMES),
+            _ => now_us.saturating_add(rest_us.min(IDLE_GRACE_US) * TIMES),
         };
     }
 

@@ -2,10 +2,10 @@
 //! closed. A connection comes in, nothing goes out. While others wait for a worker, it closes what
 //! is idle and ends what does not move.
 
-use super::crowd::Press;
+use super::contention::Eviction;
 use super::doors::Connection;
 use super::habit::Habit;
-use super::{PAUSE, TURN_US};
+use super::{FAIR_SHARE_US, PAUSE};
 use crate::service::{Held, Service};
 use crate::setup::Mode;
 use evenkeel_message::{Level, Notice};
@@ -65,10 +65,10 @@ pub(crate) trait Orders {
     fn mode(&self) -> Mode;
 
     /// How the worker has been asked to make room since this was last asked.
-    fn press(&mut self) -> Option<Press>;
+    fn take_eviction(&mut self) -> Option<Eviction>;
 
     /// Whether connections wait that nobody is idle for, as far as the worker can see.
-    fn is_crowded(&mut self) -> bool;
+    fn is_contended(&mut self) -> bool;
 }
 
 /// A worker.
@@ -92,7 +92,7 @@ pub(crate) struct Holder<S, O> {
     /// How often something has come on it.
     turns: u32,
     /// Whether it was asked for an end of this connection.
-    pressed: bool,
+    evict_requested: bool,
     /// For how long a connection that rests is kept once the child ends, in microseconds.
     parting_us: u64,
     last_tick_us: u64,
@@ -146,7 +146,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
             habit: Habit::default(),
             since_us: 0,
             turns: 0,
-            pressed: false,
+            evict_requested: false,
             parting_us: u64::try_from(parting.as_micros()).unwrap_or(u64::MAX),
             last_tick_us: clock::monotonic_coarse_us(),
             stirred: false,
@@ -159,8 +159,8 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.line.add(Counter::Connections, 1);
         self.client_wait.reset();
         // What was said of the connection before is not said of this one.
-        self.orders.press();
-        self.pressed = false;
+        self.orders.take_eviction();
+        self.evict_requested = false;
         (self.since_us, self.turns) = (clock::monotonic_us(), 0);
         self.wait_until_it_may_begin();
         let mut outcome = self.turn(socket, ReadyEvent::Accepted { client, listener: port });
@@ -248,11 +248,11 @@ impl<S: Service, O: Orders> Holder<S, O> {
         let had_its_turn = || {
             let now_us = clock::monotonic_us();
             self.turns >= TURNS
-                || now_us.saturating_sub(self.since_us) >= TURN_US
+                || now_us.saturating_sub(self.since_us) >= FAIR_SHARE_US
                 || !self.habit.is_quick(now_us)
         };
-        let crowded = (self.orders.is_crowded() || self.pressed) && had_its_turn();
-        let retiring = crowded || self.orders.mode() != Mode::Run;
+        let contended = (self.orders.is_contended() || self.evict_requested) && had_its_turn();
+        let retiring = contended || self.orders.mode() != Mode::Run;
         if retiring != self.retiring {
             self.retiring = retiring;
             self.service.retire(retiring);
@@ -260,11 +260,11 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     /// Hears what there is; how the worker has been asked to make room just now.
-    fn hear(&mut self) -> Option<Press> {
+    fn hear(&mut self) -> Option<Eviction> {
         self.orders.hear();
-        let press = self.orders.press();
-        self.pressed |= press.is_some();
-        press
+        let eviction = self.orders.take_eviction();
+        self.evict_requested |= eviction.is_some();
+        eviction
     }
 
     /// Waits until something can be read or the connection is to be closed.
@@ -320,8 +320,8 @@ impl<S: Service, O: Orders> Holder<S, O> {
             };
             let woken = socket.wait(self.orders.bell(), Some(most))?;
             // What was said before a request came holds for it.
-            let press = if woken.waker { self.hear() } else { self.orders.press() };
-            self.pressed |= press.is_some();
+            let eviction = if woken.waker { self.hear() } else { self.orders.take_eviction() };
+            self.evict_requested |= eviction.is_some();
             let held = held || !is_closing && self.is_held();
             if woken.readable && !held {
                 let (reason, state) = (pause.reason, pause.state);
@@ -332,7 +332,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
                 }));
             }
             let is_over = clock::monotonic_us() >= end_us;
-            if !woken.readable && (is_over || self.outlasts(press).is_some()) {
+            if !woken.readable && (is_over || self.outlasts(eviction).is_some()) {
                 // The next request may have come since: closed now, it would be lost.
                 if socket.wait(None, Some(Duration::ZERO))?.readable {
                     continue;
@@ -347,10 +347,10 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     /// What patience who is pressed so has had with its client, in microseconds, if no more is due.
-    fn outlasts(&self, press: Option<Press>) -> Option<u64> {
+    fn outlasts(&self, eviction: Option<Eviction>) -> Option<u64> {
         let (wait, since_us) = self.client_wait.current()?;
-        let patience_us = press?.patience_us(wait);
-        has_passed(since_us, patience_us).then_some(patience_us)
+        let grace_us = eviction?.grace_us(wait);
+        has_passed(since_us, grace_us).then_some(grace_us)
     }
 
     /// Runs what waits to its end.
@@ -380,14 +380,14 @@ impl<S: Service, O: Orders> Holder<S, O> {
         let mut alarm = std::pin::pin!(tokio::time::sleep(tick));
         poll_fn(|context| {
             loop {
-                let press = self.hear_bell(bell, context);
+                let eviction = self.hear_bell(bell, context);
                 let before = self.client_wait.current();
                 self.follow();
                 if let Poll::Ready(outcome) = work.as_mut().poll(context) {
                     return Poll::Ready(outcome);
                 }
                 // What the work has just seen of its client counts.
-                if self.call_off(press, before.map(|(wait, _)| wait))
+                if self.call_off(eviction, before.map(|(wait, _)| wait))
                     && let Poll::Ready(outcome) = work.as_mut().poll(context)
                 {
                     return Poll::Ready(outcome);
@@ -403,33 +403,37 @@ impl<S: Service, O: Orders> Holder<S, O> {
     }
 
     /// Hears the bell while a request waits; how the worker is asked to make room.
-    fn hear_bell(&mut self, bell: &mut Option<Watch>, context: &mut Context<'_>) -> Option<Press> {
-        let mut press = self.orders.press();
+    fn hear_bell(
+        &mut self,
+        bell: &mut Option<Watch>,
+        context: &mut Context<'_>,
+    ) -> Option<Eviction> {
+        let mut eviction = self.orders.take_eviction();
         while let Some(watch) = bell {
             let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) else { break };
-            press = press.max(self.hear());
+            eviction = eviction.max(self.hear());
             guard.clear_ready();
             drop(guard);
             if self.orders.bell().is_none() {
                 *bell = None;
             }
         }
-        self.pressed |= press.is_some();
-        press
+        self.evict_requested |= eviction.is_some();
+        eviction
     }
 
     /// Cancels a wait that has lasted too long. What is said of a crowd holds for what the
     /// worker waited for `before`.
-    fn call_off(&self, press: Option<Press>, before: Option<WaitReason>) -> bool {
+    fn call_off(&self, eviction: Option<Eviction>, before: Option<WaitReason>) -> bool {
         let Some((wait, _)) =
             self.client_wait.current().filter(|(wait, _)| *wait != WaitReason::Idle)
         else {
             return false;
         };
         let is_same = before == Some(wait);
-        let press = press.map(|press| if is_same { press } else { Press::Hurry });
-        let Some(patience_us) = self.outlasts(press) else { return false };
-        self.client_wait.cancel(clock::monotonic_us().saturating_sub(patience_us));
+        let eviction = eviction.map(|eviction| if is_same { eviction } else { Eviction::Normal });
+        let Some(grace_us) = self.outlasts(eviction) else { return false };
+        self.client_wait.cancel(clock::monotonic_us().saturating_sub(grace_us));
         true
     }
 
@@ -474,7 +478,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// A worker that may have been asked to make room.
-    struct Asked(Option<Press>);
+    struct Asked(Option<Eviction>);
 
     impl Orders for Asked {
         fn bell(&self) -> Option<BorrowedFd<'_>> {
@@ -495,11 +499,11 @@ mod tests {
             Mode::Run
         }
 
-        fn press(&mut self) -> Option<Press> {
+        fn take_eviction(&mut self) -> Option<Eviction> {
             self.0.take()
         }
 
-        fn is_crowded(&mut self) -> bool {
+        fn is_contended(&mut self) -> bool {
             false
         }
     }
@@ -541,7 +545,7 @@ mod tests {
     struct Meanwhile {
         bell: UnixStream,
         client: UnixStream,
-        press: Option<Press>,
+        eviction: Option<Eviction>,
     }
 
     impl Orders for Meanwhile {
@@ -565,11 +569,11 @@ mod tests {
             Mode::Run
         }
 
-        fn press(&mut self) -> Option<Press> {
-            self.press.take()
+        fn take_eviction(&mut self) -> Option<Eviction> {
+            self.eviction.take()
         }
 
-        fn is_crowded(&mut self) -> bool {
+        fn is_contended(&mut self) -> bool {
             false
         }
     }
@@ -579,13 +583,13 @@ mod tests {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
         // Its time is over, or it is to make room.
-        for (timeout_ms, press) in [(0, None), (60_000, Some(Press::Hurry))] {
+        for (timeout_ms, eviction) in [(0, None), (60_000, Some(Eviction::Normal))] {
             let held = Held { client_wait: Arc::new(ClientWait::new(None)), slot: None };
             held.client_wait.start(WaitReason::Idle, 1);
             let (client, server) = UnixStream::pair().unwrap();
             let (mut ringer, bell) = UnixStream::pair().unwrap();
             ringer.write_all(b"1").unwrap();
-            let orders = Meanwhile { bell, client, press };
+            let orders = Meanwhile { bell, client, eviction };
             let mut holder = Holder::new(Closing, orders, line, held, Duration::ZERO);
             let pause = ParkRequest { reason: ParkReason::KeepAlive, timeout_ms, state: [0; 4] };
             let after = holder.await_turn(&Socket::new(server.into()), &pause).unwrap();
@@ -599,14 +603,14 @@ mod tests {
         let held = Held { client_wait: Arc::new(ClientWait::new(None)), slot: None };
         let line = board.child_line(0).unwrap();
         let mut holder = Holder::new(Closing, Asked(None), line, held, Duration::ZERO);
-        for press in [Press::Hurry, Press::Crowd] {
+        for eviction in [Eviction::Normal, Eviction::Urgent] {
             // It came when the connection before had just ended.
-            (holder.orders, holder.pressed) = (Asked(Some(press)), true);
+            (holder.orders, holder.evict_requested) = (Asked(Some(eviction)), true);
             let (_client, server) = UnixStream::pair().unwrap();
             let client = "127.0.0.1:1".parse().unwrap();
             let socket = Socket::new(server.into());
             holder.hold(Connection { socket, client, port: 0 });
-            assert!(holder.orders.0.is_none() && !holder.pressed);
+            assert!(holder.orders.0.is_none() && !holder.evict_requested);
         }
     }
 }

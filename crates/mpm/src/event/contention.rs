@@ -4,7 +4,7 @@
 //! tokens of what is to be closed go out.
 
 use super::park::{ahead_ms, now_ms};
-use crate::held::IDLE_US;
+use crate::dedicated::IDLE_GRACE_US;
 use evenkeel_sys::dispatch::ParkReason;
 use evenkeel_sys::idle_table::IdleTable;
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ const LOOK_MS: u32 = 100;
 
 /// How long a connection must have been seen idle before it is closed, in milliseconds: as in
 /// prefork and worker, for a request that is on its way then is lost.
-const IDLE_MS: u32 = (IDLE_US / 1000) as u32;
+const IDLE_MS: u32 = (IDLE_GRACE_US / 1000) as u32;
 
 #[derive(Default)]
-pub(super) struct Crowd {
+pub(super) struct Contention {
     /// When is looked next, while others wait.
     look_ms: Option<u32>,
     /// The kept connections that lay idle at the last look, by token and when their time ends,
@@ -27,7 +27,7 @@ pub(super) struct Crowd {
     pub(super) stands: bool,
 }
 
-impl Crowd {
+impl Contention {
     /// Notes that so many wait for whom there is no room.
     pub(super) fn note(&mut self, idle_table: &IdleTable, queue: usize) {
         if self.look_ms.is_none() {

@@ -2,7 +2,7 @@
 //! looks, so that the answer does not depend on one thread or on the parent, which hundreds of busy
 //! ones may keep from the cores.
 
-use super::LOOK_US;
+use super::CHECK_US;
 use evenkeel_sys::clock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -24,7 +24,7 @@ impl Lookout {
 
     fn stands_at(&self, now_us: u64, queue: impl FnOnce() -> usize) -> bool {
         let last_us = self.looked_us.load(Relaxed);
-        let is_due = now_us.saturating_sub(last_us) >= LOOK_US;
+        let is_due = now_us.saturating_sub(last_us) >= CHECK_US;
         if is_due && self.looked_us.compare_exchange(last_us, now_us, Relaxed, Relaxed).is_ok() {
             let waits = queue() > 0;
             let waited = self.waits.swap(waits, Relaxed);
@@ -49,13 +49,13 @@ mod tests {
         let lookout = Lookout::default();
         let mut now_us = 9_000_000;
         let mut look = |length| {
-            now_us += LOOK_US;
+            now_us += CHECK_US;
             lookout.stands_at(now_us, || length)
         };
         assert_eq!([1, 2, 0, 3, 3, 1].map(&mut look), [false, true, false, false, true, true]);
         lookout.clear();
         assert!(!look(5) && look(5));
         // Between looks nobody asks the system.
-        assert!(lookout.stands_at(now_us + LOOK_US - 1, || 0));
+        assert!(lookout.stands_at(now_us + CHECK_US - 1, || 0));
     }
 }
