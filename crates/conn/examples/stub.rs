@@ -46,7 +46,7 @@ fn main() -> std::io::Result<()> {
     let slots = Slots::new(board, 0, credits);
     let (ours, theirs) = Channel::pair()?;
     let setup = Setup {
-        ports: vec![Arc::new(socket)],
+        listeners: vec![Arc::new(socket)],
         control: Box::new(Silent(ours, theirs)),
         credits: credits as u32,
         threads,

@@ -4,9 +4,9 @@
 //! connection has been closed. It knows no protocol.
 
 mod contention;
+mod listen_set;
 mod overload;
 mod park;
-mod ports;
 mod tasks;
 mod thread;
 
@@ -20,9 +20,9 @@ use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::idle_table::IdleTable;
 use evenkeel_sys::process;
+use listen_set::ListenSet;
+pub(crate) use listen_set::reserve;
 use park::Bench;
-use ports::Ports;
-pub(crate) use ports::reserve;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -51,7 +51,7 @@ struct Shared {
     idle_table: IdleTable,
     sets: Vec<Set>,
     /// For threads that begin; empty once the child leaves them for good.
-    ports: Mutex<Vec<Arc<OwnedFd>>>,
+    listeners: Mutex<Vec<Arc<OwnedFd>>>,
     descriptors: usize,
     blocking_pool: Arc<BlockingPool>,
     /// None where the number of children does not change.
@@ -118,8 +118,8 @@ impl Shared {
 
     /// Lets go of the listening sockets: they close with the last thread's, for an address that is
     /// no longer configured must not be listened on.
-    fn leave_ports(&self) {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    fn close_listeners(&self) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Whether the child has accepted as many connections as it may.
@@ -221,7 +221,7 @@ where
         gate: Gate::new(setup.credits, setup.line),
         idle_table: IdleTable::new(setup.descriptors),
         sets,
-        ports: Mutex::new(setup.ports),
+        listeners: Mutex::new(setup.listeners),
         descriptors: setup.descriptors,
         blocking_pool,
         poker: setup.control.poker(),
@@ -266,11 +266,11 @@ fn run<S, M>(
     let (gate, blocking_pool) = (Arc::clone(&shared.gate), Arc::clone(&shared.blocking_pool));
     let service = make(Seat { thread: number, gate, blocking_pool, held: None });
     runtime.block_on(async {
-        let ports = shared.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let ports = Ports::new(ports, shared.descriptors);
+        let listeners = shared.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let listen_set = ListenSet::new(listeners, shared.descriptors);
         let bench = Bench::new(Arc::clone(shared), number);
         tokio::task::spawn_local(Tasks::new(Rc::clone(&bench)));
-        match Thread::new(bench, ports, control, service) {
+        match Thread::new(bench, listen_set, control, service) {
             Ok(thread) if barrier.wait() => thread.begin().await,
             Ok(_) => {}
             Err(error) => barrier.fail(number, &error),

@@ -4,8 +4,8 @@
 
 use crate::dedicated::PAUSE;
 use crate::dedicated::contention::Eviction;
-use crate::dedicated::doors::{Accepted, Doors, Ports};
 use crate::dedicated::hold::{Holder, Orders};
+use crate::dedicated::listen_set::{Accepted, ListenSet, ListenSockets};
 use crate::dedicated::lookout::Lookout;
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Control, Mode, Setup};
@@ -36,8 +36,8 @@ pub fn serve<S: Service>(child: Child, make: impl FnOnce(Seat) -> S) -> io::Resu
 pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io::Result<()> {
     setup.bound_unsent();
     let blocking_pool = setup.blocking_pool();
-    let doors = Doors::new(Arc::new(Ports::new(setup.ports)))?;
-    doors.listen_to(&*setup.control)?;
+    let listen_set = ListenSet::new(Arc::new(ListenSockets::new(setup.listeners)))?;
+    listen_set.add_control(&*setup.control)?;
     let held = Held {
         client_wait: Arc::new(ClientWait::new(Some(setup.line))),
         slot: setup.slots.map(|slots| slots.of_worker(0)),
@@ -47,18 +47,18 @@ pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io:
     setup.control.ready();
     let hearing = Hearing {
         control: Some(setup.control),
-        ports: Arc::clone(&doors.ports),
+        sockets: Arc::clone(&listen_set.sockets),
         mode: Mode::Run,
         leave_us: None,
         parting_us: u64::try_from(setup.parting.as_micros()).unwrap_or(u64::MAX),
-        has_left: false,
+        has_closed: false,
         room_requested: false,
         eviction: None,
         lookout: Lookout::default(),
     };
     let holder = Holder::new(make(seat), hearing, setup.line, held, setup.parting);
     let (line, most_connections) = (setup.line, setup.most_connections);
-    Prefork { holder, doors, poker, line, most_connections, accepted: 0 }.live()
+    Prefork { holder, listen_set, poker, line, most_connections, accepted: 0 }.live()
 }
 
 /// What the parent says, heard by the one thread wherever it waits.
@@ -66,14 +66,14 @@ struct Hearing {
     /// None once the parent is dead.
     control: Option<Box<dyn Control + Send>>,
     /// Closed once the child leaves them for good, be it in the middle of a connection.
-    ports: Arc<Ports>,
+    sockets: Arc<ListenSockets>,
     mode: Mode,
     /// When it was told to go, in microseconds of the monotonic clock.
     leave_us: Option<u64>,
     /// For how long after that it takes what waits.
     parting_us: u64,
     /// Whether it has let go of the ports since.
-    has_left: bool,
+    has_closed: bool,
     /// Whether it was told to hurry, and nothing was done about it at the doors.
     room_requested: bool,
     /// The same, of the connection at hand.
@@ -118,14 +118,14 @@ impl Orders for Hearing {
     /// In how long it lets go of the ports.
     fn due(&self) -> Option<Duration> {
         let end_us = self.leave_us?.saturating_add(self.parting_us);
-        (!self.has_left)
+        (!self.has_closed)
             .then(|| Duration::from_micros(end_us.saturating_sub(clock::monotonic_us())))
     }
 
     fn tick(&mut self) {
         if self.due().is_some_and(|left| left.is_zero()) {
-            self.has_left = true;
-            self.ports.let_go();
+            self.has_closed = true;
+            self.sockets.close();
         }
     }
 
@@ -138,7 +138,7 @@ impl Orders for Hearing {
     }
 
     fn is_contended(&mut self) -> bool {
-        self.lookout.stands(|| self.ports.queue())
+        self.lookout.stands(|| self.sockets.queue())
     }
 }
 
@@ -148,14 +148,14 @@ impl Hearing {
         match self.mode {
             Mode::Run => true,
             Mode::Park => false,
-            Mode::Drain | Mode::Exit => self.leave_us.is_some() && !self.has_left,
+            Mode::Drain | Mode::Exit => self.leave_us.is_some() && !self.has_closed,
         }
     }
 }
 
 struct Prefork<S> {
     holder: Holder<S, Hearing>,
-    doors: Doors,
+    listen_set: ListenSet,
     poker: Option<Poker>,
     line: ChildLine,
     most_connections: u64,
@@ -176,16 +176,16 @@ impl<S: Service> Prefork<S> {
                 return Ok(());
             }
             let held = self.holder.is_held();
-            self.doors.stand(mode == Mode::Run && !held)?;
+            self.listen_set.set_watched(mode == Mode::Run && !held)?;
             let most = if held { Some(PAUSE) } else { self.holder.tick_left() };
-            let knock = self.doors.wait(most)?;
-            if knock.to_hear {
+            let ready = self.listen_set.wait(most)?;
+            if ready.control {
                 self.hear();
             }
             // A connection that has woken us has woken nobody else: it is served, whatever we
             // were told with it.
             let room_requested = std::mem::take(&mut self.holder.orders.room_requested);
-            if knock.at_port || room_requested && mode == Mode::Run && !held {
+            if ready.connection || room_requested && mode == Mode::Run && !held {
                 self.serve_queue()?;
             }
             match held {
@@ -213,7 +213,7 @@ impl<S: Service> Prefork<S> {
         loop {
             self.beat();
             self.line.add(Counter::Reserved, 1);
-            let accepted = self.doors.ports.accept();
+            let accepted = self.listen_set.sockets.accept();
             if matches!(accepted, Accepted::Connection(_)) {
                 self.line.add(Counter::Busy, 1);
             }
@@ -254,17 +254,17 @@ impl<S: Service> Prefork<S> {
         let Some(poker) = &self.poker else { return };
         poker.wake();
         // Others wait, and this worker is taken now.
-        if self.doors.ports.queue() > 0 {
+        if self.listen_set.sockets.queue() > 0 {
             poker.poke();
         }
     }
 
     /// Stays away from the doors for a moment where the system has nothing to accept with.
     fn bear(&mut self, error: &io::Error) -> io::Result<()> {
-        if let Some(notice) = self.doors.denial(error) {
+        if let Some(notice) = self.listen_set.denial(error) {
             self.holder.service.notify(notice);
         }
-        if let Err(error) = self.doors.stand(false) {
+        if let Err(error) = self.listen_set.set_watched(false) {
             let text = "cannot leave the listening sockets";
             self.holder
                 .service

@@ -120,7 +120,7 @@ impl Control for crate::Control {
 /// What a child is made of.
 pub struct Setup {
     /// Its listening sockets, non-blocking.
-    pub ports: Vec<Arc<OwnedFd>>,
+    pub listeners: Vec<Arc<OwnedFd>>,
     /// The channel from the parent.
     pub control: Box<dyn Control + Send>,
     /// How many requests may be in progress at once (event).
@@ -168,7 +168,11 @@ impl Setup {
     pub(crate) fn of(child: Child, threads: usize) -> Self {
         let raised = process::raise_descriptor_limit();
         Self {
-            ports: child.listeners.into_iter().map(|listener| Arc::new(listener.socket)).collect(),
+            listeners: child
+                .listeners
+                .into_iter()
+                .map(|listener| Arc::new(listener.socket))
+                .collect(),
             control: Box::new(child.control),
             credits: u32::try_from(child.credits).unwrap_or(u32::MAX),
             async_factor: child.limits.async_request_worker_factor,
@@ -197,8 +201,8 @@ impl Setup {
     /// Bounds what the kernel keeps for each connection. A socket that cannot be bounded (not TCP)
     /// serves all the same.
     pub(crate) fn bound_unsent(&self) {
-        for port in &self.ports {
-            let _ = socket::limit_unsent(port, UNSENT_BYTES);
+        for listener in &self.listeners {
+            let _ = socket::limit_unsent(listener, UNSENT_BYTES);
         }
     }
 }

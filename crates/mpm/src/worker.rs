@@ -7,8 +7,8 @@ mod listener;
 mod staff;
 
 use crate::Child;
-use crate::dedicated::doors::{Doors, Ports};
 use crate::dedicated::hold::Holder;
+use crate::dedicated::listen_set::{ListenSet, ListenSockets};
 use crate::dedicated::lookout::Lookout;
 use crate::service::{Held, Seat, Service};
 use crate::setup::{Setup, Stance};
@@ -33,12 +33,12 @@ pub(crate) const DESCRIPTORS_PER_THREAD: u64 = 2;
 struct Shared {
     stance: Stance,
     staff: Staff,
-    ports: Arc<Ports>,
+    sockets: Arc<ListenSockets>,
     accepted: AtomicU64,
     most_connections: u64,
     parting: Duration,
     /// Whether the child has left its ports for good.
-    has_left: AtomicBool,
+    has_closed: AtomicBool,
     /// Whether the last connection that the child may have was accepted.
     is_worn_out: AtomicBool,
     line: ChildLine,
@@ -59,7 +59,7 @@ impl Shared {
     fn unserved(&self) -> usize {
         match self.staff.idle() > 0 && !self.denied.load(Relaxed) {
             true => 0,
-            false => self.ports.queue(),
+            false => self.sockets.queue(),
         }
     }
 }
@@ -90,18 +90,18 @@ where
     setup.bound_unsent();
     let threads = setup.threads.max(1);
     let blocking_pool = setup.blocking_pool();
-    let ports = Arc::new(Ports::new(setup.ports));
-    let doors = Doors::new(Arc::clone(&ports))?;
+    let sockets = Arc::new(ListenSockets::new(setup.listeners));
+    let listen_set = ListenSet::new(Arc::clone(&sockets))?;
     // Ends when all workers have.
     let driver = Driver::start()?;
     let shared = Shared {
         stance: Stance::new(),
         staff: Staff::new(threads)?,
-        ports,
+        sockets,
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
         parting: setup.parting,
-        has_left: AtomicBool::new(false),
+        has_closed: AtomicBool::new(false),
         is_worn_out: AtomicBool::new(false),
         line: setup.line,
         slots: setup.slots,
@@ -111,7 +111,7 @@ where
         denied: AtomicBool::new(false),
         lookout: Lookout::default(),
     };
-    let listener = Listener::new(&shared, doors, setup.control, setup.most_children)?;
+    let listener = Listener::new(&shared, listen_set, setup.control, setup.most_children)?;
     let barrier = StartBarrier::new(threads + 1);
     std::thread::scope(|scope| {
         for number in 0..threads {

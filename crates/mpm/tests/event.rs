@@ -263,7 +263,7 @@ fn connections_are_bounded_where_a_factor_says_so_and_a_fraction_counts() {
     let (mut setup, address, wire) = parts(2, 2, 0);
     // Two credits, both of them free: 2 + 0.5 x 2.
     setup.async_factor = Some(0.5);
-    let port = Arc::clone(&setup.ports[0]);
+    let port = Arc::clone(&setup.listeners[0]);
     let running = Running::of((setup, address, wire), 60_000);
     let mut clients: Vec<_> = (0..3).map(|_| running.connect()).collect();
     for client in &mut clients {
@@ -288,7 +288,7 @@ fn a_full_child_takes_the_next_connection_when_it_has_room() {
     // One credit, and half of one besides: two connections.
     let (mut setup, address, wire) = parts(1, 1, 0);
     setup.async_factor = Some(0.5);
-    let port = Arc::clone(&setup.ports[0]);
+    let port = Arc::clone(&setup.listeners[0]);
     let queue = || evenkeel_sys::socket::accept_queue(&*port).unwrap().length;
     let running = Running::of((setup, address, wire), 60_000);
     let mut kept = running.connect();

@@ -1,5 +1,5 @@
-//! Listening sockets. An address and options come in, a socket that listens goes out. It keeps
-//! no list of them and accepts nothing.
+//! Listening sockets: creating them with their options, listening, and questions about them.
+//! [`crate::socket`] accepts.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// What a socket gets before it is bound. Everything here but the first is inherited by the
-/// connections accepted from it, which saves a call on each.
+/// The options of a socket that are set before it is bound. Accepted connections inherit all but
+/// the first, which saves a call on each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// IPv6 only: no IPv4 connections through mapped addresses.
@@ -19,13 +19,13 @@ pub struct Options {
     pub send_buffer: Option<usize>,
     /// SO_RCVBUF in bytes (ReceiveBufferSize).
     pub receive_buffer: Option<usize>,
-    /// Bound beside sockets of the same address that share it ([`share`]).
+    /// Whether it is bound beside other sockets of the same address ([`share`]).
     pub shared: bool,
 }
 
-/// Makes a TCP socket bound to `address`, non-blocking and close-on-exec, with SO_REUSEADDR,
+/// Creates a TCP socket bound to `address`, non-blocking and close-on-exec, with SO_REUSEADDR,
 /// SO_KEEPALIVE and TCP_NODELAY. Errors are bind(2)'s: `AddrInUse`, `PermissionDenied` (a port
-/// below 1024), `AddrNotAvailable`. Sizes of buffers that the kernel refuses are left as they are.
+/// below 1024), `AddrNotAvailable`. Buffer sizes that the kernel refuses are left as they are.
 pub fn bind(address: SocketAddr, options: Options) -> io::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -49,25 +49,24 @@ pub fn bind(address: SocketAddr, options: Options) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Lets further sockets of this user be bound to the address of this one, each with a queue of its
-/// own among which the kernel divides the connections (SO_REUSEPORT). On a socket that listens
-/// already it holds from then on, so that nobody can have come beside it unnoticed before.
+/// Allows more sockets of this user on the address of this one, each with an accept queue of its
+/// own among which the kernel distributes the connections (SO_REUSEPORT). Called on a socket that
+/// listens already, so that no other server can have bound the address unnoticed.
 pub fn share(socket: impl AsFd) -> io::Result<()> {
     crate::socket::set_number(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
-/// Starts to listen, or changes the backlog of a socket that does. The kernel caps the backlog
-/// silently at [`somaxconn`].
+/// Starts listening, or changes the backlog of a listening socket. The kernel silently caps the
+/// backlog at [`somaxconn`].
 pub fn listen(socket: impl AsFd, backlog: u32) -> io::Result<()> {
     rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(())
 }
 
-/// Closes a listening socket in this process while others of its threads still have its
-/// descriptor, which is a socket that does not listen from then on: accepting fails, and nothing
-/// waits there. A set that watches it is to be left before. Errors are the kernel's, and nothing is
-/// changed then.
-pub fn let_go(socket: &OwnedFd) -> io::Result<()> {
+/// Closes a listening socket in this process while other threads still use its descriptor: the
+/// descriptor then refers to a socket that does not listen, so that accepting fails. The caller
+/// removes it from epoll sets first. On an error nothing is changed.
+pub fn close_in_place(socket: &OwnedFd) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let idle = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     // SAFETY: both descriptors are open, and the second stays its owner's under the same number.
@@ -77,21 +76,21 @@ pub fn let_go(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Has connections wait in the kernel until they have sent something, for `wait` at most, which
-/// the kernel rounds up to its retransmission steps (TCP_DEFER_ACCEPT; zero turns it off).
+/// Keeps connections in the kernel until they have sent data, for at most `wait`, which the kernel
+/// rounds up to its retransmission steps (TCP_DEFER_ACCEPT; zero turns it off).
 pub fn defer_accept(socket: impl AsFd, wait: Duration) -> io::Result<()> {
     let seconds = libc::c_int::try_from(wait.as_secs()).unwrap_or(libc::c_int::MAX);
     crate::socket::set_number(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// The address that a socket is bound to, with the port that the kernel chose for port 0.
+/// The address that a socket is bound to; for port 0, with the port that the kernel chose.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     let address = rustix::net::getsockname(socket)?;
     SocketAddr::try_from(address).map_err(io::Error::from)
 }
 
-/// The kernel's bound on every backlog (net.core.somaxconn); 4096, its default, where that
-/// cannot be read.
+/// The kernel's bound on every backlog (net.core.somaxconn); its default of 4096 if it cannot be
+/// read.
 #[must_use]
 pub fn somaxconn() -> u32 {
     fs::read_to_string("/proc/sys/net/core/somaxconn")
@@ -100,8 +99,8 @@ pub fn somaxconn() -> u32 {
         .unwrap_or(4096)
 }
 
-/// Whether the system can listen on IPv6 at all: the protocol can be built in and yet switched
-/// off, so the question is put by binding (server/listen.c, find_default_family).
+/// Whether the system can listen on IPv6, which is tried by binding: the protocol may be built in
+/// and switched off (server/listen.c, find_default_family).
 #[must_use]
 pub fn has_ipv6() -> bool {
     bind(SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0)), Options::default()).is_ok()
@@ -138,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_let_go_leaves_its_address() {
+    fn a_socket_closed_in_place_leaves_its_address() {
         let socket = bind("127.0.0.1:0".parse().unwrap(), Options::default()).unwrap();
         listen(&socket, 8).unwrap();
         let address = local_address(&socket).unwrap();
-        let_go(&socket).unwrap();
+        close_in_place(&socket).unwrap();
         assert!(TcpStream::connect(address).is_err());
         assert_eq!(accept_queue(&socket).unwrap().length, 0);
         assert!(rustix::net::accept(&socket).is_err());

@@ -3,8 +3,8 @@
 //! is idle and ends what does not move.
 
 use super::contention::Eviction;
-use super::doors::Connection;
 use super::habit::Habit;
+use super::listen_set::Connection;
 use super::{FAIR_SHARE_US, PAUSE};
 use crate::service::{Held, Service};
 use crate::setup::Mode;
@@ -155,7 +155,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
 
     /// Serves a connection to its end.
     pub(crate) fn hold(&mut self, connection: Connection) {
-        let Connection { socket, client, port } = connection;
+        let Connection { socket, client, listener } = connection;
         self.line.add(Counter::Connections, 1);
         self.client_wait.reset();
         // What was said of the connection before is not said of this one.
@@ -163,7 +163,7 @@ impl<S: Service, O: Orders> Holder<S, O> {
         self.evict_requested = false;
         (self.since_us, self.turns) = (clock::monotonic_us(), 0);
         self.wait_until_it_may_begin();
-        let mut outcome = self.turn(socket, ReadyEvent::Accepted { client, listener: port });
+        let mut outcome = self.turn(socket, ReadyEvent::Accepted { client, listener });
         loop {
             outcome = match outcome {
                 Outcome::Closed => break,
@@ -609,7 +609,7 @@ mod tests {
             let (_client, server) = UnixStream::pair().unwrap();
             let client = "127.0.0.1:1".parse().unwrap();
             let socket = Socket::new(server.into());
-            holder.hold(Connection { socket, client, port: 0 });
+            holder.hold(Connection { socket, client, listener: 0 });
             assert!(holder.orders.0.is_none() && !holder.evict_requested);
         }
     }

@@ -270,7 +270,7 @@ pub(super) mod tests {
             gate: Gate::new(1, line),
             idle_table: IdleTable::new(1024),
             sets: vec![Set::new().unwrap()],
-            ports: Vec::new().into(),
+            listeners: Vec::new().into(),
             descriptors: 1024,
             blocking_pool: Arc::new(BlockingPool::new(1)),
             poker: None,

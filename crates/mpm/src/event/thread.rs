@@ -3,9 +3,9 @@
 //! with a credit in hand; without one, what can be read waits in line.
 
 use super::contention::Contention;
+use super::listen_set::{Accepted, ListenSet};
 use super::overload::Overload;
 use super::park::{Bench, Counted, SWEEP_MS, Waiter, ahead_ms, now_ms};
-use super::ports::{Accepted, Ports};
 use crate::Command;
 use crate::service::Service;
 use crate::setup::{Control, Mode};
@@ -54,7 +54,7 @@ enum Next {
 
 pub(super) struct Thread<S> {
     bench: Rc<Bench>,
-    ports: Ports,
+    listen_set: ListenSet,
     control: Option<(Watch, Box<dyn Control + Send>)>,
     service: S,
     mode: Mode,
@@ -72,7 +72,7 @@ pub(super) struct Thread<S> {
     waiting: Option<Waiting>,
     /// Whether a connection that waits to be accepted comes before one that can be read. Where
     /// credits come one at a time, the two take turns.
-    ports_turn: bool,
+    accept_next: bool,
     /// Since when the connection had waited that was accepted last while others stood in line, in
     /// milliseconds of [`now_ms`].
     newcomer_since_ms: Option<u32>,
@@ -95,7 +95,7 @@ impl<S: Service> Thread<S> {
     /// The loop of the thread of `bench`, in a runtime's context.
     pub(super) fn new(
         bench: Rc<Bench>,
-        mut ports: Ports,
+        mut listen_set: ListenSet,
         control: Option<Box<dyn Control + Send>>,
         service: S,
     ) -> io::Result<Self> {
@@ -106,10 +106,10 @@ impl<S: Service> Thread<S> {
             Some(control) => Some((Watch::new(&control)?, control)),
             None => None,
         };
-        ports.enter()?;
+        listen_set.watch()?;
         let now = now_ms();
         Ok(Self {
-            ports,
+            listen_set,
             control,
             service,
             mode: Mode::Run,
@@ -121,7 +121,7 @@ impl<S: Service> Thread<S> {
             hand: None,
             allowance: REQUESTS,
             waiting: None,
-            ports_turn: true,
+            accept_next: true,
             newcomer_since_ms: None,
             alarm: Box::pin(tokio::time::sleep(Duration::from_millis(u64::from(SWEEP_MS)))),
             alarm_ms: now.wrapping_add(SWEEP_MS),
@@ -178,15 +178,15 @@ impl<S: Service> Thread<S> {
         }
         self.service.retire(mode != Mode::Run);
         if mode == Mode::Run {
-            if let Err(error) = self.ports.enter() {
+            if let Err(error) = self.listen_set.watch() {
                 let text = format!("cannot watch the listening sockets again: {error}");
                 self.service.notify(Notice::own("mpm_event", Level::Alert, text));
             }
         } else if mode == Mode::Park {
-            self.ports.leave();
+            self.listen_set.unwatch();
         } else {
-            self.bench.shared.leave_ports();
-            self.ports.abandon();
+            self.bench.shared.close_listeners();
+            self.listen_set.close();
         }
         if mode == Mode::Exit {
             self.closing_from_ms = Some(now_ms().wrapping_add(self.bench.shared.parting_ms));
@@ -200,7 +200,7 @@ impl<S: Service> Thread<S> {
     fn watch_the_time(&mut self, context: &mut Context<'_>) -> bool {
         loop {
             let mut due = self.bench.next_sweep_ms.get();
-            match self.ports.paused_until_ms() {
+            match self.listen_set.paused_until_ms() {
                 Some(until) if ahead_ms(now_ms(), until) <= 0 => return true,
                 Some(until) if ahead_ms(until, due) > 0 => due = until,
                 _ => {}
@@ -314,23 +314,25 @@ impl<S: Service> Thread<S> {
                 break;
             }
             let before = served;
-            let port = self.next_port(context);
-            if let Some(port) = port.filter(|_| self.is_newcomers_turn()) {
+            let listener = self.next_listener(context);
+            if let Some(listener) = listener.filter(|_| self.is_newcomers_turn()) {
                 if !self.take_hand(context) {
                     stuck = true;
                     break;
                 }
-                self.accept(port);
-                self.ports_turn = false;
+                self.accept(listener);
+                self.accept_next = false;
                 served += 1;
             }
             for _ in 0..READS_PER_ACCEPT {
                 // Who came first is next, however many credits have come at once.
-                if self.allowance == 0 || port.is_some() && self.is_newcomer_first() == Some(true) {
+                if self.allowance == 0
+                    || listener.is_some() && self.is_newcomer_first() == Some(true)
+                {
                     break;
                 }
                 let Some(next) = self.next_runnable(context) else {
-                    self.ports_turn = true;
+                    self.accept_next = true;
                     break;
                 };
                 if !self.take_hand(context) {
@@ -342,10 +344,10 @@ impl<S: Service> Thread<S> {
                     break;
                 }
                 self.serve(next);
-                self.ports_turn = true;
+                self.accept_next = true;
                 served += 1;
             }
-            if served == before && port.is_none() {
+            if served == before && listener.is_none() {
                 break;
             }
         }
@@ -366,18 +368,18 @@ impl<S: Service> Thread<S> {
 
     /// The next port at which a connection waits, unless the child is full: then other children are
     /// asked, until it has room.
-    fn next_port(&mut self, context: &mut Context<'_>) -> Option<usize> {
-        let port = self.ports.ready(context)?;
+    fn next_listener(&mut self, context: &mut Context<'_>) -> Option<usize> {
+        let listener = self.listen_set.ready(context)?;
         let shared = &self.bench.shared;
         if !shared.is_full() {
-            return Some(port);
+            return Some(listener);
         }
         // Asked for before the look, so that no room comes unheard.
         shared.awaits_room.store(true, SeqCst);
         if !shared.is_full() {
-            return Some(port);
+            return Some(listener);
         }
-        self.contention.note(&shared.idle_table, self.ports.queue());
+        self.contention.note(&shared.idle_table, self.listen_set.queue());
         None
     }
 
@@ -389,7 +391,7 @@ impl<S: Service> Thread<S> {
         let shared = &self.bench.shared;
         let full = self.mode == Mode::Run && shared.is_full();
         // Each thread looks, and each closes its share.
-        let queue = if full { self.ports.queue().div_ceil(shared.sets.len()) } else { 0 };
+        let queue = if full { self.listen_set.queue().div_ceil(shared.sets.len()) } else { 0 };
         let idle = match queue {
             0 => {
                 self.contention = Contention::default();
@@ -406,7 +408,7 @@ impl<S: Service> Thread<S> {
     /// Whether a connection that waits to be accepted comes before one that can be read. Where both
     /// have to wait, who came first; else they take turns.
     fn is_newcomers_turn(&self) -> bool {
-        self.is_newcomer_first().unwrap_or(self.ports_turn)
+        self.is_newcomer_first().unwrap_or(self.accept_next)
     }
 
     /// Whether the next connection to be accepted came before all who stand in line; none where
@@ -535,8 +537,8 @@ impl<S: Service> Thread<S> {
         self.bench.settle(outcome, Counted { reason: Some(reason), owner });
     }
 
-    fn accept(&mut self, port: usize) {
-        match self.ports.accept(port) {
+    fn accept(&mut self, listener: usize) {
+        match self.listen_set.accept(listener) {
             Accepted::Nothing => {}
             Accepted::Denied(error) => {
                 self.tell_denial(&error);
@@ -545,19 +547,19 @@ impl<S: Service> Thread<S> {
             Accepted::Last(socket, client) => {
                 self.tell_that_few_are_left();
                 self.relieve();
-                self.serve_new(socket, client, port);
+                self.serve_new(socket, client, listener);
             }
-            Accepted::Connection(socket, client) => self.serve_new(socket, client, port),
+            Accepted::Connection(socket, client) => self.serve_new(socket, client, listener),
         }
     }
 
-    fn serve_new(&mut self, socket: Socket, client: SocketAddr, port: usize) {
+    fn serve_new(&mut self, socket: Socket, client: SocketAddr, listener: usize) {
         self.bench.shared.count_accepted();
         if self.bench.in_line() > 0 {
             let age_ms = socket::data_age_ms(&socket).unwrap_or(0);
             self.newcomer_since_ms = Some(now_ms().wrapping_sub(age_ms));
         }
-        let event = ReadyEvent::Accepted { client, listener: port };
+        let event = ReadyEvent::Accepted { client, listener };
         let outcome = self.service.serve(socket, event, &mut self.hand, &mut self.allowance);
         self.bench.settle(outcome, Counted::default());
     }
@@ -608,7 +610,7 @@ impl<S: Service> Thread<S> {
             return;
         }
         self.last_few_ms = Some(now);
-        let most = self.ports.descriptors();
+        let most = self.listen_set.descriptors();
         let text = format!(
             "connections have all but a few of the {most} descriptors that this process may have \
              (ulimit -n {most}): those that idle are closed for those that come"

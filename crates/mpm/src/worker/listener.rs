@@ -3,7 +3,7 @@
 
 use super::Shared;
 use crate::dedicated::contention::Contention;
-use crate::dedicated::doors::{Accepted, Doors};
+use crate::dedicated::listen_set::{Accepted, ListenSet};
 use crate::dedicated::{CHECK_US, PAUSE, PAUSE_US};
 use crate::setup::{Control, Mode};
 use crate::{Command, Poker};
@@ -25,7 +25,7 @@ const RETURN_US: u64 = 10_000;
 
 pub(super) struct Listener<'a> {
     shared: &'a Shared,
-    doors: Doors,
+    listen_set: ListenSet,
     /// None once the parent is dead.
     control: Option<Box<dyn Control + Send>>,
     poker: Option<Poker>,
@@ -46,15 +46,15 @@ pub(super) struct Listener<'a> {
 impl<'a> Listener<'a> {
     pub(super) fn new(
         shared: &'a Shared,
-        doors: Doors,
+        listen_set: ListenSet,
         control: Box<dyn Control + Send>,
         most_children: usize,
     ) -> io::Result<Self> {
-        doors.listen_to(&*control)?;
-        doors.listen_to(&shared.waker)?;
+        listen_set.add_control(&*control)?;
+        listen_set.add_control(&shared.waker)?;
         Ok(Self {
             shared,
-            doors,
+            listen_set,
             poker: control.poker(),
             control: Some(control),
             most_children,
@@ -89,19 +89,19 @@ impl<'a> Listener<'a> {
             self.follow();
             if self.mode >= Mode::Drain {
                 self.leave();
-                if self.has_left() && self.shared.staff.is_at_rest() {
+                if self.has_closed() && self.shared.staff.is_at_rest() {
                     return Ok(());
                 }
             }
             let (inside, most) = self.place();
-            self.doors.stand(inside)?;
-            let knock = self.doors.wait(Some(most))?;
-            if knock.to_hear {
+            self.listen_set.set_watched(inside)?;
+            let ready = self.listen_set.wait(Some(most))?;
+            if ready.control {
                 self.shared.waker.reset();
                 self.hear();
             }
             // Who was woken by a connection has woken nobody else.
-            if knock.at_port {
+            if ready.connection {
                 self.accept();
             }
             self.look();
@@ -122,7 +122,7 @@ impl<'a> Listener<'a> {
             if command == Command::Orphaned
                 && let Some(control) = self.control.take()
             {
-                self.doors.stop_listening_to(&*control);
+                self.listen_set.remove_control(&*control);
             }
         }
     }
@@ -150,21 +150,23 @@ impl<'a> Listener<'a> {
     /// Leaves the ports for good when nothing waits there, or has not been taken in time: this may
     /// be the last child that can take it.
     fn leave(&mut self) {
-        if self.has_left() {
+        if self.has_closed() {
             return;
         }
         self.accept();
         let parting_us = u64::try_from(self.shared.parting.as_micros()).unwrap_or(u64::MAX);
         let is_over = clock::monotonic_us().saturating_sub(self.leave_us) >= parting_us;
         // The set must let go of the sockets before they are others.
-        if (is_over || self.doors.ports.queue() == 0) && self.doors.stand(false).is_ok() {
-            self.shared.has_left.store(true, SeqCst);
-            self.doors.ports.let_go();
+        if (is_over || self.listen_set.sockets.queue() == 0)
+            && self.listen_set.set_watched(false).is_ok()
+        {
+            self.shared.has_closed.store(true, SeqCst);
+            self.listen_set.sockets.close();
         }
     }
 
-    fn has_left(&self) -> bool {
-        self.shared.has_left.load(SeqCst)
+    fn has_closed(&self) -> bool {
+        self.shared.has_closed.load(SeqCst)
     }
 
     /// Whether it stands at the doors, and for how long at most until it thinks again.
@@ -172,7 +174,7 @@ impl<'a> Listener<'a> {
         let staff = &self.shared.staff;
         if self.mode != Mode::Run {
             staff.is_awaited.store(false, SeqCst);
-            let leaves = self.mode >= Mode::Drain && !self.has_left();
+            let leaves = self.mode >= Mode::Drain && !self.has_closed();
             return (false, if leaves { LOOK } else { BEAT });
         }
         let now_us = clock::monotonic_us();
@@ -235,7 +237,7 @@ impl<'a> Listener<'a> {
                 Accepted::Denied(error) => {
                     self.shared.denied.store(true, Relaxed);
                     self.paused_until_us = clock::monotonic_us().saturating_add(PAUSE_US);
-                    match self.doors.denial(&error) {
+                    match self.listen_set.denial(&error) {
                         Some(notice) => staff.have_told(number, notice),
                         None => staff.stand(number),
                     }
@@ -257,7 +259,7 @@ impl<'a> Listener<'a> {
         }
         self.looked_us = now_us;
         if self.shared.lookout.stands(|| self.shared.unserved()) {
-            let queue = self.doors.ports.queue();
+            let queue = self.listen_set.sockets.queue();
             self.make_room(queue.div_ceil(self.most_children.max(1)));
         }
     }

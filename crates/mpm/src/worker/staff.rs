@@ -4,8 +4,8 @@
 
 use super::Shared;
 use crate::dedicated::contention::Eviction;
-use crate::dedicated::doors::{Accepted, Connection};
 use crate::dedicated::hold::{Holder, Orders};
+use crate::dedicated::listen_set::{Accepted, Connection};
 use crate::service::Service;
 use crate::setup::Mode;
 use evenkeel_message::Notice;
@@ -273,7 +273,7 @@ impl Shared {
         match self.stance.mode() {
             Mode::Run => true,
             Mode::Park => false,
-            Mode::Drain | Mode::Exit => !self.has_left.load(SeqCst),
+            Mode::Drain | Mode::Exit => !self.has_closed.load(SeqCst),
         }
     }
 
@@ -285,7 +285,7 @@ impl Shared {
         let Ok(before) = self.accepted.fetch_update(Relaxed, Relaxed, claim) else {
             return Accepted::Nothing;
         };
-        let accepted = self.ports.accept();
+        let accepted = self.sockets.accept();
         if !matches!(accepted, Accepted::Connection(_)) {
             self.accepted.fetch_sub(1, Relaxed);
         } else if before + 1 == most {

@@ -67,7 +67,7 @@ pub fn child_at(options: listen::Options, threads: usize, slots: usize) -> (Setu
     let (wire, control) = Channel::pair().unwrap();
     let board = Scoreboard::new(Layout { children: 1, slots_per_child: slots }).unwrap();
     let setup = Setup {
-        ports: vec![Arc::clone(&port)],
+        listeners: vec![Arc::clone(&port)],
         control: Box::new(Wire(control)),
         credits: slots.try_into().unwrap(),
         threads,

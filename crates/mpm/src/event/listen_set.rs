@@ -1,6 +1,6 @@
-//! The listening sockets as one serving thread sees them: which of them has connections
-//! waiting, and the next of these. A thread that leaves them is woken no more. Where the system
-//! is out of descriptors, accepting pauses for a moment instead of trying for ever.
+//! The listening sockets as one serving thread of the event model sees them: it watches them, asks
+//! for the next one on which a connection waits, and accepts. When the process runs out of
+//! descriptors, accepting pauses for a moment.
 
 use super::park::{ahead_ms, now_ms};
 use evenkeel_sys::socket::{self, Socket};
@@ -11,14 +11,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// How long accepting pauses where there are no descriptors.
+/// How long accepting pauses when descriptors run out.
 const PAUSE_MS: u32 = 100;
 
 /// The listening sockets of a child.
-pub(super) struct Ports {
-    ports: Vec<Port>,
-    /// Which is asked first next time.
-    turn: usize,
+pub(super) struct ListenSet {
+    sockets: Vec<ListenSocket>,
+    /// The socket to check first next time.
+    next: usize,
     paused_until_ms: Option<u32>,
     /// How many descriptors the process may have.
     descriptors: usize,
@@ -26,65 +26,65 @@ pub(super) struct Ports {
     reserved_from: usize,
 }
 
-struct Port {
+struct ListenSocket {
     socket: Arc<OwnedFd>,
     watch: Option<Watch>,
-    /// How many connections were waiting when we last looked, less those taken since.
+    /// How many connections were waiting at the last check, less those accepted since.
     expected: u32,
 }
 
-/// How many descriptors are kept from connections.
+/// How many descriptors are reserved for other uses than connections.
 const RESERVE: u64 = 32;
 
-/// How many of a process's descriptors connections do not get.
+/// How many of the process's descriptors are reserved for other uses than connections.
 pub(crate) fn reserve(descriptors: u64) -> u64 {
     RESERVE.min(descriptors / 4)
 }
 
-/// What accepting gave.
+/// The result of accepting.
 pub(super) enum Accepted {
     Connection(Socket, SocketAddr),
-    /// The same, and hardly a descriptor is left: accepting pauses.
+    /// The same, and few descriptors are left: accepting pauses.
     Last(Socket, SocketAddr),
-    /// Somebody else was faster, or the client has gone.
+    /// Another thread was faster, or the client has gone.
     Nothing,
-    /// The system denies it: out of descriptors or memory.
+    /// The system is out of descriptors or memory.
     Denied(io::Error),
 }
 
-impl Ports {
+impl ListenSet {
     pub(super) fn new(sockets: Vec<Arc<OwnedFd>>, descriptors: usize) -> Self {
-        let port = |socket| Port { socket, watch: None, expected: 0 };
+        let listener = |socket| ListenSocket { socket, watch: None, expected: 0 };
         Self {
-            ports: sockets.into_iter().map(port).collect(),
-            turn: 0,
+            sockets: sockets.into_iter().map(listener).collect(),
+            next: 0,
             paused_until_ms: None,
             descriptors,
             reserved_from: descriptors.saturating_sub(reserve(descriptors as u64) as usize),
         }
     }
 
-    /// Begins to watch. What waits already makes itself known at once.
-    pub(super) fn enter(&mut self) -> io::Result<()> {
-        for port in &mut self.ports {
-            if port.watch.is_none() {
-                port.watch = Some(Watch::new(&port.socket)?);
-                port.expected = 0;
+    /// Starts watching. Connections that wait already are reported at once.
+    pub(super) fn watch(&mut self) -> io::Result<()> {
+        for listener in &mut self.sockets {
+            if listener.watch.is_none() {
+                listener.watch = Some(Watch::new(&listener.socket)?);
+                listener.expected = 0;
             }
         }
         Ok(())
     }
 
-    /// Stops watching; what waits is left to others.
-    pub(super) fn leave(&mut self) {
-        for port in &mut self.ports {
-            port.watch = None;
+    /// Stops watching, and leaves the connections to other children.
+    pub(super) fn unwatch(&mut self) {
+        for listener in &mut self.sockets {
+            listener.watch = None;
         }
     }
 
-    /// As `leave`, for good: the sockets are closed here.
-    pub(super) fn abandon(&mut self) {
-        self.ports.clear();
+    /// Closes the sockets in this thread.
+    pub(super) fn close(&mut self) {
+        self.sockets.clear();
     }
 
     /// How many descriptors the process may have.
@@ -92,13 +92,13 @@ impl Ports {
         self.descriptors
     }
 
-    /// When accepting goes on, while it pauses.
+    /// When accepting resumes, while it is paused.
     pub(super) fn paused_until_ms(&self) -> Option<u32> {
         self.paused_until_ms
     }
 
-    /// The next port at which a connection waits; where there is none, the thread is woken as
-    /// soon as there is.
+    /// The next socket on which a connection waits. If there is none, the task is woken once there
+    /// is.
     pub(super) fn ready(&mut self, context: &mut Context<'_>) -> Option<usize> {
         if let Some(until) = self.paused_until_ms {
             if ahead_ms(now_ms(), until) > 0 {
@@ -106,10 +106,10 @@ impl Ports {
             }
             self.paused_until_ms = None;
         }
-        let count = self.ports.len();
+        let count = self.sockets.len();
         for step in 0..count {
-            let index = (self.turn + step) % count;
-            if self.ports.get_mut(index)?.is_ready(context) {
+            let index = (self.next + step) % count;
+            if self.sockets.get_mut(index)?.is_ready(context) {
                 return Some(index);
             }
         }
@@ -118,19 +118,21 @@ impl Ports {
 
     /// How many connections wait to be accepted.
     pub(super) fn queue(&self) -> usize {
-        let length =
-            |port: &Port| socket::accept_queue(port.socket.as_fd()).map_or(0, |it| it.length);
-        self.ports.iter().map(length).fold(0, |sum, one| sum.saturating_add(one as usize))
+        let length = |listener: &ListenSocket| {
+            socket::accept_queue(listener.socket.as_fd()).map_or(0, |it| it.length)
+        };
+        self.sockets.iter().map(length).fold(0, |sum, one| sum.saturating_add(one as usize))
     }
 
-    /// Takes a connection from a port that is ready.
+    /// Accepts a connection from a socket that is ready.
     pub(super) fn accept(&mut self, index: usize) -> Accepted {
-        self.turn = index + 1;
-        let Some(port) = self.ports.get_mut(index) else { return Accepted::Nothing };
-        match socket::accept(&port.socket) {
+        self.next = index + 1;
+        let Some(listener) = self.sockets.get_mut(index) else { return Accepted::Nothing };
+        match socket::accept(&listener.socket) {
             Ok((socket, client)) => {
-                port.expected = port.expected.saturating_sub(1);
-                // The kernel gives the lowest free number, so the number tells how many are used.
+                listener.expected = listener.expected.saturating_sub(1);
+                // The kernel assigns the lowest free number, so the number shows how many are in
+                // use.
                 let number = usize::try_from(socket.as_raw_fd()).unwrap_or(0);
                 if number < self.reserved_from {
                     return Accepted::Connection(socket, client);
@@ -142,25 +144,23 @@ impl Ports {
                 self.pause();
                 Accepted::Denied(error)
             }
-            // WouldBlock: others have taken all. The rest are errors of a connection that broke
-            // while it waited (accept(2), "Error handling"): look anew.
+            // WouldBlock: other threads have accepted all. Other errors belong to a connection that
+            // broke while it waited (accept(2), "Error handling").
             Err(_) => {
-                port.expected = 0;
+                listener.expected = 0;
                 Accepted::Nothing
             }
         }
     }
-}
 
-impl Ports {
-    /// Accepts nothing for a moment, in which descriptors may come free.
+    /// Stops accepting for a moment, in which descriptors may become free.
     pub(super) fn pause(&mut self) {
         self.paused_until_ms = Some(now_ms().wrapping_add(PAUSE_MS));
     }
 }
 
-impl Port {
-    /// Whether a connection waits. The queue's length costs a tenth of an accept that fails.
+impl ListenSocket {
+    /// Whether a connection waits. Reading the queue's length costs a tenth of a failing accept.
     fn is_ready(&mut self, context: &mut Context<'_>) -> bool {
         if self.expected > 0 {
             return self.watch.is_some();
