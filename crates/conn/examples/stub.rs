@@ -58,17 +58,17 @@ fn main() -> std::io::Result<()> {
         slots: None,
         line,
         shedding: None,
-        parting: Duration::ZERO,
+        drain_grace: Duration::ZERO,
     };
     let (addresses, log) = (Arc::default(), Arc::<Mutex<Vec<String>>>::default());
-    serve_with(setup, move |seat| {
+    serve_with(setup, move |context| {
         let mut settings = Settings::default();
         settings.keep_alive.max = 0;
         let mut site = stub::Stub::new(settings, Arc::clone(&log));
         site.keeps_log = false;
         let place = Workplace {
-            gate: seat.gate,
-            bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
+            gate: context.gate,
+            bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
             slots: Some(slots),
             client_wait: None,
             line,

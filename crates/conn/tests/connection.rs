@@ -57,14 +57,14 @@ impl Running {
         let barrier = Arc::new(Barrier::new(2));
         let shared_barrier = Arc::clone(&barrier);
         let thread = std::thread::spawn(move || {
-            serve_with(setup, |seat| {
+            serve_with(setup, |context| {
                 let mut site = stub::Stub::new(settings.clone(), Arc::clone(&shared));
                 site.file = Some(Arc::clone(&file));
                 site.line = Some(line);
                 site.barrier = Some(Arc::clone(&shared_barrier));
                 let place = Workplace {
-                    gate: seat.gate,
-                    bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
+                    gate: context.gate,
+                    bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
                     slots: Some(slots),
                     client_wait: None,
                     line,

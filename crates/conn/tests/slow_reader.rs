@@ -9,7 +9,7 @@ mod stub;
 mod support;
 
 use evenkeel_conn::{Settings, SlowBytes, Worker, Workplace};
-use evenkeel_mpm::service::Seat;
+use evenkeel_mpm::service::ServiceContext;
 use evenkeel_mpm::setup::Setup;
 use evenkeel_mpm::{prefork, worker};
 use evenkeel_scoreboard::{Phase, Slots};
@@ -40,15 +40,15 @@ impl Running {
         file.write_all(&vec![b'f'; 16 << 20]).unwrap();
         let file = Arc::new(file.into());
         let thread = std::thread::spawn(move || {
-            let make = |seat: Seat| {
+            let make = |context: ServiceContext| {
                 let log = Arc::<Mutex<Vec<String>>>::default();
                 let mut site = stub::Stub::new(Settings::default(), log);
                 (site.file, site.line) = (Some(Arc::clone(&file)), Some(line));
                 let place = Workplace {
-                    gate: seat.gate,
-                    bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
+                    gate: context.gate,
+                    bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
                     slots: Some(slots),
-                    client_wait: seat.held.map(|held| held.client_wait),
+                    client_wait: context.worker.map(|worker| worker.client_wait),
                     line,
                     ports: Arc::from([address]),
                     addresses: Arc::default(),

@@ -13,7 +13,7 @@ use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab;
 use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot, View};
-use evenkeel_mpm::service::{Seat, Service};
+use evenkeel_mpm::service::{Service, ServiceContext};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
 use evenkeel_pipeline::{Pipeline, Server, Site};
 use evenkeel_proto::{
@@ -50,11 +50,11 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let (caches, policy) = caching(model, &child.limits);
     let presses = Presses::new(child.credits.min(MOST_PRESSES));
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
-    let make = move |seat: Seat| {
+    let make = move |context: ServiceContext| {
         let safe = writers
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .get_mut(seat.thread)
+            .get_mut(context.thread)
             .and_then(Option::take);
         // Each thread has its own cache; together they may hold as much as one cache otherwise may.
         let (files, notice) = Files::new(Limits::default().shared_by(caches), policy);
@@ -67,7 +67,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
                 Arc::clone(&site),
                 files,
                 Some(Arc::clone(&status)),
-                Arc::clone(&seat.blocking_pool),
+                Arc::clone(&context.blocking_pool),
                 Arc::clone(&presses),
                 Box::new(move |request| tell_all(&told.0, &told.1, request)),
             ),
@@ -76,10 +76,10 @@ pub fn serve(running: &Running, child: Child) -> i32 {
             errors: Arc::clone(&errors),
         };
         let place = Workplace {
-            gate: Arc::clone(&seat.gate),
-            bulkhead: Arc::clone(seat.blocking_pool.bulkhead()),
-            slots: Some(seat.held.as_ref().and_then(|held| held.slot).unwrap_or(slots)),
-            client_wait: seat.held.map(|held| held.client_wait),
+            gate: Arc::clone(&context.gate),
+            bulkhead: Arc::clone(context.blocking_pool.bulkhead()),
+            slots: Some(context.worker.as_ref().and_then(|worker| worker.slot).unwrap_or(slots)),
+            client_wait: context.worker.map(|worker| worker.client_wait),
             line,
             ports: Arc::clone(&ports),
             addresses: Arc::clone(&addresses),
@@ -142,14 +142,14 @@ impl Service for Serving {
         &mut self,
         socket: Socket,
         event: ReadyEvent,
-        hand: &mut Option<Credit>,
-        allowance: &mut u32,
+        credit: &mut Option<Credit>,
+        requests_left: &mut u32,
     ) -> Outcome {
-        self.0.serve(socket, event, hand, allowance)
+        self.0.serve(socket, event, credit, requests_left)
     }
 
-    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
-        self.0.shed(socket, event, allowance)
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, requests_left: &mut u32) -> Outcome {
+        self.0.shed(socket, event, requests_left)
     }
 
     fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool) {

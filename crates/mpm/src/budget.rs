@@ -196,7 +196,7 @@ impl<S: Server> Parent<'_, S> {
         let limits = Limits { max_request_workers: most, ..self.current.limits };
         for entry in self.children.active(self.current.number) {
             if let Some(line) = self.board.parent_line(entry.index) {
-                line.set_credits(limits.credits(entry.seat));
+                line.set_credits(limits.credits(entry.rank));
             }
         }
     }

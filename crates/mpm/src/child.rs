@@ -1,6 +1,6 @@
-//! What a child is given when it starts to serve: its listening sockets, its lines of the
-//! scoreboard, its log buffers and the channel on which the parent commands it. The parent makes
-//! it, the serving function owns it; it is the whole of what the two share.
+//! What a child gets from the parent when it starts to serve: listening sockets, scoreboard lines,
+//! log buffers, and the channel of the parent's commands. The parent creates it, and the serving
+//! function owns it; they share nothing else.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -22,138 +22,137 @@ pub struct Child {
     pub generation: u32,
     /// How many requests it may work on at once.
     pub credits: usize,
-    /// The sockets to accept from. Dropping them leaves the sockets listening as long as the
-    /// parent or a sibling holds them.
+    /// The sockets to accept from. Dropping them does not stop the sockets from listening while the
+    /// parent or another child has them.
     pub listeners: Vec<Listener>,
-    /// Commands from the parent, and its end.
+    /// Commands from the parent, and its death.
     pub control: Control,
-    /// The scoreboard as a whole, for whoever shows it.
+    /// The scoreboard as a whole, for the status page.
     pub board: Scoreboard,
     /// The counters that this child writes.
     pub line: ChildLine,
-    /// A line for each request in progress.
+    /// A slot for each request in progress.
     pub slots: Slots,
     /// The log buffers, as many as the settings ask for.
     pub buffers: LineBuffers,
-    /// What was configured.
+    /// The settings of the configuration.
     pub settings: Arc<Settings>,
-    /// What the limits come to.
+    /// The limits that follow from them.
     pub limits: Limits,
 }
 
-/// One listening socket.
+/// A listening socket.
 pub struct Listener {
     /// The socket: non-blocking, listening.
     pub socket: OwnedFd,
     /// The address that it is bound to.
     pub address: SocketAddr,
-    /// The protocol of the Listen line, in lower case: `http` or `https` where none was given.
+    /// The protocol of the Listen line, in lower case: `http` or `https` if it gives none.
     pub protocol: Arc<str>,
-    /// Whether connections wait in the kernel until they have sent something.
+    /// Whether connections wait in the kernel until they have sent data.
     pub deferred: bool,
 }
 
-/// What the parent tells a child.
+/// A command from the parent to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Accept (again).
     Run,
-    /// Accept nothing until told otherwise, and close connections as they are answered.
+    /// Accept nothing until told otherwise, and close each connection with its next response.
     Park,
-    /// Close the listening sockets, for an address may be no longer configured; answer what is in
-    /// progress and the next request of each open connection with `Connection: close`; then return
-    /// from the serving function.
+    /// Close the listening sockets, since an address may no longer be configured; answer the
+    /// requests in progress, and the next request of each open connection with `Connection: close`;
+    /// then return from the serving function.
     Drain,
     /// Close the listening sockets, finish the requests in progress, close idle connections, then
-    /// return. What is not done in time is ended by the parent.
+    /// return. The parent kills a child that does not do so in time.
     Exit,
-    /// Connections wait to be accepted: take one, or make room by ending a connection that its
-    /// client leaves idle or does not move (prefork, worker; to event it says nothing).
+    /// Connections wait to be accepted: accept one, or evict a client that is idle or stalled
+    /// (prefork and worker; event ignores it).
     MakeRoom,
-    /// As `Hurry`, and clients that the workers wait for as this one does hold most of them: it is
-    /// waited for no longer than a moment (prefork).
+    /// As `MakeRoom`, and clients that are waited for as this one is hold most of the workers: it
+    /// gets the shortest grace period (prefork).
     MakeRoomUrgently,
-    /// The parent is dead. As `Drain`; no further command will come, and the descriptor stays
-    /// readable for ever: stop watching it.
+    /// The parent has died. As `Drain`; no further command will come, and the descriptor stays
+    /// readable, so that it must not be watched any longer.
     Orphaned,
 }
 
-/// What a child tells the parent.
+/// A report from a child to the parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     /// It serves.
     Ready,
-    /// Someone sent it SIGTERM, or it has accepted all that it may: it wants to be told to drain.
-    EndAsked,
-    /// It has just run out of credits. A hint: what is done about it is decided from other facts.
-    Poke,
+    /// It was sent SIGTERM, or has accepted all connections that it may: it asks for `Drain`.
+    EndRequested,
+    /// It has just run out of credits. This is a hint; the parent decides from other facts.
+    Demand,
 }
 
 /// The child's end of the channel to its parent.
 pub struct Control {
     channel: Arc<Channel>,
-    poker: Option<Poker>,
+    demand: Option<DemandSignal>,
     line: ChildLine,
-    /// What the parent writes about this child; none where nobody does.
+    /// What the parent writes about this child; none if nothing is written.
     about: Option<ParentLine>,
     orphaned: AtomicBool,
-    // In one-process mode there is no parent; the handler of signals writes commands here.
+    // In one-process mode there is no parent; the signal handler writes commands here.
     _other_end: Option<Channel>,
 }
 
-/// How the threads of a child tell the parent that they have run out of credits. Copies are one
-/// and the same.
+/// Tells the parent that the child has run out of credits. Clones share their state.
 #[derive(Clone)]
-pub struct Poker(Arc<Poking>);
+pub struct DemandSignal(Arc<DemandState>);
 
-struct Poking {
+struct DemandState {
     channel: Arc<Channel>,
     /// When a thread last found no credit, in microseconds of the monotonic clock.
     denied_us: AtomicU64,
-    /// Since when a child that serves one connection at a time has had none, by the same clock.
+    /// Since when a child that serves one connection at a time has been idle, by the same clock.
     idle_us: AtomicU64,
     clock_us: fn() -> u64,
 }
 
-/// A child that has had no credit for longer than this has told of it already.
-const POKE_US: u64 = 10_000;
+/// A child that has had no credit for longer than this has signalled it already.
+const SIGNAL_INTERVAL_US: u64 = 10_000;
 
-/// Who had nothing to do for longer than this tells of it when it is called: the parent looks no
-/// more often where nothing changes.
-const REST_US: u64 = 1_000_000;
+/// A child that was idle for longer than this signals demand when it gets a connection, since the
+/// parent decides rarely while nothing changes.
+const IDLE_US: u64 = 1_000_000;
 
-impl Poker {
+impl DemandSignal {
     fn new(channel: Arc<Channel>, clock_us: fn() -> u64) -> Self {
         let (denied_us, idle_us) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self(Arc::new(Poking { channel, denied_us, idle_us, clock_us }))
+        Self(Arc::new(DemandState { channel, denied_us, idle_us, clock_us }))
     }
 
-    /// To be called by a child that serves one connection at a time, when it has none any more.
-    pub(crate) fn rest(&self) {
+    /// Called by a child that serves one connection at a time, when it has become idle.
+    pub(crate) fn note_idle(&self) {
         self.0.idle_us.store((self.0.clock_us)(), Ordering::Relaxed);
     }
 
-    /// To be called by the same when it has one. Idle children are called in the order in which
-    /// they came to the doors, so that one which has rested for long is called because more are
-    /// busy at once than were for as long: the parent hears of that, and of nothing while the load
-    /// is steady.
-    pub(crate) fn wake(&self) {
+    /// Called by the same child when it has a connection. The kernel wakes idle children in the
+    /// order in which they began to wait. So if it wakes one that was idle for long, more children
+    /// are busy than at any time since: the parent is told of that, and of nothing under steady
+    /// load.
+    pub(crate) fn note_busy(&self) {
         let now_us = (self.0.clock_us)();
         let idle_us = self.0.idle_us.swap(now_us, Ordering::Relaxed);
-        if now_us.saturating_sub(idle_us) >= REST_US {
-            self.poke();
+        if now_us.saturating_sub(idle_us) >= IDLE_US {
+            self.signal();
         }
     }
 
-    /// To be called each time a thread finds no credit. The parent hears of it where the child
-    /// has just run out of them, at most once in 10 ms, and not again before it has listened:
-    /// what matters more must always find room in the channel.
-    pub fn poke(&self) {
+    /// Called each time a thread finds no credit. The parent is told when the child has just run
+    /// out, at most once in 10 ms, and not again before it has read the last report: reports that
+    /// matter more must find room in the channel.
+    pub fn signal(&self) {
         let now_us = (self.0.clock_us)();
         let before_us = self.0.denied_us.swap(now_us, Ordering::Relaxed);
-        if now_us.saturating_sub(before_us) >= POKE_US && self.0.channel.is_drained() {
-            // A parent that is gone is noticed as the end of the channel.
-            let _ = self.0.channel.send(Report::Poke.byte());
+        if now_us.saturating_sub(before_us) >= SIGNAL_INTERVAL_US && self.0.channel.is_drained() {
+            // The death of the parent is noticed as the end of the channel.
+            let _ = self.0.channel.send(Report::Demand.byte());
         }
     }
 }
@@ -182,13 +181,13 @@ impl Report {
     pub(crate) fn byte(self) -> u8 {
         match self {
             Self::Ready => b'R',
-            Self::EndAsked => b'E',
-            Self::Poke => b'P',
+            Self::EndRequested => b'E',
+            Self::Demand => b'P',
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        let all = [Self::Ready, Self::EndAsked, Self::Poke];
+        let all = [Self::Ready, Self::EndRequested, Self::Demand];
         all.into_iter().find(|report| report.byte() == byte)
     }
 }
@@ -196,18 +195,18 @@ impl Report {
 impl Control {
     pub(crate) fn new(channel: Channel, line: ChildLine, other_end: Option<Channel>) -> Self {
         let channel = Arc::new(channel);
-        let poker = Some(Poker::new(Arc::clone(&channel), clock::monotonic_coarse_us));
+        let demand = Some(DemandSignal::new(Arc::clone(&channel), clock::monotonic_coarse_us));
         let orphaned = AtomicBool::new(false);
-        Self { channel, poker, line, about: None, orphaned, _other_end: other_end }
+        Self { channel, demand, line, about: None, orphaned, _other_end: other_end }
     }
 
-    /// The same for a child whose siblings have a fixed number: nobody waits for its pokes.
-    pub(crate) fn without_poker(self) -> Self {
-        Self { poker: None, ..self }
+    /// The same for a child in a pool of fixed size, where demand changes nothing.
+    pub(crate) fn without_demand_signal(self) -> Self {
+        Self { demand: None, ..self }
     }
 
     /// The next command, without waiting; the descriptor is readable when there is one. The death
-    /// of the parent is told once.
+    /// of the parent is reported once.
     #[must_use]
     pub fn next(&self) -> Option<Command> {
         loop {
@@ -226,45 +225,44 @@ impl Control {
         }
     }
 
-    /// The same, which also tells of the budget that the parent gives this child.
+    /// The same, with the parent's line, in which it writes the child's credits.
     pub(crate) fn with_budget(self, about: Option<ParentLine>) -> Self {
         Self { about, ..self }
     }
 
-    /// How many requests the child may work on at once, by the parent's last word.
+    /// How many requests the child may work on at once, by the parent's last decision.
     #[must_use]
     pub fn budget(&self) -> Option<usize> {
         self.about.map(|about| about.credits())
     }
 
-    /// Tells the parent that this child serves. To be called once, when its threads accept: a
+    /// Tells the parent that this child serves. It is called once, when all threads accept; a
     /// reload waits for it.
     pub fn ready(&self) {
         self.line.set(Counter::Ready, 1);
-        // A parent that is gone is noticed as the end of the channel.
+        // The death of the parent is noticed as the end of the channel.
         let _ = self.channel.send(Report::Ready.byte());
     }
 
-    /// Tells the parent that this child has accepted all that it may and ends by itself: another
-    /// is to take its place meanwhile.
+    /// Tells the parent that this child has accepted all connections that it may and ends by
+    /// itself, so that another takes its place meanwhile.
     pub fn leaving(&self) {
-        let _ = self.channel.send(Report::EndAsked.byte());
+        let _ = self.channel.send(Report::EndRequested.byte());
     }
 
-    /// Tells the parent that a thread of this child has found no credit, so that it decides at
-    /// once whether more children are wanted. As cheap as a look at a clock, and to be called
-    /// each time.
-    pub fn poke(&self) {
-        if let Some(poker) = &self.poker {
-            poker.poke();
+    /// Tells the parent that a thread of this child has found no credit, so that it decides at once
+    /// whether to start more children. It costs as much as reading a clock, and is called each
+    /// time.
+    pub fn signal_demand(&self) {
+        if let Some(demand) = &self.demand {
+            demand.signal();
         }
     }
 
-    /// What does the same for threads that do not have the control; none where the number of
-    /// children does not change.
+    /// The same for threads that do not have the control; none if the pool has a fixed size.
     #[must_use]
-    pub fn poker(&self) -> Option<Poker> {
-        self.poker.clone()
+    pub fn demand_signal(&self) -> Option<DemandSignal> {
+        self.demand.clone()
     }
 }
 
@@ -306,42 +304,42 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_just_run_out_of_credits_pokes_and_not_before_he_was_heard() {
+    fn demand_is_signalled_when_credits_run_out_and_once_per_reading() {
         static NOW_US: AtomicU64 = AtomicU64::new(1_000_000);
         let (parent, child) = Channel::pair().unwrap();
-        let poker = Poker::new(Arc::new(child), || NOW_US.load(Ordering::Relaxed));
-        let poke_after = |us| {
+        let demand = DemandSignal::new(Arc::new(child), || NOW_US.load(Ordering::Relaxed));
+        let signal_after = |us| {
             NOW_US.fetch_add(us, Ordering::Relaxed);
-            poker.clone().poke();
+            demand.clone().signal();
         };
-        poke_after(0);
-        assert_eq!(parent.receive(), Received::Byte(Report::Poke.byte()));
-        // It still has none: the parent knows.
-        (0..100).for_each(|_| poke_after(POKE_US - 1));
+        signal_after(0);
+        assert_eq!(parent.receive(), Received::Byte(Report::Demand.byte()));
+        // It still has none, and the parent knows.
+        (0..100).for_each(|_| signal_after(SIGNAL_INTERVAL_US - 1));
         assert_eq!(parent.receive(), Received::Empty);
-        (0..100).for_each(|_| poke_after(POKE_US));
-        assert_eq!(parent.receive(), Received::Byte(Report::Poke.byte()));
+        (0..100).for_each(|_| signal_after(SIGNAL_INTERVAL_US));
+        assert_eq!(parent.receive(), Received::Byte(Report::Demand.byte()));
         assert_eq!(parent.receive(), Received::Empty);
     }
 
     #[test]
-    fn a_child_that_had_rested_tells_that_it_was_called_and_a_busy_one_does_not() {
+    fn a_child_that_was_idle_signals_demand_and_a_busy_one_does_not() {
         static NOW_US: AtomicU64 = AtomicU64::new(5_000_000);
         let (parent, child) = Channel::pair().unwrap();
-        let poker = Poker::new(Arc::new(child), || NOW_US.load(Ordering::Relaxed));
-        let serve_after = |rest_us| {
-            NOW_US.fetch_add(rest_us, Ordering::Relaxed);
-            poker.wake();
-            // However long a connection lasts, that is no rest.
-            NOW_US.fetch_add(2 * REST_US, Ordering::Relaxed);
-            poker.rest();
+        let demand = DemandSignal::new(Arc::new(child), || NOW_US.load(Ordering::Relaxed));
+        let serve_after = |idle_us| {
+            NOW_US.fetch_add(idle_us, Ordering::Relaxed);
+            demand.note_busy();
+            // A child is not idle during a connection, however long that lasts.
+            NOW_US.fetch_add(2 * IDLE_US, Ordering::Relaxed);
+            demand.note_idle();
             parent.receive()
         };
-        assert_eq!(serve_after(0), Received::Byte(Report::Poke.byte()), "its first");
+        assert_eq!(serve_after(0), Received::Byte(Report::Demand.byte()), "its first");
         for _ in 0..9 {
-            assert_eq!(serve_after(REST_US - 1), Received::Empty);
+            assert_eq!(serve_after(IDLE_US - 1), Received::Empty);
         }
-        assert_eq!(serve_after(REST_US), Received::Byte(Report::Poke.byte()));
+        assert_eq!(serve_after(IDLE_US), Received::Byte(Report::Demand.byte()));
         assert_eq!(parent.receive(), Received::Empty);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Entry<Site> {
     /// Its lines in the scoreboard.
     pub(crate) index: usize,
     /// Its share of the budget, among the children of its generation that serve.
-    pub(crate) seat: usize,
+    pub(crate) rank: usize,
     /// Which bucket of listening sockets it accepts from.
     pub(crate) bucket: usize,
     pub(crate) generation: Rc<Generation<Site>>,
@@ -52,7 +52,7 @@ pub(crate) struct Entry<Site> {
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) index: usize,
-    pub(crate) seat: usize,
+    pub(crate) rank: usize,
     pub(crate) bucket: usize,
 }
 
@@ -107,9 +107,9 @@ pub(crate) struct StalledChildren {
 #[derive(Default)]
 pub(crate) struct Heard {
     /// The numbers of those that were asked to end by someone else, or have served their share.
-    pub(crate) asked_to_end: BTreeSet<u64>,
+    pub(crate) end_requested: BTreeSet<u64>,
     /// Whether one has run out of credits.
-    pub(crate) poked: bool,
+    pub(crate) has_demand: bool,
 }
 
 /// How long a child may take until it serves.
@@ -180,7 +180,7 @@ impl<Site> Children<Site> {
         channel: Channel,
         now_us: u64,
     ) -> io::Result<()> {
-        let Place { index, seat, bucket } = place;
+        let Place { index, rank, bucket } = place;
         if let Some(line) = self.board.parent_line(index) {
             line.set_pid(pid.as_raw_nonzero().get());
         }
@@ -192,7 +192,7 @@ impl<Site> Children<Site> {
             pid,
             number,
             index,
-            seat,
+            rank,
             bucket,
             generation,
             phase: Phase::Starting,
@@ -237,9 +237,9 @@ impl<Site> Children<Site> {
         self.free_lines.first().copied()
     }
 
-    /// The seats that serving children of that generation have.
-    pub(crate) fn seats(&self, generation: u32) -> BTreeSet<usize> {
-        self.active(generation).map(|entry| entry.seat).collect()
+    /// The ranks that serving children of that generation have.
+    pub(crate) fn ranks(&self, generation: u32) -> BTreeSet<usize> {
+        self.active(generation).map(|entry| entry.rank).collect()
     }
 
     /// How many children of a generation there are that do not end.
@@ -451,8 +451,8 @@ impl<Site> Children<Site> {
                         entry.note_ready(self.board, now_us);
                         self.counts.clear();
                     }
-                    Some(Report::EndAsked) => _ = heard.asked_to_end.insert(number),
-                    Some(Report::Poke) => heard.poked = true,
+                    Some(Report::EndRequested) => _ = heard.end_requested.insert(number),
+                    Some(Report::Demand) => heard.has_demand = true,
                     None => {}
                 },
                 Received::Empty => return,
@@ -581,7 +581,7 @@ pub(crate) mod tests {
         let oom_score = crate::oom_score::OomScore::default();
         let generation = Generation { number: 0, site, settings, limits, lines, oom_score };
         let index = children.free_line().unwrap();
-        let place = Place { index, seat: at, bucket: 0 };
+        let place = Place { index, rank: at, bucket: 0 };
         children.add(pid(at), place, Rc::new(generation), channel, 1_000).unwrap();
         end
     }
@@ -600,16 +600,16 @@ pub(crate) mod tests {
         }
         let now_us = 5_000_000;
         assert!(said > MOST_MESSAGES && children.descriptor(now_us).is_some());
-        ends[1].send(Report::Poke.byte()).unwrap();
-        ends[2].send(Report::EndAsked.byte()).unwrap();
+        ends[1].send(Report::Demand.byte()).unwrap();
+        ends[2].send(Report::EndRequested.byte()).unwrap();
         let heard = children.hear(now_us);
-        assert!(heard.poked && heard.asked_to_end == BTreeSet::from([3]));
+        assert!(heard.has_demand && heard.end_requested == BTreeSet::from([3]));
         // It has more to say, and wakes nobody with it before its time.
         assert!(children.descriptor(now_us + DEAF_FOR_US - 1).is_none());
         assert_eq!(children.next_hearing_us(now_us + 1), Some(now_us + DEAF_FOR_US));
-        ends[1].send(Report::Poke.byte()).unwrap();
-        assert!(!children.hear(now_us + DEAF_FOR_US - 1).poked);
-        assert!(children.hear(now_us + DEAF_FOR_US).poked);
+        ends[1].send(Report::Demand.byte()).unwrap();
+        assert!(!children.hear(now_us + DEAF_FOR_US - 1).has_demand);
+        assert!(children.hear(now_us + DEAF_FOR_US).has_demand);
         let mut left = 0;
         while let Received::Byte(_) = children.entries[&1].channel.receive() {
             left += 1;
@@ -625,10 +625,10 @@ pub(crate) mod tests {
         children.events = Events::with_capacity(4);
         for end in &ends {
             // One that is not done after a turn comes after the others.
-            (0..=MOST_MESSAGES).for_each(|_| _ = end.send(Report::EndAsked.byte()).unwrap());
+            (0..=MOST_MESSAGES).for_each(|_| _ = end.send(Report::EndRequested.byte()).unwrap());
         }
-        let first = children.hear(1_000_000).asked_to_end;
-        let second = children.hear(2_000_000).asked_to_end;
+        let first = children.hear(1_000_000).end_requested;
+        let second = children.hear(2_000_000).end_requested;
         assert_eq!((first.len(), second.len()), (4, 4));
         assert_eq!(&first | &second, (1..=ends.len() as u64).collect());
     }
@@ -655,9 +655,9 @@ pub(crate) mod tests {
     #[test]
     fn who_came_to_serve_and_ended_unheard_has_served() {
         let (mut children, ends) = table(2);
-        ends[0].send(Report::EndAsked.byte()).unwrap();
+        ends[0].send(Report::EndRequested.byte()).unwrap();
         ends[0].send(Report::Ready.byte()).unwrap();
-        ends[1].send(Report::EndAsked.byte()).unwrap();
+        ends[1].send(Report::EndRequested.byte()).unwrap();
         drop(ends);
         assert!(children.remove(pid(0)).unwrap().served);
         assert!(!children.remove(pid(1)).unwrap().served);
@@ -729,9 +729,9 @@ pub(crate) mod tests {
         assert_eq!(children.free_line(), Some(4));
         let gone = children.remove(pid(1)).unwrap();
         assert_eq!((gone.number, children.free_line()), (2, Some(1)));
-        assert_eq!(children.seats(0), BTreeSet::from([0, 2, 3]));
+        assert_eq!(children.ranks(0), BTreeSet::from([0, 2, 3]));
         children.retire_these(Command::Drain, Some(7_000_000), &[1]);
-        assert_eq!(children.seats(0), BTreeSet::from([2, 3]));
+        assert_eq!(children.ranks(0), BTreeSet::from([2, 3]));
         assert_eq!((children.count(0).active, children.count(1).active), (2, 0));
         assert_eq!(children.kill_surplus(0, 0), [pid(0)]);
         assert!(children.kill_surplus(0, 0).is_empty());

@@ -4,10 +4,10 @@
 //! evicts its client while others wait.
 
 pub(crate) mod contention;
-pub(crate) mod habit;
-pub(crate) mod hold;
 pub(crate) mod listen_set;
-pub(crate) mod lookout;
+pub(crate) mod queue_monitor;
+pub(crate) mod think_time;
+pub(crate) mod worker;
 
 use std::time::Duration;
 

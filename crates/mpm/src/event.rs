@@ -10,10 +10,10 @@ mod park;
 mod tasks;
 mod thread;
 
-use crate::service::{Seat, Service};
-use crate::setup::{Control, Mode, Setup, Stance};
+use crate::service::{Service, ServiceContext};
+use crate::setup::{Control, Mode, Setup, SharedMode};
 use crate::start_barrier::{AbortOnPanic, StartBarrier};
-use crate::{Child, Poker};
+use crate::{Child, DemandSignal};
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::clock;
@@ -37,7 +37,7 @@ use tokio::runtime::{Builder, LocalOptions};
 
 /// What the threads of a child share.
 struct Shared {
-    stance: Stance,
+    mode: SharedMode,
     /// Open connections, resting or not.
     connections: AtomicU32,
     accepted: AtomicU64,
@@ -55,11 +55,11 @@ struct Shared {
     descriptors: usize,
     blocking_pool: Arc<BlockingPool>,
     /// None where the number of children does not change.
-    poker: Option<Poker>,
+    demand: Option<DemandSignal>,
     /// OverloadShedding, where it is configured.
     shedding: Option<Duration>,
     /// For how long connections that rest are kept once the child ends, in milliseconds.
-    parting_ms: u32,
+    drain_grace_ms: u32,
 }
 
 /// What the other threads see of one.
@@ -86,12 +86,12 @@ impl Shared {
     }
 
     fn mode(&self) -> Mode {
-        self.stance.mode()
+        self.mode.get()
     }
 
     /// Takes up a command, unless the child is further on its way out already.
-    fn heed(&self, mode: Mode) {
-        if self.stance.heed(mode) {
+    fn advance(&self, mode: Mode) {
+        if self.mode.advance(mode) {
             self.wake_all();
         }
     }
@@ -112,7 +112,7 @@ impl Shared {
             return;
         }
         if self.accepted.fetch_add(1, Relaxed) + 1 >= self.most_connections {
-            self.heed(Mode::Drain);
+            self.advance(Mode::Drain);
         }
     }
 
@@ -173,7 +173,7 @@ impl Shared {
 pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
 where
     S: Service + Unpin,
-    M: Fn(Seat) -> S + Send + Sync,
+    M: Fn(ServiceContext) -> S + Send + Sync,
 {
     let limits = &child.limits;
     let most_children = limits.max_request_workers.div_ceil(limits.threads_per_child.max(1));
@@ -203,14 +203,14 @@ const MOST_THREADS: usize = 64;
 pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
 where
     S: Service + Unpin,
-    M: Fn(Seat) -> S + Send + Sync,
+    M: Fn(ServiceContext) -> S + Send + Sync,
 {
     setup.bound_unsent();
     let threads = setup.threads.clamp(1, usize::from(u8::MAX));
     let sets = (0..threads).map(|_| Set::new()).collect::<io::Result<Vec<_>>>()?;
     let blocking_pool = setup.blocking_pool();
     let shared = Arc::new(Shared {
-        stance: Stance::new(),
+        mode: SharedMode::new(),
         connections: AtomicU32::new(0),
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
@@ -224,9 +224,9 @@ where
         listeners: Mutex::new(setup.listeners),
         descriptors: setup.descriptors,
         blocking_pool,
-        poker: setup.control.poker(),
+        demand: setup.control.demand_signal(),
         shedding: setup.shedding,
-        parting_ms: u32::try_from(setup.parting.as_millis()).unwrap_or(u32::MAX / 4),
+        drain_grace_ms: u32::try_from(setup.drain_grace.as_millis()).unwrap_or(u32::MAX / 4),
     });
     let (control, barrier) = (setup.control, StartBarrier::new(threads));
     std::thread::scope(|scope| {
@@ -253,7 +253,7 @@ fn run<S, M>(
     barrier: &StartBarrier,
 ) where
     S: Service + Unpin,
-    M: Fn(Seat) -> S,
+    M: Fn(ServiceContext) -> S,
 {
     let _abort = AbortOnPanic;
     let mut builder = Builder::new_current_thread();
@@ -264,7 +264,7 @@ fn run<S, M>(
         Err(error) => return barrier.fail(number, &error),
     };
     let (gate, blocking_pool) = (Arc::clone(&shared.gate), Arc::clone(&shared.blocking_pool));
-    let service = make(Seat { thread: number, gate, blocking_pool, held: None });
+    let service = make(ServiceContext { thread: number, gate, blocking_pool, worker: None });
     runtime.block_on(async {
         let listeners = shared.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let listen_set = ListenSet::new(listeners, shared.descriptors);

@@ -35,7 +35,7 @@ mod upgrade;
 pub mod worker;
 
 pub use ask::{Answer, Wish, ask};
-pub use child::{Child, Command, Control, Listener, Poker};
+pub use child::{Child, Command, Control, DemandSignal, Listener};
 pub use limits::{Configured, Limits, Model, Moment, check as check_limits};
 pub use listen::Listen;
 pub use parent::run;

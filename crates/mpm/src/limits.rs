@@ -257,15 +257,15 @@ impl Limits {
         }
     }
 
-    /// How many requests the child in this seat (0 to `start_servers` - 1) may work on at once:
+    /// How many requests the child in this rank (0 to `start_servers` - 1) may work on at once:
     /// together the children have MaxRequestWorkers.
     #[must_use]
-    pub fn credits(&self, seat: usize) -> usize {
+    pub fn credits(&self, rank: usize) -> usize {
         if !self.fixed || self.model != Model::Event {
             return self.threads_per_child;
         }
         let children = self.start_servers.max(1);
-        let rest = usize::from(seat < self.max_request_workers % children);
+        let rest = usize::from(rank < self.max_request_workers % children);
         (self.max_request_workers / children + rest).max(1)
     }
 }
@@ -726,7 +726,7 @@ mod tests {
     fn a_fixed_pool_divides_the_budget_without_a_rest() {
         for cores in [1, 2, 7] {
             let (limits, _) = check(&event(), Moment::Start, cores, 4096);
-            let sum: usize = (0..limits.start_servers).map(|seat| limits.credits(seat)).sum();
+            let sum: usize = (0..limits.start_servers).map(|rank| limits.credits(rank)).sum();
             assert_eq!((limits.fixed, sum), (true, limits.max_request_workers));
         }
         assert_eq!(check(&event(), Moment::Start, 1, 4096).0.start_servers, 2);

@@ -309,14 +309,14 @@ impl<'a, S: Server> Parent<'a, S> {
     pub(crate) fn hear(&mut self) {
         let now_us = clock::monotonic_us();
         let heard = self.children.hear(now_us);
-        if heard.poked {
+        if heard.has_demand {
             self.sizing.hurry();
         }
         // Who goes may have to be replaced.
         let goes = |entry: &&Entry<S::Site>| {
-            heard.asked_to_end.contains(&entry.number) && !entry.phase.is_stopping()
+            heard.end_requested.contains(&entry.number) && !entry.phase.is_stopping()
         };
-        let going: Vec<u64> = match heard.asked_to_end.is_empty() {
+        let going: Vec<u64> = match heard.end_requested.is_empty() {
             true => Vec::new(),
             false => self.children.all().filter(goes).map(|entry| entry.number).collect(),
         };

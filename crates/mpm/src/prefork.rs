@@ -1,15 +1,15 @@
-//! The prefork model: a child is one process with one thread, which serves one connection at a
-//! time. Idle children sleep in front of the listening sockets; a connection wakes one of them,
-//! the same as last time if that is idle. It knows no protocol.
+//! The prefork model: a child is a process with one thread, which serves one connection at a time.
+//! Idle children wait for connections; the kernel wakes one of them for each, and the same one as
+//! long as it is idle. Nothing here knows the protocol.
 
 use crate::dedicated::PAUSE;
 use crate::dedicated::contention::Eviction;
-use crate::dedicated::hold::{Holder, Orders};
 use crate::dedicated::listen_set::{Accepted, ListenSet, ListenSockets};
-use crate::dedicated::lookout::Lookout;
-use crate::service::{Held, Seat, Service};
+use crate::dedicated::queue_monitor::QueueMonitor;
+use crate::dedicated::worker::{Worker, WorkerControl};
+use crate::service::{DedicatedWorker, Service, ServiceContext};
 use crate::setup::{Control, Mode, Setup};
-use crate::{Child, Command, Poker};
+use crate::{Child, Command, DemandSignal};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::{ChildLine, ClientWait, Counter, Gate};
 use evenkeel_sys::clock;
@@ -20,81 +20,89 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Serves a child of the parent until it is told to go and its connection is closed. `make` makes
-/// its service.
+/// Serves as a child of the parent until the parent tells it to end and its connection is closed.
+/// `make` creates its service.
 ///
 /// # Errors
-/// The system's, where it denies a set; then nothing has been served.
-pub fn serve<S: Service>(child: Child, make: impl FnOnce(Seat) -> S) -> io::Result<()> {
+/// The system's, if it denies an epoll set; nothing has been served then.
+pub fn serve<S: Service>(child: Child, make: impl FnOnce(ServiceContext) -> S) -> io::Result<()> {
     serve_with(Setup::of(child, 1), make)
 }
 
-/// As [`serve`], of parts.
+/// As [`serve`], with the parts of a child.
 ///
 /// # Errors
-/// The system's, where it denies a set; then nothing has been served.
-pub fn serve_with<S: Service>(setup: Setup, make: impl FnOnce(Seat) -> S) -> io::Result<()> {
+/// The system's, if it denies an epoll set; nothing has been served then.
+pub fn serve_with<S: Service>(
+    setup: Setup,
+    make: impl FnOnce(ServiceContext) -> S,
+) -> io::Result<()> {
     setup.bound_unsent();
     let blocking_pool = setup.blocking_pool();
     let listen_set = ListenSet::new(Arc::new(ListenSockets::new(setup.listeners)))?;
     listen_set.add_control(&*setup.control)?;
-    let held = Held {
+    let dedicated = DedicatedWorker {
         client_wait: Arc::new(ClientWait::new(Some(setup.line))),
         slot: setup.slots.map(|slots| slots.of_worker(0)),
     };
-    let seat = Seat { thread: 0, gate: Gate::open(), blocking_pool, held: Some(held.clone()) };
-    let poker = setup.control.poker();
+    let context = ServiceContext {
+        thread: 0,
+        gate: Gate::open(),
+        blocking_pool,
+        worker: Some(dedicated.clone()),
+    };
+    let demand = setup.control.demand_signal();
     setup.control.ready();
-    let hearing = Hearing {
+    let control = PreforkControl {
         control: Some(setup.control),
         sockets: Arc::clone(&listen_set.sockets),
         mode: Mode::Run,
-        leave_us: None,
-        parting_us: u64::try_from(setup.parting.as_micros()).unwrap_or(u64::MAX),
+        drain_us: None,
+        drain_grace_us: u64::try_from(setup.drain_grace.as_micros()).unwrap_or(u64::MAX),
         has_closed: false,
         room_requested: false,
         eviction: None,
-        lookout: Lookout::default(),
+        queue_monitor: QueueMonitor::default(),
     };
-    let holder = Holder::new(make(seat), hearing, setup.line, held, setup.parting);
+    let worker = Worker::new(make(context), control, setup.line, dedicated, setup.drain_grace);
     let (line, most_connections) = (setup.line, setup.most_connections);
-    Prefork { holder, listen_set, poker, line, most_connections, accepted: 0 }.live()
+    Prefork { worker, listen_set, demand, line, most_connections, accepted: 0 }.run()
 }
 
-/// What the parent says, heard by the one thread wherever it waits.
-struct Hearing {
-    /// None once the parent is dead.
+/// Receives the parent's commands, in every place where the one thread waits.
+struct PreforkControl {
+    /// None once the parent has died.
     control: Option<Box<dyn Control + Send>>,
-    /// Closed once the child leaves them for good, be it in the middle of a connection.
+    /// Closed when the child stops accepting for good, even during a connection.
     sockets: Arc<ListenSockets>,
     mode: Mode,
-    /// When it was told to go, in microseconds of the monotonic clock.
-    leave_us: Option<u64>,
-    /// For how long after that it takes what waits.
-    parting_us: u64,
-    /// Whether it has let go of the ports since.
+    /// When the child was told to end, in microseconds of the monotonic clock.
+    drain_us: Option<u64>,
+    /// How long it accepts waiting connections after that.
+    drain_grace_us: u64,
+    /// Whether it has closed the listening sockets since.
     has_closed: bool,
-    /// Whether it was told to hurry, and nothing was done about it at the doors.
+    /// Whether it was told to make room and has not yet tried to accept.
     room_requested: bool,
-    /// The same, of the connection at hand.
+    /// The eviction that was requested for the current connection.
     eviction: Option<Eviction>,
-    lookout: Lookout,
+    queue_monitor: QueueMonitor,
 }
 
-impl Orders for Hearing {
-    fn bell(&self) -> Option<BorrowedFd<'_>> {
+impl WorkerControl for PreforkControl {
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.control.as_ref().map(|control| control.as_fd())
     }
 
     fn watch(&self) -> io::Result<Option<Watch>> {
-        self.bell().map(Watch::new).transpose()
+        self.wake_descriptor().map(Watch::new).transpose()
     }
 
     fn runtime(&self) -> Option<Handle> {
         None
     }
 
-    fn hear(&mut self) {
+    fn receive(&mut self) {
         while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
             let eviction = match command {
                 Command::MakeRoom => Some(Eviction::Normal),
@@ -103,10 +111,10 @@ impl Orders for Hearing {
             };
             self.room_requested |= eviction.is_some();
             self.eviction = self.eviction.max(eviction);
-            let mode = Mode::of(command).and_then(|mode| self.mode.heed(mode));
+            let mode = Mode::of(command).and_then(|mode| self.mode.advance(mode));
             self.mode = mode.unwrap_or(self.mode);
             if mode.is_some_and(|mode| mode >= Mode::Drain) {
-                self.leave_us.get_or_insert_with(clock::monotonic_us);
+                self.drain_us.get_or_insert_with(clock::monotonic_us);
                 self.tick();
             }
             if command == Command::Orphaned {
@@ -115,9 +123,9 @@ impl Orders for Hearing {
         }
     }
 
-    /// In how long it lets go of the ports.
+    /// The time until the listening sockets are closed.
     fn due(&self) -> Option<Duration> {
-        let end_us = self.leave_us?.saturating_add(self.parting_us);
+        let end_us = self.drain_us?.saturating_add(self.drain_grace_us);
         (!self.has_closed)
             .then(|| Duration::from_micros(end_us.saturating_sub(clock::monotonic_us())))
     }
@@ -138,80 +146,80 @@ impl Orders for Hearing {
     }
 
     fn is_contended(&mut self) -> bool {
-        self.lookout.stands(|| self.sockets.queue())
+        self.queue_monitor.is_contended(|| self.sockets.queue())
     }
 }
 
-impl Hearing {
-    /// Whether it takes connections that wait.
-    fn may_take(&self) -> bool {
+impl PreforkControl {
+    /// Whether the child accepts connections that wait.
+    fn may_accept(&self) -> bool {
         match self.mode {
             Mode::Run => true,
             Mode::Park => false,
-            Mode::Drain | Mode::Exit => self.leave_us.is_some() && !self.has_closed,
+            Mode::Drain | Mode::Exit => self.drain_us.is_some() && !self.has_closed,
         }
     }
 }
 
 struct Prefork<S> {
-    holder: Holder<S, Hearing>,
+    worker: Worker<S, PreforkControl>,
     listen_set: ListenSet,
-    poker: Option<Poker>,
+    demand: Option<DemandSignal>,
     line: ChildLine,
     most_connections: u64,
     accepted: u64,
 }
 
 impl<S: Service> Prefork<S> {
-    fn live(mut self) -> io::Result<()> {
+    fn run(mut self) -> io::Result<()> {
         loop {
-            self.beat();
-            let mode = self.holder.orders.mode;
+            self.heartbeat();
+            let mode = self.worker.control.mode;
             if mode >= Mode::Drain {
-                // This may be the last process that can take what waits.
-                if self.holder.orders.may_take() {
+                // This may be the last process that can accept what waits.
+                if self.worker.control.may_accept() {
                     self.serve_queue()?;
                 }
-                self.holder.tick();
+                self.worker.tick();
                 return Ok(());
             }
-            let held = self.holder.is_held();
-            self.listen_set.set_watched(mode == Mode::Run && !held)?;
-            let most = if held { Some(PAUSE) } else { self.holder.tick_left() };
-            let ready = self.listen_set.wait(most)?;
+            let paused = self.worker.is_paused();
+            self.listen_set.set_watched(mode == Mode::Run && !paused)?;
+            let timeout = if paused { Some(PAUSE) } else { self.worker.tick_left() };
+            let ready = self.listen_set.wait(timeout)?;
             if ready.control {
-                self.hear();
+                self.receive();
             }
-            // A connection that has woken us has woken nobody else: it is served, whatever we
-            // were told with it.
-            let room_requested = std::mem::take(&mut self.holder.orders.room_requested);
-            if ready.connection || room_requested && mode == Mode::Run && !held {
+            // A connection that has woken this child has woken no other, so it is served whatever
+            // command came with it.
+            let room_requested = std::mem::take(&mut self.worker.control.room_requested);
+            if ready.connection || room_requested && mode == Mode::Run && !paused {
                 self.serve_queue()?;
             }
-            match held {
-                true => self.holder.tick(),
-                false => self.holder.tick_if_due(),
+            match paused {
+                true => self.worker.tick(),
+                false => self.worker.tick_if_due(),
             }
         }
     }
 
-    /// Shows the parent that this child comes round.
-    fn beat(&self) {
+    /// Shows the parent that this child is not stalled.
+    fn heartbeat(&self) {
         self.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
     }
 
-    /// Hears the parent; once it is dead, nothing comes any more.
-    fn hear(&mut self) {
-        let orders = &mut self.holder.orders;
-        orders.hear();
-        // Between connections there is nothing to make room for.
-        orders.eviction = None;
+    /// Receives the parent's commands; none come once it has died.
+    fn receive(&mut self) {
+        let control = &mut self.worker.control;
+        control.receive();
+        // Between connections there is nothing to evict.
+        control.eviction = None;
     }
 
-    /// Serves what waits to be accepted, one connection after another.
+    /// Accepts and serves the connections that wait, one after another.
     fn serve_queue(&mut self) -> io::Result<()> {
         loop {
-            self.beat();
+            self.heartbeat();
             self.line.add(Counter::Reserved, 1);
             let accepted = self.listen_set.sockets.accept();
             if matches!(accepted, Accepted::Connection(_)) {
@@ -220,57 +228,57 @@ impl<S: Service> Prefork<S> {
             self.line.subtract(Counter::Reserved, 1);
             match accepted {
                 Accepted::Connection(connection) => {
-                    self.count();
-                    self.holder.orders.eviction = None;
-                    self.holder.hold(connection);
-                    self.poker.iter().for_each(Poker::rest);
+                    self.count_accepted();
+                    self.worker.control.eviction = None;
+                    self.worker.serve_connection(connection);
+                    self.demand.iter().for_each(DemandSignal::note_idle);
                     self.line.subtract(Counter::Busy, 1);
-                    self.holder.tick_if_due();
+                    self.worker.tick_if_due();
                 }
                 Accepted::Nothing => {
-                    self.holder.orders.lookout.clear();
+                    self.worker.control.queue_monitor.clear();
                     return Ok(());
                 }
-                Accepted::Denied(error) => return self.bear(&error),
+                Accepted::Denied(error) => return self.pause_accepting(&error),
             }
-            self.holder.orders.tick();
-            if !self.holder.orders.may_take() || self.holder.is_held() {
+            self.worker.control.tick();
+            if !self.worker.control.may_accept() || self.worker.is_paused() {
                 return Ok(());
             }
         }
     }
 
-    /// Counts a connection, and takes no more after the last that it may have. The parent hears of
-    /// it where it tells of more demand.
-    fn count(&mut self) {
+    /// Counts a connection. After the last that the child may have, it drains. Also signals demand
+    /// to the parent.
+    fn count_accepted(&mut self) {
         self.accepted += 1;
-        let orders = &mut self.holder.orders;
+        let control = &mut self.worker.control;
         if self.accepted == self.most_connections {
-            orders.mode = orders.mode.heed(Mode::Drain).unwrap_or(orders.mode);
-            if let Some(control) = &orders.control {
+            control.mode = control.mode.advance(Mode::Drain).unwrap_or(control.mode);
+            if let Some(control) = &control.control {
                 control.leaving();
             }
         }
-        let Some(poker) = &self.poker else { return };
-        poker.wake();
-        // Others wait, and this worker is taken now.
+        let Some(demand) = &self.demand else { return };
+        demand.note_busy();
+        // Others wait, and this worker is busy now.
         if self.listen_set.sockets.queue() > 0 {
-            poker.poke();
+            demand.signal();
         }
     }
 
-    /// Stays away from the doors for a moment where the system has nothing to accept with.
-    fn bear(&mut self, error: &io::Error) -> io::Result<()> {
+    /// Stops accepting for a moment, because the system has denied a connection.
+    fn pause_accepting(&mut self, error: &io::Error) -> io::Result<()> {
         if let Some(notice) = self.listen_set.denial(error) {
-            self.holder.service.notify(notice);
+            self.worker.service.notify(notice);
         }
         if let Err(error) = self.listen_set.set_watched(false) {
             let text = "cannot leave the listening sockets";
-            self.holder
+            self.worker
                 .service
                 .notify(Notice::own("mpm_prefork", Level::Error, text).because(&error));
         }
-        self.holder.pause();
+        self.worker.pause();
         Ok(())
     }
 }

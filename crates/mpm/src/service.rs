@@ -1,6 +1,5 @@
-//! What a process model is given to run: the serving function, seen as something that takes a
-//! socket with the reason why it is its turn, and says what is to become of it. A service
-//! belongs to one serving thread. Nothing here knows what the bytes on the socket mean.
+//! The interface between a process model and the serving function: the model passes a socket with a
+//! `ReadyEvent` to the `Service` of its thread, which returns what to do with the socket next.
 
 use evenkeel_message::Notice;
 use evenkeel_scoreboard::{ClientWait, Credit, Gate, Slots};
@@ -12,74 +11,72 @@ use std::sync::Arc;
 
 /// Serves sockets on one thread.
 pub trait Service {
-    /// Serves a socket as far as that goes without waiting. `hand` is the thread's credit: a
-    /// request that must wait takes it along, and one that is answered at once leaves it.
-    /// `allowance` is how many requests may still be answered before tasks and timers get their
-    /// turn, at least one: each takes one off, and what was sent ahead of more goes on as a task.
+    /// Serves a socket as far as possible without waiting. `credit` is the thread's credit: a
+    /// request that must wait takes it, and one that is answered at once leaves it. `requests_left`
+    /// is how many requests may still be answered before tasks and timers run, at least one: each
+    /// request subtracts one, and a connection with more pipelined requests continues as a task.
     fn serve(
         &mut self,
         socket: Socket,
         event: ReadyEvent,
-        hand: &mut Option<Credit>,
-        allowance: &mut u32,
+        credit: &mut Option<Credit>,
+        requests_left: &mut u32,
     ) -> Outcome;
 
-    /// Serves a socket whose request has waited too long: it is turned away at once, but for one
-    /// that tells how the server is. Nothing else may be begun, for there is no credit.
-    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome;
+    /// Serves a socket whose request has waited too long: turns it away at once, unless it asks for
+    /// the server's status. No other request may begin, because there is no credit.
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, requests_left: &mut u32) -> Outcome;
 
-    /// Closes a socket that has rested, on which no request has come: `late` where its time is
-    /// over, else because the child closes what is idle or is short of descriptors. It needs no
-    /// credit, and nothing may be begun.
+    /// Closes a parked socket on which no request has arrived: `late` if it has timed out,
+    /// otherwise because the child closes idle connections or is short of descriptors. It needs no
+    /// credit.
     fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool);
 
-    /// Says whether connections are to be closed with the next response: the child drains or is
-    /// parked.
+    /// Whether to close connections with the next response, because the child drains or is parked.
     fn retire(&mut self, retiring: bool);
 
-    /// Says whether others wait beside a child that is full: a connection that has had a request
-    /// answered and its turn is closed with the next response (event).
+    /// Whether others wait while the child is full: a connection that has had its fair share is
+    /// then closed with the next response (event).
     fn set_contended(&mut self, _contended: bool) {}
 
-    /// Comes about once a second, between requests.
+    /// Called about once a second, between requests.
     fn tick(&mut self);
 
-    /// Whether something is left that the next [`Service::tick`] is to do, though nothing is served
-    /// until then: log lines that could not be written, say.
+    /// Whether something is left for the next [`Service::tick`] although nothing is served until
+    /// then, such as log lines that could not be written.
     fn awaits_tick(&self) -> bool {
         false
     }
 
-    /// Whether a request may be begun now. While a program that logs are piped to does not
-    /// read, none may: nothing is accepted and nothing resting is served, so that no line is
-    /// lost. Asked before each socket, and again some [`Service::tick`] later.
+    /// Whether a request may begin now. While a program to which logs are piped does not read, none
+    /// may: nothing is accepted and no parked connection is served, so that no log line is lost. It
+    /// is asked before each socket, and again after some ticks.
     fn may_begin(&self) -> bool {
         true
     }
 
-    /// Has something told to the administrator.
+    /// Logs a notice.
     fn notify(&mut self, notice: Notice);
 }
 
-/// What the service of a thread is made from, besides what the binary knows.
+/// What the service of a thread is made from, besides what the binary provides.
 #[derive(Clone)]
-pub struct Seat {
+pub struct ServiceContext {
     /// The thread's number in its child, from 0.
     pub thread: usize,
-    /// The child's gate, for work that gives its credit back while it waits for the client.
+    /// The child's gate, for work that returns its credit while it waits for the client.
     pub gate: Arc<Gate>,
-    /// The threads of the child for work that blocks or burns, shared by its serving threads. A
-    /// request that has work there keeps its credit.
+    /// The child's blocking pool. A request that waits for a job keeps its credit.
     pub blocking_pool: Arc<BlockingPool>,
-    /// What a worker has that a connection holds from its beginning to its end; none in event.
-    pub held: Option<Held>,
+    /// The worker that a connection holds from accept to close; none in event.
+    pub worker: Option<DedicatedWorker>,
 }
 
-/// What belongs to a worker whose connection holds it.
+/// What belongs to a worker that a connection holds.
 #[derive(Clone)]
-pub struct Held {
-    /// Its watch over its client.
+pub struct DedicatedWorker {
+    /// What it waits for at its client.
     pub client_wait: Arc<ClientWait>,
-    /// Its own slot on the status page.
+    /// Its slot on the status page.
     pub slot: Option<Slots>,
 }

@@ -1,8 +1,7 @@
-//! What a child is made of, whichever process model it serves by: its sockets, the channel from the
-//! parent and the numbers that bound it; and how it stands to its connections. Nothing here
-//! serves.
+//! The parts that every process model gets for a child: its sockets, the channel from the parent,
+//! its bounds, and the mode in which it serves.
 
-use crate::{Child, Command, Poker};
+use crate::{Child, Command, DemandSignal};
 use evenkeel_scoreboard::{ChildLine, Counter, Slots};
 use evenkeel_sys::blocking_pool::{BlockingPool, PoolTimes};
 use evenkeel_sys::{process, socket};
@@ -12,22 +11,22 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::time::Duration;
 
-/// How a child stands to its listening sockets and connections, each state further out.
+/// How a child treats its listening sockets and connections. Later modes are closer to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
 pub(crate) enum Mode {
     /// It accepts.
     Run,
-    /// It accepts none and closes each connection with its next response.
+    /// It accepts nothing and closes each connection with its next response.
     Park,
-    /// The same, and it ends when the last connection is closed.
+    /// The same, and it ends once the last connection is closed.
     Drain,
     /// The same, and idle connections are closed now.
     Exit,
 }
 
 impl Mode {
-    /// What a command asks for; none for one that changes nothing.
+    /// The mode that a command asks for; none if it changes no mode.
     pub(crate) fn of(command: Command) -> Option<Self> {
         match command {
             Command::Run => Some(Mode::Run),
@@ -38,27 +37,27 @@ impl Mode {
         }
     }
 
-    /// Takes up another, unless the child is further on its way out already.
-    pub(crate) fn heed(self, other: Mode) -> Option<Mode> {
+    /// The new mode, unless the child is closer to its end already.
+    pub(crate) fn advance(self, other: Mode) -> Option<Mode> {
         (self < Mode::Drain || other > self).then_some(other)
     }
 }
 
-/// The mode of a child, as its threads share it.
-pub(crate) struct Stance(AtomicU8);
+/// The mode of a child, shared by its threads.
+pub(crate) struct SharedMode(AtomicU8);
 
-impl Stance {
+impl SharedMode {
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(Mode::Run as u8))
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn get(&self) -> Mode {
         from_number(self.0.load(Acquire))
     }
 
-    /// Takes up another mode; false where the child is further on its way out already.
-    pub(crate) fn heed(&self, other: Mode) -> bool {
-        let change = |now: u8| from_number(now).heed(other).map(|mode| mode as u8);
+    /// Changes the mode; false if the child is closer to its end already.
+    pub(crate) fn advance(&self, other: Mode) -> bool {
+        let change = |now: u8| from_number(now).advance(other).map(|mode| mode as u8);
         self.0.fetch_update(SeqCst, SeqCst, change).is_ok()
     }
 }
@@ -74,23 +73,23 @@ fn from_number(number: u8) -> Mode {
 
 /// The child's end of the channel from its parent.
 pub trait Control: AsFd {
-    /// The next command, if one is there; the end of the channel is told once.
+    /// The next command, if there is one; the end of the channel is reported once.
     fn next(&mut self) -> Option<Command>;
 
     /// Tells the parent that the child accepts.
     fn ready(&self);
 
-    /// How many requests may be in progress at once, where the parent changes that.
+    /// How many requests may be in progress at once, if the parent changes that.
     fn budget(&self) -> Option<usize> {
         None
     }
 
     /// Tells the parent that the child ends by itself, so that another takes its place while it
-    /// finishes what it has.
+    /// finishes.
     fn leaving(&self) {}
 
-    /// What tells the parent that a thread has found no credit; none where nobody would listen.
-    fn poker(&self) -> Option<Poker> {
+    /// The signal to the parent that a thread has found no credit; none if it changes nothing.
+    fn demand_signal(&self) -> Option<DemandSignal> {
         None
     }
 }
@@ -112,12 +111,12 @@ impl Control for crate::Control {
         crate::Control::leaving(self);
     }
 
-    fn poker(&self) -> Option<Poker> {
-        crate::Control::poker(self)
+    fn demand_signal(&self) -> Option<DemandSignal> {
+        crate::Control::demand_signal(self)
     }
 }
 
-/// What a child is made of.
+/// The parts of a child.
 pub struct Setup {
     /// Its listening sockets, non-blocking.
     pub listeners: Vec<Arc<OwnedFd>>,
@@ -125,46 +124,47 @@ pub struct Setup {
     pub control: Box<dyn Control + Send>,
     /// How many requests may be in progress at once (event).
     pub credits: u32,
-    /// How many connections there may be beyond one for each credit, for each free credit; none
-    /// bounds them by descriptors and memory alone (event's AsyncRequestWorkerFactor).
+    /// The factor that bounds a child's connections by its credits (AsyncRequestWorkerFactor,
+    /// event); none leaves the bound to descriptors and memory.
     pub async_factor: Option<f64>,
-    /// How many serving threads there are: worker's each have one connection, event's any number.
+    /// How many serving threads there are: each has one connection in worker, any number in event.
     pub threads: usize,
     /// How many connections are accepted before the child ends by itself; 0 for no bound
     /// (MaxConnectionsPerChild).
     pub most_connections: u64,
-    /// How many children there are at most, which share the queues of the sockets.
+    /// The largest number of children, which share the accept queues.
     pub most_children: usize,
     /// How many descriptors the process may have.
     pub descriptors: usize,
-    /// How many threads there may be for work that blocks or burns, besides the serving ones.
+    /// The largest number of threads for blocking work, besides the serving threads.
     pub blocking_threads: usize,
     /// The child's line in the scoreboard.
     pub line: ChildLine,
-    /// The child's slots in the scoreboard, one for each worker; none shows nothing (event's
-    /// requests take theirs themselves).
+    /// The child's slots in the scoreboard, one for each worker; none shows nothing (requests of
+    /// event take slots themselves).
     pub slots: Option<Slots>,
-    /// Where requests that wait too long are turned away: how long they may (event,
-    /// OverloadShedding).
+    /// How long requests may wait before they are turned away (OverloadShedding, event); none turns
+    /// none away.
     pub shedding: Option<Duration>,
-    /// For how long a child that was told to go takes what waits to be accepted (prefork, worker),
-    /// and keeps a connection on which another request may be on its way.
-    pub parting: Duration,
+    /// How long a child that was told to end accepts waiting connections (prefork, worker), and
+    /// keeps a connection whose next request may be on its way.
+    pub drain_grace: Duration,
 }
 
-/// The [`Setup::parting`] of a server: a client that asks again at once does so within this, also
-/// over a long line and beside a busy machine.
-const PARTING: Duration = Duration::from_millis(300);
+/// The [`Setup::drain_grace`] of a server: a client that sends its next request at once does so
+/// within this time, also over a long line and beside a busy machine.
+const DRAIN_GRACE: Duration = Duration::from_millis(300);
 
-/// The most bytes that the kernel keeps unsent for a connection: enough that a fast client never
-/// waits for us, so little that a thousand slow ones do not matter.
+/// The largest amount of unsent output that the kernel keeps for a connection: a fast client never
+/// waits for the server, and a thousand slow ones take little memory.
 const UNSENT_BYTES: u32 = 256 << 10;
 
-/// The most descriptors that an idle table has room for, whatever the limit of the process says.
+/// The largest number of descriptors that an idle table has room for, whatever the process's limit
+/// is.
 const MOST_DESCRIPTORS: usize = 1 << 22;
 
 impl Setup {
-    /// What a child of the parent serves with, on so many threads.
+    /// The parts of a child of the parent, with this many serving threads.
     pub(crate) fn of(child: Child, threads: usize) -> Self {
         let raised = process::raise_descriptor_limit();
         Self {
@@ -185,11 +185,11 @@ impl Setup {
             line: child.line,
             slots: Some(child.slots),
             shedding: child.limits.overload_shedding,
-            parting: PARTING,
+            drain_grace: DRAIN_GRACE,
         }
     }
 
-    /// The threads of the child for work that blocks or burns; they add up their times in its line.
+    /// The blocking pool of the child, which adds up its times in the child's line.
     pub(crate) fn blocking_pool(&self) -> Arc<BlockingPool> {
         let times = PoolTimes {
             queue_us: self.line.cell(Counter::LineUs),
@@ -198,7 +198,7 @@ impl Setup {
         Arc::new(BlockingPool::with_times(self.blocking_threads, self.credits, Some(times)))
     }
 
-    /// Bounds what the kernel keeps for each connection. A socket that cannot be bounded (not TCP)
+    /// Bounds the unsent output of each connection. A socket that cannot be bounded (not TCP)
     /// serves all the same.
     pub(crate) fn bound_unsent(&self) {
         for listener in &self.listeners {

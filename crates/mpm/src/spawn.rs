@@ -156,8 +156,8 @@ impl<S: Server> Parent<'_, S> {
         if count == 0 || self.back_off.holds(now_us) {
             return;
         }
-        let taken = self.children.seats(base.generation.number);
-        let mut seats = (0..).filter(|seat| !taken.contains(seat));
+        let taken = self.children.ranks(base.generation.number);
+        let mut ranks = (0..).filter(|rank| !taken.contains(rank));
         let mut crowds = self.crowds(&base);
         for _ in 0..count {
             let Some(index) = self.children.free_line() else {
@@ -166,8 +166,8 @@ impl<S: Server> Parent<'_, S> {
             };
             let barest = || (0..crowds.len()).min_by_key(|bucket| crowds.get(*bucket));
             let bucket = bucket.or_else(barest).unwrap_or(0);
-            let seat = seats.next().unwrap_or(0);
-            if let Err(error) = self.spawn(&mut base, Place { index, seat, bucket }) {
+            let rank = ranks.next().unwrap_or(0);
+            if let Err(error) = self.spawn(&mut base, Place { index, rank, bucket }) {
                 self.tell(&Event::ForkFailed(&error));
                 self.back_off.wait_a_second(now_us);
                 return;
@@ -190,11 +190,11 @@ impl<S: Server> Parent<'_, S> {
     }
 
     fn spawn(&mut self, base: &mut Base<S::Site>, place: Place) -> io::Result<()> {
-        let Place { index, seat, bucket } = place;
+        let Place { index, rank, bucket } = place;
         let generation = Rc::clone(&base.generation);
         generation.lines.reserve(index)?;
         let (channel, childs_end) = Channel::pair()?;
-        let credits = generation.limits.credits(seat);
+        let credits = generation.limits.credits(rank);
         let shown = u32::try_from(bucket).unwrap_or(u32::MAX);
         self.board.assign(index, generation.number, shown, credits, clock::realtime_us());
         match process::fork() {
@@ -231,7 +231,7 @@ impl<S: Server> Parent<'_, S> {
         let listeners = std::mem::replace(&mut self.listeners, Listeners::none());
         let ignored =
             [Signal::Interrupt, Signal::Hangup, Signal::User1, Signal::User2, Signal::WindowChange];
-        let wake = Report::EndAsked.byte();
+        let wake = Report::EndRequested.byte();
         let prepared = left
             .and_then(|()| {
                 signal::serve_signals(&ignored, &[Signal::Terminate], channel.as_fd(), wake)
@@ -327,7 +327,7 @@ pub(crate) fn serve_alone<S: Server>(
         line.set_pid(own_pid);
         line.set_phase(evenkeel_scoreboard::Phase::Running);
     }
-    let place = Place { index: 0, seat: 0, bucket: 0 };
+    let place = Place { index: 0, rank: 0, bucket: 0 };
     let listeners = listeners.into_one();
     let line = board.child_line(0).ok_or("cannot serve in one process: no scoreboard line")?;
     let control = Control::new(channel, line, Some(other_end));
@@ -375,7 +375,7 @@ fn make_child<Site>(
     control: Control,
 ) -> io::Result<Child> {
     let nobody_waits = generation.limits.fixed && generation.limits.model == Model::Event;
-    let control = if nobody_waits { control.without_poker() } else { control };
+    let control = if nobody_waits { control.without_demand_signal() } else { control };
     let index = place.index;
     let control = control.with_budget(board.parent_line(index));
     Ok(Child {

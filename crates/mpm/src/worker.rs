@@ -1,115 +1,115 @@
-//! The worker model: a child has a listener, which accepts, and worker threads, which each serve
-//! one connection at a time. A connection is accepted only when a worker is idle; the rest stays in
-//! the kernel's queue. It knows no protocol.
+//! The worker model: a child has a listener thread, which accepts connections, and worker threads,
+//! which serve one connection at a time. The listener accepts only while a worker is idle; other
+//! connections stay in the kernel's queue. Nothing here knows the protocol.
 
 mod driver;
 mod listener;
-mod staff;
+mod threads;
 
 use crate::Child;
-use crate::dedicated::hold::Holder;
 use crate::dedicated::listen_set::{ListenSet, ListenSockets};
-use crate::dedicated::lookout::Lookout;
-use crate::service::{Held, Seat, Service};
-use crate::setup::{Setup, Stance};
+use crate::dedicated::queue_monitor::QueueMonitor;
+use crate::dedicated::worker::Worker;
+use crate::service::{DedicatedWorker, Service, ServiceContext};
+use crate::setup::{Setup, SharedMode};
 use crate::start_barrier::{AbortOnPanic, StartBarrier};
 use driver::Driver;
 use evenkeel_scoreboard::{ChildLine, Gate, Slots};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::waker::Waker;
 use listener::Listener;
-use staff::{Orderly, Staff};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
+use threads::{ThreadControl, WorkerThreads};
 use tokio::runtime::Handle;
 
-/// What a worker needs at the least: its waker, and its connection.
+/// The least descriptors of a worker: its waker and its connection.
 pub(crate) const DESCRIPTORS_PER_THREAD: u64 = 2;
 
 /// What the threads of a child share.
 struct Shared {
-    stance: Stance,
-    staff: Staff,
+    mode: SharedMode,
+    threads: WorkerThreads,
     sockets: Arc<ListenSockets>,
     accepted: AtomicU64,
     most_connections: u64,
-    parting: Duration,
-    /// Whether the child has left its ports for good.
+    drain_grace: Duration,
+    /// Whether the child has closed its listening sockets.
     has_closed: AtomicBool,
     /// Whether the last connection that the child may have was accepted.
-    is_worn_out: AtomicBool,
+    is_exhausted: AtomicBool,
     line: ChildLine,
     slots: Option<Slots>,
     blocking_pool: Arc<BlockingPool>,
-    /// Where requests wait.
+    /// The runtime of requests that wait.
     runtime: Handle,
-    /// Rings for the listener.
+    /// Wakes the listener.
     waker: Waker,
-    /// Whether the system denied the last connection: clients that keep workers waiting make room
-    /// then too, be there idle workers.
+    /// Whether the system denied the last connection. Then clients are evicted although workers are
+    /// idle.
     denied: AtomicBool,
-    lookout: Lookout,
+    queue_monitor: QueueMonitor,
 }
 
 impl Shared {
-    /// How many connections wait that no worker is idle for.
+    /// How many connections wait without an idle worker.
     fn unserved(&self) -> usize {
-        match self.staff.idle() > 0 && !self.denied.load(Relaxed) {
+        match self.threads.idle() > 0 && !self.denied.load(Relaxed) {
             true => 0,
             false => self.sockets.queue(),
         }
     }
 }
 
-/// Serves a child of the parent until it is told to go and nothing is left to do. `make` makes
-/// the service of each worker, on its thread.
+/// Serves as a child of the parent until the parent tells it to end and nothing is left to do.
+/// `make` creates the service of each worker, on its thread.
 ///
 /// # Errors
-/// The system's, where it denies descriptors or a thread; then nothing has been served.
+/// The system's, if it denies descriptors or a thread; nothing has been served then.
 pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
 where
     S: Service,
-    M: Fn(Seat) -> S + Send + Sync,
+    M: Fn(ServiceContext) -> S + Send + Sync,
 {
     let threads = child.limits.threads_per_child;
     serve_with(Setup::of(child, threads), make)
 }
 
-/// As [`serve`], of parts.
+/// As [`serve`], with the parts of a child.
 ///
 /// # Errors
-/// The system's, where it denies descriptors or a thread; then nothing has been served.
+/// The system's, if it denies descriptors or a thread; nothing has been served then.
 pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
 where
     S: Service,
-    M: Fn(Seat) -> S + Send + Sync,
+    M: Fn(ServiceContext) -> S + Send + Sync,
 {
     setup.bound_unsent();
     let threads = setup.threads.max(1);
     let blocking_pool = setup.blocking_pool();
     let sockets = Arc::new(ListenSockets::new(setup.listeners));
     let listen_set = ListenSet::new(Arc::clone(&sockets))?;
-    // Ends when all workers have.
+    // It is dropped after all workers have ended.
     let driver = Driver::start()?;
     let shared = Shared {
-        stance: Stance::new(),
-        staff: Staff::new(threads)?,
+        mode: SharedMode::new(),
+        threads: WorkerThreads::new(threads)?,
         sockets,
         accepted: AtomicU64::new(0),
         most_connections: setup.most_connections,
-        parting: setup.parting,
+        drain_grace: setup.drain_grace,
         has_closed: AtomicBool::new(false),
-        is_worn_out: AtomicBool::new(false),
+        is_exhausted: AtomicBool::new(false),
         line: setup.line,
         slots: setup.slots,
         blocking_pool,
         runtime: driver.handle(),
         waker: Waker::new()?,
         denied: AtomicBool::new(false),
-        lookout: Lookout::default(),
+        queue_monitor: QueueMonitor::default(),
     };
     let listener = Listener::new(&shared, listen_set, setup.control, setup.most_children)?;
     let barrier = StartBarrier::new(threads + 1);
@@ -118,40 +118,40 @@ where
             let (shared, make, barrier) = (&shared, &make, &barrier);
             let spawned = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn_scoped(scope, move || work(shared, number, make, barrier));
+                .spawn_scoped(scope, move || run_worker(shared, number, make, barrier));
             if let Err(error) = spawned {
                 barrier.fail(number, &error);
             }
         }
         let _abort = AbortOnPanic;
         if barrier.wait() {
-            listener.live();
+            listener.run();
         }
-        shared.staff.dismiss();
+        shared.threads.shut_down();
     });
     barrier.result()
 }
 
-/// One worker from its beginning to its end.
-fn work<S: Service>(
+/// One worker thread, from start to end.
+fn run_worker<S: Service>(
     shared: &Shared,
     number: usize,
-    make: &impl Fn(Seat) -> S,
+    make: &impl Fn(ServiceContext) -> S,
     barrier: &StartBarrier,
 ) {
     let _abort = AbortOnPanic;
-    let Some(post) = shared.staff.post(number) else { return };
+    let Some(thread) = shared.threads.thread(number) else { return };
     let slot = shared.slots.map(|slots| slots.of_worker(number));
-    let held = Held { client_wait: Arc::clone(&post.client_wait), slot };
-    let seat = Seat {
+    let dedicated = DedicatedWorker { client_wait: Arc::clone(&thread.client_wait), slot };
+    let context = ServiceContext {
         thread: number,
         gate: Gate::open(),
         blocking_pool: Arc::clone(&shared.blocking_pool),
-        held: Some(held.clone()),
+        worker: Some(dedicated.clone()),
     };
-    let orderly = Orderly { shared, post };
-    let holder = Holder::new(make(seat), orderly, shared.line, held, shared.parting);
+    let control = ThreadControl { shared, thread };
+    let worker = Worker::new(make(context), control, shared.line, dedicated, shared.drain_grace);
     if barrier.wait() {
-        staff::attend(shared, number, post, holder);
+        threads::run(shared, number, thread, worker);
     }
 }

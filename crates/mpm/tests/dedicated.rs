@@ -6,7 +6,7 @@
 mod support;
 
 use evenkeel_message::Notice;
-use evenkeel_mpm::service::{Seat, Service};
+use evenkeel_mpm::service::{Service, ServiceContext};
 use evenkeel_mpm::setup::Setup;
 use evenkeel_mpm::{prefork, worker};
 use evenkeel_scoreboard::{
@@ -54,10 +54,10 @@ impl Service for Echo {
         &mut self,
         socket: Socket,
         event: ReadyEvent,
-        hand: &mut Option<Credit>,
-        allowance: &mut u32,
+        credit: &mut Option<Credit>,
+        requests_left: &mut u32,
     ) -> Outcome {
-        assert!(hand.is_some() && *allowance > 0);
+        assert!(credit.is_some() && *requests_left > 0);
         let reason = match event {
             ReadyEvent::Accepted { .. } => ParkReason::FirstRequest,
             ReadyEvent::Readable { reason, state, .. } => {
@@ -79,7 +79,7 @@ impl Service for Echo {
         if text == "block\n" {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
-            let credit = hand.take();
+            let credit = credit.take();
             return Outcome::Task(Box::pin(async move {
                 freed.await.unwrap();
                 socket.send(&[IoSlice::new(b"freed\n")], false).unwrap();
@@ -153,17 +153,17 @@ struct Running {
 
 impl Running {
     fn start(model: Model, most_connections: u64) -> Self {
-        Self::start_parting(model, most_connections, Duration::ZERO)
+        Self::start_with_grace(model, most_connections, Duration::ZERO)
     }
 
-    fn start_parting(model: Model, most_connections: u64, parting: Duration) -> Self {
+    fn start_with_grace(model: Model, most_connections: u64, drain_grace: Duration) -> Self {
         let threads = if let Model::Worker(threads) = model { threads } else { 1 };
         let (setup, Parent { address, port, wire, board }) = support::child(threads, threads);
         board.assign(0, 0, 0, threads, 0);
         board.parent_line(0).unwrap().set_phase(Phase::Running);
         let line = setup.line;
         let slots = Some(Slots::new(board, 0, threads));
-        let setup = Setup { credits: 0, most_connections, slots, parting, ..setup };
+        let setup = Setup { credits: 0, most_connections, slots, drain_grace, ..setup };
         let (sender, blocks) = mpsc::channel();
         let (expiring, expired) = mpsc::channel();
         let held = Arc::new(AtomicBool::new(false));
@@ -172,11 +172,19 @@ impl Running {
         let ticking = Arc::clone(&ticks);
         let thread = std::thread::spawn(move || {
             let senders = Mutex::new((sender, expiring));
-            let make = |seat: Seat| {
+            let make = |context: ServiceContext| {
                 let (blocks, expired) = senders.lock().unwrap().clone();
-                let slots = seat.held.unwrap().slot.unwrap();
+                let slots = context.worker.unwrap().slot.unwrap();
                 let (held, ticks) = (Arc::clone(&holding), Arc::clone(&ticking));
-                Echo { thread: seat.thread, slots, retiring: false, blocks, held, ticks, expired }
+                Echo {
+                    thread: context.thread,
+                    slots,
+                    retiring: false,
+                    blocks,
+                    held,
+                    ticks,
+                    expired,
+                }
             };
             match model {
                 Model::Prefork => prefork::serve_with(setup, make),
@@ -295,7 +303,7 @@ fn nothing_is_accepted_without_an_idle_worker() {
 #[test]
 fn a_child_that_ends_answers_what_is_on_its_way_and_what_waits_to_be_accepted() {
     for model in MODELS {
-        let running = Running::start_parting(model, 0, Duration::from_secs(60));
+        let running = Running::start_with_grace(model, 0, Duration::from_secs(60));
         let workers = if let Model::Worker(threads) = model { threads } else { 1 };
         let mut all: Vec<_> = (0..workers).map(|_| running.connect()).collect();
         let mut frees = Vec::new();

@@ -64,9 +64,9 @@ impl Service for Letters {
 
 /// Tells a child to end that keeps two connections; what each of them gets from then on, the first
 /// as long as it asks.
-fn end(parting: Duration) -> [Vec<u8>; 2] {
+fn end(drain_grace: Duration) -> [Vec<u8>; 2] {
     let (setup, parent) = support::child(2, 4);
-    let setup = Setup { parting, ..setup };
+    let setup = Setup { drain_grace, ..setup };
     let thread = std::thread::spawn(move || serve_with(setup, |_| Letters { retiring: false }));
     let mut both = [(); 2].map(|()| {
         let mut client = TcpStream::connect(parent.address).unwrap();
@@ -78,10 +78,10 @@ fn end(parting: Duration) -> [Vec<u8>; 2] {
     assert!(parent.wire.send(b'x').unwrap());
     let got = both.each_mut().map(|client| {
         let (mut got, mut letter) = (Vec::new(), [0]);
-        if parting.is_zero() {
+        if drain_grace.is_zero() {
             assert_eq!(client.read(&mut letter).unwrap_or(0), 0);
         }
-        while !parting.is_zero() && client.write_all(b"x").is_ok() {
+        while !drain_grace.is_zero() && client.write_all(b"x").is_ok() {
             match client.read(&mut letter) {
                 Ok(count) if count > 0 => got.push(letter[0]),
                 _ => break,

@@ -56,10 +56,10 @@ impl Service for Echo {
         &mut self,
         socket: Socket,
         event: ReadyEvent,
-        hand: &mut Option<Credit>,
-        allowance: &mut u32,
+        credit: &mut Option<Credit>,
+        requests_left: &mut u32,
     ) -> Outcome {
-        assert!(hand.is_some() && *allowance > 0);
+        assert!(credit.is_some() && *requests_left > 0);
         let (mut count, hangup) = match event {
             ReadyEvent::Accepted { .. } => (0, false),
             ReadyEvent::Readable { state: [count, ..], hangup, .. } => (count, hangup),
@@ -101,7 +101,7 @@ impl Service for Echo {
         if text == "block\n" {
             let (free, freed) = tokio::sync::oneshot::channel();
             self.blocks.send(free).unwrap();
-            let credit = hand.take();
+            let credit = credit.take();
             return Outcome::Task(Box::pin(async move {
                 freed.await.unwrap();
                 socket.send(&[IoSlice::new(answer.as_bytes())], false).unwrap();
@@ -116,8 +116,8 @@ impl Service for Echo {
         Self::rest(socket, count, pause_ms)
     }
 
-    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
-        assert!(*allowance > 0);
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, requests_left: &mut u32) -> Outcome {
+        assert!(*requests_left > 0);
         let ReadyEvent::Readable { state: [count, ..], .. } = event else {
             panic!("it stood in line")
         };
@@ -184,10 +184,10 @@ impl Running {
         let hanging = Arc::clone(&hang);
         let thread = std::thread::spawn(move || {
             let sender = Mutex::new((sender, ticking));
-            event::serve_with(setup, |seat| {
+            event::serve_with(setup, |context| {
                 let (blocks, ticks) = sender.lock().unwrap().clone();
                 Echo {
-                    thread: seat.thread,
+                    thread: context.thread,
                     begun: Rc::default(),
                     ticks,
                     hang: Arc::clone(&hanging),
@@ -195,7 +195,7 @@ impl Running {
                     contended: false,
                     pause_ms,
                     blocks,
-                    gate: seat.gate,
+                    gate: context.gate,
                     held: Arc::clone(&holding),
                 }
             })
@@ -560,8 +560,8 @@ fn the_threads_of_a_child_share_one_blocking_pool() {
     let (setup, _, wire) = parts(4, 3, 0);
     let pools = Mutex::new(Vec::new());
     assert!(wire.send(b'd').unwrap());
-    event::serve_with(setup, |seat| {
-        pools.lock().unwrap().push(seat.blocking_pool);
+    event::serve_with(setup, |context| {
+        pools.lock().unwrap().push(context.blocking_pool);
         Falls
     })
     .unwrap();

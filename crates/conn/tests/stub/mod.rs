@@ -285,14 +285,14 @@ impl Service for Adapter {
         &mut self,
         socket: Socket,
         event: ReadyEvent,
-        hand: &mut Option<Credit>,
-        allowance: &mut u32,
+        credit: &mut Option<Credit>,
+        requests_left: &mut u32,
     ) -> Outcome {
-        self.0.serve(socket, event, hand, allowance)
+        self.0.serve(socket, event, credit, requests_left)
     }
 
-    fn shed(&mut self, socket: Socket, event: ReadyEvent, allowance: &mut u32) -> Outcome {
-        self.0.shed(socket, event, allowance)
+    fn shed(&mut self, socket: Socket, event: ReadyEvent, requests_left: &mut u32) -> Outcome {
+        self.0.shed(socket, event, requests_left)
     }
 
     fn expire(&mut self, socket: Socket, reason: ParkReason, state: ParkedState, late: bool) {

@@ -152,8 +152,8 @@ impl ListenSet {
     }
 
     /// Waits for at most `most`.
-    pub(crate) fn wait(&mut self, most: Option<Duration>) -> io::Result<Readiness> {
-        self.set.wait(&mut self.events, most)?;
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Readiness> {
+        self.set.wait(&mut self.events, timeout)?;
         let mut ready = Readiness::default();
         for at in 0..self.events.len() {
             let token = self.events.at(at).map(|event| event.token);

@@ -84,7 +84,7 @@ impl Bench {
         }
     }
 
-    /// Puts a socket to rest; one that has no seat yet gets one in the set of the thread that
+    /// Puts a socket to rest; one that has no rank yet gets one in the set of the thread that
     /// has the fewest.
     fn rest(self: &Rc<Self>, mut socket: Socket, pause: ParkRequest, mut counted: Counted) {
         if socket.registration().is_none() {
@@ -195,7 +195,7 @@ impl Bench {
         match self.shared.idle_table.park(taken.socket, rest) {
             Ok(Parked::Idle(token)) => self.enqueue(token, false),
             Ok(Parked::Queued(token)) => self.push(token),
-            // It has a seat, so that this cannot be; a socket that is nowhere is closed.
+            // It has a rank, so that this cannot be; a socket that is nowhere is closed.
             Err(ParkError(socket)) => return Some((Unparked { socket, ..taken }, true)),
         }
         None
@@ -248,7 +248,7 @@ const fn counter(reason: ParkReason) -> Counter {
 pub(super) mod tests {
     use super::super::Set;
     use super::*;
-    use crate::setup::Stance;
+    use crate::setup::SharedMode;
     use evenkeel_scoreboard::{Gate, Layout, Scoreboard};
     use evenkeel_sys::blocking_pool::BlockingPool;
     use evenkeel_sys::idle_table::IdleTable;
@@ -259,7 +259,7 @@ pub(super) mod tests {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
         let shared = Shared {
-            stance: Stance::new(),
+            mode: SharedMode::new(),
             connections: 0.into(),
             accepted: 0.into(),
             most_connections: 0,
@@ -273,9 +273,9 @@ pub(super) mod tests {
             listeners: Vec::new().into(),
             descriptors: 1024,
             blocking_pool: Arc::new(BlockingPool::new(1)),
-            poker: None,
+            demand: None,
             shedding: None,
-            parting_ms: 0,
+            drain_grace_ms: 0,
         };
         Bench::new(Arc::new(shared), 0)
     }

@@ -152,7 +152,7 @@ impl<S: Service> Thread<S> {
         while let Poll::Ready(Ok(mut guard)) = watch.poll_readable(context) {
             while let Some(command) = control.next() {
                 if let Some(mode) = Mode::of(command) {
-                    self.bench.shared.heed(mode);
+                    self.bench.shared.advance(mode);
                 }
                 if command == Command::Orphaned {
                     drop(guard);
@@ -189,7 +189,7 @@ impl<S: Service> Thread<S> {
             self.listen_set.close();
         }
         if mode == Mode::Exit {
-            self.closing_from_ms = Some(now_ms().wrapping_add(self.bench.shared.parting_ms));
+            self.closing_from_ms = Some(now_ms().wrapping_add(self.bench.shared.drain_grace_ms));
             self.overdue.clear();
             self.find_overdue();
         }
@@ -454,8 +454,8 @@ impl<S: Service> Thread<S> {
             if self.hand.is_some() {
                 return true;
             }
-            if let Some(poker) = &bench.shared.poker {
-                poker.poke();
+            if let Some(demand) = &bench.shared.demand {
+                demand.signal();
             }
         }
         // As many as there is work for; the others of the child get theirs in turn.

@@ -1,6 +1,6 @@
-//! The runtime that the workers of a child share: requests that wait do so in it, each polled by
-//! its own worker. A thread of its own looks at sockets and timers, so that a worker which a file
-//! system holds up holds no other, and a worker needs no descriptors for a runtime.
+//! The runtime that the workers of a child share. A request that waits is polled by its own worker,
+//! and the driver thread handles sockets and timers. So a worker that is blocked by a file system
+//! blocks no other, and a worker needs no descriptors for a runtime.
 
 use crate::start_barrier::AbortOnPanic;
 use std::io;
@@ -16,17 +16,17 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Starts it.
+    /// Starts the runtime and its thread.
     ///
     /// # Errors
-    /// The system's, where it denies descriptors or a thread.
+    /// The system's, if it denies descriptors or a thread.
     pub(super) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("driver".into()).spawn(move || {
             let _abort = AbortOnPanic;
-            // Whether it is told or its teller is gone, it is the end.
+            // Both a message and a dropped sender mean the end.
             let _ = runtime.block_on(ended);
         })?;
         Ok(Self { handle, end: Some(end), thread: Some(thread) })
@@ -41,7 +41,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has ended the process.
+            // A panic of the thread has ended the process already.
             let _ = thread.join();
         }
     }

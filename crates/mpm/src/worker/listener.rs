@@ -1,12 +1,12 @@
-//! The listener of a child: it hears the parent, accepts while a worker is idle, and sees to it
-//! that clients which hold workers for nothing do not keep others out.
+//! The listener thread of a worker child: it receives the parent's commands, accepts connections
+//! while a worker is idle, and evicts clients that hold workers while others wait.
 
 use super::Shared;
 use crate::dedicated::contention::Contention;
 use crate::dedicated::listen_set::{Accepted, ListenSet};
 use crate::dedicated::{CHECK_US, PAUSE, PAUSE_US};
 use crate::setup::{Control, Mode};
-use crate::{Command, Poker};
+use crate::{Command, DemandSignal};
 use evenkeel_message::{Level, Notice};
 use evenkeel_scoreboard::Counter;
 use evenkeel_sys::clock;
@@ -14,33 +14,33 @@ use std::io;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-/// How often the parent sees the listener's heart beat.
-const BEAT: Duration = Duration::from_secs(1);
+/// How often the listener updates its heartbeat at least.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How often the queue is looked at while no worker is idle.
-const LOOK: Duration = Duration::from_micros(CHECK_US);
+/// How often the accept queue is checked while no worker is idle.
+const CHECK: Duration = Duration::from_micros(CHECK_US);
 
 /// After how long one idle worker is enough to accept again.
-const RETURN_US: u64 = 10_000;
+const RESUME_US: u64 = 10_000;
 
 pub(super) struct Listener<'a> {
     shared: &'a Shared,
     listen_set: ListenSet,
-    /// None once the parent is dead.
+    /// None once the parent has died.
     control: Option<Box<dyn Control + Send>>,
-    poker: Option<Poker>,
+    demand: Option<DemandSignal>,
     most_children: usize,
-    /// How many must be idle before it accepts again.
-    enough: usize,
+    /// How many workers must be idle before it accepts again.
+    min_idle: usize,
     mode: Mode,
-    /// When it was told to go, in microseconds of the monotonic clock.
-    leave_us: u64,
-    /// Since when it accepts nothing because nobody was idle.
-    left_us: Option<u64>,
-    /// Until when it accepts nothing because the system denies it.
+    /// When the child began to drain, in microseconds of the monotonic clock.
+    drain_us: u64,
+    /// Since when it accepts nothing because no worker was idle.
+    stopped_us: Option<u64>,
+    /// Until when it accepts nothing because the system has denied a connection.
     paused_until_us: u64,
-    /// When it last saw to it that room is made.
-    looked_us: u64,
+    /// When it last checked the queue for evictions.
+    checked_us: u64,
 }
 
 impl<'a> Listener<'a> {
@@ -55,67 +55,67 @@ impl<'a> Listener<'a> {
         Ok(Self {
             shared,
             listen_set,
-            poker: control.poker(),
+            demand: control.demand_signal(),
             control: Some(control),
             most_children,
-            enough: (shared.staff.posts().len() / 16).max(1),
+            min_idle: (shared.threads.threads().len() / 16).max(1),
             mode: Mode::Run,
-            leave_us: 0,
-            left_us: None,
+            drain_us: 0,
+            stopped_us: None,
             paused_until_us: 0,
-            looked_us: 0,
+            checked_us: 0,
         })
     }
 
-    /// Lives until the child has nothing more to do.
-    pub(super) fn live(mut self) {
+    /// Runs until the child has nothing more to do.
+    pub(super) fn run(mut self) {
         if let Some(control) = &self.control {
             control.ready();
         }
-        while let Err(error) = self.go_round() {
+        while let Err(error) = self.run_until_error() {
             let text = "the listener is in trouble";
-            if let Some(number) = self.shared.staff.call() {
+            if let Some(number) = self.shared.threads.take_idle() {
                 let notice = Notice::own("mpm_worker", Level::Error, text).because(&error);
-                self.shared.staff.have_told(number, notice);
+                self.shared.threads.assign_log(number, notice);
             }
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Goes round until the end. An error is the system's, who denies a change of the set.
-    fn go_round(&mut self) -> io::Result<()> {
+    /// Runs until the end. An error is the system's, when it denies a change of the epoll set.
+    fn run_until_error(&mut self) -> io::Result<()> {
         loop {
             self.shared.line.set(Counter::HeartbeatUs, clock::monotonic_coarse_us());
-            self.follow();
+            self.update_mode();
             if self.mode >= Mode::Drain {
-                self.leave();
-                if self.has_closed() && self.shared.staff.is_at_rest() {
+                self.close_when_drained();
+                if self.has_closed() && self.shared.threads.all_idle() {
                     return Ok(());
                 }
             }
-            let (inside, most) = self.place();
-            self.listen_set.set_watched(inside)?;
-            let ready = self.listen_set.wait(Some(most))?;
+            let (watched, timeout) = self.plan_wait();
+            self.listen_set.set_watched(watched)?;
+            let ready = self.listen_set.wait(Some(timeout))?;
             if ready.control {
                 self.shared.waker.reset();
-                self.hear();
+                self.receive();
             }
-            // Who was woken by a connection has woken nobody else.
+            // A connection that has woken this child has woken no other.
             if ready.connection {
                 self.accept();
             }
-            self.look();
+            self.check_queue();
         }
     }
 
-    /// Hears the parent, until it is dead.
-    fn hear(&mut self) {
+    /// Receives the parent's commands, until it dies.
+    fn receive(&mut self) {
         while let Some(command) = self.control.as_mut().and_then(|control| control.next()) {
             if let Some(mode) = Mode::of(command) {
-                self.shared.stance.heed(mode);
+                self.shared.mode.advance(mode);
             }
             if matches!(command, Command::MakeRoom | Command::MakeRoomUrgently)
-                && self.shared.stance.mode() == Mode::Run
+                && self.shared.mode.get() == Mode::Run
             {
                 self.accept();
             }
@@ -127,36 +127,36 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Takes up how the child stands now.
-    fn follow(&mut self) {
-        let mode = self.shared.stance.mode();
+    /// Follows a change of the child's mode.
+    fn update_mode(&mut self) {
+        let mode = self.shared.mode.get();
         if mode == self.mode {
             return;
         }
         self.mode = mode;
         if let Some(control) =
-            self.control.as_ref().filter(|_| self.shared.is_worn_out.load(SeqCst))
+            self.control.as_ref().filter(|_| self.shared.is_exhausted.load(SeqCst))
         {
             control.leaving();
         }
-        if mode >= Mode::Drain && self.leave_us == 0 {
-            self.leave_us = clock::monotonic_us();
+        if mode >= Mode::Drain && self.drain_us == 0 {
+            self.drain_us = clock::monotonic_us();
         }
         if mode == Mode::Exit {
-            self.shared.staff.posts().iter().for_each(|post| post.rouse());
+            self.shared.threads.threads().iter().for_each(|thread| thread.wake());
         }
     }
 
-    /// Leaves the ports for good when nothing waits there, or has not been taken in time: this may
-    /// be the last child that can take it.
-    fn leave(&mut self) {
+    /// Closes the listening sockets once no connection waits or the grace period is over: this may
+    /// be the last child that can accept what waits.
+    fn close_when_drained(&mut self) {
         if self.has_closed() {
             return;
         }
         self.accept();
-        let parting_us = u64::try_from(self.shared.parting.as_micros()).unwrap_or(u64::MAX);
-        let is_over = clock::monotonic_us().saturating_sub(self.leave_us) >= parting_us;
-        // The set must let go of the sockets before they are others.
+        let drain_grace_us = u64::try_from(self.shared.drain_grace.as_micros()).unwrap_or(u64::MAX);
+        let is_over = clock::monotonic_us().saturating_sub(self.drain_us) >= drain_grace_us;
+        // The epoll set must drop the sockets before their descriptors refer to others.
         if (is_over || self.listen_set.sockets.queue() == 0)
             && self.listen_set.set_watched(false).is_ok()
         {
@@ -169,53 +169,54 @@ impl<'a> Listener<'a> {
         self.shared.has_closed.load(SeqCst)
     }
 
-    /// Whether it stands at the doors, and for how long at most until it thinks again.
-    fn place(&mut self) -> (bool, Duration) {
-        let staff = &self.shared.staff;
+    /// Whether to watch the listening sockets, and how long to wait at most.
+    fn plan_wait(&mut self) -> (bool, Duration) {
+        let threads = &self.shared.threads;
         if self.mode != Mode::Run {
-            staff.is_awaited.store(false, SeqCst);
+            threads.listener_waits.store(false, SeqCst);
             let leaves = self.mode >= Mode::Drain && !self.has_closed();
-            return (false, if leaves { LOOK } else { BEAT });
+            return (false, if leaves { CHECK } else { HEARTBEAT });
         }
         let now_us = clock::monotonic_us();
         let paused_us = self.paused_until_us.saturating_sub(now_us);
         if paused_us > 0 {
             return (false, Duration::from_micros(paused_us));
         }
-        // Set before the look at who is idle, so that nobody becomes so unheard.
-        staff.is_awaited.store(true, SeqCst);
-        let idle = staff.idle();
-        let Some(left_us) = self.left_us else {
+        // Set before reading who is idle, so that a worker which becomes idle afterwards wakes the
+        // listener.
+        threads.listener_waits.store(true, SeqCst);
+        let idle = threads.idle();
+        let Some(stopped_us) = self.stopped_us else {
             if idle > 0 {
-                staff.is_awaited.store(false, SeqCst);
-                return (true, BEAT);
+                threads.listener_waits.store(false, SeqCst);
+                return (true, HEARTBEAT);
             }
-            self.left_us = Some(now_us);
-            self.poke();
-            return (false, LOOK);
+            self.stopped_us = Some(now_us);
+            self.signal_demand();
+            return (false, CHECK);
         };
         if idle == 0 {
-            return (false, LOOK);
+            return (false, CHECK);
         }
-        let wait_us = left_us.saturating_add(RETURN_US).saturating_sub(now_us);
-        if idle < self.enough && wait_us > 0 {
+        let wait_us = stopped_us.saturating_add(RESUME_US).saturating_sub(now_us);
+        if idle < self.min_idle && wait_us > 0 {
             return (false, Duration::from_micros(wait_us));
         }
-        self.left_us = None;
-        staff.is_awaited.store(false, SeqCst);
-        (true, BEAT)
+        self.stopped_us = None;
+        threads.listener_waits.store(false, SeqCst);
+        (true, HEARTBEAT)
     }
 
-    fn poke(&self) {
-        if let Some(poker) = &self.poker {
-            poker.poke();
+    fn signal_demand(&self) {
+        if let Some(demand) = &self.demand {
+            demand.signal();
         }
     }
 
-    /// Accepts what waits, as long as somebody is idle.
+    /// Accepts connections while a worker is idle.
     fn accept(&mut self) {
-        let (staff, line) = (&self.shared.staff, &self.shared.line);
-        while let Some(number) = staff.call() {
+        let (threads, line) = (&self.shared.threads, &self.shared.line);
+        while let Some(number) = threads.take_idle() {
             line.add(Counter::Reserved, 1);
             let accepted = self.shared.accept();
             if matches!(accepted, Accepted::Connection(_)) {
@@ -225,21 +226,21 @@ impl<'a> Listener<'a> {
             match accepted {
                 Accepted::Connection(connection) => {
                     self.shared.denied.store(false, Relaxed);
-                    staff.give(number, connection);
-                    if !self.shared.may_take() {
+                    threads.assign(number, connection);
+                    if !self.shared.may_accept() {
                         return;
                     }
                 }
                 Accepted::Nothing => {
                     self.shared.denied.store(false, Relaxed);
-                    return staff.stand(number);
+                    return threads.set_idle(number);
                 }
                 Accepted::Denied(error) => {
                     self.shared.denied.store(true, Relaxed);
                     self.paused_until_us = clock::monotonic_us().saturating_add(PAUSE_US);
                     match self.listen_set.denial(&error) {
-                        Some(notice) => staff.have_told(number, notice),
-                        None => staff.stand(number),
+                        Some(notice) => threads.assign_log(number, notice),
+                        None => threads.set_idle(number),
                     }
                     return;
                 }
@@ -247,36 +248,36 @@ impl<'a> Listener<'a> {
         }
     }
 
-    /// Looks whether connections wait that nobody here can take, and makes room for them.
-    fn look(&mut self) {
+    /// Checks whether connections wait that no worker here can take, and evicts clients for them.
+    fn check_queue(&mut self) {
         let denied = self.shared.denied.load(Relaxed);
-        if self.mode != Mode::Run || self.shared.staff.idle() > 0 && !denied {
-            return self.shared.lookout.clear();
+        if self.mode != Mode::Run || self.shared.threads.idle() > 0 && !denied {
+            return self.shared.queue_monitor.clear();
         }
         let now_us = clock::monotonic_us();
-        if now_us.saturating_sub(self.looked_us) < CHECK_US {
+        if now_us.saturating_sub(self.checked_us) < CHECK_US {
             return;
         }
-        self.looked_us = now_us;
-        if self.shared.lookout.stands(|| self.shared.unserved()) {
+        self.checked_us = now_us;
+        if self.shared.queue_monitor.is_contended(|| self.shared.unserved()) {
             let queue = self.listen_set.sockets.queue();
             self.make_room(queue.div_ceil(self.most_children.max(1)));
         }
     }
 
-    /// Presses so many of those whose clients keep them waiting: idle ones first, the longest
-    /// waits first.
+    /// Requests the eviction of `count` clients: idle connections first, and the longest waits
+    /// first.
     fn make_room(&self, count: usize) {
         let now_us = clock::monotonic_us();
-        let posts = self.shared.staff.posts();
-        let waits = posts.iter().filter_map(|post| post.client_wait.current());
-        let contention = Contention::of(waits, posts.len(), count, self.most_children, now_us);
-        let evicted = posts.iter().filter_map(|post| {
-            let (wait, since_us) = post.client_wait.current()?;
-            Some((wait, since_us, contention.eviction(wait, since_us, now_us)?, post))
+        let threads = self.shared.threads.threads();
+        let waits = threads.iter().filter_map(|thread| thread.client_wait.current());
+        let contention = Contention::of(waits, threads.len(), count, self.most_children, now_us);
+        let evicted = threads.iter().filter_map(|thread| {
+            let (wait, since_us) = thread.client_wait.current()?;
+            Some((wait, since_us, contention.eviction(wait, since_us, now_us)?, thread))
         });
         let mut evicted: Vec<_> = evicted.collect();
         evicted.sort_unstable_by_key(|(wait, since_us, ..)| (*wait, *since_us));
-        evicted.into_iter().take(count).for_each(|(_, _, eviction, post)| post.evict(eviction));
+        evicted.into_iter().take(count).for_each(|(_, _, eviction, thread)| thread.evict(eviction));
     }
 }

@@ -79,7 +79,7 @@ pub fn child_at(options: listen::Options, threads: usize, slots: usize) -> (Setu
         line: board.child_line(0).unwrap(),
         slots: None,
         shedding: None,
-        parting: Duration::ZERO,
+        drain_grace: Duration::ZERO,
     };
     (setup, Parent { address, port, wire, board })
 }
