@@ -1,28 +1,28 @@
-//! The event model: a child of a fixed number of serving threads that share its listening
-//! sockets, its idle_table of idle connections and its gate. What comes in are the child's sockets
-//! and a maker of services; the threads end when the child has been told to go and its last
-//! connection has been closed. It knows no protocol.
+//! The event model: a child has a fixed number of serving threads, which share its listening
+//! sockets, its table of idle connections and its gate. Each thread runs an `EventLoop` and its
+//! tasks. The child ends once the parent has told it to and its last connection is closed.
 
 mod contention;
+mod context;
+mod event_loop;
 mod listen_set;
 mod overload;
-mod park;
 mod tasks;
-mod thread;
 
 use crate::service::{Service, ServiceContext};
 use crate::setup::{Control, Mode, Setup, SharedMode};
 use crate::start_barrier::{AbortOnPanic, StartBarrier};
 use crate::{Child, DemandSignal};
+use context::ThreadContext;
 use evenkeel_scoreboard::{ChildLine, Counter, Gate};
 use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::Epoll;
 use evenkeel_sys::idle_table::IdleTable;
 use evenkeel_sys::process;
+use event_loop::EventLoop;
 use listen_set::ListenSet;
 pub(crate) use listen_set::reserve;
-use park::Bench;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -32,55 +32,55 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 use tasks::Tasks;
-use thread::Thread;
 use tokio::runtime::{Builder, LocalOptions};
 
 /// What the threads of a child share.
 struct Shared {
     mode: SharedMode,
-    /// Open connections, resting or not.
+    /// All open connections, idle ones included.
     connections: AtomicU32,
     accepted: AtomicU64,
     most_connections: u64,
     credits: u32,
     async_factor: Option<f64>,
-    /// Whether somebody accepts nothing because of that.
-    awaits_room: AtomicBool,
+    /// Whether a thread accepts nothing because the child is full.
+    waits_for_room: AtomicBool,
     line: ChildLine,
     gate: Arc<Gate>,
     idle_table: IdleTable,
-    sets: Vec<Set>,
-    /// For threads that begin; empty once the child leaves them for good.
+    sets: Vec<ParkSet>,
+    /// For threads that start; empty once the child stops accepting for good.
     listeners: Mutex<Vec<Arc<OwnedFd>>>,
     descriptors: usize,
     blocking_pool: Arc<BlockingPool>,
-    /// None where the number of children does not change.
+    /// None if the number of children does not change.
     demand: Option<DemandSignal>,
-    /// OverloadShedding, where it is configured.
+    /// OverloadShedding, if it is configured.
     shedding: Option<Duration>,
-    /// For how long connections that rest are kept once the child ends, in milliseconds.
+    /// How long idle connections are kept once the child exits, in milliseconds.
     drain_grace_ms: u32,
 }
 
-/// What the other threads see of one.
-struct Set {
+/// What other threads see of a thread: its epoll set of parked connections, its waker and its
+/// heartbeat.
+struct ParkSet {
     epoll: Epoll,
-    /// Connections that are registered here, give or take a closed one that was not counted yet.
+    /// Connections that are registered here; a closed one may not have been subtracted yet.
     registered: AtomicU32,
     waker: Mutex<Option<Waker>>,
-    /// When its thread last came round, in microseconds of the monotonic clock.
-    beat_us: AtomicU64,
+    /// When its thread's loop last ran, in microseconds of the monotonic clock.
+    heartbeat_us: AtomicU64,
 }
 
 impl Shared {
-    /// Notes that a thread has come round. The first publishes for all, so that what the parent
-    /// sees stands still when any of them does, the first included.
-    fn beat(&self, number: u8, now_us: u64) {
+    /// Records that a thread's loop has run. The first thread publishes the oldest time, so that
+    /// the parent sees a stall of any thread, the first included.
+    fn heartbeat(&self, number: u8, now_us: u64) {
         if let Some(set) = self.sets.get(usize::from(number)) {
-            set.beat_us.store(now_us, Relaxed);
+            set.heartbeat_us.store(now_us, Relaxed);
         }
         if number == 0 {
-            let oldest = self.sets.iter().map(|set| set.beat_us.load(Relaxed)).min();
+            let oldest = self.sets.iter().map(|set| set.heartbeat_us.load(Relaxed)).min();
             self.line.set(Counter::HeartbeatUs, oldest.unwrap_or(now_us));
         }
     }
@@ -89,7 +89,7 @@ impl Shared {
         self.mode.get()
     }
 
-    /// Takes up a command, unless the child is further on its way out already.
+    /// Changes the mode, unless the child is closer to its end already.
     fn advance(&self, mode: Mode) {
         if self.mode.advance(mode) {
             self.wake_all();
@@ -116,24 +116,23 @@ impl Shared {
         }
     }
 
-    /// Lets go of the listening sockets: they close with the last thread's, for an address that is
-    /// no longer configured must not be listened on.
+    /// Drops the listening sockets, which are closed once the last thread has dropped them too: an
+    /// address that is no longer configured must not be listened on.
     fn close_listeners(&self) {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Whether the child has accepted as many connections as it may.
-    fn is_worn_out(&self) -> bool {
+    fn is_exhausted(&self) -> bool {
         self.most_connections > 0 && self.accepted.load(Relaxed) >= self.most_connections
     }
 
-    /// Whether the child has as many connections as it may have at once, those not counted that
-    /// wait for their client's end: the credits and the factor times as many again, as Apache's
-    /// manual has it. In its code (event.c, `connections_above_limit`) the factor counts idle
-    /// workers alone; here nothing is accepted without a credit, and clients that keep all of them
-    /// busy must not keep the others out. A fraction of the factor counts, which Apache cuts off.
-    /// Of those whose requests wait for expensive work as many again may be open, for such a crowd
-    /// must not keep the others out either.
+    /// Whether the child has as many connections as it may have at once, except those in lingering
+    /// close: the credits, and the factor times as many, as Apache's manual says. In Apache's code
+    /// (event.c, `connections_above_limit`) the factor counts idle workers only; here nothing is
+    /// accepted without a credit, and clients that keep all workers busy must not keep others out.
+    /// A fraction of the factor counts, which Apache cuts off. Connections whose requests wait for
+    /// expensive work do not count, up to the same number: they must not keep others out either.
     fn is_full(&self) -> bool {
         let Some(factor) = self.async_factor else { return false };
         let closing = self.line.read(Counter::Closing);
@@ -149,12 +148,12 @@ impl Shared {
         if last && self.mode() >= Mode::Drain {
             self.wake_all();
         }
-        self.note_room();
+        self.signal_room();
     }
 
     /// Wakes the threads that accept nothing because the child was full.
-    fn note_room(&self) {
-        if self.async_factor.is_some() && self.awaits_room.swap(false, SeqCst) {
+    fn signal_room(&self) {
+        if self.async_factor.is_some() && self.waits_for_room.swap(false, SeqCst) {
             self.wake_all();
         }
     }
@@ -165,11 +164,11 @@ impl Shared {
     }
 }
 
-/// Serves a child of the parent until it is told to go and nothing is left to do. `make` makes
-/// the service of each thread, on that thread.
+/// Serves as a child of the parent until the parent tells it to end and nothing is left to do.
+/// `make` creates the service of each thread, on that thread.
 ///
 /// # Errors
-/// The system's, where it denies a set, a runtime or a thread; then nothing has been served.
+/// The system's, if it denies an epoll set, a runtime or a thread; nothing has been served then.
 pub fn serve<S, M>(child: Child, make: M) -> io::Result<()>
 where
     S: Service + Unpin,
@@ -182,8 +181,8 @@ where
     serve_with(setup, make)
 }
 
-/// How many threads serve in a child. Who comes while a pool is small stays with its first
-/// children, so that those must be able to use every core; and requests that are answered at once
+/// How many threads a child has. Connections that come while a pool is small stay with its first
+/// children, which must therefore be able to use every core; and requests that are answered at once
 /// let no pool grow.
 fn serving_threads(cores: usize, start_servers: usize, most_children: usize) -> usize {
     let most_children = most_children.max(1);
@@ -191,15 +190,15 @@ fn serving_threads(cores: usize, start_servers: usize, most_children: usize) -> 
     of_first.min(MOST_THREADS / most_children).max(cores / most_children).max(1)
 }
 
-/// All threads of a pool that has grown at most, where its first children have one for each core:
-/// each wants an inotify instance, of which a user is granted 128, and is woken by connections that
-/// others accept.
+/// A bound on the threads of all children of a full-grown pool whose first children have one for
+/// each core: each thread takes an inotify instance, of which a user may have 128, and is woken by
+/// connections that others accept.
 const MOST_THREADS: usize = 64;
 
-/// As [`serve`], of parts.
+/// As [`serve`], with the parts of a child.
 ///
 /// # Errors
-/// The system's, where it denies a set, a runtime or a thread; then nothing has been served.
+/// The system's, if it denies an epoll set, a runtime or a thread; nothing has been served then.
 pub fn serve_with<S, M>(setup: Setup, make: M) -> io::Result<()>
 where
     S: Service + Unpin,
@@ -207,7 +206,7 @@ where
 {
     setup.bound_unsent();
     let threads = setup.threads.clamp(1, usize::from(u8::MAX));
-    let sets = (0..threads).map(|_| Set::new()).collect::<io::Result<Vec<_>>>()?;
+    let sets = (0..threads).map(|_| ParkSet::new()).collect::<io::Result<Vec<_>>>()?;
     let blocking_pool = setup.blocking_pool();
     let shared = Arc::new(Shared {
         mode: SharedMode::new(),
@@ -216,7 +215,7 @@ where
         most_connections: setup.most_connections,
         credits: setup.credits,
         async_factor: setup.async_factor,
-        awaits_room: AtomicBool::new(false),
+        waits_for_room: AtomicBool::new(false),
         line: setup.line,
         gate: Gate::new(setup.credits, setup.line),
         idle_table: IdleTable::new(setup.descriptors),
@@ -244,7 +243,7 @@ where
     barrier.result()
 }
 
-/// One serving thread from its runtime's beginning to its end.
+/// One serving thread, from start to end.
 fn run<S, M>(
     shared: &Arc<Shared>,
     number: usize,
@@ -257,7 +256,7 @@ fn run<S, M>(
 {
     let _abort = AbortOnPanic;
     let mut builder = Builder::new_current_thread();
-    // All tasks of the thread are one: time and sockets are looked at after each turn of it.
+    // All tasks of the thread are one: timers and sockets are checked after each poll of it.
     builder.event_interval(1);
     let runtime = match builder.enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
@@ -268,24 +267,24 @@ fn run<S, M>(
     runtime.block_on(async {
         let listeners = shared.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let listen_set = ListenSet::new(listeners, shared.descriptors);
-        let bench = Bench::new(Arc::clone(shared), number);
-        tokio::task::spawn_local(Tasks::new(Rc::clone(&bench)));
-        match Thread::new(bench, listen_set, control, service) {
-            Ok(thread) if barrier.wait() => thread.begin().await,
+        let context = ThreadContext::new(Arc::clone(shared), number);
+        tokio::task::spawn_local(Tasks::new(Rc::clone(&context)));
+        match EventLoop::new(context, listen_set, control, service) {
+            Ok(event_loop) if barrier.wait() => event_loop.ready().await,
             Ok(_) => {}
             Err(error) => barrier.fail(number, &error),
         }
     });
 }
 
-impl Set {
+impl ParkSet {
     fn new() -> io::Result<Self> {
         let epoll = Epoll::new()?;
         Ok(Self {
             epoll,
             registered: AtomicU32::new(0),
             waker: Mutex::new(None),
-            beat_us: AtomicU64::new(clock::monotonic_coarse_us()),
+            heartbeat_us: AtomicU64::new(clock::monotonic_coarse_us()),
         })
     }
 }

@@ -1,61 +1,62 @@
-//! A full child beside which others wait (AsyncRequestWorkerFactor): whoever keeps a connection
-//! must not keep them out. Connections that lie idle are closed, the longest idle first, and the
-//! service closes those that have had their turn with their next answer. What rests comes in,
-//! tokens of what is to be closed go out.
+//! Makes room in a full child while connections wait (AsyncRequestWorkerFactor): kept connections
+//! must not keep others out. Connections that are idle for too long are closed, the longest idle
+//! first, and the service closes those that have had their fair share with their next response.
 
-use super::park::{ahead_ms, now_ms};
+use super::context::{ahead_ms, now_ms};
 use crate::dedicated::IDLE_GRACE_US;
 use evenkeel_sys::dispatch::ParkReason;
 use evenkeel_sys::idle_table::IdleTable;
 use std::collections::HashMap;
 
-/// How often is looked while others wait, in milliseconds.
-const LOOK_MS: u32 = 100;
+/// How often a full child is checked while others wait, in milliseconds.
+const CHECK_MS: u32 = 100;
 
-/// How long a connection must have been seen idle before it is closed, in milliseconds: as in
-/// prefork and worker, for a request that is on its way then is lost.
+/// How long a connection must have been idle before it is closed, in milliseconds. As in prefork
+/// and worker, since a request that is on its way then is lost.
 const IDLE_MS: u32 = (IDLE_GRACE_US / 1000) as u32;
 
 #[derive(Default)]
 pub(super) struct Contention {
-    /// When is looked next, while others wait.
-    look_ms: Option<u32>,
-    /// The kept connections that lay idle at the last look, by token and when their time ends,
-    /// with since when they have been seen so: one that was asked since ends later.
+    /// When the next check is due, while others wait.
+    check_ms: Option<u32>,
+    /// The kept connections that were idle at the last check, by token and deadline, with since
+    /// when they have been seen idle. A connection that has had a request meanwhile has a later
+    /// deadline.
     idle: HashMap<(u64, u32), u32>,
-    /// Whether others have waited since the look before.
-    pub(super) stands: bool,
+    /// Whether others have waited since the last check.
+    pub(super) is_contended: bool,
 }
 
 impl Contention {
-    /// Notes that so many wait for whom there is no room.
-    pub(super) fn note(&mut self, idle_table: &IdleTable, queue: usize) {
-        if self.look_ms.is_none() {
-            self.see(idle_table, queue);
+    /// Starts checking, because `queue` connections wait and the child is full.
+    pub(super) fn start(&mut self, idle_table: &IdleTable, queue: usize) {
+        if self.check_ms.is_none() {
+            self.record_idle(idle_table, queue);
         }
     }
 
-    /// When is to be looked again, while others wait.
-    pub(super) fn next_look_ms(&self) -> Option<u32> {
-        self.look_ms
+    /// When the next check is due, while others wait.
+    pub(super) fn next_check_ms(&self) -> Option<u32> {
+        self.check_ms
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.look_ms.is_some_and(|look| ahead_ms(now_ms(), look) <= 0)
+        self.check_ms.is_some_and(|check| ahead_ms(now_ms(), check) <= 0)
     }
 
-    /// Looks for so many who wait still: what has been idle for too long is to be closed.
-    pub(super) fn look(&mut self, idle_table: &IdleTable, queue: usize) -> Vec<u64> {
-        self.stands = true;
-        let now = self.see(idle_table, queue);
-        let lies = |since: &u32| now.wrapping_sub(*since) >= IDLE_MS;
-        self.idle.iter().filter(|(_, since)| lies(since)).map(|((token, _), _)| *token).collect()
+    /// Checks again while `queue` connections wait. Returns the tokens of connections that have
+    /// been idle for too long.
+    pub(super) fn check(&mut self, idle_table: &IdleTable, queue: usize) -> Vec<u64> {
+        self.is_contended = true;
+        let now = self.record_idle(idle_table, queue);
+        let is_over = |since: &u32| now.wrapping_sub(*since) >= IDLE_MS;
+        self.idle.iter().filter(|(_, since)| is_over(since)).map(|((token, _), _)| *token).collect()
     }
 
-    /// Notes what lies idle at this time, which is given back.
-    fn see(&mut self, idle_table: &IdleTable, queue: usize) -> u32 {
+    /// Records the idle connections, and returns the time of that.
+    fn record_idle(&mut self, idle_table: &IdleTable, queue: usize) -> u32 {
         let now = now_ms();
-        self.look_ms = Some(now.wrapping_add(LOOK_MS));
+        self.check_ms = Some(now.wrapping_add(CHECK_MS));
         let before = std::mem::take(&mut self.idle);
         let since = |one| (one, before.get(&one).copied().unwrap_or(now));
         self.idle = idle(idle_table, queue).into_iter().map(since).collect();
@@ -63,7 +64,7 @@ impl Contention {
     }
 }
 
-/// So many kept connections that lie idle, the longest idle first.
+/// Up to `most` kept connections that are idle, the longest idle first.
 fn idle(idle_table: &IdleTable, most: usize) -> Vec<(u64, u32)> {
     let now = now_ms();
     let mut idle = Vec::new();

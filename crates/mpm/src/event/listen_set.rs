@@ -2,7 +2,7 @@
 //! for the next one on which a connection waits, and accepts. When the process runs out of
 //! descriptors, accepting pauses for a moment.
 
-use super::park::{ahead_ms, now_ms};
+use super::context::{ahead_ms, now_ms};
 use evenkeel_sys::socket::{self, Socket};
 use evenkeel_sys::watch::Watch;
 use std::io;

@@ -1,9 +1,8 @@
-//! The connections of a serving thread that wait for something else than their next request. Work
-//! goes in; when it has come to its end, the bench carries its outcome out. All of them together
-//! are one task of the runtime: a task for each would be aligned to cache lines, which costs an
-//! allocator more than the work itself.
+//! The tasks of a serving thread: connections that wait for something other than their next
+//! request. All of them are polled within one task of the runtime. A runtime task for each would be
+//! aligned to cache lines, which costs an allocator more than the work itself.
 
-use super::park::{Bench, Counted, ahead_ms, now_ms};
+use super::context::{CountedAs, ThreadContext, ahead_ms, now_ms};
 use crate::start_barrier::AbortOnPanic;
 use evenkeel_sys::dispatch::{ConnectionTask, Outcome};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -15,41 +14,42 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::task::coop::has_budget_remaining;
 
-/// How many are polled before sockets and timers get their turn, beside what has begun in the turn
-/// before: as many as a turn of sockets may begin.
-const TURN: usize = 64;
+/// How many tasks are polled before sockets and timers run, besides those that were spawned since:
+/// as many as a batch of sockets may spawn.
+const BATCH: usize = 64;
 
-/// Work that has begun since its thread last looked.
+/// Tasks that were spawned since the last poll.
 #[derive(Default)]
-pub(super) struct Begun {
-    running: RefCell<Vec<Running>>,
-    /// The task's own, which never changes.
+pub(super) struct TaskQueue {
+    spawned: RefCell<Vec<RunningTask>>,
+    /// The waker of the runtime task, which never changes.
     waker: OnceCell<Waker>,
-    /// How many may still be polled in this turn.
-    allowance: Cell<usize>,
-    /// How many that wait for a head are to be closed.
-    relief: Cell<usize>,
+    /// How many tasks may still be polled this time.
+    polls_left: Cell<usize>,
+    /// How many tasks that wait for a request head are to be closed.
+    to_close: Cell<usize>,
 }
 
-impl Begun {
-    /// Has the work of a connection go on, which is registered in a set where it has an owner. It
-    /// may be dropped while it waits for a head, from when in milliseconds of [`now_ms`].
-    pub(super) fn begin(
+impl TaskQueue {
+    /// Spawns the task of a connection, which is registered with the set of `owner` if it has one.
+    /// If the task waits for a request head, `head_since_ms` is since when, in milliseconds of
+    /// [`now_ms`], and the task may be dropped.
+    pub(super) fn spawn(
         &self,
-        bench: &Rc<Bench>,
-        work: ConnectionTask,
+        thread: &Rc<ThreadContext>,
+        task: ConnectionTask,
         owner: Option<u8>,
         head_since_ms: Option<u32>,
     ) {
-        let open = Open { bench: Rc::clone(bench), owner, settled: false };
-        self.running.borrow_mut().push(Running { work, open, head_since_ms, waker: None });
+        let open = OpenConnection { thread: Rc::clone(thread), owner, applied: false };
+        self.spawned.borrow_mut().push(RunningTask { task, open, head_since_ms, waker: None });
         self.wake();
     }
 
-    /// Closes so many of the connections that have waited longest for the head of a request, where
+    /// Closes `count` of the connections that have waited the longest for a request head, because
     /// descriptors are short.
-    pub(super) fn relieve(&self, count: usize) {
-        self.relief.set(count);
+    pub(super) fn close_heads(&self, count: usize) {
+        self.to_close.set(count);
         self.wake();
     }
 
@@ -60,20 +60,20 @@ impl Begun {
     }
 }
 
-/// All that runs, as one future that has no end.
+/// All tasks, as one future that never ends.
 pub(super) struct Tasks {
-    bench: Rc<Bench>,
-    all: FuturesUnordered<Running>,
+    thread: Rc<ThreadContext>,
+    all: FuturesUnordered<RunningTask>,
 }
 
 impl Tasks {
-    pub(super) fn new(bench: Rc<Bench>) -> Self {
-        // A set whose members were all polled once has itself polled again. One that never wakes
-        // spares it that.
-        let open = Open { bench: Rc::clone(&bench), owner: None, settled: true };
-        let work: ConnectionTask = Box::pin(pending());
-        let never = Running { work, open, head_since_ms: None, waker: None };
-        Self { bench, all: FuturesUnordered::from_iter([never]) }
+    pub(super) fn new(thread: Rc<ThreadContext>) -> Self {
+        // A FuturesUnordered whose futures were all polled once wakes itself. A future that is
+        // never ready avoids that.
+        let open = OpenConnection { thread: Rc::clone(&thread), owner: None, applied: true };
+        let task: ConnectionTask = Box::pin(pending());
+        let never = RunningTask { task, open, head_since_ms: None, waker: None };
+        Self { thread, all: FuturesUnordered::from_iter([never]) }
     }
 }
 
@@ -81,75 +81,76 @@ impl Future for Tasks {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // Without its tasks a thread serves nobody to the end.
+        // A thread without its tasks would leave requests unfinished.
         let _abort = AbortOnPanic;
         let this = self.get_mut();
-        let begun = &this.bench.begun;
-        begun.waker.get_or_init(|| context.waker().clone());
+        let new_tasks = &this.thread.new_tasks;
+        new_tasks.waker.get_or_init(|| context.waker().clone());
         {
-            let mut running = begun.running.borrow_mut();
-            begun.allowance.set(TURN + running.len());
-            this.all.extend(running.drain(..));
+            let mut spawned = new_tasks.spawned.borrow_mut();
+            new_tasks.polls_left.set(BATCH + spawned.len());
+            this.all.extend(spawned.drain(..));
         }
-        let relief = begun.relief.take();
-        if relief > 0 {
-            close_heads(&mut this.all, relief);
+        let to_close = new_tasks.to_close.take();
+        if to_close > 0 {
+            close_heads(&mut this.all, to_close);
         }
         while this.all.poll_next_unpin(context) == Poll::Ready(Some(())) {}
         // Requests that wait for expensive work leave room for other connections.
-        let shared = &this.bench.shared;
+        let shared = &this.thread.shared;
         if shared.blocking_pool.bulkhead().waiting() > 0 {
-            shared.note_room();
+            shared.signal_room();
         }
         Poll::Pending
     }
 }
 
-/// Has so many of those that wait for a head end, the longest first.
-fn close_heads(all: &mut FuturesUnordered<Running>, count: usize) {
+/// Ends `count` tasks that wait for a request head, the longest waits first.
+fn close_heads(all: &mut FuturesUnordered<RunningTask>, count: usize) {
     let now = now_ms();
-    let age_ms = |running: &&mut Running| running.head_since_ms.map(|since| ahead_ms(since, now));
-    let mut heads: Vec<&mut Running> =
+    let age_ms =
+        |running: &&mut RunningTask| running.head_since_ms.map(|since| ahead_ms(since, now));
+    let mut heads: Vec<&mut RunningTask> =
         all.iter_mut().filter(|running| running.head_since_ms.is_some()).collect();
     heads.sort_unstable_by_key(|running| std::cmp::Reverse(age_ms(running)));
     for running in heads.into_iter().take(count) {
         running.head_since_ms = None;
-        running.work = Box::pin(ready(Outcome::Closed));
+        running.task = Box::pin(ready(Outcome::Closed));
         if let Some(waker) = running.waker.take() {
             waker.wake();
         }
     }
 }
 
-/// Work on its way to its end.
-struct Running {
-    work: ConnectionTask,
-    open: Open,
-    /// Since when it waits for a head, before which it may be dropped.
+/// A task, with what is to be done when it ends.
+struct RunningTask {
+    task: ConnectionTask,
+    open: OpenConnection,
+    /// Since when it waits for a request head, until which it may be dropped.
     head_since_ms: Option<u32>,
-    /// What has it polled again, while it waits for a head.
+    /// Wakes it while it waits for a request head.
     waker: Option<Waker>,
 }
 
-impl Future for Running {
+impl Future for RunningTask {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let allowance = &this.open.bench.begun.allowance;
-        // The runtime counts what all of them read and write in a turn, for it takes them for one
-        // task. Those behind a connection that has used that up come first in the next turn: polled
-        // now, they would find nothing ready, and would stand behind it again.
-        let left = allowance.get().checked_sub(1).filter(|_| has_budget_remaining());
+        let polls_left = &this.open.thread.new_tasks.polls_left;
+        // The runtime counts the reads and writes of all of them together, because it knows one
+        // task. Once that budget is used up, the others are polled first next time: polled now,
+        // they would find nothing ready and queue behind the same connection again.
+        let left = polls_left.get().checked_sub(1).filter(|_| has_budget_remaining());
         let Some(left) = left else {
-            // Two that say so end the turn of the set, which has itself polled again.
+            // After two of these the FuturesUnordered returns and wakes itself.
             context.waker().wake_by_ref();
             return Poll::Pending;
         };
-        allowance.set(left);
+        polls_left.set(left);
         loop {
-            // A panic ends this connection, and no other.
-            let polled = catch_unwind(AssertUnwindSafe(|| this.work.as_mut().poll(context)));
+            // A panic ends this connection only.
+            let polled = catch_unwind(AssertUnwindSafe(|| this.task.as_mut().poll(context)));
             match polled {
                 Ok(Poll::Pending) => {
                     if this.head_since_ms.is_some() {
@@ -157,13 +158,13 @@ impl Future for Running {
                     }
                     return Poll::Pending;
                 }
-                Ok(Poll::Ready(Outcome::Task(work))) => {
-                    (this.work, this.head_since_ms, this.waker) = (work, None, None);
+                Ok(Poll::Ready(Outcome::Task(task))) => {
+                    (this.task, this.head_since_ms, this.waker) = (task, None, None);
                 }
                 Ok(Poll::Ready(outcome)) => {
-                    this.open.settled = true;
-                    let counted = Counted { reason: None, owner: this.open.owner };
-                    this.open.bench.settle(outcome, counted);
+                    this.open.applied = true;
+                    let counted = CountedAs { reason: None, owner: this.open.owner };
+                    this.open.thread.apply(outcome, counted);
                     return Poll::Ready(());
                 }
                 Err(_) => return Poll::Ready(()),
@@ -172,24 +173,25 @@ impl Future for Running {
     }
 }
 
-/// A connection at work, which is counted as closed should the work come to grief.
-struct Open {
-    bench: Rc<Bench>,
+/// A connection in a task. Dropping it counts the connection as closed, unless its outcome was
+/// applied.
+struct OpenConnection {
+    thread: Rc<ThreadContext>,
     owner: Option<u8>,
-    settled: bool,
+    applied: bool,
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
-        if !self.settled {
-            self.bench.count_closed(Counted { reason: None, owner: self.owner });
+        if !self.applied {
+            self.thread.count_closed(CountedAs { reason: None, owner: self.owner });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::park::tests::bench;
+    use super::super::context::tests::context as thread_context;
     use super::*;
     use evenkeel_scoreboard::Counter;
     use std::future::poll_fn;
@@ -210,10 +212,11 @@ mod tests {
         }
     }
 
-    /// The tasks of a bench, and what polls them: it tells whether they were woken since.
-    fn tasks() -> (Rc<Bench>, impl FnMut() -> bool, Arc<Woken>) {
-        let bench = bench();
-        let (mut tasks, woken) = (Tasks::new(Rc::clone(&bench)), Arc::new(Woken::default()));
+    /// The tasks of a context, and a function that polls them and returns whether they were woken
+    /// since.
+    fn tasks() -> (Rc<ThreadContext>, impl FnMut() -> bool, Arc<Woken>) {
+        let thread = thread_context();
+        let (mut tasks, woken) = (Tasks::new(Rc::clone(&thread)), Arc::new(Woken::default()));
         let waker = Waker::from(Arc::clone(&woken));
         let before = Arc::clone(&woken);
         let poll = move || {
@@ -222,57 +225,57 @@ mod tests {
             assert_eq!(polled, Poll::Pending);
             was_woken
         };
-        (bench, poll, woken)
+        (thread, poll, woken)
     }
 
-    fn begin(bench: &Rc<Bench>, work: impl Future<Output = Outcome> + 'static) {
-        bench.shared.count_accepted();
-        bench.begun.begin(bench, Box::pin(work), None, None);
+    fn spawn(thread: &Rc<ThreadContext>, task: impl Future<Output = Outcome> + 'static) {
+        thread.shared.count_accepted();
+        thread.new_tasks.spawn(thread, Box::pin(task), None, None);
     }
 
-    fn open(bench: &Bench) -> u64 {
-        bench.shared.line.read(Counter::Connections)
+    fn open(thread: &ThreadContext) -> u64 {
+        thread.shared.line.read(Counter::Connections)
     }
 
     #[test]
     fn those_that_wait_longest_for_a_head_make_room_and_work_is_seen_through() {
-        let (bench, mut poll, _) = tasks();
+        let (thread, mut poll, _) = tasks();
         let dropped = Rc::new(RefCell::new(Vec::new()));
-        struct Told(Rc<RefCell<Vec<u32>>>, u32);
-        impl Drop for Told {
+        struct DropProbe(Rc<RefCell<Vec<u32>>>, u32);
+        impl Drop for DropProbe {
             fn drop(&mut self) {
                 self.0.borrow_mut().push(self.1);
             }
         }
         let now = now_ms();
         for (number, age_ms) in [(1, Some(10)), (2, None), (3, Some(900)), (4, Some(500))] {
-            bench.shared.count_accepted();
-            let told = Told(Rc::clone(&dropped), number);
-            let work = Box::pin(poll_fn(move |_| {
+            thread.shared.count_accepted();
+            let told = DropProbe(Rc::clone(&dropped), number);
+            let task = Box::pin(poll_fn(move |_| {
                 let _held = &told;
                 Poll::Pending
             }));
             let since_ms = age_ms.map(|age| now.wrapping_sub(age));
-            bench.begun.begin(&bench, work, None, since_ms);
+            thread.new_tasks.spawn(&thread, task, None, since_ms);
         }
         poll();
-        bench.begun.relieve(2);
+        thread.new_tasks.close_heads(2);
         assert!(poll());
-        assert_eq!((dropped.borrow().clone(), open(&bench)), (vec![3, 4], 2));
-        bench.begun.relieve(9);
+        assert_eq!((dropped.borrow().clone(), open(&thread)), (vec![3, 4], 2));
+        thread.new_tasks.close_heads(9);
         poll();
-        assert_eq!((dropped.borrow().clone(), open(&bench)), (vec![3, 4, 1], 1));
+        assert_eq!((dropped.borrow().clone(), open(&thread)), (vec![3, 4, 1], 1));
     }
 
     #[test]
     fn a_turn_ends_with_what_it_may_poll_and_goes_on_with_the_rest() {
-        let (bench, mut poll, woken) = tasks();
+        let (thread, mut poll, woken) = tasks();
         poll();
         let wakers: Rc<RefCell<Vec<Waker>>> = Rc::default();
-        for _ in 0..TURN + 10 {
+        for _ in 0..BATCH + 10 {
             let (wakers, told) = (Rc::clone(&wakers), Cell::new(false));
-            begin(
-                &bench,
+            spawn(
+                &thread,
                 poll_fn(move |context| {
                     if told.replace(true) {
                         return Poll::Ready(Outcome::Closed);
@@ -282,25 +285,25 @@ mod tests {
                 }),
             );
         }
-        assert!(poll(), "what has begun wakes the task");
-        assert_eq!((wakers.borrow().len(), open(&bench)), (TURN + 10, TURN as u64 + 10));
+        assert!(poll(), "what has new_tasks wakes the task");
+        assert_eq!((wakers.borrow().len(), open(&thread)), (BATCH + 10, BATCH as u64 + 10));
         wakers.take().into_iter().for_each(Waker::wake);
         assert!(poll());
-        assert_eq!(open(&bench), 10);
+        assert_eq!(open(&thread), 10);
         assert!(poll());
-        assert_eq!(open(&bench), 0);
+        assert_eq!(open(&thread), 0);
         assert_eq!(woken.0.load(SeqCst), 0);
     }
 
     #[test]
     fn work_that_wakes_itself_ends_its_turn() {
-        let (bench, mut poll, _) = tasks();
+        let (thread, mut poll, _) = tasks();
         poll();
         let polled = Rc::new(Cell::new(0));
-        for _ in 0..2 * TURN {
+        for _ in 0..2 * BATCH {
             let polled = Rc::clone(&polled);
-            begin(
-                &bench,
+            spawn(
+                &thread,
                 poll_fn(move |context| {
                     polled.set(polled.get() + 1);
                     context.waker().wake_by_ref();
@@ -311,25 +314,25 @@ mod tests {
         for _ in 0..3 {
             assert!(poll());
         }
-        assert!(polled.get() <= 5 * TURN, "{}", polled.get());
+        assert!(polled.get() <= 5 * BATCH, "{}", polled.get());
         assert!(poll(), "and it goes on");
     }
 
     #[test]
     fn those_that_use_up_what_the_runtime_lets_a_turn_read_do_not_keep_one_between_them_waiting() {
-        let (bench, mut poll, _) = tasks();
+        let (thread, mut poll, _) = tasks();
         poll();
         let spends = |context: &mut Context<'_>| {
             while pin!(consume_budget()).poll(context).is_ready() {}
             Poll::Pending
         };
-        // The runtime wakes those that wait for a turn in the opposite order.
-        begin(&bench, poll_fn(spends));
-        begin(&bench, async {
+        // The runtime wakes tasks that wait for their budget in the opposite order.
+        spawn(&thread, poll_fn(spends));
+        spawn(&thread, async {
             consume_budget().await;
             Outcome::Closed
         });
-        begin(&bench, poll_fn(spends));
+        spawn(&thread, poll_fn(spends));
         let runtime = Builder::new_current_thread().build_local(LocalOptions::default()).unwrap();
         let mut turns = 0;
         runtime.block_on(poll_fn(|context| {
@@ -338,18 +341,18 @@ mod tests {
             context.waker().wake_by_ref();
             if turns < 20 { Poll::Pending } else { Poll::Ready(()) }
         }));
-        assert_eq!(open(&bench), 2);
+        assert_eq!(open(&thread), 2);
     }
 
     #[test]
     fn a_panic_closes_its_own_connection_and_a_wake_of_another_thread_is_heard() {
-        let (bench, mut poll, _) = tasks();
+        let (thread, mut poll, _) = tasks();
         poll();
-        begin(&bench, async { panic!("a panic of this test") });
+        spawn(&thread, async { panic!("a panic of this test") });
         let (sender, receiver) = std::sync::mpsc::channel();
         let told = Cell::new(false);
-        begin(
-            &bench,
+        spawn(
+            &thread,
             poll_fn(move |context| {
                 if told.replace(true) {
                     return Poll::Ready(Outcome::Closed);
@@ -359,20 +362,20 @@ mod tests {
             }),
         );
         assert!(poll());
-        assert_eq!(open(&bench), 1);
+        assert_eq!(open(&thread), 1);
         assert!(!poll(), "nothing is to be done");
         std::thread::spawn(move || receiver.recv().unwrap().wake()).join().unwrap();
         assert!(poll());
-        assert_eq!(open(&bench), 0);
+        assert_eq!(open(&thread), 0);
     }
 
     #[test]
     fn what_is_left_when_the_thread_ends_is_counted_as_closed() {
-        let (bench, mut poll, _) = tasks();
-        begin(&bench, pending());
+        let (thread, mut poll, _) = tasks();
+        spawn(&thread, pending());
         poll();
-        assert_eq!(open(&bench), 1);
+        assert_eq!(open(&thread), 1);
         drop(poll);
-        assert_eq!(open(&bench), 0);
+        assert_eq!(open(&thread), 0);
     }
 }
