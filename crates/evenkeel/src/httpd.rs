@@ -9,7 +9,9 @@ use crate::{dump, logs, settings};
 use evenkeel_config::Main;
 use evenkeel_logging::startup_text;
 use evenkeel_message::Level;
-use evenkeel_mpm::{Answer, Mode, Moment, Start, Wish, ask, check_limits};
+use evenkeel_mpm::{
+    Mode, Moment, SignalCommand, SignalOutcome, Start, check_limits, signal_server,
+};
 use evenkeel_sys::listen::somaxconn;
 use evenkeel_sys::process::usable_cores;
 
@@ -207,17 +209,17 @@ fn send(program: &str, line: &CommandLine, choice: Choice, signal: &str) -> i32 
             return 1;
         }
     };
-    let Some(wish) = Wish::parse(signal) else { return 1 };
-    match ask(&settings.pid_file.unwrap_or_default(), wish) {
-        Answer::Done(said) => {
+    let Some(command) = SignalCommand::parse(signal) else { return 1 };
+    match signal_server(&settings.pid_file.unwrap_or_default(), command) {
+        SignalOutcome::Done(said) => {
             said.iter().for_each(|said| say(said));
             0
         }
-        Answer::StartHere(said) => {
+        SignalOutcome::StartHere(said) => {
             said.iter().for_each(|said| say(said));
             ended(serve(program, choice, mode(line), None))
         }
-        Answer::Failed(text) => {
+        SignalOutcome::Failed(text) => {
             complain(&text);
             1
         }

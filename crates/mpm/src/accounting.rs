@@ -11,7 +11,7 @@ use evenkeel_scoreboard::{ChildLine, Counter, Moment, Phase, READING_WORDS, Scor
 use evenkeel_sys::bounds::{self, Groups, Interface, Periods};
 use evenkeel_sys::{clock, process};
 
-use crate::children::Entry;
+use crate::children::ChildEntry;
 use crate::event::reserve;
 use crate::limits::Model;
 use crate::memory_sampling::MemorySamples;
@@ -228,7 +228,7 @@ impl<S: Server> Parent<'_, S> {
             .map(|line| line.credits() as u64)
             .fold(0, u64::saturating_add);
         let retiring =
-            |entry: &&Entry<S::Site>| !matches!(entry.phase, Phase::Starting | Phase::Running);
+            |entry: &&ChildEntry<S::Site>| !matches!(entry.phase, Phase::Starting | Phase::Running);
         let still = self.children.all().filter(retiring);
         let still = still.fold(0, |sum: u64, entry| sum.saturating_add(working(entry, self.board)));
         let all = self.children.all();
@@ -252,7 +252,7 @@ impl<S: Server> Parent<'_, S> {
 }
 
 /// The work of a child: its busy or reserved workers, and the requests that wait for one.
-fn working<Site>(entry: &Entry<Site>, board: Scoreboard) -> u64 {
+fn working<Site>(entry: &ChildEntry<Site>, board: Scoreboard) -> u64 {
     let Some(line) = board.child_line(entry.index) else { return 0 };
     [Counter::Busy, Counter::Reserved, Counter::Runnable]
         .into_iter()
@@ -261,11 +261,11 @@ fn working<Site>(entry: &Entry<Site>, board: Scoreboard) -> u64 {
 
 /// The process ids of those children that have answered at least `least` requests.
 fn served<'a, Site: 'a>(
-    children: impl Iterator<Item = &'a Entry<Site>>,
+    children: impl Iterator<Item = &'a ChildEntry<Site>>,
     board: Scoreboard,
     least: u64,
 ) -> Vec<i32> {
-    let answered = |entry: &&Entry<Site>| {
+    let answered = |entry: &&ChildEntry<Site>| {
         let line = board.child_line(entry.index);
         line.is_some_and(|line| line.read(Counter::Completions) >= least)
     };
@@ -275,7 +275,7 @@ fn served<'a, Site: 'a>(
 fn total<'a, Site: 'a>(
     counter: Counter,
     board: Scoreboard,
-    children: impl Iterator<Item = &'a Entry<Site>>,
+    children: impl Iterator<Item = &'a ChildEntry<Site>>,
 ) -> u64 {
     let lines = children.filter_map(|entry| board.child_line(entry.index));
     lines.fold(0, |sum: u64, line| sum.saturating_add(claimed(line, counter)))
@@ -297,7 +297,7 @@ impl Accounting {
         &mut self,
         account: Account,
         board: Scoreboard,
-        children: impl Iterator<Item = &'a Entry<Site>>,
+        children: impl Iterator<Item = &'a ChildEntry<Site>>,
         max_clocks: usize,
     ) -> Account {
         let mut now = BTreeMap::new();
@@ -577,7 +577,7 @@ mod tests {
         // A child without an earlier reading did all of it since the last account.
         line.unwrap().set(Counter::Completions, 5);
         accounting.record_exit(5, line, 20);
-        let nobody = || std::iter::empty::<&Entry<()>>();
+        let nobody = || std::iter::empty::<&ChildEntry<()>>();
         let told = accounting.count(Account::default(), board, nobody(), 9);
         let of = |figure| told.of(figure);
         assert_eq!((of(Figure::Completions), of(Figure::Bytes)), (Some(8), Some(50)));

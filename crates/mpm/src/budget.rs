@@ -1,20 +1,20 @@
-//! `MaxRequestWorkers auto`: the budget of requests in progress, moved once a second by the law of
-//! the pool room. In event it goes to the children as credits; in prefork and worker it bounds how
-//! many children there are, and what is beyond it is parked. Where prefork and worker have a number
-//! instead, memory bounds how many children are started all the same.
+//! The budget of requests in progress for `MaxRequestWorkers auto`, which the pool's controller
+//! adjusts once a second. In event the children get it as credits. In prefork and worker it bounds
+//! the number of children, and surplus children are parked. If prefork and worker have a number
+//! instead, memory bounds how many children are started.
 
 use evenkeel_pool::{Account, Auto, Bar, Figure, Room};
 use evenkeel_scoreboard::{Counter, Phase};
 use evenkeel_sys::clock;
 
-use crate::announce::Event;
 use crate::limits::{Limits, Model};
+use crate::notices::ParentEvent;
 use crate::parent::Parent;
 use crate::settings::Server;
 use crate::sizing::claimed;
 
-/// What is reckoned for the memory of a request in progress, in bytes, where it is not measured:
-/// more than one of this server's takes, so that memory is not what runs out first.
+/// The assumed memory of a request in progress, in bytes, if it is not measured: more than this
+/// server needs, so that memory does not run out first.
 const fn bytes_each(model: Model) -> u64 {
     match model {
         Model::Event => 64 << 10,
@@ -23,66 +23,67 @@ const fn bytes_each(model: Model) -> u64 {
     }
 }
 
-/// This part of the memory that is left may be taken.
+/// The share of the available memory that may be used.
 const OF_MEMORY: f64 = 0.8;
 
-/// A request has its connection, and what it reads from.
+/// A request has its connection and a file to read from.
 const DESCRIPTORS_EACH: u64 = 2;
 
-/// The budget, where it moves.
+/// The budget, and what was logged about it.
 #[derive(Default)]
 pub(crate) struct Budget {
     law: Option<Auto>,
-    /// How many workers memory bears, where that is less than the directive's number.
-    borne: Option<usize>,
-    /// Whether the administrator was told of that.
+    /// How many workers the memory allows, if fewer than the directive.
+    memory_limit: Option<usize>,
+    /// Whether that was logged.
     told: bool,
-    /// The last generation whose MaxRequestWorkers the administrator was told to be reached.
+    /// The last generation that has logged that MaxRequestWorkers was reached.
     reached_in: Option<u32>,
-    /// What it has come up against.
+    /// The bound that it has reached.
     bar: Option<Bar>,
 }
 
 impl Budget {
-    /// What keeps it from being larger.
+    /// What keeps the budget from growing.
     pub(crate) fn bar(&self) -> Bar {
         self.bar.unwrap_or(Bar::None)
     }
 
-    /// The most requests in progress; none where a directive says it, and memory bears as many.
+    /// The most requests in progress; none if a directive gives the number and the memory allows
+    /// it.
     pub(crate) fn most(&self) -> Option<usize> {
-        self.law.as_ref().map(Auto::budget).or(self.borne)
+        self.law.as_ref().map(Auto::budget).or(self.memory_limit)
     }
 
-    /// Moves with the account of a second: by the law where the directive says `auto`, and else as
-    /// far as memory bears what it says. `child_bytes` is what a child takes, where that was
-    /// measured. What the administrator is told.
+    /// Adjusts the budget to the account of a second: by the controller with `auto`, otherwise only
+    /// to the memory. `child_bytes` is the measured memory of a child. Returns an event to log.
     fn follow(
         &mut self,
         limits: &Limits,
         account: &Account,
         child_bytes: Option<u64>,
-    ) -> Option<Event<'static>> {
+    ) -> Option<ParentEvent<'static>> {
         if !limits.auto {
             return self.bound_by_memory(limits, account, child_bytes);
         }
         let law = self.law.get_or_insert_with(|| Auto::new(limits.first_budget()));
         let (room, bar) = room(limits, account, child_bytes);
-        let most = law.decide(&told(limits.model, account), &room);
+        let most = law.decide(&for_law(limits.model, account), &room);
         self.bar = (most >= room.most).then_some(bar);
         None
     }
 
-    /// More children than memory bears would be ended by the kernel as fast as others start.
+    /// If there were more children than the memory allows, the kernel would kill them as fast as
+    /// others start.
     fn bound_by_memory(
         &mut self,
         limits: &Limits,
         account: &Account,
         child_bytes: Option<u64>,
-    ) -> Option<Event<'static>> {
-        let borne = borne(limits, account, child_bytes);
-        *self = Self { law: None, bar: None, borne, ..*self };
-        let (most, bytes) = borne.zip(child_bytes)?;
+    ) -> Option<ParentEvent<'static>> {
+        let memory_limit = memory_limit(limits, account, child_bytes);
+        *self = Self { law: None, bar: None, memory_limit, ..*self };
+        let (most, bytes) = memory_limit.zip(child_bytes)?;
         let threads = limits.threads_per_child.max(1);
         let active = usize::try_from(account.of(Figure::Active).unwrap_or(0)).unwrap_or(0);
         if active < most / threads {
@@ -91,34 +92,34 @@ impl Budget {
         self.bar = Some(Bar::Memory);
         let (configured, each) = (limits.max_request_workers, bytes / threads as u64);
         let was_told = std::mem::replace(&mut self.told, true);
-        (!was_told).then_some(Event::MemoryBinds { configured, most, each })
+        (!was_told).then_some(ParentEvent::MemoryBinds { configured, most, each })
     }
 
-    /// What the administrator is told, once a generation, when requests want as many workers as
-    /// MaxRequestWorkers says. Nothing where the number moves by itself or memory bears fewer.
+    /// An event to log, once a generation, when requests need as many workers as MaxRequestWorkers.
+    /// None if the number is adjusted or the memory allows fewer.
     fn note_reached(
         &mut self,
         limits: &Limits,
         account: &Account,
         generation: u32,
-    ) -> Option<Event<'static>> {
+    ) -> Option<ParentEvent<'static>> {
         let wanted = account.of(Figure::Demand).unwrap_or(0);
         let is_free = wanted < limits.max_request_workers as u64;
-        if limits.auto || is_free || self.borne.is_some() {
+        if limits.auto || is_free || self.memory_limit.is_some() {
             return None;
         }
         let last = self.reached_in.replace(generation);
-        (last != Some(generation)).then_some(Event::WorkersReached)
+        (last != Some(generation)).then_some(ParentEvent::WorkersReached)
     }
 
-    /// Whether more were tried in vain.
+    /// Whether trying more brought nothing.
     pub(crate) fn is_refused(&self) -> bool {
         self.law.as_ref().is_some_and(Auto::is_refused)
     }
 }
 
-/// What memory and descriptors leave, and what the directives say; which of them it is that bounds.
-/// `child_bytes` is what a child takes, where that was measured.
+/// The range that memory, descriptors and directives leave for the budget, and which of them is the
+/// bound. `child_bytes` is the measured memory of a child.
 fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, Bar) {
     let threads = limits.threads_per_child.max(1) as u64;
     let (there, each) = match limits.model {
@@ -126,8 +127,9 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
             let busy = account.of(Figure::BusyMilli).unwrap_or(0) / 1000;
             (busy, bytes_each(Model::Event))
         }
-        // Workers that rest take memory too, and parked ones are called back before others start:
-        // did they not count, each parked for want of memory would have another one parked.
+        // Idle workers take memory too, and parked children are used before others start. If they
+        // did not count, each child that is parked for lack of memory would cause another to be
+        // parked.
         model => {
             let count = |figure| account.of(figure).unwrap_or(0);
             let active = count(Figure::Active).saturating_add(count(Figure::Parked));
@@ -135,7 +137,8 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
             (active.saturating_mul(threads), measured.unwrap_or(bytes_each(model)))
         }
     };
-    // A part of what would be free without them, so that it stays the same while they come.
+    // A share of what would be free without them, so that the bound stays the same while more are
+    // started.
     let by_memory = account.of(Figure::MemoryFree).map_or(u64::MAX, |free| {
         let without = free.saturating_add(there.saturating_mul(each));
         (without as f64 * OF_MEMORY) as u64 / each
@@ -149,7 +152,7 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
     let most = usize::try_from(by_memory.min(by_descriptors)).unwrap_or(usize::MAX);
     let bar = if most < limits.max_request_workers { bar } else { Bar::None };
     let least = match limits.model {
-        // Work that burns has as many threads as there are cores, whatever the budget.
+        // CPU-bound work has as many threads as there are cores, whatever the budget.
         Model::Event => limits.first_budget() / 8 * 5,
         Model::Worker | Model::Prefork => {
             limits.min_spare.saturating_add(limits.threads_per_child.saturating_mul(2))
@@ -158,9 +161,9 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
     (Room { least, most: most.min(limits.max_request_workers) }, bar)
 }
 
-/// How many workers memory bears, where connections hold them and that is less than the number of
-/// the directive.
-fn borne(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> Option<usize> {
+/// How many workers the memory allows, if connections hold workers and that is fewer than the
+/// directive.
+fn memory_limit(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> Option<usize> {
     if limits.model == Model::Event {
         return None;
     }
@@ -168,9 +171,9 @@ fn borne(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> Option
     (bar == Bar::Memory).then_some(room.most.max(limits.threads_per_child))
 }
 
-/// What the law is told. In event as many threads serve however large the budget is: that they wait
-/// for a core is the doing of others, and no smaller budget would change it.
-fn told(model: Model, account: &Account) -> Account {
+/// The account that the controller sees. In event the number of serving threads does not depend on
+/// the budget: if they wait for a core, others cause it, and a smaller budget would not help.
+fn for_law(model: Model, account: &Account) -> Account {
     match model {
         Model::Event => account.with(Figure::RunQueueUs, 0),
         Model::Worker | Model::Prefork => *account,
@@ -178,21 +181,21 @@ fn told(model: Model, account: &Account) -> Account {
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Asks the law, and tells the children.
+    /// Adjusts the budget and gives it to the children.
     pub(crate) fn move_budget(&mut self, account: &Account) {
         let limits = self.current.limits;
         let event = self.budget.follow(&limits, account, self.accounting.child_bytes());
         let reached = self.budget.note_reached(&limits, account, self.current.number);
-        event.iter().chain(&reached).for_each(|event| self.tell(event));
-        // Where the number is the administrator's, children that are there stay.
+        event.iter().chain(&reached).for_each(|event| self.log_event(event));
+        // If the administrator has set the number, existing children stay.
         let Some(most) = self.budget.most().filter(|_| limits.auto) else { return };
         match limits.model {
-            Model::Event => self.hand_out_credits(most),
+            Model::Event => self.distribute_credits(most),
             Model::Worker | Model::Prefork => self.park_beyond(most),
         }
     }
 
-    fn hand_out_credits(&self, most: usize) {
+    fn distribute_credits(&self, most: usize) {
         let limits = Limits { max_request_workers: most, ..self.current.limits };
         for entry in self.children.active(self.current.number) {
             if let Some(line) = self.board.parent_line(entry.index) {
@@ -201,7 +204,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Parks the children beyond the budget that have least to do; the law starts none beyond it.
+    /// Parks the children beyond the budget that have the least to do. The controller starts none
+    /// beyond it.
     fn park_beyond(&mut self, most: usize) {
         let threads = self.current.limits.threads_per_child.max(1);
         let running = self.children.active(self.current.number);
@@ -241,13 +245,13 @@ mod tests {
             .with(Figure::Descriptors, 1_000);
         let (event, bar) = room(&limits(Model::Event), &account, None);
         assert_eq!((event.most, bar), (500, Bar::Descriptors));
-        // Four processes are there, of 8 MiB as is reckoned, or of 2 MiB as was measured.
+        // Four processes exist, of 8 MiB as assumed, or of 2 MiB as measured.
         let prefork = |child_bytes| room(&limits(Model::Prefork), &account, child_bytes).0.most;
         assert_eq!((prefork(None), prefork(Some(2 << 20))), (11, 35));
-        // And while more of them come, it stays as it is.
+        // While more of them are started, the bound stays.
         let later = account.with(Figure::Active, 24).with(Figure::MemoryFree, 40 << 20);
         assert_eq!(room(&limits(Model::Prefork), &later, Some(2 << 20)).0.most, 35);
-        // Nor does it fall because some are parked.
+        // It does not fall because some are parked.
         let parked = later.with(Figure::Active, 19).with(Figure::Parked, 5);
         assert_eq!(room(&limits(Model::Prefork), &parked, Some(2 << 20)).0.most, 35);
         let (worker, bar) = room(&limits(Model::Worker), &account, None);
@@ -265,17 +269,17 @@ mod tests {
         };
         let small = Account::default().with(Figure::Active, 5).with(Figure::MemoryFree, 40 << 20);
         let prefork = limits(Model::Prefork);
-        assert_eq!(borne(&prefork, &small, None), Some(8));
-        assert_eq!(borne(&prefork, &small, Some(512 << 10)), Some(68));
+        assert_eq!(memory_limit(&prefork, &small, None), Some(8));
+        assert_eq!(memory_limit(&prefork, &small, Some(512 << 10)), Some(68));
         assert_eq!(
-            borne(&prefork, &small.with(Figure::MemoryFree, 1 << 30), Some(512 << 10)),
+            memory_limit(&prefork, &small.with(Figure::MemoryFree, 1 << 30), Some(512 << 10)),
             None
         );
-        assert_eq!(borne(&prefork, &Account::default(), None), None);
+        assert_eq!(memory_limit(&prefork, &Account::default(), None), None);
         // One child is the least.
         let none = small.with(Figure::MemoryFree, 0).with(Figure::Active, 0);
-        assert_eq!(borne(&limits(Model::Worker), &none, None), Some(25));
-        assert_eq!(borne(&limits(Model::Event), &none, None), None);
+        assert_eq!(memory_limit(&limits(Model::Worker), &none, None), Some(25));
+        assert_eq!(memory_limit(&limits(Model::Event), &none, None), None);
     }
 
     #[test]
@@ -290,17 +294,17 @@ mod tests {
         let small = Account::default().with(Figure::Active, 5).with(Figure::MemoryFree, 40 << 20);
         let children = |budget: &Budget| bounded(limits.pool(), budget.most(), 1_000).children;
         assert_eq!(children(&budget), 150);
-        // Before a child was measured it is reckoned large, and that is nothing to tell.
+        // Before a child is measured it is assumed to be large, and nothing is logged.
         assert!(budget.follow(&limits, &small, None).is_none());
         assert_eq!((children(&budget), budget.bar()), (8, Bar::None));
         let each = 512 << 10;
         assert!(budget.follow(&limits, &small, Some(each)).is_none());
         assert_eq!((children(&budget), budget.bar()), (68, Bar::None));
-        // As many are there, and what they take is no longer free.
+        // As many exist, and the memory that they take is not free any more.
         let full = small.with(Figure::Active, 68).with(Figure::MemoryFree, (40 << 20) - 63 * each);
         let event = budget.follow(&limits, &full, Some(each));
-        let told = Event::MemoryBinds { configured: 150, most: 68, each };
-        let text = |event: Event<'_>| event.notice(Model::Prefork).map(|notice| notice.text);
+        let told = ParentEvent::MemoryBinds { configured: 150, most: 68, each };
+        let text = |event: ParentEvent<'_>| event.notice(Model::Prefork).map(|notice| notice.text);
         assert_eq!(event.and_then(text), text(told));
         assert_eq!((children(&budget), budget.bar()), (68, Bar::Memory));
         assert!(budget.follow(&limits, &full, Some(each)).is_none(), "it is told once");
@@ -323,7 +327,7 @@ mod tests {
         assert!(is_told(&number(150, false), 150, 0));
         assert!(!is_told(&number(150, false), 1_000, 0), "it was told");
         assert!(is_told(&number(150, false), 150, 1));
-        budget.borne = Some(100);
+        budget.memory_limit = Some(100);
         assert!(budget.note_reached(&number(150, false), &wanted(200), 2).is_none());
     }
 
@@ -338,7 +342,8 @@ mod tests {
         let after = |model| {
             let (limits, mut auto) = (limits(model), Auto::new(12_000));
             (0..30).for_each(|_| {
-                let _ = auto.decide(&told(model, &contended), &room(&limits, &contended, None).0);
+                let _ =
+                    auto.decide(&for_law(model, &contended), &room(&limits, &contended, None).0);
             });
             auto.budget()
         };
@@ -353,7 +358,7 @@ mod tests {
             assert!(limits.auto && limits.first_budget() <= limits.max_request_workers);
             assert!(limits.max_request_workers >= 1_000, "{limits:?}");
         }
-        // What waits 200 ms in ten thousand requests at a time is no more than event begins with.
+        // Ten thousand requests that wait for 200 ms each are no more than event starts with.
         assert!(limits(Model::Event).first_budget() > 10_000);
     }
 }

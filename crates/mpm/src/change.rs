@@ -12,16 +12,16 @@ use evenkeel_sys::process::{End, Pid};
 use evenkeel_sys::signal::Signal;
 use evenkeel_sys::{clock, listen, process};
 
-use crate::announce::Event;
 use crate::child::Command;
-use crate::children::{Entry, START_US};
+use crate::children::{ChildEntry, START_US};
+use crate::config_test::{ConfigTest, TIMEOUT_US};
 use crate::descriptors;
 use crate::limits::{self, Moment};
 use crate::listeners::Listeners;
+use crate::notices::ParentEvent;
 use crate::oom_score::OomScore;
 use crate::parent::Parent;
 use crate::pidfile::PidFile;
-use crate::probe::{Probe, TRIAL_US};
 use crate::settings::{Generation, Loaded, Mode, Server};
 use crate::spawn::CHILD_FATAL;
 use crate::upgrade::Upgrade;
@@ -47,7 +47,7 @@ pub(crate) enum State<Site> {
     /// Nothing but keeping the count.
     Serving,
     /// A copy of the parent tries the new configuration.
-    Checking(Restart, Probe),
+    Checking(Restart, ConfigTest),
     /// Children of a new configuration start, while those of the old one serve.
     Changing(Change<Site>),
     /// The program starts anew, while the children serve.
@@ -70,13 +70,13 @@ pub(crate) struct Change<Site> {
     next: Option<Restart>,
     // When the new children came to serve, and when to look again whether the old may go.
     served_us: Option<u64>,
-    look_us: Option<u64>,
+    check_us: Option<u64>,
 }
 
 /// How long the old children serve on for connections that wait on addresses which are no longer
 /// configured, and how often these are looked at.
-const LEAVE_US: u64 = 10_000_000;
-const LOOK_US: u64 = 10_000;
+const REMOVED_ADDRESS_GRACE_US: u64 = 10_000_000;
+const CHECK_US: u64 = 10_000;
 
 struct Before<Site> {
     base: Base<Site>,
@@ -108,8 +108,8 @@ impl<Site> Change<Site> {
     }
 
     fn new(restart: Restart, since_us: u64, wanted: usize, before: Option<Before<Site>>) -> Self {
-        let (passed, next, served_us, look_us) = (None, None, None, None);
-        Self { restart, since_us, wanted, failures: 0, before, passed, next, served_us, look_us }
+        let (passed, next, served_us, check_us) = (None, None, None, None);
+        Self { restart, since_us, wanted, failures: 0, before, passed, next, served_us, check_us }
     }
 
     /// What old children are made of, and how many there are to be, until the new ones serve: who
@@ -124,10 +124,10 @@ impl<Site> Change<Site> {
     fn must_wait(&mut self, after: &Listeners, now_us: u64) -> bool {
         let old =
             self.before.as_ref().map(|before| &before.base.listeners).or(self.passed.as_ref());
-        let waits = old.map_or(0, |old| old.queue_of_leaving(after));
+        let waits = old.map_or(0, |old| old.queue_of_removed(after));
         let served_us = *self.served_us.get_or_insert(now_us);
-        self.look_us = Some(now_us.saturating_add(LOOK_US));
-        waits > 0 && now_us.saturating_sub(served_us) < LEAVE_US
+        self.check_us = Some(now_us.saturating_add(CHECK_US));
+        waits > 0 && now_us.saturating_sub(served_us) < REMOVED_ADDRESS_GRACE_US
     }
 }
 
@@ -142,9 +142,9 @@ impl<Site> State<Site> {
     }
 
     /// Notes the end of a process; true if it was the trial of a configuration.
-    pub(crate) fn note_probe_end(&mut self, pid: Pid, end: End) -> bool {
+    pub(crate) fn note_test_end(&mut self, pid: Pid, end: End) -> bool {
         match self {
-            Self::Checking(_, probe) => probe.note_end(pid, end),
+            Self::Checking(_, test) => test.note_end(pid, end),
             _ => false,
         }
     }
@@ -152,10 +152,10 @@ impl<Site> State<Site> {
     /// When the state changes by itself.
     pub(crate) fn next_us(&self) -> Option<u64> {
         match self {
-            Self::Checking(_, probe) => Some(probe.since_us.saturating_add(TRIAL_US)),
+            Self::Checking(_, test) => Some(test.since_us.saturating_add(TIMEOUT_US)),
             Self::Changing(change) => {
                 let late_us = change.since_us.saturating_add(START_US);
-                Some(change.look_us.map_or(late_us, |look_us| look_us.min(late_us)))
+                Some(change.check_us.map_or(late_us, |check_us| check_us.min(late_us)))
             }
             Self::Upgrading(upgrade) => Some(upgrade.late_us),
             Self::Serving | Self::Stopping { .. } => None,
@@ -168,18 +168,18 @@ impl<S: Server> Parent<'_, S> {
     pub(crate) fn advance(&mut self) {
         let now_us = clock::monotonic_us();
         for pid in self.children.kill_overdue(now_us) {
-            self.tell(&Event::Overdue(pid));
+            self.log_event(&ParentEvent::Overdue(pid));
         }
         if !self.state.is_stopping() {
-            self.end_surplus();
+            self.kill_surplus();
         }
         match &mut self.state {
-            State::Checking(restart, probe) => {
+            State::Checking(restart, test) => {
                 let restart = *restart;
-                if now_us >= probe.since_us.saturating_add(TRIAL_US) {
-                    probe.kill();
+                if now_us >= test.since_us.saturating_add(TIMEOUT_US) {
+                    test.kill();
                 }
-                match probe.verdict() {
+                match test.verdict() {
                     None => {}
                     Some(Ok(())) => self.load_and_start(restart, now_us),
                     Some(Err(text)) => self.refuse(&text),
@@ -193,7 +193,7 @@ impl<S: Server> Parent<'_, S> {
                         self.complete(now_us);
                     }
                 } else if is_late {
-                    self.give_up();
+                    self.roll_back();
                 }
             }
             State::Upgrading(_) => self.watch_upgrade(now_us),
@@ -203,21 +203,21 @@ impl<S: Server> Parent<'_, S> {
 
     /// Children that retire have a table of their own, as large as that of those that serve. When
     /// it is full, its oldest generation is ended.
-    fn end_surplus(&mut self) {
+    fn kill_surplus(&mut self) {
         let table = self.children.table();
         for pid in self.children.kill_surplus(table, self.current.number) {
-            self.tell(&Event::Surplus(pid, table));
+            self.log_event(&ParentEvent::Surplus(pid, table));
         }
     }
 
     /// HUP, USR1 and USR2. One reload at a time; those that come meanwhile become one.
-    pub(crate) fn ask_restart(&mut self, asked: Restart) {
+    pub(crate) fn request_restart(&mut self, asked: Restart) {
         match &mut self.state {
             State::Serving => self.check(asked),
             // The file may have changed after the copy read it: read it again.
-            State::Checking(restart, probe) => {
+            State::Checking(restart, test) => {
                 let asked = asked.max(*restart);
-                probe.kill();
+                test.kill();
                 self.check(asked);
             }
             State::Changing(change) => change.next = change.next.max(Some(asked)),
@@ -229,15 +229,15 @@ impl<S: Server> Parent<'_, S> {
     /// TERM: requests in progress are finished, within bounds.
     pub(crate) fn stop(&mut self) {
         let now_us = clock::monotonic_us();
-        self.tell(&Event::Stopping);
+        self.log_event(&ParentEvent::Stopping);
         if !self.state.is_stopping() {
             self.begin_stop(0);
         }
         // Who has come to serve may not have been heard yet; the others have nothing to finish.
-        self.children.listen_now();
-        self.hear();
+        self.children.receive_now();
+        self.receive_reports();
         self.children.kill(|entry| !entry.served);
-        let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
+        let end_by_us = self.kill_deadline_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
         self.children.retire(Command::Exit, Some(end_by_us), |_| true);
     }
 
@@ -246,14 +246,14 @@ impl<S: Server> Parent<'_, S> {
         if self.state.is_stopping() {
             return;
         }
-        self.tell(&Event::StoppingGracefully);
+        self.log_event(&ParentEvent::StoppingGracefully);
         self.begin_stop(0);
-        let end_by_us = self.bound_us(clock::monotonic_us());
+        let end_by_us = self.kill_deadline_us(clock::monotonic_us());
         self.children.retire(Command::Drain, end_by_us, |entry| !entry.phase.is_stopping());
     }
 
     /// What the death of a child that never served means for the change under way.
-    pub(crate) fn note_failed_start(&mut self, entry: &Entry<S::Site>, end: End) {
+    pub(crate) fn note_failed_start(&mut self, entry: &ChildEntry<S::Site>, end: End) {
         let State::Changing(change) = &mut self.state else { return };
         if entry.generation.number != self.current.number {
             return;
@@ -262,22 +262,22 @@ impl<S: Server> Parent<'_, S> {
         let is_first = change.is_first();
         if end == End::Exited(CHILD_FATAL) || change.failures >= MOST_FAILURES {
             if end == End::Exited(CHILD_FATAL) && is_first {
-                self.tell(&Event::FatalChild(entry.pid));
+                self.log_event(&ParentEvent::FatalChild(entry.pid));
             }
-            self.give_up();
+            self.roll_back();
         }
     }
 
     /// Begins a reload: has a copy of the parent read the configuration.
     pub(crate) fn check(&mut self, restart: Restart) {
         self.supervisor.reloading();
-        self.tell(&match restart {
-            Restart::Graceful => Event::RestartingGracefully,
-            Restart::Hard => Event::Restarting,
+        self.log_event(&match restart {
+            Restart::Graceful => ParentEvent::RestartingGracefully,
+            Restart::Hard => ParentEvent::Restarting,
             Restart::Upgrade => return self.begin_upgrade(),
         });
         let Self { server, children, state, signals, listeners, predecessor, .. } = self;
-        let started = Probe::start(*server, clock::monotonic_us(), || {
+        let started = ConfigTest::start(*server, clock::monotonic_us(), || {
             children.forget();
             state.forget();
             *signals = None;
@@ -285,10 +285,10 @@ impl<S: Server> Parent<'_, S> {
             *listeners = Listeners::none();
         });
         match started {
-            Ok(probe) => self.state = State::Checking(restart, probe),
+            Ok(test) => self.state = State::Checking(restart, test),
             Err(error) => {
-                self.tell(&Event::ForkFailed(&error));
-                self.tell(&Event::Refused);
+                self.log_event(&ParentEvent::ForkFailed(&error));
+                self.log_event(&ParentEvent::Refused);
                 self.supervisor.ready(self.current.number);
                 self.state = State::Serving;
             }
@@ -296,8 +296,8 @@ impl<S: Server> Parent<'_, S> {
     }
 
     fn refuse(&mut self, text: &str) {
-        self.tell_lines(text);
-        self.tell(&Event::Refused);
+        self.log_lines(text);
+        self.log_event(&ParentEvent::Refused);
         self.supervisor.ready(self.current.number);
         self.state = State::Serving;
     }
@@ -306,7 +306,7 @@ impl<S: Server> Parent<'_, S> {
     fn load_and_start(&mut self, restart: Restart, now_us: u64) {
         let loaded = catch_unwind(AssertUnwindSafe(|| self.server.load()));
         let loaded = loaded.unwrap_or_else(|_| Err("reading the configuration panicked".into()));
-        match loaded.and_then(|loaded| self.take_over(loaded)) {
+        match loaded.and_then(|loaded| self.install(loaded)) {
             Ok(before) => {
                 let wanted = self.wanted_at_first();
                 let change = Change::new(restart, now_us, wanted, Some(before));
@@ -317,7 +317,7 @@ impl<S: Server> Parent<'_, S> {
     }
 
     /// Puts a new configuration in force, all of it or nothing.
-    fn take_over(&mut self, loaded: Loaded<S::Site>) -> Result<Before<S::Site>, String> {
+    fn install(&mut self, loaded: Loaded<S::Site>) -> Result<Before<S::Site>, String> {
         let Loaded { site, settings } = loaded;
         if settings.configured.model != self.current.limits.model {
             // Apache ends with these words (core.c); a new program may have another model.
@@ -364,16 +364,16 @@ impl<S: Server> Parent<'_, S> {
             return;
         };
         let number = self.current.number;
-        let is_old = |entry: &Entry<S::Site>| entry.generation.number != number;
-        let bound_us = self.bound_us(now_us);
+        let is_old = |entry: &ChildEntry<S::Site>| entry.generation.number != number;
+        let kill_deadline_us = self.kill_deadline_us(now_us);
         match change.restart {
             Restart::Graceful | Restart::Upgrade => {
-                self.children.retire(Command::Drain, bound_us, |entry| {
+                self.children.retire(Command::Drain, kill_deadline_us, |entry| {
                     is_old(entry) && !entry.phase.is_stopping()
                 });
             }
             Restart::Hard => {
-                let end_by_us = bound_us.unwrap_or(now_us.saturating_add(STOP_US));
+                let end_by_us = kill_deadline_us.unwrap_or(now_us.saturating_add(STOP_US));
                 self.children.retire(Command::Exit, Some(end_by_us), is_old);
             }
         }
@@ -381,12 +381,12 @@ impl<S: Server> Parent<'_, S> {
         let own_pid = process::own_pid().as_raw_nonzero().get();
         let most = self.current.limits.most_children();
         self.board.note_start(clock::realtime_us(), number, own_pid, most);
-        self.tell(&Event::Resuming(&self.current.settings.server_text));
-        self.tell(&Event::CommandLine(&self.start.command_line));
-        if let Some(outcome) = self.outcome.take()
-            && let Err(error) = outcome.serves()
+        self.log_event(&ParentEvent::Resuming(&self.current.settings.server_text));
+        self.log_event(&ParentEvent::CommandLine(&self.start.command_line));
+        if let Some(report) = self.start_report.take()
+            && let Err(error) = report.success()
         {
-            self.tell_lines(&format!("could not let go of the terminal: {error}"));
+            self.log_lines(&format!("could not let go of the terminal: {error}"));
         }
         self.supervisor.ready(number);
         if let Some(predecessor) = self.predecessor.take() {
@@ -394,7 +394,7 @@ impl<S: Server> Parent<'_, S> {
                 // The program that was detached left it; no other folder is held for ever.
                 let _ = std::env::set_current_dir("/");
             }
-            predecessor.relieve();
+            predecessor.end();
         }
         if let Some(next) = change.next {
             self.check(next);
@@ -402,23 +402,23 @@ impl<S: Server> Parent<'_, S> {
     }
 
     /// The new children do not come to serve: back to the old, or to the end at the first start.
-    fn give_up(&mut self) {
+    fn roll_back(&mut self) {
         // Who has come to serve may not have been heard yet.
-        self.children.listen_now();
-        self.hear();
+        self.children.receive_now();
+        self.receive_reports();
         let State::Changing(change) = std::mem::replace(&mut self.state, State::Serving) else {
             return;
         };
         let failed = self.current.number;
-        let is_failed = |entry: &Entry<S::Site>| entry.generation.number == failed;
+        let is_failed = |entry: &ChildEntry<S::Site>| entry.generation.number == failed;
         // Those that serve already have connections, and finish them.
         self.children.kill(|entry| is_failed(entry) && !entry.served);
-        let bound_us = self.bound_us(clock::monotonic_us());
-        self.children.retire(Command::Drain, bound_us, |entry| {
+        let kill_deadline_us = self.kill_deadline_us(clock::monotonic_us());
+        self.children.retire(Command::Drain, kill_deadline_us, |entry| {
             is_failed(entry) && entry.served && !entry.phase.is_stopping()
         });
         let Some(before) = change.before else {
-            self.tell(&Event::NothingStarts);
+            self.log_event(&ParentEvent::NothingStarts);
             self.begin_stop(1);
             return;
         };
@@ -426,12 +426,12 @@ impl<S: Server> Parent<'_, S> {
         self.current = before.base.generation;
         let site = Rc::clone(&self.current.site);
         if let Err(text) = self.server.activate(&site) {
-            self.tell_lines(&text);
+            self.log_lines(&text);
         }
-        self.tell(&Event::Unchanged);
+        self.log_event(&ParentEvent::Unchanged);
         self.supervisor.ready(self.current.number);
         if self.listeners.adopt(&tried) {
-            self.begin_again(change.next);
+            self.restart_children(change.next);
         } else if let Some(next) = change.next {
             self.check(next);
         }
@@ -440,7 +440,7 @@ impl<S: Server> Parent<'_, S> {
     /// Starts children of the present configuration anew in place of those that serve: the kernel
     /// queues connections on sockets by now that only new children can have. What was asked for
     /// meanwhile is `next`.
-    pub(crate) fn begin_again(&mut self, next: Option<Restart>) {
+    pub(crate) fn restart_children(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
         let Generation { site, settings, limits, lines, oom_score, .. } = &*self.current;
         let (site, settings) = (Rc::clone(site), Arc::clone(settings));
@@ -468,14 +468,14 @@ impl<S: Server> Parent<'_, S> {
                     old.remove();
                 }
             }
-            Err(text) => self.tell_lines(&text),
+            Err(text) => self.log_lines(&text),
         }
     }
 
     /// No more connections, no more children.
     fn begin_stop(&mut self, status: i32) {
         match &mut self.state {
-            State::Checking(_, probe) => probe.kill(),
+            State::Checking(_, test) => test.kill(),
             State::Upgrading(upgrade) => upgrade.end(Signal::Terminate),
             _ => {}
         }

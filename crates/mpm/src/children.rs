@@ -1,6 +1,6 @@
-//! The parent's table of its children: pids, channels, deadlines. The parent's own memory and
-//! therefore the truth; the scoreboard only shows it. Forks and reaps are its caller's. What it
-//! does at each turn of the parent's does not grow with the number of children.
+//! The parent's table of its children: pids, channels, phases and deadlines. It is in the parent's
+//! own memory and therefore trusted; the scoreboard only shows it. Callers fork and reap. The work
+//! in each pass of the parent's loop does not grow with the number of children.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -20,35 +20,36 @@ use crate::limits::Model;
 use crate::settings::Generation;
 use crate::stall_detector::{StallAction, StallDetector};
 
-/// One child.
-pub(crate) struct Entry<Site> {
+/// A child.
+pub(crate) struct ChildEntry<Site> {
     pub(crate) pid: Pid,
-    /// Counts all children ever forked: the larger, the newer.
+    /// The number of the child among all that were ever forked: the larger, the newer.
     pub(crate) number: u64,
-    /// Its lines in the scoreboard.
+    /// The index of its lines in the scoreboard.
     pub(crate) index: usize,
-    /// Its share of the budget, among the children of its generation that serve.
+    /// Its position among the serving children of its generation, which determines its share of the
+    /// credits.
     pub(crate) rank: usize,
-    /// Which bucket of listening sockets it accepts from.
+    /// The bucket of listening sockets from which it accepts.
     pub(crate) bucket: usize,
     pub(crate) generation: Rc<Generation<Site>>,
     pub(crate) phase: Phase,
     /// Since when it is in that phase.
     pub(crate) phase_since_us: u64,
     pub(crate) forked_us: u64,
-    /// Whether it ever came to serve.
+    /// Whether it has ever served.
     pub(crate) served: bool,
-    /// When it is killed, should it live until then.
+    /// When it is killed if it still lives.
     pub(crate) end_by_us: Option<u64>,
     /// Whether the parent has killed it.
     pub(crate) killed: bool,
     pub(crate) channel: Channel,
     stalls: StallDetector,
-    // What could not be said because the child did not read.
-    unsaid: Option<Command>,
+    // A command that could not be sent because the child did not read.
+    unsent: Option<Command>,
 }
 
-/// Where a child has its place: see the fields of [`Entry`] of these names.
+/// The place of a new child: see the fields of [`ChildEntry`] with these names.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) index: usize,
@@ -56,83 +57,86 @@ pub(crate) struct Place {
     pub(crate) bucket: usize,
 }
 
-/// All of them.
+/// All children.
 pub(crate) struct Children<Site> {
     board: Scoreboard,
-    /// By their numbers, and the numbers by pid.
-    entries: BTreeMap<u64, Entry<Site>>,
+    /// The children by number, and the numbers by pid.
+    entries: BTreeMap<u64, ChildEntry<Site>>,
     numbers: HashMap<Pid, u64>,
-    /// The lines of the scoreboard that no child has.
+    /// The lines of the scoreboard that no child uses.
     free_lines: BTreeSet<usize>,
-    /// How many were ever forked.
+    /// How many children were ever forked.
     forked: u64,
-    /// How many may serve, and how many may retire.
+    /// How many children may serve, and how many may retire.
     table: usize,
-    /// Their channels, but for those that are closed; none in a process that is not the parent.
+    /// An epoll set of their channels, except those that are closed; none in a process that is not
+    /// the parent.
     set: Option<Epoll>,
     events: Events,
-    /// When they are heard again.
-    deaf_until_us: u64,
-    /// Who was told something that found no room in its channel.
-    unsaid: BTreeSet<u64>,
-    /// No deadline is earlier than this; none where there is no deadline.
+    /// When reports are read again.
+    next_receive_us: u64,
+    /// The children to which a command could not be sent.
+    unsent: BTreeSet<u64>,
+    /// The earliest deadline, or a time before it; none if there is no deadline.
     earliest_us: Option<u64>,
-    /// Whether some have begun to retire since their number was last looked at.
+    /// Whether children have begun to retire since the last check for surplus ones.
     some_retired: bool,
-    /// The last counts of generations, until something changes.
+    /// The last counts of each generation, until something changes.
     counts: BTreeMap<u32, Count>,
 }
 
-/// How many children of a generation there are that do not end.
+/// How many children of a generation are not ending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Those that serve or will.
+    /// Those that serve or are starting.
     pub(crate) active: usize,
-    /// Those of them that have come to serve.
+    /// Those of them that have served.
     pub(crate) served: usize,
 }
 
-/// Which children do not come round.
+/// The children that are stalled.
 #[derive(Default)]
 pub(crate) struct StalledChildren {
-    /// For long enough to be reported.
+    /// Long enough to be reported.
     pub(crate) reported: Vec<Pid>,
-    /// For long enough to be replaced.
+    /// Long enough to be replaced.
     pub(crate) replaced: Vec<Pid>,
-    /// Those that do not take what waits in their bucket, where no other takes it.
+    /// Those for which connections wait in their bucket, while no other child accepts them.
     pub(crate) starving: Vec<Pid>,
 }
 
-/// What the children had to say.
+/// What the children have reported.
 #[derive(Default)]
-pub(crate) struct Heard {
-    /// The numbers of those that were asked to end by someone else, or have served their share.
+pub(crate) struct Reports {
+    /// The numbers of children that were sent SIGTERM, or that have accepted all connections that
+    /// they may.
     pub(crate) end_requested: BTreeSet<u64>,
-    /// Whether one has run out of credits.
+    /// Whether a child has run out of credits.
     pub(crate) has_demand: bool,
 }
 
-/// How long a child may take until it serves.
+/// How long a child may take to start serving.
 pub(crate) const START_US: u64 = 60_000_000;
 
-/// For how long nobody is heard after somebody was: a child that talks without end wakes the parent
+/// How long no reports are read after some were: a child that reports without end wakes the parent
 /// no more often than this.
-const DEAF_FOR_US: u64 = 10_000;
+const RECEIVE_INTERVAL_US: u64 = 10_000;
 
-/// How many children are heard in a turn, and how many messages of each. Who has more to say is
-/// heard the next time, after all others.
-const MOST_HEARD: usize = 256;
-const MOST_MESSAGES: usize = 4;
+/// How many children are read at a time, and how many reports of each. A child with more to report
+/// is read again after all others.
+const MAX_EVENTS: usize = 256;
+const MAX_REPORTS: usize = 4;
 
-/// How many messages of a dead child are looked through: its channel holds fewer.
-const MOST_LAST_WORDS: usize = 1024;
+/// How many reports of a dead child are read at most: its channel holds fewer.
+const MAX_LAST_REPORTS: usize = 1024;
 
-/// How long a child may live without a channel before it is killed: it is closed only in death.
-const DEAF_US: u64 = 1_000_000;
+/// How long a child may live after its channel was closed, which happens only when it dies; then it
+/// is killed.
+const NO_CHANNEL_US: u64 = 1_000_000;
 
 impl<Site> Children<Site> {
-    /// None yet; `table` is how many there may be of those that serve, and of those that retire.
-    /// Errors are the system's, who denies a set for their channels.
+    /// An empty table; `table` is how many children may serve, and how many may retire. Errors are
+    /// the system's, if it denies an epoll set for the channels.
     pub(crate) fn new(board: Scoreboard, table: usize) -> io::Result<Self> {
         Ok(Self {
             board,
@@ -142,17 +146,16 @@ impl<Site> Children<Site> {
             forked: 0,
             table,
             set: Some(Epoll::new()?),
-            events: Events::with_capacity(MOST_HEARD),
-            deaf_until_us: 0,
-            unsaid: BTreeSet::new(),
+            events: Events::with_capacity(MAX_EVENTS),
+            next_receive_us: 0,
+            unsent: BTreeSet::new(),
             earliest_us: None,
             some_retired: false,
             counts: BTreeMap::new(),
         })
     }
 
-    /// How many may serve or be parked, and how many may retire, of a scoreboard with this many
-    /// lines.
+    /// How many children may serve or be parked, and how many may retire.
     pub(crate) fn table(&self) -> usize {
         self.table
     }
@@ -161,17 +164,16 @@ impl<Site> Children<Site> {
         self.entries.is_empty()
     }
 
-    /// Forgets them all, in a process that is not their parent: their channels and log buffers
-    /// are none of its business.
+    /// Forgets all children, in a process that is not their parent.
     pub(crate) fn forget(&mut self) {
-        // Without a word to the set, which is the parent's too.
+        // The epoll set is dropped as it is, since the parent uses it too.
         self.set = None;
         self.entries.values().for_each(|entry| entry.generation.lines.forget());
         self.entries.clear();
     }
 
-    /// Notes a child that was just forked. The error is the system's, who denies a place for its
-    /// channel in the set: it cannot be heard, and is killed.
+    /// Adds a child that was just forked. On an error, the system has denied a place for its
+    /// channel in the epoll set: the parent cannot read its reports, and kills it.
     pub(crate) fn add(
         &mut self,
         pid: Pid,
@@ -188,7 +190,7 @@ impl<Site> Children<Site> {
         let number = self.forked;
         let watched = self.set.as_ref().map(|set| set.add_standing(&channel, number));
         let end_by_us = now_us.saturating_add(START_US);
-        let entry = Entry {
+        let entry = ChildEntry {
             pid,
             number,
             index,
@@ -203,7 +205,7 @@ impl<Site> Children<Site> {
             killed: false,
             channel,
             stalls: StallDetector::default(),
-            unsaid: None,
+            unsent: None,
         };
         self.entries.insert(number, entry);
         self.numbers.insert(pid, number);
@@ -217,32 +219,32 @@ impl<Site> Children<Site> {
         watched
     }
 
-    /// Takes out the child of that pid.
-    pub(crate) fn remove(&mut self, pid: Pid) -> Option<Entry<Site>> {
+    /// Removes the child with this pid.
+    pub(crate) fn remove(&mut self, pid: Pid) -> Option<ChildEntry<Site>> {
         let number = self.numbers.remove(&pid)?;
         let mut entry = self.entries.remove(&number)?;
-        entry.hear_last_words();
+        entry.receive_last_reports();
         if let Some(set) = &self.set {
-            // It has left by itself where the child's end was seen before.
+            // The channel is out of the set already if its end was seen before.
             let _ = set.remove(&entry.channel);
         }
-        self.unsaid.remove(&number);
+        self.unsent.remove(&number);
         self.free_lines.insert(entry.index);
         self.counts.clear();
         Some(entry)
     }
 
-    /// The lowest line of the scoreboard that no child has.
+    /// The lowest line of the scoreboard that no child uses.
     pub(crate) fn free_line(&self) -> Option<usize> {
         self.free_lines.first().copied()
     }
 
-    /// The ranks that serving children of that generation have.
+    /// The ranks of the serving children of a generation.
     pub(crate) fn ranks(&self, generation: u32) -> BTreeSet<usize> {
         self.active(generation).map(|entry| entry.rank).collect()
     }
 
-    /// How many children of a generation there are that do not end.
+    /// How many children of a generation are not ending.
     pub(crate) fn count(&mut self, generation: u32) -> Count {
         if let Some(count) = self.counts.get(&generation) {
             return *count;
@@ -260,28 +262,28 @@ impl<Site> Children<Site> {
         self.earliest_us = Some(self.earliest_us.map_or(end_by_us, |other| other.min(end_by_us)));
     }
 
-    /// The children of a generation that serve or will.
-    pub(crate) fn active(&self, generation: u32) -> impl Iterator<Item = &Entry<Site>> {
-        let is_active = move |entry: &&Entry<Site>| {
+    /// The children of a generation that serve or are starting.
+    pub(crate) fn active(&self, generation: u32) -> impl Iterator<Item = &ChildEntry<Site>> {
+        let is_active = move |entry: &&ChildEntry<Site>| {
             entry.generation.number == generation && !entry.phase.is_stopping()
         };
         self.entries.values().filter(is_active)
     }
 
-    /// Tells every child that `which` names to drain or to exit, and kills those that have not
-    /// ended at `end_by_us`.
+    /// Tells every child that `which` selects to drain or to exit. Those that live at `end_by_us`
+    /// are killed.
     pub(crate) fn retire(
         &mut self,
         command: Command,
         end_by_us: Option<u64>,
-        which: impl Fn(&Entry<Site>) -> bool,
+        which: impl Fn(&ChildEntry<Site>) -> bool,
     ) {
         let numbers = self.entries.values().filter(|entry| which(entry));
         let numbers: Vec<u64> = numbers.map(|entry| entry.number).collect();
         self.retire_these(command, end_by_us, &numbers);
     }
 
-    /// The same for children of these numbers.
+    /// The same for the children with these numbers.
     pub(crate) fn retire_these(
         &mut self,
         command: Command,
@@ -303,7 +305,7 @@ impl<Site> Children<Site> {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
-            entry.say(command, &mut self.unsaid);
+            entry.send(command, &mut self.unsent);
         }
         if let Some(end_by_us) = end_by_us {
             self.note_deadline(end_by_us);
@@ -312,12 +314,12 @@ impl<Site> Children<Site> {
         self.counts.clear();
     }
 
-    /// All of them, for the census.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Entry<Site>> {
+    /// All children.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ChildEntry<Site>> {
         self.entries.values()
     }
 
-    /// Parks a child of this number, or calls it back.
+    /// Parks the child with this number, or has it accept again.
     pub(crate) fn park(&mut self, number: u64, parked: bool, now_us: u64) {
         let (from, to, command) = match parked {
             true => (Phase::Running, Phase::Parked, Command::Park),
@@ -329,35 +331,36 @@ impl<Site> Children<Site> {
             if let Some(line) = self.board.parent_line(entry.index) {
                 line.set_phase(to);
             }
-            entry.say(command, &mut self.unsaid);
+            entry.send(command, &mut self.unsent);
         }
     }
 
-    /// Tells the children of these numbers to hurry. One that does not read is not told again.
+    /// Sends a command to the children with these numbers. It is not repeated to a child that does
+    /// not read.
     pub(crate) fn send(&self, numbers: &[u64], command: Command) {
         for entry in numbers.iter().filter_map(|number| self.entries.get(number)) {
             let _ = entry.channel.send(command.byte());
         }
     }
 
-    /// Ends children at once: those that `which` names.
-    pub(crate) fn kill(&mut self, which: impl Fn(&Entry<Site>) -> bool) {
+    /// Kills the children that `which` selects.
+    pub(crate) fn kill(&mut self, which: impl Fn(&ChildEntry<Site>) -> bool) {
         self.some_retired = true;
         self.counts.clear();
         for entry in self.entries.values_mut().filter(|entry| which(entry)) {
             entry.killed = true;
             entry.phase = Phase::Exiting;
-            // Not yet reaped, so the pid is still this child's; it may be dead already.
+            // The child is not reaped yet, so the pid is still its own; it may be dead already.
             let _ = process::kill(entry.pid, Signal::Kill);
         }
     }
 
-    /// The pids of those whose time is over; they are killed.
+    /// Kills the children whose deadline has passed. Returns their pids.
     pub(crate) fn kill_overdue(&mut self, now_us: u64) -> Vec<Pid> {
         if self.earliest_us.is_none_or(|earliest_us| now_us < earliest_us) {
             return Vec::new();
         }
-        let is_overdue = |entry: &Entry<Site>| {
+        let is_overdue = |entry: &ChildEntry<Site>| {
             !entry.killed && entry.end_by_us.is_some_and(|end_by| end_by <= now_us)
         };
         let overdue = self.entries.values().filter(|entry| is_overdue(entry));
@@ -368,19 +371,21 @@ impl<Site> Children<Site> {
         overdue
     }
 
-    /// Kills retiring children until there are no more than `most`: the oldest generation as a
-    /// whole, but of the present one no more than must be, those that retire longest. The pids.
+    /// Kills retiring children until at most `most` are left, and returns their pids: all of the
+    /// oldest generation, but of the present one only as many as necessary, those first that have
+    /// retired the longest.
     pub(crate) fn kill_surplus(&mut self, most: usize, present: u32) -> Vec<Pid> {
         let mut all = Vec::new();
         while std::mem::take(&mut self.some_retired) {
-            let is_retiring = |entry: &&Entry<Site>| entry.phase.is_stopping() && !entry.killed;
+            let is_retiring =
+                |entry: &&ChildEntry<Site>| entry.phase.is_stopping() && !entry.killed;
             let mut retiring: Vec<_> = self.entries.values().filter(is_retiring).collect();
             let surplus = retiring.len().saturating_sub(most);
             if surplus == 0 {
                 break;
             }
-            // Numbers are compared by how long ago they were given: they wrap in the end.
-            let age = |entry: &Entry<Site>| present.wrapping_sub(entry.generation.number);
+            // Generations are compared by age, because their numbers wrap.
+            let age = |entry: &ChildEntry<Site>| present.wrapping_sub(entry.generation.number);
             retiring.sort_by_key(|entry| (std::cmp::Reverse(age(entry)), entry.phase_since_us));
             let oldest = retiring.first().map_or(0, |entry| age(entry));
             let of_oldest = retiring.iter().take_while(|entry| age(entry) == oldest);
@@ -392,8 +397,8 @@ impl<Site> Children<Site> {
         all
     }
 
-    /// Feels every serving child's pulse, once a tick, while in each bucket connections wait or
-    /// none do.
+    /// Checks the heartbeat of every serving child. It is called once a tick; `waits` tells for
+    /// each bucket whether connections wait.
     pub(crate) fn detect_stalls(&mut self, waits: &[bool]) -> StalledChildren {
         let mut stalled = StalledChildren::default();
         let board = self.board;
@@ -401,7 +406,7 @@ impl<Site> Children<Site> {
         let others_wait = |bucket| waits.get(bucket_of(bucket)) == Some(&true);
         for entry in self.entries.values_mut().filter(|entry| entry.served) {
             let others_wait = others_wait(entry.bucket);
-            let beat = entry.beat(board, others_wait);
+            let beat = entry.heartbeat(board, others_wait);
             let pid = entry.pid.as_raw_nonzero().get();
             match entry.stalls.observe(beat, || others_wait && !bounds::wants_processor(pid)) {
                 StallAction::None => {}
@@ -410,11 +415,11 @@ impl<Site> Children<Site> {
             }
         }
         for bucket in 0..waits.len() {
-            let serves = |entry: &&Entry<Site>| {
+            let serves = |entry: &&ChildEntry<Site>| {
                 entry.phase == Phase::Running && bucket_of(entry.bucket) == bucket
             };
             let all = || self.entries.values().filter(serves);
-            // One whose workers are all taken takes nothing either.
+            // A child whose workers are all busy accepts nothing either.
             if all().all(|entry| entry.stalls.starves_others() || entry.is_full(board)) {
                 let starving = all().filter(|entry| entry.stalls.starves_others());
                 stalled.starving.extend(starving.map(|entry| entry.pid));
@@ -423,46 +428,47 @@ impl<Site> Children<Site> {
         stalled
     }
 
-    /// Reads what the children have to say, of as many as may be heard in a turn.
-    pub(crate) fn hear(&mut self, now_us: u64) -> Heard {
-        let mut heard = Heard::default();
-        if now_us < self.deaf_until_us {
-            return heard;
+    /// Reads the reports of the children, of as many as are read at a time.
+    pub(crate) fn receive(&mut self, now_us: u64) -> Reports {
+        let mut reports = Reports::default();
+        if now_us < self.next_receive_us {
+            return reports;
         }
-        self.say_again();
-        let Some(set) = &self.set else { return heard };
+        self.resend();
+        let Some(set) = &self.set else { return reports };
         if set.poll(&mut self.events).is_err() || self.events.is_empty() {
-            return heard;
+            return reports;
         }
-        self.deaf_until_us = now_us.saturating_add(DEAF_FOR_US);
+        self.next_receive_us = now_us.saturating_add(RECEIVE_INTERVAL_US);
         for at in 0..self.events.len() {
             let Some(ready) = self.events.at(at) else { break };
-            self.hear_one(ready.token, now_us, &mut heard);
+            self.receive_from(ready.token, now_us, &mut reports);
         }
-        heard
+        reports
     }
 
-    fn hear_one(&mut self, number: u64, now_us: u64, heard: &mut Heard) {
+    fn receive_from(&mut self, number: u64, now_us: u64, reports: &mut Reports) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        for _ in 0..MOST_MESSAGES {
+        for _ in 0..MAX_REPORTS {
             match entry.channel.receive() {
                 Received::Byte(byte) => match Report::from_byte(byte) {
                     Some(Report::Ready) => {
                         entry.note_ready(self.board, now_us);
                         self.counts.clear();
                     }
-                    Some(Report::EndRequested) => _ = heard.end_requested.insert(number),
-                    Some(Report::Demand) => heard.has_demand = true,
+                    Some(Report::EndRequested) => _ = reports.end_requested.insert(number),
+                    Some(Report::Demand) => reports.has_demand = true,
                     None => {}
                 },
                 Received::Empty => return,
-                // The child's end is closed; nothing can be said or heard any more.
+                // The child has closed its end: no more commands or reports.
                 Received::Closed => {
                     if let Some(set) = &self.set {
-                        // One that cannot leave is heard again every 10 ms until it is dead.
+                        // If this fails, the channel is reported again every 10 ms until the child
+                        // is dead.
                         let _ = set.remove(&entry.channel);
                     }
-                    let end_by_us = now_us.saturating_add(DEAF_US);
+                    let end_by_us = now_us.saturating_add(NO_CHANNEL_US);
                     let end_by_us = *entry.end_by_us.get_or_insert(end_by_us);
                     return self.note_deadline(end_by_us);
                 }
@@ -470,42 +476,42 @@ impl<Site> Children<Site> {
         }
     }
 
-    /// Says what found no room before.
-    fn say_again(&mut self) {
-        for number in std::mem::take(&mut self.unsaid) {
+    /// Sends the commands that could not be sent before.
+    fn resend(&mut self) {
+        for number in std::mem::take(&mut self.unsent) {
             if let Some(entry) = self.entries.get_mut(&number)
-                && let Some(command) = entry.unsaid.take()
+                && let Some(command) = entry.unsent.take()
             {
-                entry.say(command, &mut self.unsaid);
+                entry.send(command, &mut self.unsent);
             }
         }
     }
 
-    /// The descriptor that is readable when a child has something to say or is dead; none while
-    /// nobody is heard.
+    /// The descriptor that is readable when a child has reported something or is dead; none while
+    /// no reports are read.
     pub(crate) fn descriptor(&self, now_us: u64) -> Option<BorrowedFd<'_>> {
-        let set = self.set.as_ref().filter(|_| now_us >= self.deaf_until_us);
+        let set = self.set.as_ref().filter(|_| now_us >= self.next_receive_us);
         set.map(|set| set.as_fd())
     }
 
-    /// Has them heard the next time, however soon that is.
-    pub(crate) fn listen_now(&mut self) {
-        self.deaf_until_us = 0;
+    /// Has the next call read reports, however soon it comes.
+    pub(crate) fn receive_now(&mut self) {
+        self.next_receive_us = 0;
     }
 
-    /// When they are heard again, if nobody is now.
-    pub(crate) fn next_hearing_us(&self, now_us: u64) -> Option<u64> {
-        Some(self.deaf_until_us).filter(|until_us| now_us < *until_us)
+    /// When reports are read again; none if they are read now.
+    pub(crate) fn receive_due_us(&self, now_us: u64) -> Option<u64> {
+        Some(self.next_receive_us).filter(|until_us| now_us < *until_us)
     }
 
-    /// When the next child's time is over, or earlier.
+    /// The next deadline of a child, or a time before it.
     pub(crate) fn next_deadline_us(&self) -> Option<u64> {
         self.earliest_us
     }
 }
 
-impl<Site> Entry<Site> {
-    /// Whether all of its workers are taken, as it claims.
+impl<Site> ChildEntry<Site> {
+    /// Whether all of its workers are busy, according to the child.
     pub(crate) fn is_full(&self, board: Scoreboard) -> bool {
         let line = board.child_line(self.index);
         let claim = |counter| line.map_or(0, |line| line.read(counter));
@@ -513,35 +519,35 @@ impl<Site> Entry<Site> {
         working >= self.generation.limits.threads_per_child as u64
     }
 
-    /// The last beat of its heart; 0 where none is due. A child of prefork is in a connection for
-    /// as long as that takes, and asleep while none comes.
-    fn beat(&self, board: Scoreboard, others_wait: bool) -> u64 {
+    /// The child's last heartbeat; 0 if none is due. A child of prefork has none during a
+    /// connection, and sleeps while no connection comes.
+    fn heartbeat(&self, board: Scoreboard, others_wait: bool) -> u64 {
         let is_prefork = self.generation.limits.model == Model::Prefork;
         let is_due = !is_prefork || others_wait && !self.is_full(board);
         let line = board.child_line(self.index).filter(|_| is_due);
         line.map_or(0, |line| line.read(Counter::HeartbeatUs))
     }
 
-    /// Says a command, or notes itself among those that must be told again.
-    fn say(&mut self, command: Command, unsaid: &mut BTreeSet<u64>) {
+    /// Sends a command, or keeps it to be sent again.
+    fn send(&mut self, command: Command, unsent: &mut BTreeSet<u64>) {
         match self.channel.send(command.byte()) {
             // A child that is gone needs no command.
             Ok(true) | Err(_) => {}
             Ok(false) => {
-                self.unsaid = Some(command);
-                unsaid.insert(self.number);
+                self.unsent = Some(command);
+                unsent.insert(self.number);
             }
         }
     }
 
-    /// Whoever came to serve and ended before it was heard has served all the same.
-    fn hear_last_words(&mut self) {
+    /// A child that has served and died before its report was read has served all the same.
+    fn receive_last_reports(&mut self) {
         let words = std::iter::from_fn(|| match self.channel.receive() {
             Received::Byte(byte) => Some(byte),
             Received::Empty | Received::Closed => None,
         });
         let ready = Report::Ready.byte();
-        self.served |= words.take(MOST_LAST_WORDS).any(|byte| byte == ready);
+        self.served |= words.take(MAX_LAST_REPORTS).any(|byte| byte == ready);
     }
 
     fn note_ready(&mut self, board: Scoreboard, now_us: u64) {
@@ -564,7 +570,7 @@ pub(crate) mod tests {
     use evenkeel_scoreboard::Layout;
     use std::sync::Arc;
 
-    /// A table of so many children that are no processes, with their ends of the channels.
+    /// A table of `count` children without processes, and the children's ends of their channels.
     pub(crate) fn table(count: usize) -> (Children<()>, Vec<Channel>) {
         let layout = Layout { children: count + 1, slots_per_child: 1 };
         let board = Scoreboard::new(layout).unwrap();
@@ -586,7 +592,7 @@ pub(crate) mod tests {
         end
     }
 
-    /// The pid of nobody: the kernel gives none so large.
+    /// A pid that no process has: the kernel assigns none so large.
     fn pid(at: usize) -> Pid {
         Pid::from_raw(0x4000_0000 + i32::try_from(at).unwrap()).unwrap()
     }
@@ -599,24 +605,24 @@ pub(crate) mod tests {
             said += 1;
         }
         let now_us = 5_000_000;
-        assert!(said > MOST_MESSAGES && children.descriptor(now_us).is_some());
+        assert!(said > MAX_REPORTS && children.descriptor(now_us).is_some());
         ends[1].send(Report::Demand.byte()).unwrap();
         ends[2].send(Report::EndRequested.byte()).unwrap();
-        let heard = children.hear(now_us);
-        assert!(heard.has_demand && heard.end_requested == BTreeSet::from([3]));
-        // It has more to say, and wakes nobody with it before its time.
-        assert!(children.descriptor(now_us + DEAF_FOR_US - 1).is_none());
-        assert_eq!(children.next_hearing_us(now_us + 1), Some(now_us + DEAF_FOR_US));
+        let reports = children.receive(now_us);
+        assert!(reports.has_demand && reports.end_requested == BTreeSet::from([3]));
+        // It has more to report, and does not wake the parent before the interval is over.
+        assert!(children.descriptor(now_us + RECEIVE_INTERVAL_US - 1).is_none());
+        assert_eq!(children.receive_due_us(now_us + 1), Some(now_us + RECEIVE_INTERVAL_US));
         ends[1].send(Report::Demand.byte()).unwrap();
-        assert!(!children.hear(now_us + DEAF_FOR_US - 1).has_demand);
-        assert!(children.hear(now_us + DEAF_FOR_US).has_demand);
+        assert!(!children.receive(now_us + RECEIVE_INTERVAL_US - 1).has_demand);
+        assert!(children.receive(now_us + RECEIVE_INTERVAL_US).has_demand);
         let mut left = 0;
         while let Received::Byte(_) = children.entries[&1].channel.receive() {
             left += 1;
         }
-        assert_eq!(said - left, 2 * MOST_MESSAGES);
-        assert_eq!(children.next_hearing_us(now_us + 2 * DEAF_FOR_US), None);
-        assert!(children.descriptor(now_us + 2 * DEAF_FOR_US).is_some());
+        assert_eq!(said - left, 2 * MAX_REPORTS);
+        assert_eq!(children.receive_due_us(now_us + 2 * RECEIVE_INTERVAL_US), None);
+        assert!(children.descriptor(now_us + 2 * RECEIVE_INTERVAL_US).is_some());
     }
 
     #[test]
@@ -624,11 +630,11 @@ pub(crate) mod tests {
         let (mut children, ends) = table(6);
         children.events = Events::with_capacity(4);
         for end in &ends {
-            // One that is not done after a turn comes after the others.
-            (0..=MOST_MESSAGES).for_each(|_| _ = end.send(Report::EndRequested.byte()).unwrap());
+            // A child with more reports than are read at a time is read again after the others.
+            (0..=MAX_REPORTS).for_each(|_| _ = end.send(Report::EndRequested.byte()).unwrap());
         }
-        let first = children.hear(1_000_000).end_requested;
-        let second = children.hear(2_000_000).end_requested;
+        let first = children.receive(1_000_000).end_requested;
+        let second = children.receive(2_000_000).end_requested;
         assert_eq!((first.len(), second.len()), (4, 4));
         assert_eq!(&first | &second, (1..=ends.len() as u64).collect());
     }
@@ -639,14 +645,14 @@ pub(crate) mod tests {
         for end in &ends {
             end.send(Report::Ready.byte()).unwrap();
         }
-        children.hear(1_000_000);
+        children.receive(1_000_000);
         assert_eq!(children.count(0), Count { active: 2, served: 2 });
         drop(ends.remove(0));
-        children.hear(2_000_000);
-        let end_by_us = 2_000_000 + DEAF_US;
+        children.receive(2_000_000);
+        let end_by_us = 2_000_000 + NO_CHANNEL_US;
         assert!(children.kill_overdue(end_by_us - 1).is_empty());
-        children.hear(2_500_000);
-        assert_eq!(children.next_hearing_us(2_500_000), None, "there was nothing to hear");
+        children.receive(2_500_000);
+        assert_eq!(children.receive_due_us(2_500_000), None, "there was nothing to hear");
         assert_eq!(children.kill_overdue(end_by_us), [pid(0)]);
         assert_eq!(children.next_deadline_us(), None);
         assert_eq!(children.count(0).active, 1);
@@ -663,7 +669,7 @@ pub(crate) mod tests {
         assert!(!children.remove(pid(1)).unwrap().served);
     }
 
-    /// Lets so many ticks pass while connections wait, and says whose places others take.
+    /// Passes so many ticks while connections wait. Returns the children that are replaced.
     fn starving(children: &mut Children<()>, ticks: usize) -> Vec<Pid> {
         (0..ticks).flat_map(|_| children.detect_stalls(&[true]).starving).collect()
     }
@@ -690,7 +696,7 @@ pub(crate) mod tests {
                 other.set(Counter::HeartbeatUs, beat);
                 assert!(starving(&mut children, 1).is_empty(), "{model:?}: another takes it");
             }
-            // It comes round, and has no worker for what waits.
+            // It has a heartbeat, and no worker for the connections that wait.
             other.add(Counter::Busy, 1);
             other.set(Counter::HeartbeatUs, 20);
             assert_eq!(starving(&mut children, 1), [pid(0)], "{model:?}");
@@ -715,7 +721,7 @@ pub(crate) mod tests {
     #[test]
     fn a_child_that_has_no_processor_is_not_taken_for_hung() {
         let (mut children, _ends, _board) = serving(Model::Event);
-        // This test's own process runs, and has no heart that beats.
+        // The test's own process runs, and has no heartbeat.
         children.entries.get_mut(&1).unwrap().pid = process::own_pid();
         assert!(starving(&mut children, 9).is_empty());
         children.entries.get_mut(&1).unwrap().pid = pid(0);
@@ -743,12 +749,12 @@ pub(crate) mod tests {
         let (mut children, ends) = table(1);
         while children.entries[&1].channel.send(Command::MakeRoom.byte()).unwrap() {}
         children.retire_these(Command::Drain, None, &[1]);
-        assert_eq!(children.unsaid, BTreeSet::from([1]));
-        children.hear(1_000_000);
-        assert_eq!(children.unsaid, BTreeSet::from([1]), "there is still no room");
+        assert_eq!(children.unsent, BTreeSet::from([1]));
+        children.receive(1_000_000);
+        assert_eq!(children.unsent, BTreeSet::from([1]), "there is still no room");
         while ends[0].receive() == Received::Byte(Command::MakeRoom.byte()) {}
-        children.hear(2_000_000);
+        children.receive(2_000_000);
         assert_eq!(ends[0].receive(), Received::Byte(Command::Drain.byte()));
-        assert!(children.unsaid.is_empty());
+        assert!(children.unsent.is_empty());
     }
 }

@@ -11,11 +11,11 @@ pub(crate) enum Detached {
     /// The process that called; the status that it should end with.
     Caller(i32),
     /// The new process, which is to become the server.
-    Server(Outcome),
+    Server(StartReport),
 }
 
 /// The promise to tell the caller how the start went. Dropped untold, it tells of a failure.
-pub(crate) struct Outcome {
+pub(crate) struct StartReport {
     pipe: PipeWriter,
 }
 
@@ -31,15 +31,15 @@ pub(crate) fn detach() -> io::Result<Detached> {
         }
         Side::Child => {
             process::leave_terminal()?;
-            Ok(Detached::Server(Outcome { pipe }))
+            Ok(Detached::Server(StartReport { pipe }))
         }
     }
 }
 
-impl Outcome {
+impl StartReport {
     /// Tells that the server serves and lets go of standard input and output, and of the folder
     /// in which it was started. Standard error is the error log's affair.
-    pub(crate) fn serves(mut self) -> io::Result<()> {
+    pub(crate) fn success(mut self) -> io::Result<()> {
         leave_caller()?;
         self.pipe.write_all(&[0])
     }

@@ -3,12 +3,11 @@
 //! serves is an argument; this room knows no HTTP.
 
 mod accounting;
-mod announce;
-mod ask;
 mod budget;
 mod change;
 mod child;
 mod children;
+mod config_test;
 mod dedicated;
 mod descriptors;
 mod detach;
@@ -18,14 +17,15 @@ mod limits;
 mod listen;
 mod listeners;
 mod memory_sampling;
+mod notices;
 mod oom_score;
 mod parent;
 mod pidfile;
 pub mod prefork;
-mod probe;
 pub mod service;
 mod settings;
 pub mod setup;
+mod signal_server;
 mod sizing;
 mod spawn;
 mod stall_detector;
@@ -34,10 +34,10 @@ mod supervisor;
 mod upgrade;
 pub mod worker;
 
-pub use ask::{Answer, Wish, ask};
 pub use child::{Child, Command, Control, DemandSignal, Listener};
 pub use limits::{Configured, Limits, Model, Moment, check as check_limits};
 pub use listen::Listen;
 pub use parent::run;
 pub use pidfile::{Running, running};
 pub use settings::{Loaded, Mode, Server, Settings, Start};
+pub use signal_server::{SignalCommand, SignalOutcome, signal_server};

@@ -162,7 +162,7 @@ pub fn check(
     if configured.max_clients_spelling {
         let text = "MaxClients is deprecated, use MaxRequestWorkers instead.";
         let offset = if configured.model == Model::Prefork { 13 } else { 24 };
-        check.say(Level::Info, offset, text.into());
+        check.note(Level::Info, offset, text.into());
     }
     let configured = &configured.with_room();
     let mut limits = match configured.model {
@@ -373,8 +373,8 @@ impl Check<'_> {
         } else {
             self.at_least_one(2, "ServerLimit", &mut limit);
         }
-        let held = |limits: &Limits| limits.server_limit;
-        self.unchanged(4, "ServerLimit", limit, held)
+        let current = |limits: &Limits| limits.server_limit;
+        self.unchanged(4, "ServerLimit", limit, current)
     }
 
     fn thread_limit(&mut self, configured: &Configured) -> i64 {
@@ -391,8 +391,8 @@ impl Check<'_> {
         } else {
             self.at_least_one(7, "ThreadLimit", &mut limit);
         }
-        let held = |limits: &Limits| limits.thread_limit;
-        self.unchanged(9, "ThreadLimit", limit, held)
+        let current = |limits: &Limits| limits.thread_limit;
+        self.unchanged(9, "ThreadLimit", limit, current)
     }
 
     fn threads_per_child(&mut self, configured: &Configured, limit: i64) -> i64 {
@@ -502,18 +502,18 @@ impl Check<'_> {
         offset: u16,
         name: &str,
         value: i64,
-        held: impl Fn(&Limits) -> usize,
+        current: impl Fn(&Limits) -> usize,
     ) -> i64 {
         let Moment::Restart(limits) = self.moment else { return value };
-        let held = i64::try_from(held(limits)).unwrap_or(i64::MAX);
-        if value != held {
+        let current = i64::try_from(current(limits)).unwrap_or(i64::MAX);
+        if value != current {
             let text = format!(
-                "changing {name} to {value} from original value of {held} not allowed during \
+                "changing {name} to {value} from original value of {current} not allowed during \
                  restart"
             );
-            self.say(Level::Warn, offset, text);
+            self.note(Level::Warn, offset, text);
         }
-        held
+        current
     }
 
     /// The number of buckets. One queue has the better tail, several the better throughput on many
@@ -554,12 +554,12 @@ impl Check<'_> {
     /// restart.
     fn warn(&mut self, offset: u16, at_start: String, at_restart: String) {
         match self.moment {
-            Moment::Start => self.say(Level::Warn, offset, format!("WARNING: {at_start}")),
-            Moment::Restart(_) => self.say(Level::Warn, offset + 1, at_restart),
+            Moment::Start => self.note(Level::Warn, offset, format!("WARNING: {at_start}")),
+            Moment::Restart(_) => self.note(Level::Warn, offset + 1, at_restart),
         }
     }
 
-    fn say(&mut self, level: Level, offset: u16, text: String) {
+    fn note(&mut self, level: Level, offset: u16, text: String) {
         let number = self.model.first_number() + offset;
         self.notices.push(Notice::new(self.model.module(), level, number, text));
     }
@@ -705,9 +705,9 @@ mod tests {
 
     #[test]
     fn a_restart_keeps_what_sizes_the_scoreboard() {
-        let (held, _) = check(&event(), Moment::Start, 2, 4096);
+        let (current, _) = check(&event(), Moment::Start, 2, 4096);
         let changed = Configured { server_limit: Some(32), start_servers: Some(0), ..event() };
-        let (limits, notices) = check(&changed, Moment::Restart(&held), 2, 4096);
+        let (limits, notices) = check(&changed, Moment::Restart(&current), 2, 4096);
         assert_eq!(limits.server_limit, 16);
         let told: Vec<_> = notices.iter().map(|n| (n.number, n.text.as_ref())).collect();
         assert_eq!(

@@ -21,12 +21,12 @@ use crate::settings::Settings;
 /// connections there.
 #[derive(Clone)]
 pub(crate) struct Listeners {
-    open: Vec<Open>,
+    open: Vec<OpenSocket>,
     buckets: usize,
 }
 
 #[derive(Clone)]
-struct Open {
+struct OpenSocket {
     // As it was asked for: the key over reloads, with the number of the bucket.
     asked: SocketAddr,
     bucket: usize,
@@ -36,9 +36,9 @@ struct Open {
     defer: Option<Duration>,
 }
 
-impl Open {
+impl OpenSocket {
     /// A socket of an address that is no longer configured.
-    fn leaving(socket: OwnedFd, address: SocketAddr) -> Self {
+    fn removed(socket: OwnedFd, address: SocketAddr) -> Self {
         let (socket, protocol) = (Arc::new(socket), "".into());
         Self { asked: address, bucket: 0, socket, address, protocol, defer: None }
     }
@@ -58,7 +58,7 @@ impl Listeners {
         settings: &Settings,
         buckets: usize,
         before: &Self,
-        patience: Duration,
+        retry_for: Duration,
     ) -> Result<Self, String> {
         let mut all = Self { open: Vec::new(), buckets: buckets.max(1) };
         let any = any_address();
@@ -72,7 +72,7 @@ impl Listeners {
                 // The IPv6 socket takes IPv4 connections too (open_listeners).
                 continue;
             }
-            all.open_address(asked, one, settings, before, patience)?;
+            all.open_address(asked, one, settings, before, retry_for)?;
         }
         if all.open.is_empty() {
             return Err("no listening sockets available, shutting down".into());
@@ -85,7 +85,7 @@ impl Listeners {
     /// the text that Apache prints.
     pub(crate) fn listen(&self, settings: &Settings) -> Result<(), String> {
         let wanted = settings.backlog.unwrap_or_else(listen::somaxconn);
-        let (listening, bound): (Vec<&Open>, Vec<&Open>) =
+        let (listening, bound): (Vec<&OpenSocket>, Vec<&OpenSocket>) =
             self.open.iter().partition(|open| activation::is_listening(&open.socket));
         for open in listening.into_iter().chain(bound) {
             listen::listen(&open.socket, wanted).map_err(|error| {
@@ -122,7 +122,7 @@ impl Listeners {
             let line = address.and_then(|address| line_of(address, lines, any));
             let (Some(address), Some(line)) = (address, line) else {
                 if by_predecessor {
-                    all.open.extend(address.map(|address| Open::leaving(socket, address)));
+                    all.open.extend(address.map(|address| OpenSocket::removed(socket, address)));
                     continue;
                 }
                 let what = address.map_or_else(|| "no TCP address".into(), |it| it.to_string());
@@ -136,7 +136,14 @@ impl Listeners {
             let (socket, protocol) = (Arc::new(socket), Arc::clone(&line.protocol));
             // Sockets of a starter that knows no buckets are made to have neighbours.
             listen::share(&socket).map_err(|error| as_apr(&error))?;
-            all.open.push(Open { asked, bucket, socket, address, protocol, defer: line.defer });
+            all.open.push(OpenSocket {
+                asked,
+                bucket,
+                socket,
+                address,
+                protocol,
+                defer: line.defer,
+            });
         }
         let has_none = |line: &&Listen| all.open.iter().all(|open| open.asked.port() != line.port);
         match lines.iter().find(has_none).filter(|_| !by_predecessor) {
@@ -151,7 +158,7 @@ impl Listeners {
 
     /// All of the sockets, those of one address in the order of their buckets.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let mut all: Vec<&Open> = self.open.iter().collect();
+        let mut all: Vec<&OpenSocket> = self.open.iter().collect();
         all.sort_by_key(|open| open.bucket);
         all.into_iter().map(|open| open.socket.as_fd())
     }
@@ -163,19 +170,19 @@ impl Listeners {
         one: &Listen,
         settings: &Settings,
         before: &Self,
-        patience: Duration,
+        retry_for: Duration,
     ) -> Result<(), String> {
         let mut shared = None;
         for bucket in 0..self.buckets {
             let socket = match before.kept(asked, bucket).filter(|kept| !self.has(kept)) {
                 Some(kept) => Arc::clone(&kept.socket),
-                None => Arc::new(bind_patiently(asked, shared, settings, patience)?),
+                None => Arc::new(bind_with_retry(asked, shared, settings, retry_for)?),
             };
             self.add(asked, bucket, socket, one);
             shared = self.open.last().map(|open| open.address);
         }
-        let is_surplus = |kept: &&Open| kept.asked == asked && kept.bucket >= self.buckets;
-        let surplus: Vec<Open> = before.open.iter().filter(is_surplus).cloned().collect();
+        let is_surplus = |kept: &&OpenSocket| kept.asked == asked && kept.bucket >= self.buckets;
+        let surplus: Vec<OpenSocket> = before.open.iter().filter(is_surplus).cloned().collect();
         for kept in surplus.into_iter().filter(|kept| !self.has(kept)).collect::<Vec<_>>() {
             self.add(asked, kept.bucket, kept.socket, one);
         }
@@ -185,14 +192,14 @@ impl Listeners {
     fn add(&mut self, asked: SocketAddr, bucket: usize, socket: Arc<OwnedFd>, one: &Listen) {
         let address = listen::local_address(&socket).unwrap_or(asked);
         let protocol = Arc::clone(&one.protocol);
-        self.open.push(Open { asked, bucket, socket, address, protocol, defer: one.defer });
+        self.open.push(OpenSocket { asked, bucket, socket, address, protocol, defer: one.defer });
     }
 
-    fn kept(&self, asked: SocketAddr, bucket: usize) -> Option<&Open> {
+    fn kept(&self, asked: SocketAddr, bucket: usize) -> Option<&OpenSocket> {
         self.open.iter().find(|open| open.asked == asked && open.bucket == bucket)
     }
 
-    fn has(&self, other: &Open) -> bool {
+    fn has(&self, other: &OpenSocket) -> bool {
         self.open.iter().any(|open| Arc::ptr_eq(&open.socket, &other.socket))
     }
 
@@ -225,15 +232,15 @@ impl Listeners {
     }
 
     /// How many connections wait on addresses that `after` has no more.
-    pub(crate) fn queue_of_leaving(&self, after: &Self) -> usize {
+    pub(crate) fn queue_of_removed(&self, after: &Self) -> usize {
         queued(self.open.iter().filter(|open| !after.has(open)))
     }
 
     /// Takes over what buckets of `other` have beyond these, addresses that both have; whether
     /// there were any.
     pub(crate) fn adopt(&mut self, other: &Self) -> bool {
-        let is_known = |open: &&Open| self.open.iter().any(|own| own.asked == open.asked);
-        let orphans: Vec<Open> =
+        let is_known = |open: &&OpenSocket| self.open.iter().any(|own| own.asked == open.asked);
+        let orphans: Vec<OpenSocket> =
             other.open.iter().filter(|open| !self.has(open)).filter(is_known).cloned().collect();
         let any = !orphans.is_empty();
         self.open.extend(orphans);
@@ -264,13 +271,13 @@ impl Listeners {
         Self { buckets: 1, ..self }
     }
 
-    fn of(&self, bucket: usize) -> impl Iterator<Item = &Open> {
+    fn of(&self, bucket: usize) -> impl Iterator<Item = &OpenSocket> {
         self.open.iter().filter(move |open| open.bucket % self.buckets == bucket)
     }
 
     /// The sockets as a child of a bucket gets them: called in the child, where they are its own.
     pub(crate) fn for_child(&self, bucket: usize) -> io::Result<Vec<Listener>> {
-        let listener = |open: &Open| {
+        let listener = |open: &OpenSocket| {
             Ok(Listener {
                 socket: open.socket.try_clone()?,
                 address: open.address,
@@ -282,7 +289,7 @@ impl Listeners {
     }
 }
 
-fn queued<'a>(open: impl Iterator<Item = &'a Open>) -> usize {
+fn queued<'a>(open: impl Iterator<Item = &'a OpenSocket>) -> usize {
     let queues = open.filter_map(|open| accept_queue(&open.socket).ok());
     queues.fold(0, |sum, queue| sum.saturating_add(queue.length as usize))
 }
@@ -313,11 +320,11 @@ fn in_binding_order(listen: &[Listen], any: IpAddr) -> impl Iterator<Item = &Lis
 
 /// Binds an address: for the first bucket so that nobody else can have it, for others beside the
 /// socket that is `shared` already.
-fn bind_patiently(
+fn bind_with_retry(
     asked: SocketAddr,
     shared: Option<SocketAddr>,
     settings: &Settings,
-    patience: Duration,
+    retry_for: Duration,
 ) -> Result<OwnedFd, String> {
     const STEP: Duration = Duration::from_millis(20);
     let options = Options {
@@ -339,7 +346,7 @@ fn bind_patiently(
             Ok(socket)
         }) {
             Ok(socket) => return Ok(socket),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waited < patience => {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && waited < retry_for => {
                 std::thread::sleep(STEP);
                 waited += STEP;
             }
@@ -436,11 +443,11 @@ mod tests {
         before.listen(&both).unwrap();
         let one = settings(&[(LOCAL, 0)]);
         let mut after = Listeners::open(&one, 1, &before, Duration::ZERO).unwrap();
-        assert_eq!(before.queue_of_leaving(&after), 0);
+        assert_eq!(before.queue_of_removed(&after), 0);
         for open in &before.open {
             let _waiting = std::net::TcpStream::connect(open.address).unwrap();
         }
-        assert_eq!(before.queue_of_leaving(&after), 2);
+        assert_eq!(before.queue_of_removed(&after), 2);
         // A configuration that is given up leaves its buckets, but not its addresses.
         let more = Listeners::open(&both, 3, &after, Duration::ZERO).unwrap();
         assert!(after.adopt(&more));

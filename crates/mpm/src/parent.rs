@@ -1,7 +1,7 @@
-//! The parent's life: it starts the server, then goes round one loop (reap, hear, act on one
-//! signal, keep the count, sleep) until the last child has ended. Nothing in here serves, waits
-//! for a child, or panics; what happens while it starts a child is in `spawn`, what a signal
-//! changes in `change`.
+//! The parent process. It starts the server and then runs one loop (reap, read reports, act on a
+//! signal, keep the number of children, sleep) until the last child has ended. It serves nothing,
+//! never waits for a child and does not panic. `spawn` starts children, and `change` handles
+//! reloads and stops.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -16,15 +16,15 @@ use evenkeel_sys::signal::{Caught, Signal, Signals};
 use evenkeel_sys::{clock, identity, listen, process};
 
 use crate::accounting::Accounting;
-use crate::announce::Event;
 use crate::budget::Budget;
 use crate::change::{Change, Restart, STOP_US, State};
 use crate::child::Command;
-use crate::children::{Children, Entry, StalledChildren};
+use crate::children::{ChildEntry, Children, StalledChildren};
 use crate::descriptors;
-use crate::detach::{self, Detached, Outcome};
+use crate::detach::{self, Detached, StartReport};
 use crate::limits::{self, Limits, Model, Moment};
 use crate::listeners::Listeners;
+use crate::notices::ParentEvent;
 use crate::oom_score::OomScore;
 use crate::pidfile::{self, PidFile, Running};
 use crate::settings::{Generation, Mode, Server, Settings, Start};
@@ -34,7 +34,7 @@ use crate::stall_detector::TICK_US;
 use crate::supervisor::Supervisor;
 use crate::upgrade::{self, Invocation, Predecessor};
 
-/// The signals that the parent acts on.
+/// The signals that the parent handles.
 const SIGNALS: [Signal; 7] = [
     Signal::Terminate,
     Signal::Interrupt,
@@ -48,24 +48,24 @@ const SIGNALS: [Signal; 7] = [
 /// How long the parent sleeps when nothing happens.
 const REST: Duration = Duration::from_secs(1);
 
-/// How long a start waits for an address that the orphans of a killed parent still have.
-const ORPHANS_LEAVE: Duration = Duration::from_millis(900);
+/// How long a start waits for an address that orphans of a killed parent still have.
+const ORPHAN_GRACE: Duration = Duration::from_millis(900);
 
-/// Runs the server until it ends. The status is the process's exit status; the error is one or
-/// more lines for standard error, and status 1.
+/// Runs the server until it ends. The result is the exit status of the process. An error is one or
+/// more lines for standard error, with status 1.
 pub fn run<S: Server>(server: &mut S, start: &Start) -> Result<i32, String> {
     let inherited = Inherited::take();
     match start.mode {
-        Mode::Foreground => Parent::begin(server, start, None, inherited)?.live(),
-        // The program that this one takes over from has left the terminal, and its caller.
+        Mode::Foreground => Parent::start(server, start, None, inherited)?.run(),
+        // The program from which this one takes over has left the terminal and its caller.
         Mode::Detached if inherited.predecessor.is_some() => {
-            Parent::begin(server, start, None, inherited)?.live()
+            Parent::start(server, start, None, inherited)?.run()
         }
         Mode::OneProcess => spawn::serve_alone(server, start, inherited.sockets),
         Mode::Detached => match detach::detach() {
             Ok(Detached::Caller(status)) => Ok(status),
-            Ok(Detached::Server(outcome)) => {
-                Parent::begin(server, start, Some(outcome), inherited)?.live()
+            Ok(Detached::Server(start_report)) => {
+                Parent::start(server, start, Some(start_report), inherited)?.run()
             }
             Err(error) => Err(format!("could not detach from the terminal: {error}")),
         },
@@ -76,11 +76,11 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) server: &'a mut S,
     pub(crate) start: &'a Start,
     pub(crate) board: Scoreboard,
-    // None in a process that was forked off and is the parent no more.
+    // None in a forked process that is not the parent.
     pub(crate) signals: Option<Signals>,
     pub(crate) listeners: Listeners,
     pub(crate) current: Rc<Generation<S::Site>>,
-    // The number last given to a configuration, be it one that failed.
+    // The number of the last configuration, including those that failed.
     pub(crate) last_number: u32,
     pub(crate) children: Children<S::Site>,
     pub(crate) state: State<S::Site>,
@@ -89,18 +89,18 @@ pub(crate) struct Parent<'a, S: Server> {
     pub(crate) accounting: Accounting,
     pub(crate) budget: Budget,
     last_tick_us: u64,
-    /// What children of this process had used before it became a server: a shell or a build tool
-    /// may have become it.
+    /// The CPU time of children that the process had before it became a server, such as those of a
+    /// shell.
     pub(crate) inherited_cpu_us: (u64, u64),
     pub(crate) pid_file: Option<PidFile>,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) start_report: Option<StartReport>,
     pub(crate) invocation: Invocation,
     pub(crate) supervisor: Supervisor,
-    /// The parent that goes once this one serves.
+    /// The parent that ends once this one serves.
     pub(crate) predecessor: Option<Predecessor>,
 }
 
-/// What the process that started this one has passed to it.
+/// What the starting process has passed to this one.
 struct Inherited {
     sockets: Vec<(OwnedFd, String)>,
     supervisor: Supervisor,
@@ -119,19 +119,18 @@ impl Inherited {
     }
 }
 
-/// Everything that a start makes before the first child: the same for a parent and for a server
-/// that serves alone.
+/// What a start prepares before the first child, for a parent or for a server in one process.
 pub(crate) struct Prepared<Site> {
     pub(crate) generation: Generation<Site>,
     pub(crate) listeners: Listeners,
-    /// All that a predecessor has passed, be it configured no more.
+    /// All sockets that a predecessor has passed, even if they are not configured any more.
     pub(crate) passed: Option<Listeners>,
     pub(crate) board: Scoreboard,
-    /// None where a predecessor's is taken over once the children serve.
+    /// None if the predecessor's file is taken over once the children serve.
     pub(crate) pid_file: Option<PidFile>,
 }
 
-/// `sockets` were passed to this process, by its predecessor where it has one.
+/// Prepares the start. `sockets` were passed to this process, by its predecessor if it has one.
 pub(crate) fn prepare<S: Server>(
     server: &mut S,
     program: &str,
@@ -145,31 +144,32 @@ pub(crate) fn prepare<S: Server>(
         limits::check(&settings.configured, Moment::Start, cores, listen::somaxconn());
     notices.iter().for_each(|notice| server.log(notice));
     let succeeds = predecessor.is_some();
-    let stale = !succeeds && look_for_other_server(&settings, program)?;
-    let patience = if stale { ORPHANS_LEAVE } else { Duration::ZERO };
+    let stale = !succeeds && check_other_server(&settings, program)?;
+    let retry_for = if stale { ORPHAN_GRACE } else { Duration::ZERO };
     let passed = Listeners::passed(sockets, &settings.listen, succeeds)?;
-    let listeners = Listeners::open(&settings, limits.buckets, &passed, patience)?;
+    let listeners = Listeners::open(&settings, limits.buckets, &passed, retry_for)?;
     let passed = succeeds.then_some(passed);
     let most = process::raise_descriptor_limit();
-    // Now where the caller reads it, and once more when all logs are open.
+    // Checked now, while the caller reads the error, and again when all logs are open.
     descriptors::check(&settings, &limits, process::open_descriptors(), most)?;
     let board = Scoreboard::new(layout(&limits))
         .map_err(|error| format!("AH00004: Unable to create the scoreboard: {error}"))?;
     let site = Rc::new(loaded.site);
     server.activate(&site)?;
     descriptors::check(&settings, &limits, process::open_descriptors(), most)?;
-    // As late as can be, and not alone: what waits on a socket is reset with the last who has it.
+    // As late as possible, and with the predecessor holding them too: connections that wait on a
+    // socket are reset when its last owner closes it.
     let bound = listeners.bound();
     predecessor.iter().try_for_each(|predecessor| predecessor.hold(&bound))?;
     listeners.listen(&settings)?;
-    let tell = |event: Event<'_>| {
+    let tell = |event: ParentEvent<'_>| {
         event.notice(limits.model).iter().for_each(|notice| server.log(notice));
     };
     if let Some(path) = settings.pid_file.as_ref().filter(|_| stale) {
-        tell(Event::StalePidFile(&path.display().to_string()));
+        tell(ParentEvent::StalePidFile(&path.display().to_string()));
     }
     if settings.identity.is_some() && !identity::is_root() {
-        tell(Event::UserIgnored);
+        tell(ParentEvent::UserIgnored);
     }
     let lines = settings.line_store()?;
     let path = settings.pid_file.as_ref().filter(|_| !succeeds);
@@ -179,8 +179,8 @@ pub(crate) fn prepare<S: Server>(
     Ok(Prepared { generation, listeners, passed, board, pid_file })
 }
 
-/// Refuses to start where the pid file's server lives; true where it has died untidily.
-fn look_for_other_server(settings: &Settings, program: &str) -> Result<bool, String> {
+/// An error if the server of the pid file runs; true if it has died without removing the file.
+fn check_other_server(settings: &Settings, program: &str) -> Result<bool, String> {
     let Some(path) = &settings.pid_file else { return Ok(false) };
     match pidfile::running(path) {
         Ok(Running::No) => Ok(false),
@@ -196,10 +196,10 @@ fn look_for_other_server(settings: &Settings, program: &str) -> Result<bool, Str
     }
 }
 
-/// The scoreboard's size holds for the life of the server, so it has room for all that a reload
-/// may ask for within ServerLimit and ThreadLimit; what is not used costs no memory. While a
-/// reload is under way there are two generations that serve, and as many may retire. Where the
-/// slots do not suffice for all, the status page shows fewer of each child; nothing else needs one.
+/// The size of the scoreboard for the life of the server. It has room for all that a reload may
+/// configure within ServerLimit and ThreadLimit; unused room costs no memory. During a reload two
+/// generations serve, and as many children may retire. If there are too few slots for all, the
+/// status page shows fewer of each child; nothing else needs them.
 fn layout(limits: &Limits) -> Layout {
     let children = (limits.table() * 3).min(MOST_SLOTS);
     let wanted = match limits.model {
@@ -210,13 +210,13 @@ fn layout(limits: &Limits) -> Layout {
 }
 
 impl<'a, S: Server> Parent<'a, S> {
-    fn begin(
+    fn start(
         server: &'a mut S,
         start: &'a Start,
-        outcome: Option<Outcome>,
+        start_report: Option<StartReport>,
         mut inherited: Inherited,
     ) -> Result<Self, String> {
-        // Before anything can be waited for: a signal during the start is acted on after it.
+        // Before anything can be waited for: a signal during the start is handled after it.
         let signals = Signals::catch(&SIGNALS)
             .map_err(|error| format!("could not take charge of the signals: {error}"))?;
         let invocation = Invocation::take();
@@ -246,22 +246,22 @@ impl<'a, S: Server> Parent<'a, S> {
             last_tick_us: now_us,
             inherited_cpu_us: clock::reaped_children_cpu_us(),
             pid_file: prepared.pid_file,
-            outcome,
+            start_report,
             invocation,
             supervisor,
             predecessor,
         })
     }
 
-    fn live(mut self) -> Result<i32, String> {
+    fn run(mut self) -> Result<i32, String> {
         loop {
             if let Some(caught) = self.take_signal_and_reap() {
                 self.act_on(caught);
             }
-            self.hear();
+            self.receive_reports();
             self.advance();
             self.detect_stalls();
-            self.keep_count();
+            self.maintain_children();
             self.size_pool();
             if let Some(account) = self.update_accounting() {
                 self.move_budget(&account);
@@ -270,7 +270,7 @@ impl<'a, S: Server> Parent<'a, S> {
                 && self.children.is_empty()
             {
                 if let Some(file) = self.pid_file.take().filter(PidFile::remove) {
-                    self.tell(&Event::RemovedPidFile(file.path()));
+                    self.log_event(&ParentEvent::RemovedPidFile(file.path()));
                 }
                 return Ok(status);
             }
@@ -280,8 +280,8 @@ impl<'a, S: Server> Parent<'a, S> {
         }
     }
 
-    /// Deaths of children that follow each other are one signal: who has ended is asked for after
-    /// it was taken, else one of them is not noticed before the next turn.
+    /// Several deaths may be one signal. Children are reaped after the signal was taken, since
+    /// otherwise a death in between would be noticed late.
     fn take_signal_and_reap(&mut self) -> Option<Caught> {
         let signals = self.signals.take();
         let caught = signals.as_ref().and_then(|signals| signals.next_then(|| self.reap()));
@@ -300,34 +300,34 @@ impl<'a, S: Server> Parent<'a, S> {
             let used_us = now_us.saturating_sub(std::mem::replace(&mut before_us, now_us));
             if let Some(entry) = self.children.remove(pid) {
                 self.record_exit(entry, end, used_us);
-            } else if !self.state.note_probe_end(pid, end) {
+            } else if !self.state.note_test_end(pid, end) {
                 self.server.reaped(pid, end);
             }
         }
     }
 
-    pub(crate) fn hear(&mut self) {
+    pub(crate) fn receive_reports(&mut self) {
         let now_us = clock::monotonic_us();
-        let heard = self.children.hear(now_us);
-        if heard.has_demand {
-            self.sizing.hurry();
+        let reports = self.children.receive(now_us);
+        if reports.has_demand {
+            self.sizing.run_soon();
         }
-        // Who goes may have to be replaced.
-        let goes = |entry: &&Entry<S::Site>| {
-            heard.end_requested.contains(&entry.number) && !entry.phase.is_stopping()
+        // A child that ends may have to be replaced.
+        let goes = |entry: &&ChildEntry<S::Site>| {
+            reports.end_requested.contains(&entry.number) && !entry.phase.is_stopping()
         };
-        let going: Vec<u64> = match heard.end_requested.is_empty() {
+        let going: Vec<u64> = match reports.end_requested.is_empty() {
             true => Vec::new(),
             false => self.children.all().filter(goes).map(|entry| entry.number).collect(),
         };
         if !going.is_empty() {
-            self.sizing.hurry();
-            let end_by_us = self.bound_us(now_us);
+            self.sizing.run_soon();
+            let end_by_us = self.kill_deadline_us(now_us);
             self.children.retire_these(Command::Drain, end_by_us, &going);
         }
     }
 
-    /// A child whose threads hang is replaced; what it works on gets as long as at a stop.
+    /// Replaces children that hang. Their requests get as much time as at a stop.
     fn detect_stalls(&mut self) {
         let now_us = clock::monotonic_us();
         if now_us.saturating_sub(self.last_tick_us) < TICK_US {
@@ -338,12 +338,12 @@ impl<'a, S: Server> Parent<'a, S> {
         let waits: Vec<bool> =
             (0..count).map(|bucket| self.listeners.queue_of(bucket) > 0).collect();
         let StalledChildren { reported, replaced, starving } = self.children.detect_stalls(&waits);
-        reported.into_iter().for_each(|pid| self.tell(&Event::Still(pid)));
-        let starving = starving.into_iter().map(|pid| (pid, Event::Starving(pid)));
-        let replaced = replaced.into_iter().map(|pid| (pid, Event::Lost(pid)));
+        reported.into_iter().for_each(|pid| self.log_event(&ParentEvent::Stalled(pid)));
+        let starving = starving.into_iter().map(|pid| (pid, ParentEvent::StarvingReplaced(pid)));
+        let replaced = replaced.into_iter().map(|pid| (pid, ParentEvent::StalledReplaced(pid)));
         for (pid, event) in replaced.chain(starving) {
-            self.tell(&event);
-            let end_by_us = self.bound_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
+            self.log_event(&event);
+            let end_by_us = self.kill_deadline_us(now_us).unwrap_or(now_us.saturating_add(STOP_US));
             self.children.retire(Command::Exit, Some(end_by_us), |entry| entry.pid == pid);
         }
     }
@@ -351,9 +351,9 @@ impl<'a, S: Server> Parent<'a, S> {
     fn act_on(&mut self, caught: Caught) {
         match caught.signal {
             Signal::Terminate | Signal::Interrupt => self.stop(),
-            Signal::Hangup => self.ask_restart(Restart::Hard),
-            Signal::User1 => self.ask_restart(Restart::Graceful),
-            Signal::User2 => self.ask_restart(Restart::Upgrade),
+            Signal::Hangup => self.request_restart(Restart::Hard),
+            Signal::User1 => self.request_restart(Restart::Graceful),
+            Signal::User2 => self.request_restart(Restart::Upgrade),
             Signal::WindowChange if caught.by_process => self.stop_gracefully(),
             Signal::WindowChange | Signal::Child | Signal::Kill => {}
         }
@@ -363,7 +363,7 @@ impl<'a, S: Server> Parent<'a, S> {
         let now_us = clock::monotonic_us();
         let next = [
             self.children.next_deadline_us(),
-            self.children.next_hearing_us(now_us),
+            self.children.receive_due_us(now_us),
             self.back_off.until_us(),
             self.state.next_us(),
             self.next_sizing_us(),
@@ -381,26 +381,26 @@ impl<'a, S: Server> Parent<'a, S> {
         let descriptors: Vec<_> =
             signals.chain(upgrade).chain(self.children.descriptor(now_us)).collect();
         if wait_readable(&descriptors, Some(timeout)).is_err() {
-            // Without memory for a poll the loop must still not spin.
+            // If poll fails for lack of memory, the loop must still not spin.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// When a child that is to end now is killed, by GracefulShutdownTimeout; `None` is never.
-    pub(crate) fn bound_us(&self, now_us: u64) -> Option<u64> {
+    /// When a child that is told to end now is killed, by GracefulShutdownTimeout; `None` is never.
+    pub(crate) fn kill_deadline_us(&self, now_us: u64) -> Option<u64> {
         let bound = self.current.settings.graceful_shutdown_timeout;
         let bound = bound.filter(|bound| !bound.is_zero())?;
         Some(now_us.saturating_add(u64::try_from(bound.as_micros()).unwrap_or(u64::MAX)))
     }
 
-    pub(crate) fn tell(&self, event: &Event<'_>) {
+    pub(crate) fn log_event(&self, event: &ParentEvent<'_>) {
         if let Some(notice) = event.notice(self.current.limits.model) {
             self.server.log(&notice);
         }
     }
 
     /// Logs a text of several lines, one notice each.
-    pub(crate) fn tell_lines(&self, text: &str) {
+    pub(crate) fn log_lines(&self, text: &str) {
         for line in text.lines().filter(|line| !line.is_empty()) {
             self.server.log(&Notice::own("core", Level::Error, line.to_owned()));
         }

@@ -1,6 +1,6 @@
-//! How many children there are. A census of the scoreboard and of the kernel's accept queues goes
-//! to the law of the pool room; what it decides goes to the children. The claims of children are
-//! taken as numbers and nothing else.
+//! The number of children. A census of the scoreboard and of the accept queues goes to the pool's
+//! controller for each bucket, and its decision is applied: children are forked, parked or drained.
+//! What children report is used as numbers only.
 
 use std::time::Duration;
 
@@ -10,60 +10,60 @@ use evenkeel_sys::clock;
 
 use crate::change::State;
 use crate::child::Command;
-use crate::children::Entry;
+use crate::children::ChildEntry;
 use crate::eviction::QueueHistory;
 use crate::limits::Model;
 use crate::parent::Parent;
 use crate::settings::Server;
 
-/// How often the law is asked.
+/// How often the controller decides.
 const TICK_US: u64 = 100_000;
 
-/// How often while connections wait to be accepted.
+/// How often it decides while connections wait to be accepted.
 const QUEUE_TICK_US: u64 = 30_000;
 
-/// How often while nothing changes, and after how many ticks without a change that begins: a
-/// child that runs out of credits wakes the parent, who rests.
+/// How often it decides while nothing changes, and after how many decisions without a change that
+/// begins. A child that runs out of credits wakes the parent earlier.
 const REST_US: u64 = 1_000_000;
 const REST_AFTER: u32 = 10;
 
-/// Two decisions are no nearer to each other than this, however often children ask for one.
+/// The shortest time between two decisions, however often children ask for one.
 const LEAST_TICK_US: u64 = 10_000;
 
-/// More than this no child has, whatever it claims.
+/// The largest claim of a child that is believed.
 const MOST_CLAIMED: u64 = 1 << 20;
 
-/// The laws of this server's pool, one a bucket, and when they are asked next.
+/// The controllers of the pool, one for each bucket, and the time of the next decision.
 #[derive(Default)]
 pub(crate) struct Sizing {
     buckets: Vec<Bucket>,
     last_us: u64,
     next_us: u64,
-    /// How often in a row nothing was decided, with no queue and the same demand.
+    /// How many decisions in a row changed nothing, with no queue and the same demand.
     quiet: u32,
 }
 
 #[derive(Default)]
 struct Bucket {
     law: Law,
-    /// The demand that it last saw, in workers.
+    /// The demand of its last decision, in workers.
     demand: usize,
     history: QueueHistory,
 }
 
 impl Sizing {
-    /// Has the law asked as soon as may be.
-    pub(crate) fn hurry(&mut self) {
+    /// Has the controllers decide as soon as possible.
+    pub(crate) fn run_soon(&mut self) {
         self.quiet = 0;
         self.next_us = self.next_us.min(self.last_us.saturating_add(LEAST_TICK_US));
     }
 
-    /// The demand that was last seen, in workers.
+    /// The demand of the last decisions, in workers.
     fn demand(&self) -> usize {
         self.buckets.iter().map(|bucket| bucket.demand).sum()
     }
 
-    /// Notes that all were asked and sets the time of the next: whether connections wait, and
+    /// Sets the time of the next decision; `waits` is whether connections wait, and `changes`
     /// whether anything was decided or the demand has changed.
     fn note(&mut self, now_us: u64, waits: bool, changes: bool) {
         self.quiet = if changes || waits { 0 } else { self.quiet.saturating_add(1) };
@@ -76,15 +76,16 @@ impl Sizing {
     }
 }
 
-/// Whether children are to be started, parked, called back or ended.
-fn acts(decision: &Decision) -> bool {
+/// Whether children are to be forked, parked, unparked or drained.
+fn has_changes(decision: &Decision) -> bool {
     let Decision { unpark, park, drain, fork, .. } = decision;
     *fork > 0 || [unpark, park, drain].iter().any(|children| !children.is_empty())
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Asks the law, when its time has come, and does what it says. While a new generation starts
-    /// it is not asked, but whoever serves is told of connections that wait.
+    /// Has the controllers decide when it is time, and applies their decisions. While a new
+    /// generation starts, none decide, but children are asked to make room for connections that
+    /// wait.
     pub(crate) fn size_pool(&mut self) {
         let now_us = clock::monotonic_us();
         if !self.is_watched() || now_us < self.sizing.next_us {
@@ -100,17 +101,18 @@ impl<S: Server> Parent<'_, S> {
             let queue = self.listeners.queue_of(number);
             waits |= queue > 0;
             let limits = bounds.share(&needs, number);
-            if is_sized && let Some(decision) = self.ask_law(number, queue, &limits, now_us) {
-                changes |= acts(&decision) || needs.get(number) != Some(&decision.reading.demand);
-                self.follow(number, &decision, now_us);
+            if is_sized && let Some(decision) = self.decide(number, queue, &limits, now_us) {
+                changes |=
+                    has_changes(&decision) || needs.get(number) != Some(&decision.reading.demand);
+                self.apply(number, &decision, now_us);
             }
-            changes |= self.press_bucket(number, queue, now_us);
+            changes |= self.make_room_in_bucket(number, queue, now_us);
         }
         self.sizing.note(now_us, waits, changes);
     }
 
-    /// Has children of a bucket hurry; whether its queue must be watched.
-    fn press_bucket(&mut self, number: usize, queue: usize, now_us: u64) -> bool {
+    /// Asks children of a bucket to make room. True if its queue must be watched.
+    fn make_room_in_bucket(&mut self, number: usize, queue: usize, now_us: u64) -> bool {
         let of = |bucket: &mut Bucket| std::mem::take(&mut bucket.history);
         let mut history = self.sizing.buckets.get_mut(number).map(of).unwrap_or_default();
         let watched = self.make_room(number, queue, &mut history, now_us);
@@ -120,8 +122,8 @@ impl<S: Server> Parent<'_, S> {
         watched
     }
 
-    /// What the law says of a bucket.
-    fn ask_law(
+    /// The controller's decision for a bucket.
+    fn decide(
         &mut self,
         number: usize,
         queue: usize,
@@ -145,52 +147,52 @@ impl<S: Server> Parent<'_, S> {
         Some(decision)
     }
 
-    /// Requests that were answered since the start, in all buckets: each has its share of them. A
-    /// sum of claims wraps, so that a child that lies moves it once and not for good.
+    /// The requests that were answered since the start, in all buckets. The sum wraps, so that a
+    /// false claim of a child changes it only once.
     fn answered(&self) -> u64 {
         let lines = self.children.all().filter_map(|entry| self.board.child_line(entry.index));
         let living = lines.map(|line| line.read(Counter::Completions));
         living.fold(self.board.totals().accesses, u64::wrapping_add)
     }
 
-    /// Does what the law says.
-    fn follow(&mut self, bucket: usize, decision: &Decision, now_us: u64) {
+    /// Applies a decision.
+    fn apply(&mut self, bucket: usize, decision: &Decision, now_us: u64) {
         for (numbers, parked) in [(&decision.unpark, false), (&decision.park, true)] {
             for &number in numbers {
                 self.children.park(number, parked, now_us);
             }
         }
-        let bound_us = self.bound_us(now_us);
-        self.children.retire_these(Command::Drain, bound_us, &decision.drain);
+        let kill_deadline_us = self.kill_deadline_us(now_us);
+        self.children.retire_these(Command::Drain, kill_deadline_us, &decision.drain);
         self.fork(decision.fork, Some(bucket));
     }
 
-    /// The bounds of the law: those of the directives, as far as the table of children goes that
-    /// was made at the start.
+    /// The bounds of the pool: those of the directives, within the table of children that was made
+    /// at the start.
     fn bounds(&self) -> Limits {
         bounded(self.current.limits.pool(), self.budget.most(), self.children.table())
     }
 
-    /// When the pool is looked at next; `None` while it is not.
+    /// When the next decision is due; `None` if none is.
     pub(crate) fn next_sizing_us(&self) -> Option<u64> {
         self.is_watched().then_some(self.sizing.next_us)
     }
 
-    /// Whether queues are looked at: where a connection holds its worker, some may have to make
-    /// room, however many children there are and whatever changes.
+    /// Whether the queues are watched: if a connection holds its worker, clients may have to be
+    /// evicted, even while the number of children does not change.
     fn is_watched(&self) -> bool {
         let holds = self.current.limits.model != Model::Event;
         self.is_sized() || holds && !self.state.is_stopping()
     }
 
-    /// A child that died is replaced at once, if it is needed.
+    /// Has a needed child replaced at once after a death.
     pub(crate) fn size_now(&mut self) {
         (self.sizing.next_us, self.sizing.quiet) = (0, 0);
     }
 
-    /// The law rules while nothing changes; while a new generation starts beside another, it has a
+    /// Whether the controllers decide. While a new generation starts beside another, it has a
     /// number of children to reach. At the first start clients may wait already, and children that
-    /// start slowly must start together, not the others after the first.
+    /// start slowly must start together, not one after another.
     fn is_sized(&self) -> bool {
         let settled = match &self.state {
             State::Serving | State::Checking(..) | State::Upgrading(_) => true,
@@ -200,8 +202,8 @@ impl<S: Server> Parent<'_, S> {
         settled && !self.current.limits.fixed
     }
 
-    /// How many children of a new generation serve before the old ones go: as many as the work in
-    /// progress needs, with MinSpare beside it.
+    /// How many children of a new generation serve before the old ones end: as many as the work in
+    /// progress needs, plus MinSpare.
     pub(crate) fn wanted_at_first(&self) -> usize {
         let limits = &self.current.limits;
         if limits.fixed {
@@ -213,21 +215,21 @@ impl<S: Server> Parent<'_, S> {
     }
 }
 
-/// Bounds of the law within a budget of workers, where there is one, and a table of children.
+/// The bounds of the pool within a budget of workers, if there is one, and the table of children.
 pub(crate) fn bounded(limits: Limits, budget: Option<usize>, table: usize) -> Limits {
     let budget = budget.unwrap_or(usize::MAX) / limits.threads.max(1);
     let children = limits.children.min(budget.max(1)).min(table);
     Limits { children, slots: limits.slots.min(table), ..limits }
 }
 
-/// What a child claims of something that stands and falls: never so much that sums of the claims of
-/// all children could overflow.
+/// A child's claim of a value that rises and falls, bounded so that the sum of all claims cannot
+/// overflow.
 pub(crate) fn claimed(line: ChildLine, counter: Counter) -> u64 {
     line.read(counter).min(MOST_CLAIMED)
 }
 
-/// A child as the law counts it.
-fn counted<Site>(entry: &Entry<Site>, board: Scoreboard) -> Child {
+/// A child in the form of the census.
+fn counted<Site>(entry: &ChildEntry<Site>, board: Scoreboard) -> Child {
     let line = board.child_line(entry.index);
     let claim =
         |counter| usize::try_from(line.map_or(0, |line| claimed(line, counter))).unwrap_or(0);
@@ -270,7 +272,7 @@ mod tests {
             assert_eq!(wait(&mut sizing, false, false), REST_US);
             assert_eq!(wait(&mut sizing, false, false), REST_US);
         }
-        sizing.hurry();
+        sizing.run_soon();
         assert_eq!(sizing.next_us, sizing.last_us + LEAST_TICK_US);
         let now_us = sizing.next_us;
         sizing.note(now_us, false, false);

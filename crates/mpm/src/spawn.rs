@@ -1,6 +1,6 @@
-//! Births and deaths: how a child is forked, becomes a serving process without a right that it
-//! does not need, and what is done when one has ended. How many there should be is decided
-//! elsewhere.
+//! The start and the end of a child: forking, dropping every privilege that it does not need,
+//! serving, and what the parent does once it has ended. How many children there should be is
+//! decided in `sizing`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,35 +15,35 @@ use evenkeel_sys::process::{self, End, Side};
 use evenkeel_sys::signal::{self, Signal};
 use evenkeel_sys::{clock, identity};
 
-use crate::announce::Event;
 use crate::change::{Base, State};
 use crate::child::{Child, Command, Control, Report};
-use crate::children::{Entry, Place};
+use crate::children::{ChildEntry, Place};
 use crate::detach;
 use crate::limits::Model;
 use crate::listeners::Listeners;
+use crate::notices::ParentEvent;
 use crate::parent::{Parent, Prepared, prepare};
 use crate::pidfile::PidFile;
 use crate::settings::{Generation, Server, Settings, Start};
 use crate::supervisor::Supervisor;
 
-/// The exit status of a child that says: it would be no use to start another
+/// The exit status with which a child says that another would fail in the same way
 /// (include/ap_mpm.h, APEXIT_CHILDFATAL).
 pub(crate) const CHILD_FATAL: i32 = 15;
 
-/// The exit status of a child whose serving function panicked.
+/// The exit status of a child whose serving function has panicked.
 const PANICKED: i32 = 101;
 
-/// Who dies before this age has died young.
+/// A child that dies before this age counts as an early death.
 const YOUNG_US: u64 = 1_000_000;
 
-/// Holds back the replacing of children that keep dying young, or are killed as fast as they are
-/// started, as the kernel does where memory has run out.
+/// Delays the replacement of children that keep dying early, or that are killed as fast as they are
+/// started, as the kernel does when memory runs out.
 #[derive(Default)]
 pub(crate) struct BackOff {
-    // When children died young, within the last ten seconds.
+    // The times of early deaths within the last ten seconds.
     young: VecDeque<u64>,
-    // When some were forked, and when as many were killed from outside, within the same.
+    // The times of forks, and of as many kills from outside, within the same time.
     forked: VecDeque<u64>,
     killed: VecDeque<u64>,
     until_us: Option<u64>,
@@ -57,7 +57,7 @@ impl BackOff {
     const FIRST_WAIT_US: u64 = 100_000;
     const LONGEST_WAIT_US: u64 = 5_000_000;
 
-    /// A first few are replaced at once, then the wait doubles with each.
+    /// The first few are replaced at once; then the delay doubles with each.
     fn note_young_death(&mut self, now_us: u64) {
         note(&mut self.young, now_us, 1);
         self.wait_for(self.young.len().saturating_sub(Self::FREE_OF_CHARGE), now_us);
@@ -67,9 +67,9 @@ impl BackOff {
         note(&mut self.forked, now_us, 1);
     }
 
-    /// Counts a child that was killed from outside, if another was forked lately and none was
-    /// counted in this moment: a whole pool that is killed at once has its successors at once. True
-    /// when it begins to hold them back.
+    /// Counts a child that was killed from outside, if another was forked lately and no kill was
+    /// counted at the same moment: a whole pool that is killed at once is replaced at once. True
+    /// when the delay begins.
     fn note_kill(&mut self, now_us: u64) -> bool {
         note(&mut self.forked, now_us, 0);
         let last_us = self.killed.back();
@@ -83,7 +83,7 @@ impl BackOff {
         beyond == 1
     }
 
-    /// The first wait, doubled with each death beyond those that cost nothing.
+    /// The first delay, doubled with each death beyond those without a delay.
     fn wait_for(&mut self, beyond: usize, now_us: u64) {
         if beyond > 0 {
             let doublings = u32::try_from(beyond - 1).unwrap_or(u32::MAX).min(16);
@@ -96,7 +96,7 @@ impl BackOff {
         self.wait_until(now_us.saturating_add(1_000_000));
     }
 
-    /// Whoever waits longer for another reason goes on waiting.
+    /// A longer delay for another reason stays.
     fn wait_until(&mut self, us: u64) {
         self.until_us = self.until_us.max(Some(us));
     }
@@ -111,7 +111,7 @@ impl BackOff {
     }
 }
 
-/// Adds so many deaths or births of now, and forgets the old ones.
+/// Adds `count` events at this time, and forgets old ones.
 fn note(times: &mut VecDeque<u64>, now_us: u64, count: usize) {
     times.retain(|&when| now_us.saturating_sub(when) < BackOff::MEMORY_US);
     times.extend(std::iter::repeat_n(now_us, count));
@@ -119,9 +119,9 @@ fn note(times: &mut VecDeque<u64>, now_us: u64, count: usize) {
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Forks the children that the present configuration is short of: those to begin with, and
-    /// all of them where their number is fixed.
-    pub(crate) fn keep_count(&mut self) {
+    /// Forks the children that the current configuration lacks: those that it starts with, or all
+    /// if their number is fixed.
+    pub(crate) fn maintain_children(&mut self) {
         if self.state.is_stopping() {
             return;
         }
@@ -132,7 +132,8 @@ impl<S: Server> Parent<'_, S> {
         };
         let there = self.children.count(self.current.number).active;
         self.fork(wanted.saturating_sub(there), None);
-        // Not taken before: a new child would keep the old sockets and logs open with this copy.
+        // The state is not taken out before: this copy would keep old sockets and logs open in a
+        // new child.
         let State::Changing(change) = &self.state else { return };
         if let Some((base, wanted)) = change.old() {
             let there = self.children.count(base.generation.number).active;
@@ -140,8 +141,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Forks so many children of the present configuration for this bucket, or each for the one
-    /// that has the fewest, if nothing stands in the way.
+    /// Forks `count` children of the current configuration for this bucket, or each for the bucket
+    /// with the fewest, unless replacement is delayed.
     pub(crate) fn fork(&mut self, count: usize, bucket: Option<usize>) {
         if count > 0 {
             let generation = Rc::clone(&self.current);
@@ -150,7 +151,7 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// The same, of any configuration.
+    /// The same for any configuration.
     fn fork_of(&mut self, mut base: Base<S::Site>, count: usize, bucket: Option<usize>) {
         let now_us = clock::monotonic_us();
         if count == 0 || self.back_off.holds(now_us) {
@@ -158,35 +159,36 @@ impl<S: Server> Parent<'_, S> {
         }
         let taken = self.children.ranks(base.generation.number);
         let mut ranks = (0..).filter(|rank| !taken.contains(rank));
-        let mut crowds = self.crowds(&base);
+        let mut child_counts = self.child_counts(&base);
         for _ in 0..count {
             let Some(index) = self.children.free_line() else {
-                // All that is left to wait for are ends of children that were killed.
+                // Lines become free once killed children have ended.
                 return;
             };
-            let barest = || (0..crowds.len()).min_by_key(|bucket| crowds.get(*bucket));
-            let bucket = bucket.or_else(barest).unwrap_or(0);
+            let emptiest =
+                || (0..child_counts.len()).min_by_key(|bucket| child_counts.get(*bucket));
+            let bucket = bucket.or_else(emptiest).unwrap_or(0);
             let rank = ranks.next().unwrap_or(0);
             if let Err(error) = self.spawn(&mut base, Place { index, rank, bucket }) {
-                self.tell(&Event::ForkFailed(&error));
+                self.log_event(&ParentEvent::ForkFailed(&error));
                 self.back_off.wait_a_second(now_us);
                 return;
             }
-            if let Some(crowd) = crowds.get_mut(bucket) {
-                *crowd += 1;
+            if let Some(count) = child_counts.get_mut(bucket) {
+                *count += 1;
             }
         }
     }
 
-    /// How many children of a configuration each of its buckets has.
-    fn crowds(&self, base: &Base<S::Site>) -> Vec<usize> {
-        let mut crowds = vec![0; base.listeners.buckets()];
+    /// How many children of a configuration each bucket has.
+    fn child_counts(&self, base: &Base<S::Site>) -> Vec<usize> {
+        let mut child_counts = vec![0; base.listeners.buckets()];
         for entry in self.children.active(base.generation.number) {
-            if let Some(crowd) = crowds.get_mut(entry.bucket) {
-                *crowd += 1;
+            if let Some(count) = child_counts.get_mut(entry.bucket) {
+                *count += 1;
             }
         }
-        crowds
+        child_counts
     }
 
     fn spawn(&mut self, base: &mut Base<S::Site>, place: Place) -> io::Result<()> {
@@ -206,7 +208,7 @@ impl<S: Server> Parent<'_, S> {
             Ok(Side::Child) => {
                 drop(channel);
                 self.current = generation;
-                // Taken, for no other copy may keep a socket open that the child lets go of.
+                // Taken out, since no other copy may keep a socket open that the child closes.
                 self.listeners = std::mem::replace(&mut base.listeners, Listeners::none());
                 let status = self.serve_as_child(place, credits, childs_end);
                 process::exit_now(status)
@@ -218,14 +220,15 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// The whole life of a child: lets go of what is the parent's, then serves.
+    /// The life of a child: drops what belongs to the parent, then serves.
     fn serve_as_child(&mut self, place: Place, credits: usize, channel: Channel) -> i32 {
         self.current.oom_score.apply();
         let buffers = self.current.lines.take(place.index);
         self.children.forget();
         self.state.forget();
         self.signals = None;
-        let left = self.outcome.take().map_or(Ok(()), |_told_by_the_parent| detach::leave_caller());
+        let left =
+            self.start_report.take().map_or(Ok(()), |_told_by_the_parent| detach::leave_caller());
         self.predecessor = None;
         self.supervisor = Supervisor::default();
         let listeners = std::mem::replace(&mut self.listeners, Listeners::none());
@@ -252,14 +255,16 @@ impl<S: Server> Parent<'_, S> {
             Ok(child) => serve(self.server, &self.current.site, child),
             Err(error) => {
                 let limit = process::descriptor_limit(&error);
-                self.tell(&Event::Root(&format!("a child cannot serve: {error}{limit}")));
+                self.log_event(&ParentEvent::Root(&format!(
+                    "a child cannot serve: {error}{limit}"
+                )));
                 CHILD_FATAL
             }
         }
     }
 
-    /// What is done when a child has ended, which used `used_us` of CPU time.
-    pub(crate) fn record_exit(&mut self, entry: Entry<S::Site>, end: End, used_us: u64) {
+    /// Handles the end of a child that has used `used_us` of CPU time.
+    pub(crate) fn record_exit(&mut self, entry: ChildEntry<S::Site>, end: End, used_us: u64) {
         let now_us = clock::monotonic_us();
         let store = &entry.generation.lines;
         let lost = salvage(self.server, &entry.generation.site, store.count(), |buffer| {
@@ -267,7 +272,7 @@ impl<S: Server> Parent<'_, S> {
         });
         store.clear(entry.index);
         if lost > 0 {
-            self.tell(&Event::LinesLost(entry.pid, lost));
+            self.log_event(&ParentEvent::LinesLost(entry.pid, lost));
         }
         self.accounting.record_exit(entry.number, self.board.child_line(entry.index), used_us);
         self.board.release(entry.index);
@@ -281,18 +286,18 @@ impl<S: Server> Parent<'_, S> {
         if entry.killed {
             return;
         }
-        self.tell(&Event::Ended(entry.pid, end));
+        self.log_event(&ParentEvent::Ended(entry.pid, end));
         if entry.phase.is_stopping() {
             return;
         }
         let is_young = now_us.saturating_sub(entry.forked_us) < YOUNG_US;
-        // One that served its share is nothing to be held back for.
+        // A child that ends after its last connection causes no delay.
         let is_killed = end.is_killed_by(Signal::Kill);
         let crashed = end != End::Exited(0) && !is_killed;
         if !entry.served || (is_young && crashed) {
             self.back_off.note_young_death(now_us);
         } else if is_killed && self.back_off.note_kill(now_us) {
-            self.tell(&Event::KilledAgain);
+            self.log_event(&ParentEvent::KilledAgain);
         }
         if !entry.served {
             self.note_failed_start(&entry, end);
@@ -300,7 +305,7 @@ impl<S: Server> Parent<'_, S> {
     }
 }
 
-/// Serves in the calling process: no parent, no children, a signal is a command.
+/// Serves in the calling process, without a parent or children. Signals act as commands.
 pub(crate) fn serve_alone<S: Server>(
     server: &mut S,
     start: &Start,
@@ -335,25 +340,28 @@ pub(crate) fn serve_alone<S: Server>(
         make_child(&generation, board, &listeners, place, credits, buffers.clone(), control);
     let child = child.map_err(failed)?;
     drop(listeners);
-    for event in [Event::Resuming(&settings.server_text), Event::CommandLine(&start.command_line)] {
+    for event in [
+        ParentEvent::Resuming(&settings.server_text),
+        ParentEvent::CommandLine(&start.command_line),
+    ] {
         event.notice(generation.limits.model).iter().for_each(|notice| server.log(notice));
     }
     drop_rights(&settings).map_err(failed)?;
     let status = serve(server, &generation.site, child);
     let lost = salvage(server, &generation.site, buffers.count(), |at| buffers.leftover(at));
     if lost > 0 {
-        let event = Event::LinesLost(process::own_pid(), lost);
+        let event = ParentEvent::LinesLost(process::own_pid(), lost);
         event.notice(generation.limits.model).iter().for_each(|notice| server.log(notice));
     }
     if let Some(file) = pid_file.filter(PidFile::remove) {
-        let removed = Event::RemovedPidFile(file.path()).notice(generation.limits.model);
+        let removed = ParentEvent::RemovedPidFile(file.path()).notice(generation.limits.model);
         removed.iter().for_each(|notice| server.log(notice));
     }
     Ok(status)
 }
 
-/// Has the lines written that are left in so many buffers of a child that has ended. How many bytes
-/// found no room: the buffers of all its threads are one loss.
+/// Has the log lines written that a child left in its buffers. Returns how many bytes were lost, in
+/// all buffers together.
 fn salvage<S: Server>(
     server: &S,
     site: &S::Site,
@@ -393,13 +401,12 @@ fn make_child<Site>(
     })
 }
 
-/// A panic that the serving function let through ends this process alone, never goes on in code
-/// that is the parent's.
+/// A panic of the serving function ends this process and never continues in code of the parent.
 fn serve<S: Server>(server: &S, site: &S::Site, child: Child) -> i32 {
     catch_unwind(AssertUnwindSafe(|| server.serve(site, child))).unwrap_or(PANICKED)
 }
 
-/// Becomes who the configuration names; whoever it is keeps no capability and gains none.
+/// Takes the configured identity. No child keeps a capability or can gain one.
 fn drop_rights(settings: &Settings) -> io::Result<()> {
     let dumpable = settings.core_dumps.is_some();
     if let Some(folder) = settings.core_dumps.as_deref() {
@@ -457,7 +464,7 @@ mod tests {
         assert_eq!(tells.iter().position(|told| *told), Some(15));
         assert_eq!(tells.iter().filter(|told| **told).count(), 1);
         assert_eq!(back_off.until_us(), Some(9_380_000 + 800_000));
-        // Who waits longer for another reason goes on waiting.
+        // A longer delay for another reason stays.
         back_off.wait_a_second(9_400_000);
         back_off.wait_until(9_500_000);
         assert_eq!(back_off.until_us(), Some(10_400_000));

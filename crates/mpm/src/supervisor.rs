@@ -59,7 +59,7 @@ impl Supervisor {
     }
 
     /// What the program that takes over is to tell as well.
-    pub(crate) fn handed_on(&self) -> (Option<&Notifier>, Option<Duration>) {
+    pub(crate) fn for_successor(&self) -> (Option<&Notifier>, Option<Duration>) {
         (self.notifier.as_ref(), self.watchdog)
     }
 

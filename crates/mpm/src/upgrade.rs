@@ -15,10 +15,10 @@ use evenkeel_sys::clock;
 use evenkeel_sys::process::{self, Pid, Side};
 use evenkeel_sys::signal::Signal;
 
-use crate::announce::Event;
 use crate::change::{Restart, State};
 use crate::child::Command;
 use crate::listeners::Listeners;
+use crate::notices::ParentEvent;
 use crate::parent::Parent;
 use crate::settings::Server;
 
@@ -26,7 +26,7 @@ use crate::settings::Server;
 pub(crate) const NAME: &str = "evenkeel-upgrade";
 
 /// How long the new program may take until it serves.
-const PATIENCE_US: u64 = 120_000_000;
+const TIMEOUT_US: u64 = 120_000_000;
 
 /// What the new parent says when it serves.
 const SERVES: u8 = b'S';
@@ -145,7 +145,7 @@ impl Predecessor {
     }
 
     /// Tells it to go.
-    pub(crate) fn relieve(self) {
+    pub(crate) fn end(self) {
         // One that is dead by now needs no telling.
         let _ = self.0.send(SERVES);
     }
@@ -154,11 +154,11 @@ impl Predecessor {
 impl<S: Server> Parent<'_, S> {
     /// Starts the program anew.
     pub(crate) fn begin_upgrade(&mut self) {
-        self.tell(&Event::Upgrading);
+        self.log_event(&ParentEvent::Upgrading);
         let begun = Channel::pair().and_then(|pair| Ok((pair, process::fork()?)));
         match begun {
             Ok(((channel, _theirs), Side::Parent(pid))) => {
-                let late_us = clock::monotonic_us().saturating_add(PATIENCE_US);
+                let late_us = clock::monotonic_us().saturating_add(TIMEOUT_US);
                 let (sockets, next) = (Vec::new(), None);
                 self.state = State::Upgrading(Upgrade { pid, channel, late_us, sockets, next });
             }
@@ -167,7 +167,7 @@ impl<S: Server> Parent<'_, S> {
                 process::exit_now(127)
             }
             Err(error) => {
-                self.tell(&Event::ForkFailed(&error));
+                self.log_event(&ParentEvent::ForkFailed(&error));
                 self.supervisor.ready(self.current.number);
                 self.state = State::Serving;
             }
@@ -180,7 +180,7 @@ impl<S: Server> Parent<'_, S> {
             self.listeners.sockets().map(|socket| (socket, "evenkeel")).collect();
         passed.push((channel.as_fd(), NAME));
         let mut command = self.invocation.command(&self.start.again);
-        let (notifier, watchdog) = self.supervisor.handed_on();
+        let (notifier, watchdog) = self.supervisor.for_successor();
         let error = activation::become_program(&mut command, &passed, notifier, watchdog);
         let program = self.invocation.program.display();
         // The standard error is the error log's file or the terminal's: the log's own descriptors
@@ -193,20 +193,20 @@ impl<S: Server> Parent<'_, S> {
         let State::Upgrading(upgrade) = &mut self.state else { return };
         match upgrade.outcome(now_us) {
             Some(true) => self.hand_over(),
-            Some(false) => self.go_on(),
+            Some(false) => self.abandon_upgrade(),
             None => {}
         }
     }
 
     /// The new program has failed, and says why. What waits where it has listened is for new
     /// children of this one.
-    fn go_on(&mut self) {
+    fn abandon_upgrade(&mut self) {
         let before = std::mem::replace(&mut self.state, State::Serving);
         let State::Upgrading(Upgrade { sockets, next, .. }) = before else { return };
-        self.tell(&Event::NotUpgraded);
+        self.log_event(&ParentEvent::NotUpgraded);
         self.supervisor.ready(self.current.number);
         if self.listeners.adopt_sockets(sockets, &self.current.settings.listen) {
-            self.begin_again(next);
+            self.restart_children(next);
         } else if let Some(next) = next {
             self.check(next);
         }
@@ -220,7 +220,7 @@ impl<S: Server> Parent<'_, S> {
         else {
             return;
         };
-        self.tell(&Event::Upgraded(upgrade.pid));
+        self.log_event(&ParentEvent::Upgraded(upgrade.pid));
         self.supervisor.succeeded_by(upgrade.pid);
         match upgrade.next {
             Some(Restart::Graceful) => upgrade.end(Signal::User1),
@@ -228,7 +228,7 @@ impl<S: Server> Parent<'_, S> {
             Some(Restart::Upgrade) | None => {}
         }
         self.listeners = Listeners::none();
-        let end_by_us = self.bound_us(clock::monotonic_us());
+        let end_by_us = self.kill_deadline_us(clock::monotonic_us());
         self.children.retire(Command::Drain, end_by_us, |entry| !entry.phase.is_stopping());
     }
 }

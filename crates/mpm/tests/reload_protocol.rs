@@ -142,7 +142,7 @@ impl Protocol {
     }
 
     /// Back to the configuration that was in force before.
-    fn give_up(&self, state: &mut State, from: usize) {
+    fn roll_back(&self, state: &mut State, from: usize) {
         let failed = state.step;
         if self.way == Way::KillServing {
             for at in (0..state.children.len()).rev() {
@@ -297,7 +297,7 @@ impl Model for Protocol {
                 let from = state.changing_from?;
                 state.children.remove(child);
                 state.failed_once = true;
-                self.give_up(&mut state, from);
+                self.roll_back(&mut state, from);
                 state.close_abandoned();
             }
             Step::Complete => {

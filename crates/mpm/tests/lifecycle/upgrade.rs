@@ -82,7 +82,7 @@ fn leaves() {
     folder.configure(&format!("children=1 port={}", free_port()));
     server.signal(Signal::User2);
     let second = server.await_serving();
-    // The new program serves, and time enough goes by to relieve the old one too early.
+    // The new program serves, and time enough goes by to end the old one too early.
     for _ in 0..200 {
         Client::connect(second.address).ask();
     }

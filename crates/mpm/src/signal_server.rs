@@ -1,4 +1,4 @@
-//! What `-k` does: a pid file and a wish come in, a signal goes to the server that runs, and what
+//! What `-k` does: a pid file and a command come in, a signal goes to the server that runs, and what
 //! to print goes out. Texts and statuses are Apache's (server/mpm_unix.c, ap_signal_server),
 //! which says `httpd` whatever the program is called.
 
@@ -12,7 +12,7 @@ use crate::pidfile::{Running, running};
 
 /// The arguments of `-k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum SignalCommand {
     /// Start, unless a server runs.
     Start,
     /// Stop now, finishing requests in progress.
@@ -29,7 +29,7 @@ pub enum Wish {
 
 /// What is left to do for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum SignalOutcome {
     /// Print this line, if any, on standard output and end with status 0.
     Done(Option<String>),
     /// Print this line, if any, on standard output and start the server here.
@@ -38,8 +38,8 @@ pub enum Answer {
     Failed(String),
 }
 
-impl Wish {
-    /// Reads the argument of `-k`; `None` where there is no such wish.
+impl SignalCommand {
+    /// Reads the argument of `-k`; `None` where there is no such command.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -65,13 +65,13 @@ impl Wish {
     }
 }
 
-/// Passes a wish on to the server of this pid file.
+/// Passes a command on to the server of this pid file.
 #[must_use]
-pub fn ask(pid_file: &Path, wish: Wish) -> Answer {
+pub fn signal_server(pid_file: &Path, command: SignalCommand) -> SignalOutcome {
     let found = match running(pid_file) {
         Ok(found) => found,
         Err(error) => {
-            return Answer::Failed(format!(
+            return SignalOutcome::Failed(format!(
                 "{}: AH00058: Error retrieving pid file {}\nAH00059: Remove it before \
                  continuing if it is corrupted.",
                 as_apr(&error),
@@ -79,24 +79,28 @@ pub fn ask(pid_file: &Path, wish: Wish) -> Answer {
             ));
         }
     };
-    match (found, wish.signal()) {
-        (Running::Yes(pid), None) => {
-            Answer::Done(Some(format!("httpd (pid {}) already running", pid.as_raw_nonzero())))
-        }
+    match (found, command.signal()) {
+        (Running::Yes(pid), None) => SignalOutcome::Done(Some(format!(
+            "httpd (pid {}) already running",
+            pid.as_raw_nonzero()
+        ))),
         (Running::Yes(pid), Some(signal)) => match process::kill(pid, signal) {
-            Ok(()) => Answer::Done(None),
-            Err(error) => {
-                Answer::Failed(format!("{}: AH00057: sending signal to server", as_apr(&error)))
-            }
+            Ok(()) => SignalOutcome::Done(None),
+            Err(error) => SignalOutcome::Failed(format!(
+                "{}: AH00057: sending signal to server",
+                as_apr(&error)
+            )),
         },
-        (_, None) => Answer::StartHere(None),
+        (_, None) => SignalOutcome::StartHere(None),
         (_, Some(Signal::Hangup | Signal::User1 | Signal::User2)) => {
-            Answer::StartHere(Some("httpd not running, trying to start".into()))
+            SignalOutcome::StartHere(Some("httpd not running, trying to start".into()))
         }
         (Running::Stale(pid), Some(_)) => {
-            Answer::Done(Some(format!("httpd (pid {}?) not running", pid.as_raw_nonzero())))
+            SignalOutcome::Done(Some(format!("httpd (pid {}?) not running", pid.as_raw_nonzero())))
         }
-        (Running::No, Some(_)) => Answer::Done(Some("httpd (no pid file) not running".into())),
+        (Running::No, Some(_)) => {
+            SignalOutcome::Done(Some("httpd (no pid file) not running".into()))
+        }
     }
 }
 
@@ -110,25 +114,33 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("evenkeel-ask-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("pid");
-        let done = |text: &str| Answer::Done(Some(text.into()));
-        let starting = Answer::StartHere(Some("httpd not running, trying to start".into()));
-        assert_eq!(ask(&file, Wish::Stop), done("httpd (no pid file) not running"));
-        assert_eq!(ask(&file, Wish::Restart), starting);
-        assert_eq!(ask(&file, Wish::Upgrade), starting);
-        assert_eq!(ask(&file, Wish::Start), Answer::StartHere(None));
+        let done = |text: &str| SignalOutcome::Done(Some(text.into()));
+        let starting = SignalOutcome::StartHere(Some("httpd not running, trying to start".into()));
+        assert_eq!(
+            signal_server(&file, SignalCommand::Stop),
+            done("httpd (no pid file) not running")
+        );
+        assert_eq!(signal_server(&file, SignalCommand::Restart), starting);
+        assert_eq!(signal_server(&file, SignalCommand::Upgrade), starting);
+        assert_eq!(signal_server(&file, SignalCommand::Start), SignalOutcome::StartHere(None));
         std::fs::write(&file, "2147483\n").unwrap();
-        assert_eq!(ask(&file, Wish::GracefulStop), done("httpd (pid 2147483?) not running"));
-        assert_eq!(ask(&file, Wish::Graceful), starting);
+        assert_eq!(
+            signal_server(&file, SignalCommand::GracefulStop),
+            done("httpd (pid 2147483?) not running")
+        );
+        assert_eq!(signal_server(&file, SignalCommand::Graceful), starting);
         std::fs::write(&file, "junk").unwrap();
-        assert!(matches!(ask(&file, Wish::Stop), Answer::Failed(text) if text.contains("AH00058")));
+        assert!(
+            matches!(signal_server(&file, SignalCommand::Stop), SignalOutcome::Failed(text) if text.contains("AH00058"))
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn every_wish_of_apaches_is_known() {
         for word in ["start", "stop", "graceful-stop", "restart", "graceful", "upgrade"] {
-            assert!(Wish::parse(word).is_some());
+            assert!(SignalCommand::parse(word).is_some());
         }
-        assert_eq!(Wish::parse("reload"), None);
+        assert_eq!(SignalCommand::parse("reload"), None);
     }
 }

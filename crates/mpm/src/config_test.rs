@@ -10,13 +10,13 @@ use evenkeel_sys::signal::{self, Signal};
 use crate::settings::Server;
 
 /// How long a trial may take before it is ended: reading may wait for DNS.
-pub(crate) const TRIAL_US: u64 = 60_000_000;
+pub(crate) const TIMEOUT_US: u64 = 60_000_000;
 
 /// The most of an error's text that is handed over; it fits in a pipe, so the copy never waits.
 const MOST_TEXT: usize = 60_000;
 
 /// A trial under way.
-pub(crate) struct Probe {
+pub(crate) struct ConfigTest {
     pid: Pid,
     text: PipeReader,
     pub(crate) since_us: u64,
@@ -24,20 +24,20 @@ pub(crate) struct Probe {
     killed: bool,
 }
 
-impl Probe {
-    /// Starts the trial. `let_go` is run first in the copy, to close what is not its own.
+impl ConfigTest {
+    /// Starts the trial. `prepare` is run first in the copy, to close what is not its own.
     pub(crate) fn start<S: Server>(
         server: &mut S,
         now_us: u64,
-        let_go: impl FnOnce(),
+        prepare: impl FnOnce(),
     ) -> io::Result<Self> {
         let (text, mut pipe) = io::pipe()?;
         match process::fork()? {
             Side::Parent(pid) => Ok(Self { pid, text, since_us: now_us, end: None, killed: false }),
             Side::Child => {
-                let_go();
+                prepare();
                 let verdict = signal::unblock_all().map_err(|error| error.to_string());
-                let verdict = verdict.and_then(|()| read_whole(server));
+                let verdict = verdict.and_then(|()| read_config(server));
                 let status = match verdict {
                     Ok(()) => 0,
                     Err(text) => {
@@ -96,7 +96,7 @@ impl Probe {
     }
 }
 
-fn read_whole<S: Server>(server: &mut S) -> Result<(), String> {
+fn read_config<S: Server>(server: &mut S) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| server.load())) {
         Ok(loaded) => loaded.map(|_| ()),
         Err(_) => Err("reading the configuration panicked".into()),

@@ -12,7 +12,7 @@ use crate::limits::Model;
 use crate::listeners::as_apr;
 
 /// What the parent has to tell.
-pub(crate) enum Event<'a> {
+pub(crate) enum ParentEvent<'a> {
     /// The server serves, for the first time or again.
     Resuming(&'a str),
     CommandLine(&'a str),
@@ -27,10 +27,10 @@ pub(crate) enum Event<'a> {
     Overdue(Pid),
     /// More children retire than there may be.
     Surplus(Pid, usize),
-    Still(Pid),
-    Lost(Pid),
+    Stalled(Pid),
+    StalledReplaced(Pid),
     /// The same, sooner: connections wait, and none that could take them comes round.
-    Starving(Pid),
+    StarvingReplaced(Pid),
     /// A child has ended before so many bytes of its log lines were written.
     LinesLost(Pid, usize),
     /// What is configured is more than memory bears: so many workers, of so many bytes each.
@@ -56,7 +56,7 @@ pub(crate) enum Event<'a> {
     Root(&'a str),
 }
 
-impl Event<'_> {
+impl ParentEvent<'_> {
     /// The notice; `None` for an end that is in order.
     pub(crate) fn notice(&self, model: Model) -> Option<Notice> {
         let at = |event, worker, prefork| match model {
@@ -131,10 +131,10 @@ impl Event<'_> {
                     number(pid)
                 ),
             ),
-            Self::Still(pid) => {
+            Self::Stalled(pid) => {
                 own(Level::Error, format!("child pid {} has not come round for 10 s", number(pid)))
             }
-            Self::Starving(pid) => own(
+            Self::StarvingReplaced(pid) => own(
                 Level::Error,
                 format!(
                     "child pid {} does not come round while connections wait and no other child \
@@ -142,7 +142,7 @@ impl Event<'_> {
                     number(pid)
                 ),
             ),
-            Self::Lost(pid) => own(
+            Self::StalledReplaced(pid) => own(
                 Level::Error,
                 format!(
                     "child pid {} has not come round for 30 s, another takes its place",
@@ -259,19 +259,19 @@ fn number(pid: Pid) -> i32 {
 mod tests {
     use super::*;
 
-    fn line(event: &Event<'_>, model: Model) -> String {
+    fn line(event: &ParentEvent<'_>, model: Model) -> String {
         let notice = event.notice(model).unwrap();
         format!("[{}] AH{:05}: {}", notice.module, notice.number.unwrap_or(0), notice.text)
     }
 
     #[test]
     fn numbers_follow_the_model() {
-        let event = Event::Resuming("Apache/2.4.71 (Evenkeel)");
+        let event = ParentEvent::Resuming("Apache/2.4.71 (Evenkeel)");
         let text = "Apache/2.4.71 (Evenkeel) configured -- resuming normal operations";
         assert_eq!(line(&event, Model::Event), format!("[mpm_event] AH00489: {text}"));
         assert_eq!(line(&event, Model::Worker), format!("[mpm_worker] AH00292: {text}"));
         assert_eq!(line(&event, Model::Prefork), format!("[mpm_prefork] AH00163: {text}"));
-        let event = Event::WorkersReached;
+        let event = ParentEvent::WorkersReached;
         let text = "server reached MaxRequestWorkers setting, consider raising the \
                     MaxRequestWorkers setting";
         assert_eq!(line(&event, Model::Event), format!("[mpm_event] AH00484: {text}"));
@@ -282,11 +282,11 @@ mod tests {
     #[test]
     fn a_crash_is_told_and_an_end_in_order_is_not() {
         let pid = Pid::from_raw(42).unwrap();
-        let crash = Event::Ended(pid, End::Killed { signal: 11, core_dumped: false });
+        let crash = ParentEvent::Ended(pid, End::Killed { signal: 11, core_dumped: false });
         assert_eq!(
             line(&crash, Model::Event),
             "[core] AH00052: child pid 42 exit signal Segmentation fault (11)"
         );
-        assert!(Event::Ended(pid, End::Exited(0)).notice(Model::Event).is_none());
+        assert!(ParentEvent::Ended(pid, End::Exited(0)).notice(Model::Event).is_none());
     }
 }
