@@ -3,7 +3,7 @@
 
 use crate::words;
 use evenkeel_pool::{Account, Cost, Figure, Limit, Verdict, verdict};
-use evenkeel_scoreboard::Moment;
+use evenkeel_scoreboard::Reading;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -77,10 +77,10 @@ impl Default for Pool {
 impl Pool {
     /// The pool from a history, at `now_us` (microseconds since 1970).
     #[must_use]
-    pub fn new(moments: &[Moment], now_us: u64) -> Self {
-        let history: Vec<(u64, Account)> = moments
+    pub fn new(readings: &[Reading], now_us: u64) -> Self {
+        let history: Vec<(u64, Account)> = readings
             .iter()
-            .map(|moment| (moment.when_us, Account::from_words(moment.words)))
+            .map(|reading| (reading.when_us, Account::from_words(reading.words)))
             .collect();
         let young = |(when_us, _): &&(u64, Account)| now_us.saturating_sub(*when_us) < STALE_US;
         let last = history.iter().rev().take(WINDOW).filter(young).map(|(_, account)| *account);
@@ -118,10 +118,10 @@ impl Split {
         let cost = Cost::of(account);
         let part = |figure| cost.and(account.each(figure));
         let cpu = cost.map(|cost| cost.cpu);
-        let (run_queue, line) = (part(Figure::RunQueueUs), part(Figure::LineUs));
+        let (run_queue, line) = (part(Figure::RunQueueUs), part(Figure::QueueUs));
         // A thread that waits for a core is held too, and that part is already counted.
         let blocking =
-            part(Figure::HeldUs).zip(run_queue).map(|(held, queued)| (held - queued).max(0.0));
+            part(Figure::BlockedUs).zip(run_queue).map(|(held, queued)| (held - queued).max(0.0));
         let writing = account.value(Figure::WritingMilli).zip(account.value(Figure::SpanUs));
         let requests = account.value(Figure::Completions)?;
         let clients =
@@ -179,14 +179,14 @@ pub(crate) mod tests {
     use super::*;
 
     /// A second of a busy server.
-    pub(crate) fn second(number: u64) -> Moment {
+    pub(crate) fn second(number: u64) -> Reading {
         let account = Account::default()
             .with(Figure::SpanUs, 1_000_000)
             .with(Figure::Completions, 98)
             .with(Figure::CpuUs, 1_960_000)
             .with(Figure::RunQueueUs, 98_000)
-            .with(Figure::LineUs, 980_000)
-            .with(Figure::HeldUs, 100_000)
+            .with(Figure::QueueUs, 980_000)
+            .with(Figure::BlockedUs, 100_000)
             .with(Figure::DurationUs, 98 * 50_000)
             .with(Figure::WritingMilli, 98)
             .with(Figure::BusyMilli, 4_000)
@@ -199,13 +199,13 @@ pub(crate) mod tests {
             .with(Figure::CoresMilli, 2_000)
             .with(Figure::OthersUs, 0)
             .with(Figure::Limit, Limit::Cpu.number());
-        Moment { when_us: number * 1_000_000, words: *account.words() }
+        Reading { when_us: number * 1_000_000, words: *account.words() }
     }
 
     #[test]
     fn the_last_seconds_tell_the_limit_and_where_the_time_goes() {
-        let moments: Vec<Moment> = (1..=20).map(second).collect();
-        let pool = Pool::new(&moments, 20_500_000);
+        let readings: Vec<Reading> = (1..=20).map(second).collect();
+        let pool = Pool::new(&readings, 20_500_000);
         assert_eq!((pool.limit, pool.maximum_rps), ("cpu", Some(100.0)));
         assert_eq!(pool.rps, Some(98.0));
         let split = pool.request_us.clone().unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             "all {} threads for work that blocks are held and {} pieces of such work stand in \
              line; disks are what they usually wait for.",
             number(account.value(Figure::BlockingThreads)),
-            number(account.rate(Figure::LineUs).map(|rate| rate / 1e6))
+            number(account.rate(Figure::QueueUs).map(|rate| rate / 1e6))
         ),
         Limit::Clients => format!(
             "{} responses wait until their clients have read what was sent, {} workers are at \

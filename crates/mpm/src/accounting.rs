@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use evenkeel_pool::{Account, Bar, Figure, Plateau, verdict};
-use evenkeel_scoreboard::{ChildLine, Counter, Moment, Phase, READING_WORDS, Scoreboard};
+use evenkeel_scoreboard::{ChildLine, Counter, Phase, READING_WORDS, Reading, Scoreboard};
 use evenkeel_sys::bounds::{self, Groups, Interface, Periods};
 use evenkeel_sys::{clock, process};
 
@@ -48,8 +48,8 @@ const COUNTERS: [(Counter, Figure); 5] = [
     (Counter::Completions, Figure::Completions),
     (Counter::Bytes, Figure::Bytes),
     (Counter::DurationUs, Figure::DurationUs),
-    (Counter::LineUs, Figure::LineUs),
-    (Counter::HeldUs, Figure::HeldUs),
+    (Counter::QueueUs, Figure::QueueUs),
+    (Counter::BlockedUs, Figure::BlockedUs),
 ];
 
 /// What the parent keeps between two accounts.
@@ -196,8 +196,8 @@ impl<S: Server> Parent<'_, S> {
         let whole = Account::over(self.accounting.window.make_contiguous());
         let account = account.with(Figure::Limit, verdict(&whole).limit.number());
         self.accounting.number += 1;
-        let moment = Moment { when_us: clock::realtime_us(), words: *account.words() };
-        self.board.note_reading(self.accounting.number, &moment);
+        let reading = Reading { when_us: clock::realtime_us(), words: *account.words() };
+        self.board.note_reading(self.accounting.number, &reading);
         Some(account)
     }
 

@@ -192,8 +192,8 @@ impl Setup {
     /// The blocking pool of the child, which adds up its times in the child's line.
     pub(crate) fn blocking_pool(&self) -> Arc<BlockingPool> {
         let times = PoolTimes {
-            queue_us: self.line.cell(Counter::LineUs),
-            blocked_us: self.line.cell(Counter::HeldUs),
+            queue_us: self.line.cell(Counter::QueueUs),
+            blocked_us: self.line.cell(Counter::BlockedUs),
         };
         Arc::new(BlockingPool::with_times(self.blocking_threads, self.credits, Some(times)))
     }

@@ -39,9 +39,9 @@ pub enum Figure {
     /// Microseconds that the children's threads were ready and had no core.
     RunQueueUs,
     /// Microseconds that work stood in line for a thread that may block or burn.
-    LineUs,
+    QueueUs,
     /// Microseconds that such threads were held without using a core: what blocks, disks first.
-    HeldUs,
+    BlockedUs,
     /// Threads that may block or burn.
     BlockingThreads,
     /// Thousandths of cores that the server may use: affinity and quota.
@@ -108,7 +108,7 @@ impl Figure {
         Self::SpanUs, Self::Supply, Self::Demand, Self::Queue, Self::Active, Self::Parked,
         Self::Workers, Self::BusyMilli, Self::RunnableMilli, Self::Connections,
         Self::WritingMilli, Self::Completions, Self::Bytes, Self::DurationUs, Self::CpuUs,
-        Self::RunQueueUs, Self::LineUs, Self::HeldUs, Self::BlockingThreads, Self::CoresMilli,
+        Self::RunQueueUs, Self::QueueUs, Self::BlockedUs, Self::BlockingThreads, Self::CoresMilli,
         Self::OthersUs, Self::ThrottledUs, Self::MemoryLimit, Self::MemoryFree,
         Self::MemoryPressure, Self::Backlog, Self::NetworkMilli, Self::Descriptors,
         Self::RestingMilli, Self::Refused, Self::Bar, Self::Limit,
@@ -134,8 +134,8 @@ impl Figure {
             Self::DurationUs => "duration_us",
             Self::CpuUs => "cpu_us",
             Self::RunQueueUs => "run_queue_us",
-            Self::LineUs => "line_us",
-            Self::HeldUs => "held_us",
+            Self::QueueUs => "line_us",
+            Self::BlockedUs => "held_us",
             Self::BlockingThreads => "crew_threads",
             Self::CoresMilli => "cores_milli",
             Self::OthersUs => "others_us",
@@ -161,8 +161,8 @@ impl Figure {
             | Self::DurationUs
             | Self::CpuUs
             | Self::RunQueueUs
-            | Self::LineUs
-            | Self::HeldUs
+            | Self::QueueUs
+            | Self::BlockedUs
             | Self::OthersUs
             | Self::ThrottledUs
             | Self::Refused => Kind::Sum,

@@ -358,7 +358,7 @@ impl Load {
         // that a few slow requests tell as much as many fast ones.
         let used = account.rate(Figure::CpuUs);
         let queued_us = account.rate(Figure::RunQueueUs).unwrap_or(0.0)
-            + account.rate(Figure::LineUs).unwrap_or(0.0);
+            + account.rate(Figure::QueueUs).unwrap_or(0.0);
         let waited = used.map(|used| queued_us / used.max(1.0));
         let held_us = busy * 1e6;
         let cores = account.value(Figure::CoresMilli).zip(cores_left(account));

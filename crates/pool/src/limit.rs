@@ -129,7 +129,7 @@ impl Cost {
         let requests = account.of(Figure::Completions).filter(|count| *count >= ENOUGH)?;
         let cpu = account.each(Figure::CpuUs).filter(|cpu| *cpu > 0.0)?;
         let queued = account.each(Figure::RunQueueUs).unwrap_or(0.0)
-            + account.each(Figure::LineUs).unwrap_or(0.0);
+            + account.each(Figure::QueueUs).unwrap_or(0.0);
         let resting = account.value(Figure::RestingMilli).unwrap_or(0.0);
         let busy = (account.value(Figure::BusyMilli)? - resting).max(0.0) / 1000.0;
         let held = busy * account.value(Figure::SpanUs)? / requests as f64;
@@ -288,7 +288,7 @@ fn is_cpu_full(account: &Account) -> bool {
     let queued = account.rate(Figure::RunQueueUs).unwrap_or(0.0) / 1e6;
     let Some(left) = cores_left(account).filter(|left| *left > 0.0) else { return false };
     let cores = account.value(Figure::CoresMilli).unwrap_or(0.0) / 1000.0;
-    let line = account.rate(Figure::LineUs).unwrap_or(0.0) / 1e6;
+    let line = account.rate(Figure::QueueUs).unwrap_or(0.0) / 1e6;
     let resting = account.value(Figure::RestingMilli).unwrap_or(0.0);
     let held = account.value(Figure::BusyMilli).map(|busy| (busy - resting).max(0.0) / 1000.0);
     let is_most = held.is_none_or(|held| used + queued + line >= 0.5 * held);
@@ -301,10 +301,10 @@ fn is_cpu_full(account: &Account) -> bool {
 /// stands in line.
 fn is_blocking_pool_held(account: &Account) -> bool {
     let threads = account.value(Figure::BlockingThreads).filter(|threads| *threads > 0.0);
-    let held = account.rate(Figure::HeldUs).unwrap_or(0.0) / 1e6;
+    let held = account.rate(Figure::BlockedUs).unwrap_or(0.0) / 1e6;
     // Threads that wait for a core are held too, and that is no disk.
     let queued = account.rate(Figure::RunQueueUs).unwrap_or(0.0) / 1e6;
-    let line = account.rate(Figure::LineUs).unwrap_or(0.0) / 1e6;
+    let line = account.rate(Figure::QueueUs).unwrap_or(0.0) / 1e6;
     threads.is_some_and(|threads| held - queued >= CPU_FULL * threads && line >= 1.0)
 }
 

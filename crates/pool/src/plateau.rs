@@ -62,7 +62,7 @@ impl Point {
         let resting = account.value(Figure::RestingMilli).unwrap_or(0.0);
         let at_work = (account.value(Figure::BusyMilli)? - resting).max(0.0) / 1000.0;
         let rate = account.rate(Figure::Completions).filter(|rate| *rate >= LEAST_RATE)?;
-        let here = [Figure::CpuUs, Figure::RunQueueUs, Figure::LineUs, Figure::HeldUs];
+        let here = [Figure::CpuUs, Figure::RunQueueUs, Figure::QueueUs, Figure::BlockedUs];
         let here: f64 = here.iter().filter_map(|figure| account.value(*figure)).sum::<f64>();
         let writing = account.value(Figure::WritingMilli).unwrap_or(0.0) / 1000.0;
         let elsewhere = at_work - here / span_us - writing;
@@ -128,7 +128,8 @@ mod tests {
         assert_eq!(told(&mut Plateau::default(), &all), [false; 4]);
         // Cores at work: 20 ms of CPU time each.
         let mut plateau = Plateau::default();
-        let burning = |at_work, rate| second(at_work, rate).with(Figure::LineUs, at_work * 900_000);
+        let burning =
+            |at_work, rate| second(at_work, rate).with(Figure::QueueUs, at_work * 900_000);
         let all = [(2, 100), (2, 100), (16, 100), (16, 100)];
         assert!(all.iter().all(|(at_work, rate)| !plateau.take(&burning(*at_work, *rate))));
     }

@@ -1,6 +1,6 @@
-//! The scoreboard's memory and the parent's side of it. Sizes come in once, at start; lines by
-//! index go out. Where a line is follows from the sizes that this process keeps for itself,
-//! never from the shared memory.
+//! The memory of the scoreboard, and the parent's side of it. It is sized once, at the start.
+//! Positions of lines follow from the sizes that each process keeps for itself, never from the
+//! shared memory.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -22,28 +22,28 @@ const PARENT_WORDS: usize = 8;
 /// The sizes of a scoreboard, fixed for the life of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// How many children can have a line at once, those that retire included.
+    /// How many children can have a line at once, including those that retire.
     pub children: usize,
     /// How many worker slots each child has.
     pub slots_per_child: usize,
 }
 
-/// The shared memory, seen from any of the processes. It lives as long as the process, so that
-/// lines can be passed around as plain copies.
+/// The shared memory, as any process sees it. It is never unmapped, so that lines can be passed
+/// around as plain copies.
 #[derive(Clone, Copy)]
 pub struct Scoreboard {
     region: &'static Shared,
     layout: Layout,
 }
 
-/// What children that have ended did, in sum, and facts of the server as a whole.
+/// What ended children did in total, and facts about the server as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// Requests answered.
     pub accesses: u64,
     /// Bytes sent as bodies.
     pub bytes: u64,
-    /// Microseconds that the requests took, in sum.
+    /// The total duration of the requests, in microseconds.
     pub duration_us: u64,
 }
 
@@ -74,8 +74,8 @@ enum Field {
 }
 
 impl Scoreboard {
-    /// Makes the memory, zeroed. It is never unmapped: a server has one scoreboard. Errors:
-    /// `InvalidInput` beyond [`MOST_SLOTS`] or for a size of zero, else mmap(2)'s.
+    /// Maps the memory, zeroed. It is never unmapped: a server has one scoreboard. Errors:
+    /// `InvalidInput` beyond [`MOST_SLOTS`] or for a size of zero, otherwise mmap(2)'s.
     pub fn new(layout: Layout) -> io::Result<Self> {
         let slots = layout.children.saturating_mul(layout.slots_per_child);
         if slots == 0 || slots > MOST_SLOTS {
@@ -97,21 +97,21 @@ impl Scoreboard {
         self.layout
     }
 
-    /// The line that the child of this index writes; `None` where the index is out of range.
+    /// The line that the child with this index writes; `None` if the index is out of range.
     #[must_use]
     pub fn child_line(&self, child: usize) -> Option<ChildLine> {
         let at = self.own_lines() + self.valid(child)? * OWN_WORDS;
         ChildLine::over(self.span(at, OWN_WORDS)?)
     }
 
-    /// The line that the parent writes about the child of this index.
+    /// The line that the parent writes about the child with this index.
     #[must_use]
     pub fn parent_line(&self, child: usize) -> Option<ParentLine> {
         let at = self.parent_lines() + self.valid(child)? * PARENT_WORDS;
         Some(ParentLine { words: self.span(at, PARENT_WORDS)? })
     }
 
-    /// The line of one worker slot of a child.
+    /// The line of a worker slot of a child.
     pub(crate) fn slot_line(&self, child: usize, slot: usize) -> Option<SlotLine> {
         self.slot_lines(child)?.of(slot)
     }
@@ -125,7 +125,7 @@ impl Scoreboard {
         Some(SlotLines { hot, cold })
     }
 
-    /// Gives the line of this index to a child about to be forked. Parent only.
+    /// Assigns the line with this index to a child that is about to be forked. Parent only.
     pub fn assign(&self, child: usize, generation: u32, bucket: u32, credits: usize, now_us: u64) {
         let Some(line) = self.parent_line(child) else { return };
         line.set(Field::Generation, u64::from(generation));
@@ -137,12 +137,12 @@ impl Scoreboard {
         self.set_header(Header::LinesUsed, used);
     }
 
-    /// Takes the line back from a child that has ended: what it did moves to the totals, and the
-    /// line is zeroed for the next. Parent only.
+    /// Takes back the line of a child that has ended: its counters move to the totals, and the line
+    /// is zeroed. Parent only.
     pub fn release(&self, child: usize) {
         let mut ended = self.totals();
         for slot in 0..self.layout.slots_per_child {
-            // A child fills its slots from the first on; the first that was never used ends them.
+            // A child fills its slots from the first one on, so the first unused slot is the end.
             let Some(line) = self.slot_line(child, slot) else { break };
             if line.is_untouched() {
                 break;
@@ -173,7 +173,8 @@ impl Scoreboard {
         }
     }
 
-    /// Notes a (re)start: the time, the number of the configuration and the parent. Parent only.
+    /// Records a start or restart: its time, the number of the configuration, and the parent.
+    /// Parent only.
     pub fn note_start(&self, now_us: u64, generation: u32, parent_pid: i32, most_children: usize) {
         self.set_header(Header::RestartUs, now_us);
         self.set_header(Header::Generation, u64::from(generation));
@@ -181,7 +182,7 @@ impl Scoreboard {
         self.set_header(Header::MostChildren, most_children as u64);
     }
 
-    /// Notes the CPU time of all children that have been reaped, in microseconds. Parent only.
+    /// Records the CPU time of all reaped children, in microseconds. Parent only.
     pub fn note_reaped_cpu(&self, user_us: u64, system_us: u64) {
         self.set_header(Header::ReapedUserUs, user_us);
         self.set_header(Header::ReapedSystemUs, system_us);
@@ -193,7 +194,7 @@ impl Scoreboard {
         self.header(Header::RestartUs).load(Relaxed)
     }
 
-    /// The number of the present configuration, 0 for the first.
+    /// The number of the current configuration, 0 for the first.
     #[must_use]
     pub fn generation(&self) -> u32 {
         u32::try_from(self.header(Header::Generation).load(Relaxed)).unwrap_or(u32::MAX)
@@ -205,14 +206,14 @@ impl Scoreboard {
         i32::try_from(self.header(Header::ParentPid).load(Relaxed)).unwrap_or(0)
     }
 
-    /// The most children that may serve at once, as configured.
+    /// The most children that may serve at the same time, by configuration.
     #[must_use]
     pub fn most_children(&self) -> usize {
         let most = self.header(Header::MostChildren).load(Relaxed);
         usize::try_from(most).unwrap_or(usize::MAX).min(self.layout.children)
     }
 
-    /// User and system CPU time of all children that have been reaped, in microseconds.
+    /// User and system CPU time of all reaped children, in microseconds.
     #[must_use]
     pub fn reaped_cpu_us(&self) -> (u64, u64) {
         (
@@ -221,8 +222,8 @@ impl Scoreboard {
         )
     }
 
-    /// How many lines from the first on have ever been used: reading more would only touch, and
-    /// so cost, memory.
+    /// How many lines, from the first, were ever used. Reading others would only touch memory, and
+    /// so cost it.
     #[must_use]
     pub fn lines_used(&self) -> usize {
         let used = self.header(Header::LinesUsed).load(Relaxed);
@@ -262,42 +263,42 @@ impl Scoreboard {
         self.hot_lines() + self.layout.children * self.layout.slots_per_child * HOT_WORDS
     }
 
-    /// The words of the history, behind all lines.
+    /// The words of the history, which follow all lines.
     pub(crate) fn history(&self) -> Option<&'static [AtomicU64]> {
         let slots = self.layout.children * self.layout.slots_per_child;
         self.span(self.cold_lines() + slots * COLD_WORDS, HISTORY_WORDS)
     }
 }
 
-/// The line that the parent writes about one child, and everyone reads.
+/// The line that the parent writes about a child, and that every process reads.
 #[derive(Clone, Copy)]
 pub struct ParentLine {
     words: &'static [AtomicU64],
 }
 
 impl ParentLine {
-    /// Notes the child's pid. Parent only.
+    /// Sets the child's pid. Parent only.
     pub fn set_pid(&self, pid: i32) {
         self.set(Field::Pid, u64::from(pid.unsigned_abs()));
     }
 
-    /// Notes where the child stands. Parent only.
+    /// Sets the child's phase. Parent only.
     pub fn set_phase(&self, phase: Phase) {
         self.set(Field::Phase, phase as u64);
     }
 
-    /// Notes how many requests the child may work on at once from now on. Parent only.
+    /// Sets how many requests the child may work on at once. Parent only.
     pub fn set_credits(&self, credits: usize) {
         self.set(Field::Credits, credits as u64);
     }
 
-    /// The child's pid; 0 where the line is empty.
+    /// The child's pid; 0 if the line is empty.
     #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.load(Field::Pid)).unwrap_or(0)
     }
 
-    /// Where the child stands.
+    /// The child's phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         Phase::from_word(self.load(Field::Phase))
@@ -309,7 +310,7 @@ impl ParentLine {
         u32::try_from(self.load(Field::Generation)).unwrap_or(u32::MAX)
     }
 
-    /// Which bucket of listening sockets the child accepts from.
+    /// The bucket of listening sockets from which the child accepts.
     #[must_use]
     pub fn bucket(&self) -> u32 {
         u32::try_from(self.load(Field::Bucket)).unwrap_or(u32::MAX)

@@ -1,5 +1,5 @@
-//! The line of counters that a child writes about itself. Its threads add and subtract, the
-//! parent and the status page read. The parent takes each number as a claim, never as an index.
+//! The counters that a child writes about itself. Its threads add and subtract; the parent and the
+//! status page read. The parent treats each value as a claim, never as an index.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -12,38 +12,38 @@ pub(crate) const OWN_WORDS: usize = 16;
 pub enum Counter {
     /// Requests in progress: credits in use.
     Busy,
-    /// Connections accepted for which no credit is in use yet.
+    /// Connections that are accepted or being accepted, without a credit in use yet.
     Reserved,
     /// Requests that wait for a credit.
     Runnable,
     /// Open connections.
     Connections,
-    /// Of these, idle ones that wait for their next request.
+    /// Open connections that are idle and wait for their next request.
     KeepAlive,
-    /// Of these, ones whose response waits to be sent.
+    /// Open connections whose response waits to be sent.
     Writing,
-    /// Of these, ones in lingering close.
+    /// Open connections in lingering close.
     Closing,
-    /// Of these, ones whose request is not complete yet.
+    /// Open connections whose request is incomplete.
     Waiting,
     /// Requests answered.
     Completions,
     /// Bytes sent as bodies.
     Bytes,
-    /// Microseconds that the requests took, in sum.
+    /// The total duration of the requests, in microseconds.
     DurationUs,
-    /// Microseconds that work which blocks or burns stood in line for a thread.
-    LineUs,
-    /// Microseconds that such threads were held by it without using a core.
-    HeldUs,
-    /// When that serving thread last came round which has been away the longest, in
-    /// microseconds of the monotonic clock. One thread of the child writes it for all; a child of
-    /// prefork comes round between connections alone.
+    /// How long jobs were queued in the blocking pool, in microseconds.
+    QueueUs,
+    /// How long jobs of the blocking pool held a thread without using a core, in microseconds.
+    BlockedUs,
+    /// When the serving thread whose loop has been away the longest last ran, in microseconds of
+    /// the monotonic clock. One thread of the child writes it for all. A child of prefork updates
+    /// it between connections only.
     HeartbeatUs,
     /// 1 once the child serves.
     Ready,
-    /// Since when the one worker of the child waits for its client, as [`crate::ClientWait`] writes
-    /// it (prefork).
+    /// What the worker of the child waits for, and since when, as [`crate::ClientWait`] encodes it
+    /// (prefork).
     ClientWait,
 }
 
@@ -61,15 +61,15 @@ impl Counter {
         Self::Completions,
         Self::Bytes,
         Self::DurationUs,
-        Self::LineUs,
-        Self::HeldUs,
+        Self::QueueUs,
+        Self::BlockedUs,
         Self::HeartbeatUs,
         Self::Ready,
         Self::ClientWait,
     ];
 }
 
-/// One child's line. A plain copy can be kept wherever it is needed.
+/// The line of a child. Copies can be kept wherever it is needed.
 #[derive(Clone, Copy)]
 pub struct ChildLine {
     words: &'static [AtomicU64; OWN_WORDS],
@@ -85,7 +85,7 @@ impl ChildLine {
         self.word(counter).fetch_add(amount, Relaxed);
     }
 
-    /// Takes from a counter what was added before. Any thread of the child.
+    /// Subtracts from a counter what was added before. Any thread of the child.
     pub fn subtract(&self, counter: Counter, amount: u64) {
         self.word(counter).fetch_sub(amount, Relaxed);
     }
@@ -95,18 +95,18 @@ impl ChildLine {
         self.word(counter).fetch_add(amount.cast_unsigned(), Relaxed);
     }
 
-    /// Sets a counter that one thread alone writes.
+    /// Sets a counter that only one thread writes.
     pub fn set(&self, counter: Counter, value: u64) {
         self.word(counter).store(value, Release);
     }
 
-    /// Reads a counter. A claim of the child: never an index or a length.
+    /// Reads a counter. It is a claim of the child: never an index or a length.
     #[must_use]
     pub fn read(&self, counter: Counter) -> u64 {
         self.word(counter).load(Acquire)
     }
 
-    /// The counter itself, for what adds to it without knowing a scoreboard.
+    /// The counter itself, for code that adds to it without knowing the scoreboard.
     #[must_use]
     pub fn cell(&self, counter: Counter) -> &'static AtomicU64 {
         self.word(counter)

@@ -1,6 +1,6 @@
-//! The gate of a child: its budget of credits. A request in progress holds one; whoever finds
-//! none waits in line and is handed the next that comes back, first come, first served. While
-//! credits are left, taking and giving back are two atomic steps and no lock.
+//! The gate of a child: a semaphore with the credits of its budget. A request in progress holds a
+//! credit. A caller that finds none waits in order, and is granted the next one that is returned.
+//! While credits are free, taking and returning one are two atomic operations without a lock.
 
 use crate::child::{ChildLine, Counter};
 use std::collections::BTreeMap;
@@ -15,137 +15,137 @@ use loom::sync::{Mutex, MutexGuard, atomic::AtomicU32, atomic::AtomicUsize};
 #[cfg(not(all(test, loom)))]
 use std::sync::{Mutex, MutexGuard, atomic::AtomicU32, atomic::AtomicUsize};
 
-/// The credits of one child, shared by its serving threads.
+/// The credits of a child, shared by its serving threads.
 pub struct Gate {
     free: AtomicU32,
-    /// Credits by which the budget has shrunk while they were in use: the next that come back go.
+    /// Credits by which the budget has shrunk while they were in use: they are withdrawn when they
+    /// are returned.
     debt: AtomicU32,
-    /// The budget; its lock lets one change it at a time.
+    /// The budget. Its lock allows one change at a time.
     budget: Mutex<u32>,
-    /// How many stand in line, so that giving back need not look into the line.
+    /// How many waiters are queued, so that returning a credit need not lock the queue.
     waiting: AtomicUsize,
-    line: Mutex<Line>,
-    /// Where it is told what is in use; none for a gate that is open to all.
+    queue: Mutex<WaitQueue>,
+    /// Where the credits in use are published; none for an open gate.
     published: Option<ChildLine>,
 }
 
-/// Those who wait, by their number: only the living, who leave it themselves.
+/// The waiters by number. A waiter that is dropped leaves the queue.
 #[derive(Default)]
-struct Line {
-    places: BTreeMap<u64, Arc<Place>>,
+struct WaitQueue {
+    waiters: BTreeMap<u64, Arc<Waiter>>,
     next: u64,
 }
 
-/// The right to work on one request; dropping it gives it back.
+/// A credit: the right to work on one request. Dropping it returns it.
 pub struct Credit(Arc<Gate>);
 
-/// A place in the line.
-struct Place(Mutex<State>);
+/// A queued waiter.
+struct Waiter(Mutex<WaiterState>);
 
-struct State {
+struct WaiterState {
     waker: Waker,
-    /// Credits that were given and not fetched yet.
+    /// Credits that were granted and not fetched yet.
     granted: u32,
-    /// How many more are wanted; a place that wants none has left the line.
+    /// How many more are wanted; a waiter that wants none is not queued.
     wanted: u32,
-    /// Its number in the line, while it stands there.
+    /// Its number in the queue, while it is queued.
     number: u64,
 }
 
 impl Gate {
-    /// A gate with `credits` credits, at least one; what is in use is published in the child's
+    /// A gate with `credits` credits, at least one. The credits in use are published in the child's
     /// line.
     #[must_use]
     pub fn new(credits: u32, published: ChildLine) -> Arc<Self> {
-        Self::made(credits.max(1), Some(published))
+        Self::with(credits.max(1), Some(published))
     }
 
-    /// A gate that lets everybody through and counts nobody: where a connection holds a worker
-    /// from its beginning to its end, its requests wait for no credit, and what is in use is
-    /// counted in workers.
+    /// A gate without a bound, for models where a connection holds a worker from accept to close:
+    /// requests wait for no credit there, and workers are counted instead.
     #[must_use]
     pub fn open() -> Arc<Self> {
-        Self::made(0, None)
+        Self::with(0, None)
     }
 
-    fn made(credits: u32, published: Option<ChildLine>) -> Arc<Self> {
+    fn with(credits: u32, published: Option<ChildLine>) -> Arc<Self> {
         Arc::new(Self {
             free: AtomicU32::new(credits),
             debt: AtomicU32::new(0),
             budget: Mutex::new(credits),
             waiting: AtomicUsize::new(0),
-            line: Mutex::new(Line::default()),
+            queue: Mutex::new(WaitQueue::default()),
             published,
         })
     }
 
-    /// A credit, if one is free and nobody waits for it.
+    /// A credit, if one is free and no caller waits.
     #[must_use]
     pub fn take(self: &Arc<Self>) -> Option<Credit> {
         if self.waiting.load(SeqCst) > 0 {
             return None;
         }
-        self.grab()
+        self.take_free()
     }
 
-    /// A credit as soon as it is this caller's turn.
+    /// Waits for a credit, in order.
     #[must_use]
     pub fn wait(self: &Arc<Self>) -> Waiting {
         self.wait_for(1)
     }
 
-    /// A credit as soon as it is this caller's turn, and up to `most` in all until it looks:
-    /// credits that come back in a bunch go to all who stand in line, one after another, and
-    /// not to whoever looks first.
+    /// Waits for a credit, and for up to `most` until the first is fetched. Credits that are
+    /// returned together go to all waiters in turn, and not to the one that is polled first.
     #[must_use]
     pub fn wait_for(self: &Arc<Self>, most: u32) -> Waiting {
-        Waiting { gate: Arc::clone(self), place: None, most: most.max(1), spare: 0 }
+        Waiting { gate: Arc::clone(self), waiter: None, most: most.max(1), extra: 0 }
     }
 
-    /// How many stand in line for a credit.
+    /// How many callers wait for a credit.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.load(SeqCst)
     }
 
-    /// Changes the number of credits, at least one. Those beyond it that are in use go when they
-    /// come back; nobody who has one loses it.
+    /// Changes the number of credits, at least one. Surplus credits that are in use are withdrawn
+    /// when they are returned.
     pub fn resize(&self, credits: u32) {
         let mut budget = lock(&self.budget);
         let credits = credits.max(1);
         if let Some(fewer) = budget.checked_sub(credits) {
             self.debt.fetch_add(fewer, SeqCst);
             in_total_order();
-            self.pay();
+            self.settle_debt();
         } else {
             self.free.fetch_add(credits - *budget, SeqCst);
             in_total_order();
-            // What was still owed is paid with what has just come.
-            self.pay();
+            // What was still owed is settled with the new credits.
+            self.settle_debt();
             if self.waiting.load(SeqCst) > 0 {
-                self.hand_out();
+                self.grant();
             }
         }
         *budget = credits;
     }
 
-    /// Pays what is owed with free credits. Who takes on a debt looks for free credits afterwards,
-    /// and who frees one looks for debts afterwards, so that at least one of the two sees both.
-    fn pay(&self) {
-        while take_one(&self.debt) {
-            if take_one(&self.free) {
+    /// Withdraws free credits until the debt is settled. A thread that adds to the debt checks for
+    /// free credits afterwards, and a thread that frees a credit checks the debt afterwards, so
+    /// that at least one of them sees both.
+    fn settle_debt(&self) {
+        while decrement(&self.debt) {
+            if decrement(&self.free) {
                 continue;
             }
             self.debt.fetch_add(1, SeqCst);
             in_total_order();
-            // One that came back meanwhile may have seen no debt.
+            // A credit that was returned meanwhile may have seen no debt.
             if self.free.load(SeqCst) == 0 {
                 return;
             }
         }
     }
 
-    fn grab(self: &Arc<Self>) -> Option<Credit> {
+    fn take_free(self: &Arc<Self>) -> Option<Credit> {
         if let Some(line) = self.published {
             self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).ok()?;
             line.add(Counter::Busy, 1);
@@ -153,103 +153,105 @@ impl Gate {
         Some(Credit(Arc::clone(self)))
     }
 
-    /// A credit came back: it is free first and looked for in the line afterwards. One who
-    /// gets into line counts himself first and looks for a free credit afterwards, so that at
-    /// least one of the two sees the other.
-    fn give_back(self: &Arc<Self>) {
+    /// Returns a credit: it is free first, and the waiters are checked afterwards. A waiter is
+    /// counted first and checks for a free credit afterwards, so that at least one of the two sees
+    /// the other.
+    fn release(self: &Arc<Self>) {
         let Some(line) = self.published else { return };
         line.subtract(Counter::Busy, 1);
         self.free.fetch_add(1, SeqCst);
         in_total_order();
         if self.debt.load(SeqCst) > 0 {
-            self.pay();
+            self.settle_debt();
         }
         if self.waiting.load(SeqCst) > 0 {
-            self.hand_out();
+            self.grant();
         }
     }
 
-    /// Gives free credits to those who stand in line, one each in turn.
-    fn hand_out(&self) {
-        let mut line = lock(&self.line);
-        while let Some(first) = line.places.first_entry() {
+    /// Grants free credits to the waiters, one each in turn.
+    fn grant(&self) {
+        let mut queue = lock(&self.queue);
+        while let Some(first) = queue.waiters.first_entry() {
             if self.free.fetch_update(SeqCst, SeqCst, |free| free.checked_sub(1)).is_err() {
                 return;
             }
             if let Some(line) = self.published {
                 line.add(Counter::Busy, 1);
             }
-            let place = first.remove();
-            let mut state = lock(&place.0);
+            let waiter = first.remove();
+            let mut state = lock(&waiter.0);
             state.granted += 1;
             state.wanted = state.wanted.saturating_sub(1);
             state.waker.wake_by_ref();
             if state.wanted > 0 {
-                state.number = line.next;
+                state.number = queue.next;
                 drop(state);
-                line.stand(place);
+                queue.push(waiter);
             } else {
                 self.waiting.fetch_sub(1, SeqCst);
             }
         }
     }
 
-    /// Gets into line.
-    fn line_up(&self, state: State) -> Arc<Place> {
+    /// Queues a waiter.
+    fn enqueue(&self, state: WaiterState) -> Arc<Waiter> {
         self.waiting.fetch_add(1, SeqCst);
         in_total_order();
-        let mut line = lock(&self.line);
-        let place = Arc::new(Place(Mutex::new(State { number: line.next, ..state })));
-        line.stand(Arc::clone(&place));
-        place
+        let mut queue = lock(&self.queue);
+        let waiter = Arc::new(Waiter(Mutex::new(WaiterState { number: queue.next, ..state })));
+        queue.push(Arc::clone(&waiter));
+        waiter
     }
 
-    /// Takes a place out of the line, if it still stands there, and what was given to it.
-    fn leave(&self, place: &Place) -> u32 {
-        let mut line = lock(&self.line);
-        let mut state = lock(&place.0);
+    /// Removes a waiter from the queue, if it is queued, and takes the credits that were granted to
+    /// it.
+    fn dequeue(&self, waiter: &Waiter) -> u32 {
+        let mut queue = lock(&self.queue);
+        let mut state = lock(&waiter.0);
         if std::mem::take(&mut state.wanted) > 0 {
-            line.places.remove(&state.number);
+            queue.waiters.remove(&state.number);
             self.waiting.fetch_sub(1, SeqCst);
         }
         std::mem::take(&mut state.granted)
     }
 }
 
-impl Line {
-    /// Puts a place, whose number is the next one, at the end.
-    fn stand(&mut self, place: Arc<Place>) {
-        self.places.insert(self.next, place);
+impl WaitQueue {
+    /// Adds a waiter, which has the next number, at the end.
+    fn push(&mut self, waiter: Arc<Waiter>) {
+        self.waiters.insert(self.next, waiter);
         self.next += 1;
     }
 }
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        self.0.give_back();
+        self.0.release();
     }
 }
 
-/// Waits in line for credits. Dropping it leaves the line and gives back what was not fetched.
+/// The future of a credit. Dropping it leaves the queue and returns the credits that were not
+/// fetched.
 pub struct Waiting {
     gate: Arc<Gate>,
-    place: Option<Arc<Place>>,
+    waiter: Option<Arc<Waiter>>,
     most: u32,
-    spare: u32,
+    extra: u32,
 }
 
 impl Waiting {
-    /// One more of the credits that came together with the first.
+    /// Another of the credits that were granted together.
     #[must_use]
     pub fn more(&mut self) -> Option<Credit> {
-        self.spare = self.spare.checked_sub(1)?;
+        self.extra = self.extra.checked_sub(1)?;
         Some(Credit(Arc::clone(&self.gate)))
     }
 
-    /// Whether it has stood in line since it was last polled.
+    /// Whether it was queued when it was last polled.
     #[must_use]
-    pub fn is_in_line(&self) -> bool {
-        self.place.is_some()
+    pub fn is_queued(&self) -> bool {
+        self.waiter.is_some()
     }
 }
 
@@ -260,25 +262,25 @@ impl Future for Waiting {
         if let Some(credit) = self.more() {
             return Poll::Ready(credit);
         }
-        if self.place.is_none() {
+        if self.waiter.is_none() {
             if let Some(credit) = self.gate.take() {
                 return Poll::Ready(credit);
             }
             let waker = context.waker().clone();
-            let state = State { waker, granted: 0, wanted: self.most, number: 0 };
-            self.place = Some(self.gate.line_up(state));
-            self.gate.hand_out();
+            let state = WaiterState { waker, granted: 0, wanted: self.most, number: 0 };
+            self.waiter = Some(self.gate.enqueue(state));
+            self.gate.grant();
         }
-        let Some(place) = self.place.take() else { return Poll::Pending };
-        let mut state = lock(&place.0);
+        let Some(waiter) = self.waiter.take() else { return Poll::Pending };
+        let mut state = lock(&waiter.0);
         if state.granted == 0 {
             state.waker.clone_from(context.waker());
             drop(state);
-            self.place = Some(place);
+            self.waiter = Some(waiter);
             return Poll::Pending;
         }
         drop(state);
-        self.spare = self.gate.leave(&place).saturating_sub(1);
+        self.extra = self.gate.dequeue(&waiter).saturating_sub(1);
         Poll::Ready(Credit(Arc::clone(&self.gate)))
     }
 }
@@ -288,20 +290,20 @@ impl Drop for Waiting {
         while let Some(credit) = self.more() {
             drop(credit);
         }
-        let Some(place) = self.place.take() else { return };
-        for _ in 0..self.gate.leave(&place) {
+        let Some(waiter) = self.waiter.take() else { return };
+        for _ in 0..self.gate.dequeue(&waiter) {
             drop(Credit(Arc::clone(&self.gate)));
         }
     }
 }
 
-/// Takes one off a number, unless it is zero.
-fn take_one(number: &AtomicU32) -> bool {
+/// Subtracts one, unless the number is zero.
+fn decrement(number: &AtomicU32) -> bool {
     number.fetch_update(SeqCst, SeqCst, |number| number.checked_sub(1)).is_ok()
 }
 
-/// Stands between two steps whose order all threads must see alike. `SeqCst` alone says so;
-/// loom knows that of fences only and takes other steps for `AcqRel`.
+/// Stands between two steps whose order all threads must see alike. `SeqCst` alone guarantees that,
+/// but loom models it for fences only and treats other operations as `AcqRel`.
 #[cfg(all(test, loom))]
 fn in_total_order() {
     loom::sync::atomic::fence(SeqCst);
@@ -310,7 +312,7 @@ fn in_total_order() {
 #[cfg(not(all(test, loom)))]
 const fn in_total_order() {}
 
-/// A poisoned lock is as good as another here: no state is left half changed by a panic.
+/// A poisoned lock is used all the same: a panic leaves no state half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -352,7 +354,7 @@ mod tests {
         assert!(poll(&mut second, &woken).is_pending());
         drop(one);
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert!(gate.take().is_none(), "nobody overtakes the line");
+        assert!(gate.take().is_none(), "nothing overtakes the queue");
         assert!(poll(&mut second, &woken).is_pending());
         assert!(poll(&mut first, &woken).is_ready());
         assert!(poll(&mut second, &woken).is_ready());
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_gate_keeps_nobody_waiting() {
+    fn an_open_gate_never_waits() {
         let gate = Gate::open();
         let woken = Arc::new(Woken(Count::new(0)));
         let held: Vec<_> = (0..1000).map(|_| gate.take().unwrap()).collect();
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_leaves_the_line_keeps_nothing() {
+    fn a_dropped_waiter_keeps_no_credit() {
         let gate = gate(1);
         let held = gate.take().unwrap();
         let woken = Arc::new(Woken(Count::new(0)));
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_holds_only_the_living() {
+    fn the_queue_holds_no_dropped_waiters() {
         let gate = gate(1);
         let held = gate.take().unwrap();
         let woken = Arc::new(Woken(Count::new(0)));
@@ -400,17 +402,17 @@ mod tests {
                 assert!(poll(&mut gate.wait_for(most), &woken).is_pending());
             }
         }
-        assert_eq!((gate.waiting(), lock(&gate.line).places.len()), (1, 1));
+        assert_eq!((gate.waiting(), lock(&gate.queue).waiters.len()), (1, 1));
         drop(held);
-        // One that still wants more leaves the line with what it has.
+        // A waiter that wants more leaves the queue with what it has.
         let mut greedy = gate.wait_for(9);
         assert!(poll(&mut first, &woken).is_ready());
         assert!(poll(&mut greedy, &woken).is_ready());
-        assert_eq!((gate.waiting(), lock(&gate.line).places.len()), (0, 0));
+        assert_eq!((gate.waiting(), lock(&gate.queue).waiters.len()), (0, 0));
     }
 
     #[test]
-    fn a_bunch_of_credits_is_shared_among_all_in_line() {
+    fn credits_that_return_together_are_shared_among_all_waiters() {
         let gate = gate(6);
         let held: Vec<_> = (0..6).map(|_| gate.take().unwrap()).collect();
         let woken = Arc::new(Woken(Count::new(0)));
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_grows_for_those_in_line_and_shrinks_as_credits_come_back() {
+    fn the_budget_grows_for_waiters_and_shrinks_as_credits_return() {
         let gate = gate(2);
         let mut held: Vec<_> = (0..2).map(|_| gate.take().unwrap()).collect();
         let woken = Arc::new(Woken(Count::new(0)));
@@ -445,7 +447,7 @@ mod tests {
         assert!(gate.take().is_none(), "what came back was beyond the budget");
         drop(held);
         assert_eq!(std::iter::from_fn(|| gate.take()).take(9).map(std::mem::forget).count(), 1);
-        // What is owed is forgiven where the budget grows again before it is paid.
+        // A debt is forgiven if the budget grows before it is settled.
         gate.resize(4);
         gate.resize(1);
         gate.resize(2);
@@ -482,16 +484,16 @@ mod tests {
     }
 }
 
-/// Every order of the steps of a few threads; see CONTRIBUTING.md.
+/// All interleavings of a few threads; see CONTRIBUTING.md.
 #[cfg(all(test, loom))]
-mod orders {
+mod interleavings {
     use super::*;
     use crate::{Layout, Scoreboard};
     use loom::sync::Notify;
     use loom::thread;
     use std::task::Wake;
 
-    /// A notifier that rings for the thread that waits at it, be it that it comes later.
+    /// Wakes the thread that waits on it, now or later.
     struct Notifier(Notify);
 
     impl Wake for Notifier {
@@ -511,8 +513,8 @@ mod orders {
         }
     }
 
-    /// Tries what `act` does with a gate in all orders, with up to three switches where none was
-    /// needed; in the end the credits are all there and nobody stands in line.
+    /// Runs `act` with a gate in all interleavings, with up to three preemptions. In the end all
+    /// credits are there and no waiter is queued.
     fn try_all(credits: u32, act: impl Fn(&Arc<Gate>) + Send + Sync + 'static) {
         let board = Scoreboard::new(Layout { children: 1, slots_per_child: 1 }).unwrap();
         let line = board.child_line(0).unwrap();
@@ -522,7 +524,7 @@ mod orders {
             let gate = Gate::new(credits, line);
             act(&gate);
             assert_eq!((gate.waiting(), line.read(Counter::Busy)), (0, 0));
-            assert!(lock(&gate.line).places.is_empty());
+            assert!(lock(&gate.queue).waiters.is_empty());
             assert_eq!(gate.debt.load(SeqCst), 0);
             let budget = *lock(&gate.budget);
             let all: Vec<_> = std::iter::from_fn(|| gate.take()).collect();
@@ -531,7 +533,7 @@ mod orders {
     }
 
     #[test]
-    fn loom_nobody_misses_a_credit_that_comes_back() {
+    fn loom_no_waiter_misses_a_returned_credit() {
         try_all(1, |gate| {
             let others = [1, 2].map(|most| {
                 let gate = Arc::clone(gate);
@@ -543,7 +545,7 @@ mod orders {
     }
 
     #[test]
-    fn loom_one_who_leaves_the_line_takes_nothing_along() {
+    fn loom_a_dropped_waiter_takes_no_credit() {
         try_all(1, |gate| {
             let held = gate.take().unwrap();
             let (leaver, stayer) = (Arc::clone(gate), Arc::clone(gate));
@@ -561,7 +563,7 @@ mod orders {
     }
 
     #[test]
-    fn loom_a_budget_that_shrinks_while_credits_come_back_is_kept() {
+    fn loom_a_budget_that_shrinks_while_credits_return_is_kept() {
         try_all(2, |gate| {
             let held = [gate.take().unwrap(), gate.take().unwrap()];
             let (smaller, waits) = (Arc::clone(gate), Arc::clone(gate));
@@ -574,7 +576,7 @@ mod orders {
     }
 
     #[test]
-    fn loom_a_budget_that_grows_is_seen_in_line() {
+    fn loom_a_budget_that_grows_reaches_waiters() {
         try_all(1, |gate| {
             let held = gate.take().unwrap();
             let (larger, waits) = (Arc::clone(gate), Arc::clone(gate));
@@ -587,7 +589,7 @@ mod orders {
     }
 
     #[test]
-    fn loom_a_bunch_of_credits_is_fetched_whole() {
+    fn loom_credits_granted_together_are_all_fetched() {
         try_all(2, |gate| {
             let held = [gate.take().unwrap(), gate.take().unwrap()];
             let other = Arc::clone(gate);

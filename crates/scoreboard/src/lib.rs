@@ -1,10 +1,9 @@
-//! What every process of the server knows of every other: one line of counters per child, one per
-//! worker slot, in memory that the parent makes and all share. A child writes its own lines, the
-//! parent writes one line about each child, anyone reads. It decides nothing, and a reader
-//! trusts no length and no index that it finds here.
+//! The scoreboard: what every process of the server knows of the others, in memory that the parent
+//! maps and all share. There are one line of counters and several slots for each child, which the
+//! child writes, and one line about each child, which the parent writes. Any process reads them.
 //!
-//! Everything is an atomic word: a hostile or dying writer can make a reader see nonsense
-//! numbers, never touch memory that is not the scoreboard's.
+//! Everything is an atomic word, and no reader trusts a length or an index that it finds here: a
+//! hostile or dying writer can make a reader see wrong numbers, but never touch other memory.
 
 mod board;
 mod child;
@@ -20,7 +19,7 @@ pub use board::{Layout, MOST_SLOTS, ParentLine, Scoreboard, Totals};
 pub use child::{ChildLine, Counter};
 pub use client_wait::{ClientWait, WaitReason};
 pub use gate::{Credit, Gate, Waiting};
-pub use history::{Moment, READING_WORDS, READINGS};
+pub use history::{READING_WORDS, READINGS, Reading};
 pub use lines::{LineBuffers, LineStore, LineWriter};
 pub use slots::{Request, SlotGuard, Slots};
 pub use snapshot::{ChildRecord, Snapshot, WorkerRecord};

@@ -1,6 +1,6 @@
-//! Buffers of log lines that outlive the process that filled them. A child appends whole lines
-//! and empties the buffer when it has written them out; should it die before, the parent takes
-//! what is left. The parent bounds every length that it reads here by the buffer's size.
+//! Log buffers that outlive the process that fills them. A child appends complete lines, and
+//! empties the buffer once it has written them to the log. If it dies before, the parent takes what
+//! is left. The parent bounds every length that it reads here by the size of the buffer.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use evenkeel_sys::memory::{self, Shared};
 
-/// How many children's buffers are mapped at once. A mapping for each child would be copied by each
-/// fork and taken down in each child: 500 processes then take twice the CPU time to start.
+/// How many children's buffers share a mapping. A mapping for each child would be copied by each
+/// fork and unmapped in each child: 500 processes would take twice the CPU time to start.
 const TOGETHER: usize = 64;
 
-/// The buffers of all children of a configuration, as the parent has them: it reserves a child's
-/// before the fork, the child takes its own and has no other's, and the parent reads what it left.
+/// The buffers of all children of a configuration, in the parent. It reserves a child's buffers
+/// before the fork, the child keeps its own alone, and the parent reads what the child left.
 pub struct LineStore {
     count: usize,
-    // Of each buffer, and of each child: whole pages.
+    // For each buffer, and for each child: whole pages.
     words: usize,
     of_child: usize,
     mapped: RefCell<BTreeMap<usize, Shared>>,
@@ -31,23 +31,23 @@ pub struct LineStore {
 pub struct LineBuffers {
     region: Arc<Shared>,
     count: usize,
-    // Of each buffer: one word of length, then the bytes.
+    // For each buffer: one word of length, then the bytes.
     words: usize,
 }
 
-/// The one writer of one buffer.
+/// The only writer of a buffer.
 pub struct LineWriter {
     region: Arc<Shared>,
     start: usize,
     capacity: usize,
     length: usize,
-    // The bytes of the last word that is not full.
+    // The bytes of the last, incomplete word.
     partial: u64,
 }
 
 impl LineStore {
     /// For children with `count` buffers of `bytes` each (rounded up to whole words).
-    /// `InvalidInput` where they pass the address space.
+    /// `InvalidInput` if they exceed the address space.
     pub fn new(count: usize, bytes: usize) -> io::Result<Self> {
         let words = bytes.div_ceil(8).max(1) + 1;
         let all = count.checked_mul(words).filter(|all| *all < usize::MAX / 16 / TOGETHER);
@@ -55,8 +55,8 @@ impl LineStore {
         Ok(Self { count, words, of_child, mapped: RefCell::default() })
     }
 
-    /// Makes sure that there is memory for the buffers of a child, which costs nothing until lines
-    /// are written. Errors are mmap(2)'s.
+    /// Reserves memory for the buffers of a child, which costs nothing until lines are written.
+    /// Errors are mmap(2)'s.
     pub fn reserve(&self, child: usize) -> io::Result<()> {
         let mut mapped = self.mapped.borrow_mut();
         if let std::collections::btree_map::Entry::Vacant(free) = mapped.entry(child / TOGETHER) {
@@ -65,8 +65,8 @@ impl LineStore {
         Ok(())
     }
 
-    /// Takes the buffers that were reserved for a child, in this child, which has no other's from
-    /// then on. Errors are those of [`Shared::keep`].
+    /// Keeps the buffers that were reserved for a child, in that child, and drops all others.
+    /// Errors are those of [`Shared::keep`].
     pub fn take(&self, child: usize) -> io::Result<LineBuffers> {
         let mut mapped = std::mem::take(&mut *self.mapped.borrow_mut());
         let region = mapped.remove(&(child / TOGETHER)).ok_or(io::ErrorKind::NotFound)?;
@@ -74,7 +74,7 @@ impl LineStore {
         Ok(LineBuffers { region, count: self.count, words: self.words })
     }
 
-    /// Gives up all of them, in a process that is not the parent.
+    /// Drops all buffers, in a process that is not the parent.
     pub fn forget(&self) {
         self.mapped.borrow_mut().clear();
     }
@@ -85,7 +85,7 @@ impl LineStore {
         self.count
     }
 
-    /// What a child that is dead left in a buffer, as it appended it.
+    /// What a dead child left in a buffer, as it appended it.
     #[must_use]
     pub fn leftover(&self, child: usize, buffer: usize) -> Vec<u8> {
         let mapped = self.mapped.borrow();
@@ -96,7 +96,7 @@ impl LineStore {
         words.map(leftover).unwrap_or_default()
     }
 
-    /// Empties the buffers of a child that is dead, and gives their memory back.
+    /// Empties the buffers of a dead child, and releases their memory.
     pub fn clear(&self, child: usize) {
         let mapped = self.mapped.borrow();
         let Some(all) = mapped.get(&(child / TOGETHER)) else { return };
@@ -115,7 +115,7 @@ impl LineStore {
     }
 }
 
-/// At most eight bytes as a word, zeros behind them.
+/// Up to eight bytes as a word, padded with zeros.
 fn first_word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     if let Some(place) = word.get_mut(..bytes.len()) {
@@ -124,7 +124,7 @@ fn first_word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Where a buffer begins; none where there is no such buffer.
+/// The start of a buffer; none if there is no such buffer.
 fn start(buffer: usize, count: usize, words: usize) -> Option<usize> {
     (buffer < count).then_some(buffer * words)
 }
@@ -138,7 +138,7 @@ fn leftover(words: &[AtomicU64]) -> Vec<u8> {
 }
 
 impl LineBuffers {
-    /// Makes `count` buffers of `bytes` each (rounded up to whole words). Their memory is
+    /// Creates `count` buffers of `bytes` each (rounded up to whole words). Their memory is
     /// reserved, and costs nothing until lines are written. Errors are mmap(2)'s.
     pub fn new(count: usize, bytes: usize) -> io::Result<Self> {
         let words = bytes.div_ceil(8).max(1) + 1;
@@ -152,8 +152,8 @@ impl LineBuffers {
         self.count
     }
 
-    /// The writer of one buffer, which starts empty; `None` where there is no such buffer. To
-    /// be called once a buffer, in the child: two writers would mix their lines.
+    /// The writer of a buffer, which starts empty; `None` if there is no such buffer. It is called
+    /// once for each buffer, in the child: two writers would mix their lines.
     #[must_use]
     pub fn writer(&self, buffer: usize) -> Option<LineWriter> {
         let start = self.start(buffer)?;
@@ -168,7 +168,7 @@ impl LineBuffers {
         Some(writer)
     }
 
-    /// What a writer that is dead left in a buffer, as it appended it; it stays there.
+    /// What a dead writer left in a buffer, as it appended it. It stays there.
     #[must_use]
     pub fn leftover(&self, buffer: usize) -> Vec<u8> {
         let at = self.start(buffer);
@@ -182,8 +182,8 @@ impl LineBuffers {
 }
 
 impl LineWriter {
-    /// Appends whole lines. False, and nothing is appended, where they do not fit: then it is
-    /// time to write out and [`clear`](Self::clear).
+    /// Appends complete lines. False, without appending anything, if they do not fit: then the
+    /// caller writes the buffer to the log and calls [`clear`](Self::clear).
     pub fn append(&mut self, lines: &[u8]) -> bool {
         if lines.len() > self.capacity - self.length {
             return false;
@@ -196,10 +196,11 @@ impl LineWriter {
         for (word, bytes) in words.iter().zip(whole) {
             let bytes = u64::from_le_bytes(*bytes);
             word.store(self.partial | bytes << (filled * 8), Relaxed);
-            // What had no room begins the next word; of none, 64 bits are shifted out in two steps.
+            // The bytes without room begin the next word. If there are none, 64 bits are shifted
+            // out in two steps.
             self.partial = bytes >> 1 >> (63 - filled * 8);
         }
-        // What is left may reach into a second word.
+        // The rest may reach into a second word.
         let rest = u128::from(first_word(last)) << (filled * 8) | u128::from(self.partial);
         let behind = words.iter().skip(whole.len());
         for (at, word) in behind.take((filled + last.len()).div_ceil(8)).enumerate() {
@@ -211,7 +212,7 @@ impl LineWriter {
         true
     }
 
-    /// Empties the buffer, its lines having been written out.
+    /// Empties the buffer, once its lines have been written.
     pub fn clear(&mut self) {
         self.partial = 0;
         self.publish(0);
@@ -235,7 +236,7 @@ impl LineWriter {
         self.capacity
     }
 
-    /// Appends the buffer's bytes to `out`, for who keeps no copy of his own to write out.
+    /// Appends the buffer's bytes to `out`, for a caller without a copy of its own.
     pub fn copy_to(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.length;
         let data = self.start + 1..self.start + 1 + self.length.div_ceil(8);
@@ -245,7 +246,7 @@ impl LineWriter {
         out.truncate(end);
     }
 
-    /// Says how much is there only after it is there: a death between leaves whole lines.
+    /// Publishes the length after the bytes, so that a death in between leaves complete lines.
     fn publish(&mut self, length: usize) {
         self.length = length;
         if let Some(word) = self.region.words().get(self.start) {

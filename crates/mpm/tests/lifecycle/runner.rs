@@ -218,7 +218,7 @@ impl Client {
         loop {
             // The connection may be closed by now.
             let _ = self.connection.get_mut().write_all(b"hello\n");
-            let answer = self.receive_reports();
+            let answer = self.hear();
             if answer.is_empty() {
                 assert!(answers > 0, "an open connection gets one more answer");
                 return;
@@ -231,7 +231,7 @@ impl Client {
     /// The pid and generation that answer.
     pub fn ask(&mut self) -> (i32, u32) {
         self.say("hello");
-        let answer = self.receive_reports();
+        let answer = self.hear();
         let (pid, generation) = answer.split_once(' ').expect("an answer");
         (pid.parse().unwrap(), generation.parse().unwrap())
     }

@@ -38,7 +38,7 @@ impl World {
             .with(Figure::Completions, rate as u64)
             .with(Figure::CpuUs, amount(self.cpu))
             .with(Figure::RunQueueUs, amount(on_run_queue))
-            .with(Figure::LineUs, amount(queued - on_run_queue))
+            .with(Figure::QueueUs, amount(queued - on_run_queue))
             .with(Figure::BusyMilli, (busy * 1000.0) as u64)
             .with(Figure::RunnableMilli, 0)
             .with(Figure::Queue, queue)

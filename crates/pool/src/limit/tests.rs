@@ -10,8 +10,8 @@ fn staged(rate: u64, cpu_us: u64, busy: u64) -> Account {
         .with(Figure::Completions, rate * 10)
         .with(Figure::CpuUs, rate * 10 * cpu_us)
         .with(Figure::RunQueueUs, 0)
-        .with(Figure::LineUs, 0)
-        .with(Figure::HeldUs, 0)
+        .with(Figure::QueueUs, 0)
+        .with(Figure::BlockedUs, 0)
         .with(Figure::OthersUs, 0)
         .with(Figure::ThrottledUs, 0)
         .with(Figure::BusyMilli, busy * 1000)
@@ -81,7 +81,7 @@ fn who_waits_for_something_else_is_not_held_back_by_others_on_the_cores() {
 #[test]
 fn work_in_line_for_a_core_is_no_wait() {
     // 200 requests at a time, of which two burn and the others stand in line for it.
-    let burning = staged(98, 20_000, 200).with(Figure::LineUs, 1_960_000_000);
+    let burning = staged(98, 20_000, 200).with(Figure::QueueUs, 1_960_000_000);
     let cost = Cost::of(&burning).unwrap();
     assert!(cost.wait < 1_000_000.0 && cost.knee(2.0) < 10.0, "{cost:?}");
 }
@@ -106,7 +106,7 @@ fn requests_that_wait_are_bound_by_workers_once_these_are_taken() {
 #[test]
 fn disks_clients_and_the_network_are_told_apart() {
     let held =
-        staged(40, 100, 100).with(Figure::HeldUs, 39_500_000).with(Figure::LineUs, 900_000_000);
+        staged(40, 100, 100).with(Figure::BlockedUs, 39_500_000).with(Figure::QueueUs, 900_000_000);
     assert_eq!(verdict(&held).limit, Limit::Disk);
     let slow = staged(40, 100, 1).with(Figure::WritingMilli, 60_000);
     assert_eq!(verdict(&slow).limit, Limit::Clients);
