@@ -2,7 +2,7 @@
 //! is unknown, the sentence says so.
 
 use crate::pool::{Pool, Split};
-use evenkeel_pool::{Account, Bar, Cost, Figure, Limit, cores_left};
+use evenkeel_pool::{Account, Constraint, Cost, Figure, Limit, cores_left};
 use std::fmt::Write;
 
 /// The word for an unknown number.
@@ -47,15 +47,17 @@ pub(crate) fn why(limit: Limit, account: &Account) -> String {
             "a network interface sends at {} of its speed.",
             percent(account.value(Figure::NetworkMilli).map(|milli| milli / 1000.0))
         ),
-        Limit::Memory if account.of(Figure::Bar) == Some(Bar::Memory as u64) => format!(
-            "{} of {} workers are at work and {} requests wait for one; memory is left for no more \
+        Limit::Memory if account.of(Figure::Constraint) == Some(Constraint::Memory as u64) => {
+            format!(
+                "{} of {} workers are at work and {} requests wait for one; memory is left for no more \
              of them ({} of {} MiB are free).",
-            busy(account),
-            number(account.value(Figure::Workers)),
-            standing(account),
-            number(account.value(Figure::MemoryFree).map(mebibytes)),
-            number(account.value(Figure::MemoryLimit).map(mebibytes))
-        ),
+                busy(account),
+                number(account.value(Figure::Workers)),
+                standing(account),
+                number(account.value(Figure::MemoryFree).map(mebibytes)),
+                number(account.value(Figure::MemoryLimit).map(mebibytes))
+            )
+        }
         Limit::Memory => format!(
             "{} of {} MiB of memory are left; processes waited for memory in {} of the last 10 \
              seconds.",

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use evenkeel_pool::{Account, Bar, Figure, Plateau, verdict};
+use evenkeel_pool::{Account, Constraint, Figure, Plateau, verdict};
 use evenkeel_scoreboard::{ChildLine, Counter, Phase, READING_WORDS, Reading, Scoreboard};
 use evenkeel_sys::bounds::{self, Groups, Interface, Periods};
 use evenkeel_sys::{clock, process};
@@ -180,9 +180,9 @@ impl<S: Server> Parent<'_, S> {
         let account = self.accounting.machine.add_to(account, now_us);
         let account = self.add_pool_figures(account);
         self.sample_memory();
-        let is_in_vain = self.accounting.plateau.take(&account) || self.budget.is_refused();
-        let bar = if is_in_vain { Bar::Vain } else { self.budget.bar() };
-        let account = account.with(Figure::Bar, bar as u64);
+        let is_no_gain = self.accounting.plateau.take(&account) || self.budget.is_growth_refused();
+        let constraint = if is_no_gain { Constraint::NoGain } else { self.budget.constraint() };
+        let account = account.with(Figure::Constraint, constraint as u64);
         if is_first {
             // The first account has nothing to be compared with, but what the memory allows is
             // known before the first clients come.

@@ -1,9 +1,9 @@
-//! The budget of requests in progress for `MaxRequestWorkers auto`, which the pool's controller
+//! The budget of requests in progress for `MaxRequestWorkers auto`, which the pool's law
 //! adjusts once a second. In event the children get it as credits. In prefork and worker it bounds
 //! the number of children, and surplus children are parked. If prefork and worker have a number
 //! instead, memory bounds how many children are started.
 
-use evenkeel_pool::{Account, Auto, Bar, Figure, Room};
+use evenkeel_pool::{Account, Auto, BudgetBounds, Constraint, Figure};
 use evenkeel_scoreboard::{Counter, Phase};
 use evenkeel_sys::clock;
 
@@ -40,13 +40,13 @@ pub(crate) struct Budget {
     /// The last generation that has logged that MaxRequestWorkers was reached.
     reached_in: Option<u32>,
     /// The bound that it has reached.
-    bar: Option<Bar>,
+    constraint: Option<Constraint>,
 }
 
 impl Budget {
     /// What keeps the budget from growing.
-    pub(crate) fn bar(&self) -> Bar {
-        self.bar.unwrap_or(Bar::None)
+    pub(crate) fn constraint(&self) -> Constraint {
+        self.constraint.unwrap_or(Constraint::None)
     }
 
     /// The most requests in progress; none if a directive gives the number and the memory allows
@@ -55,7 +55,7 @@ impl Budget {
         self.law.as_ref().map(Auto::budget).or(self.memory_limit)
     }
 
-    /// Adjusts the budget to the account of a second: by the controller with `auto`, otherwise only
+    /// Adjusts the budget to the account of a second: by the law with `auto`, otherwise only
     /// to the memory. `child_bytes` is the measured memory of a child. Returns an event to log.
     fn follow(
         &mut self,
@@ -67,9 +67,9 @@ impl Budget {
             return self.bound_by_memory(limits, account, child_bytes);
         }
         let law = self.law.get_or_insert_with(|| Auto::new(limits.first_budget()));
-        let (room, bar) = room(limits, account, child_bytes);
+        let (room, constraint) = room(limits, account, child_bytes);
         let most = law.decide(&for_law(limits.model, account), &room);
-        self.bar = (most >= room.most).then_some(bar);
+        self.constraint = (most >= room.most).then_some(constraint);
         None
     }
 
@@ -82,14 +82,14 @@ impl Budget {
         child_bytes: Option<u64>,
     ) -> Option<ParentEvent<'static>> {
         let memory_limit = memory_limit(limits, account, child_bytes);
-        *self = Self { law: None, bar: None, memory_limit, ..*self };
+        *self = Self { law: None, constraint: None, memory_limit, ..*self };
         let (most, bytes) = memory_limit.zip(child_bytes)?;
         let threads = limits.threads_per_child.max(1);
         let active = usize::try_from(account.of(Figure::Active).unwrap_or(0)).unwrap_or(0);
         if active < most / threads {
             return None;
         }
-        self.bar = Some(Bar::Memory);
+        self.constraint = Some(Constraint::Memory);
         let (configured, each) = (limits.max_request_workers, bytes / threads as u64);
         let was_told = std::mem::replace(&mut self.told, true);
         (!was_told).then_some(ParentEvent::MemoryBinds { configured, most, each })
@@ -113,14 +113,18 @@ impl Budget {
     }
 
     /// Whether trying more brought nothing.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.law.as_ref().is_some_and(Auto::is_refused)
+    pub(crate) fn is_growth_refused(&self) -> bool {
+        self.law.as_ref().is_some_and(Auto::is_growth_refused)
     }
 }
 
 /// The range that memory, descriptors and directives leave for the budget, and which of them is the
 /// bound. `child_bytes` is the measured memory of a child.
-fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, Bar) {
+fn room(
+    limits: &Limits,
+    account: &Account,
+    child_bytes: Option<u64>,
+) -> (BudgetBounds, Constraint) {
     let threads = limits.threads_per_child.max(1) as u64;
     let (there, each) = match limits.model {
         Model::Event => {
@@ -148,9 +152,10 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
         Model::Prefork | Model::Worker => u64::MAX,
         Model::Event => account.of(Figure::Descriptors).unwrap_or(u64::MAX) / DESCRIPTORS_EACH,
     };
-    let bar = if by_memory <= by_descriptors { Bar::Memory } else { Bar::Descriptors };
+    let constraint =
+        if by_memory <= by_descriptors { Constraint::Memory } else { Constraint::Descriptors };
     let most = usize::try_from(by_memory.min(by_descriptors)).unwrap_or(usize::MAX);
-    let bar = if most < limits.max_request_workers { bar } else { Bar::None };
+    let constraint = if most < limits.max_request_workers { constraint } else { Constraint::None };
     let least = match limits.model {
         // CPU-bound work has as many threads as there are cores, whatever the budget.
         Model::Event => limits.first_budget() / 8 * 5,
@@ -158,7 +163,7 @@ fn room(limits: &Limits, account: &Account, child_bytes: Option<u64>) -> (Room, 
             limits.min_spare.saturating_add(limits.threads_per_child.saturating_mul(2))
         }
     };
-    (Room { least, most: most.min(limits.max_request_workers) }, bar)
+    (BudgetBounds { least, most: most.min(limits.max_request_workers) }, constraint)
 }
 
 /// How many workers the memory allows, if connections hold workers and that is fewer than the
@@ -167,11 +172,11 @@ fn memory_limit(limits: &Limits, account: &Account, child_bytes: Option<u64>) ->
     if limits.model == Model::Event {
         return None;
     }
-    let (room, bar) = room(limits, account, child_bytes);
-    (bar == Bar::Memory).then_some(room.most.max(limits.threads_per_child))
+    let (room, constraint) = room(limits, account, child_bytes);
+    (constraint == Constraint::Memory).then_some(room.most.max(limits.threads_per_child))
 }
 
-/// The account that the controller sees. In event the number of serving threads does not depend on
+/// The account that the law sees. In event the number of serving threads does not depend on
 /// the budget: if they wait for a core, others cause it, and a smaller budget would not help.
 fn for_law(model: Model, account: &Account) -> Account {
     match model {
@@ -204,7 +209,7 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Parks the children beyond the budget that have the least to do. The controller starts none
+    /// Parks the children beyond the budget that have the least to do. The law starts none
     /// beyond it.
     fn park_beyond(&mut self, most: usize) {
         let threads = self.current.limits.threads_per_child.max(1);
@@ -243,8 +248,8 @@ mod tests {
             .with(Figure::Active, 4)
             .with(Figure::MemoryFree, 80 << 20)
             .with(Figure::Descriptors, 1_000);
-        let (event, bar) = room(&limits(Model::Event), &account, None);
-        assert_eq!((event.most, bar), (500, Bar::Descriptors));
+        let (event, constraint) = room(&limits(Model::Event), &account, None);
+        assert_eq!((event.most, constraint), (500, Constraint::Descriptors));
         // Four processes exist, of 8 MiB as assumed, or of 2 MiB as measured.
         let prefork = |child_bytes| room(&limits(Model::Prefork), &account, child_bytes).0.most;
         assert_eq!((prefork(None), prefork(Some(2 << 20))), (11, 35));
@@ -254,10 +259,13 @@ mod tests {
         // It does not fall because some are parked.
         let parked = later.with(Figure::Active, 19).with(Figure::Parked, 5);
         assert_eq!(room(&limits(Model::Prefork), &parked, Some(2 << 20)).0.most, 35);
-        let (worker, bar) = room(&limits(Model::Worker), &account, None);
-        assert_eq!((worker.most, bar), (144, Bar::Memory));
-        let (unknown, bar) = room(&limits(Model::Event), &Account::default(), None);
-        assert_eq!((unknown.most, bar), (limits(Model::Event).max_request_workers, Bar::None));
+        let (worker, constraint) = room(&limits(Model::Worker), &account, None);
+        assert_eq!((worker.most, constraint), (144, Constraint::Memory));
+        let (unknown, constraint) = room(&limits(Model::Event), &Account::default(), None);
+        assert_eq!(
+            (unknown.most, constraint),
+            (limits(Model::Event).max_request_workers, Constraint::None)
+        );
     }
 
     #[test]
@@ -296,21 +304,21 @@ mod tests {
         assert_eq!(children(&budget), 150);
         // Before a child is measured it is assumed to be large, and nothing is logged.
         assert!(budget.follow(&limits, &small, None).is_none());
-        assert_eq!((children(&budget), budget.bar()), (8, Bar::None));
+        assert_eq!((children(&budget), budget.constraint()), (8, Constraint::None));
         let each = 512 << 10;
         assert!(budget.follow(&limits, &small, Some(each)).is_none());
-        assert_eq!((children(&budget), budget.bar()), (68, Bar::None));
+        assert_eq!((children(&budget), budget.constraint()), (68, Constraint::None));
         // As many exist, and the memory that they take is not free any more.
         let full = small.with(Figure::Active, 68).with(Figure::MemoryFree, (40 << 20) - 63 * each);
         let event = budget.follow(&limits, &full, Some(each));
         let told = ParentEvent::MemoryBinds { configured: 150, most: 68, each };
         let text = |event: ParentEvent<'_>| event.notice(Model::Prefork).map(|notice| notice.text);
         assert_eq!(event.and_then(text), text(told));
-        assert_eq!((children(&budget), budget.bar()), (68, Bar::Memory));
+        assert_eq!((children(&budget), budget.constraint()), (68, Constraint::Memory));
         assert!(budget.follow(&limits, &full, Some(each)).is_none(), "it is told once");
         let more = full.with(Figure::MemoryFree, 1 << 30);
         assert!(budget.follow(&limits, &more, Some(each)).is_none());
-        assert_eq!((children(&budget), budget.bar()), (150, Bar::None));
+        assert_eq!((children(&budget), budget.constraint()), (150, Constraint::None));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The number of children. A census of the scoreboard and of the accept queues goes to the pool's
-//! controller for each bucket, and its decision is applied: children are forked, parked or drained.
+//! law for each bucket, and its decision is applied: children are forked, parked or drained.
 //! What children report is used as numbers only.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::limits::Model;
 use crate::parent::Parent;
 use crate::settings::Server;
 
-/// How often the controller decides.
+/// How often the law decides.
 const TICK_US: u64 = 100_000;
 
 /// How often it decides while connections wait to be accepted.
@@ -33,7 +33,7 @@ const LEAST_TICK_US: u64 = 10_000;
 /// The largest claim of a child that is believed.
 const MOST_CLAIMED: u64 = 1 << 20;
 
-/// The controllers of the pool, one for each bucket, and the time of the next decision.
+/// The laws of the pool, one for each bucket, and the time of the next decision.
 #[derive(Default)]
 pub(crate) struct Sizing {
     buckets: Vec<Bucket>,
@@ -52,7 +52,7 @@ struct Bucket {
 }
 
 impl Sizing {
-    /// Has the controllers decide as soon as possible.
+    /// Has the laws decide as soon as possible.
     pub(crate) fn run_soon(&mut self) {
         self.quiet = 0;
         self.next_us = self.next_us.min(self.last_us.saturating_add(LEAST_TICK_US));
@@ -83,7 +83,7 @@ fn has_changes(decision: &Decision) -> bool {
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Has the controllers decide when it is time, and applies their decisions. While a new
+    /// Has the laws decide when it is time, and applies their decisions. While a new
     /// generation starts, none decide, but children are asked to make room for connections that
     /// wait.
     pub(crate) fn size_pool(&mut self) {
@@ -122,7 +122,7 @@ impl<S: Server> Parent<'_, S> {
         watched
     }
 
-    /// The controller's decision for a bucket.
+    /// The law's decision for a bucket.
     fn decide(
         &mut self,
         number: usize,
@@ -190,7 +190,7 @@ impl<S: Server> Parent<'_, S> {
         (self.sizing.next_us, self.sizing.quiet) = (0, 0);
     }
 
-    /// Whether the controllers decide. While a new generation starts beside another, it has a
+    /// Whether the laws decide. While a new generation starts beside another, it has a
     /// number of children to reach. At the first start clients may wait already, and children that
     /// start slowly must start together, not one after another.
     fn is_sized(&self) -> bool {

@@ -1,6 +1,6 @@
-//! What a pool of workers did and had over a while, as one row of numbers: the parent takes one a
-//! second, the history keeps it as words, the page draws it, and the laws decide from it. What was
-//! not measured is unknown and stays so through every sum.
+//! An account: the figures of what a pool did and had in a span of time. The parent makes one a
+//! second, the history stores it as words, the status page draws it, and the laws decide from it. A
+//! figure that was not measured is unknown, and stays so in every sum.
 
 /// A figure of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -8,11 +8,11 @@
 pub enum Figure {
     /// Microseconds that the account covers.
     SpanUs,
-    /// Workers (event: credits) there are or will be in a moment, by the law.
+    /// Workers (event: credits) that exist or are starting, by the law.
     Supply,
-    /// Workers that are wanted: for what is served and for what waits.
+    /// Workers that are needed, for what is served and what waits.
     Demand,
-    /// Connections in the kernel's accept queues.
+    /// Connections in the accept queues.
     Queue,
     /// Children that serve.
     Active,
@@ -20,77 +20,78 @@ pub enum Figure {
     Parked,
     /// The most requests in progress at once (MaxRequestWorkers).
     Workers,
-    /// Thousandths of workers at work, on the average.
+    /// Busy workers on average, in thousandths.
     BusyMilli,
-    /// Thousandths of requests that wait within a child for a credit, on the average.
+    /// Requests that wait within a child for a credit, on average, in thousandths.
     RunnableMilli,
     /// Open connections.
     Connections,
-    /// Thousandths of responses that wait for their client to read, on the average.
+    /// Responses that wait for their client to read, on average, in thousandths.
     WritingMilli,
     /// Requests answered.
     Completions,
     /// Bytes sent as bodies.
     Bytes,
-    /// Microseconds that these requests took, in sum.
+    /// The total duration of these requests, in microseconds.
     DurationUs,
     /// CPU time of the children, in microseconds.
     CpuUs,
-    /// Microseconds that the children's threads were ready and had no core.
+    /// How long the children's threads were ready without a core, in microseconds.
     RunQueueUs,
-    /// Microseconds that work stood in line for a thread that may block or burn.
+    /// How long jobs were queued for the blocking pool, in microseconds.
     QueueUs,
-    /// Microseconds that such threads were held without using a core: what blocks, disks first.
+    /// How long threads of the blocking pool were held without using a core, in microseconds: by
+    /// what blocks, mostly disks.
     BlockedUs,
-    /// Threads that may block or burn.
+    /// Threads of the blocking pool.
     BlockingThreads,
-    /// Thousandths of cores that the server may use: affinity and quota.
+    /// Cores that the server may use, by affinity and quota, in thousandths.
     CoresMilli,
-    /// CPU time that others had of what the server may use, in microseconds: where a quota leaves
-    /// it less than the cores have, what they had of the rest does not count.
+    /// CPU time that other processes had of what the server may use, in microseconds. If a quota
+    /// leaves less than the cores have, what they had of the rest does not count.
     OthersUs,
-    /// Microseconds for which the quota held the server back: that part of the span in which it did
-    /// of its periods.
+    /// How long the quota throttled the server, in microseconds: the share of its periods in which
+    /// it did, of the span.
     ThrottledUs,
-    /// Bytes of memory that the server may have, by its cgroup or the machine.
+    /// Bytes of memory that the server may use, by its cgroup or the machine.
     MemoryLimit,
-    /// Bytes of these that can still be taken.
+    /// Bytes of these that are available.
     MemoryFree,
-    /// Share of the time in which some process waited for memory, in hundredths of a per cent.
+    /// The share of the time in which some process waited for memory, in hundredths of a per cent.
     MemoryPressure,
-    /// The most connections that the accept queues hold.
+    /// The bound of the accept queues.
     Backlog,
-    /// How much of the fastest-used network interface's speed is used, in thousandths.
+    /// The utilisation of the busiest network interface, in thousandths.
     NetworkMilli,
-    /// Descriptors that the children may have for connections, in sum.
+    /// Descriptors that the children may use for connections, in total.
     Descriptors,
-    /// Thousandths of workers, on the average, that a connection holds on which nothing is to be
-    /// done: it is kept alive, its request is not whole or it is being closed. Unknown where
+    /// Workers that are held by a connection on which nothing is to be done, on average, in
+    /// thousandths: it is idle, its request is incomplete, or it is being closed. Unknown if
     /// connections hold no workers.
     RestingMilli,
-    /// Connections that an accept queue refused because it was full.
+    /// Connections that were refused because an accept queue was full.
     Refused,
-    /// What bars more requests from being worked on at once, as [`Bar`].
-    Bar,
+    /// What keeps more requests from being in progress at once, as [`Constraint`].
+    Constraint,
     /// The limit that bound, as [`crate::Limit::number`].
     Limit,
 }
 
-/// What bars more requests from being worked on at once; numbers of [`Figure::Bar`].
+/// What keeps more requests from being in progress at once: the values of [`Figure::Constraint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub enum Bar {
+pub enum Constraint {
     /// Nothing, or a directive.
     None = 0,
-    /// More in progress brought no more answers.
-    Vain = 1,
-    /// Memory, where the number of workers follows from what is left of it.
+    /// More requests in progress brought no more responses.
+    NoGain = 1,
+    /// Memory, if the number of workers follows from what is available.
     Memory = 2,
     /// Descriptors, likewise.
     Descriptors = 3,
 }
 
-/// How the figures of many accounts become one.
+/// How the figures of several accounts are combined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Sum,
@@ -98,7 +99,7 @@ enum Kind {
     Last,
 }
 
-/// What stands for a figure that nobody knows.
+/// The value of an unknown figure.
 const UNKNOWN: u64 = u64::MAX;
 
 impl Figure {
@@ -111,7 +112,7 @@ impl Figure {
         Self::RunQueueUs, Self::QueueUs, Self::BlockedUs, Self::BlockingThreads, Self::CoresMilli,
         Self::OthersUs, Self::ThrottledUs, Self::MemoryLimit, Self::MemoryFree,
         Self::MemoryPressure, Self::Backlog, Self::NetworkMilli, Self::Descriptors,
-        Self::RestingMilli, Self::Refused, Self::Bar, Self::Limit,
+        Self::RestingMilli, Self::Refused, Self::Constraint, Self::Limit,
     ];
 
     /// Its name in JSON.
@@ -148,7 +149,7 @@ impl Figure {
             Self::Descriptors => "descriptors",
             Self::RestingMilli => "resting_milli",
             Self::Refused => "refused",
-            Self::Bar => "bar",
+            Self::Constraint => "bar",
             Self::Limit => "limit",
         }
     }
@@ -176,7 +177,7 @@ impl Figure {
     }
 }
 
-/// One row of figures.
+/// An account: a row of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account([u64; Figure::ALL.len()]);
 
@@ -190,7 +191,7 @@ impl Account {
     /// How many words it has.
     pub const WORDS: usize = Figure::ALL.len();
 
-    /// The same with a figure; none is unknown.
+    /// The same account with a figure; none makes it unknown.
     #[must_use]
     pub fn with(mut self, figure: Figure, value: impl Into<Option<u64>>) -> Self {
         if let Some(word) = self.0.get_mut(figure as usize) {
@@ -211,34 +212,34 @@ impl Account {
         self.of(figure).map(|value| value as f64)
     }
 
-    /// How much of it there was in a second; none where it or the span is unknown.
+    /// The figure per second; none if it or the span is unknown.
     #[must_use]
     pub fn rate(&self, figure: Figure) -> Option<f64> {
         let span = self.value(Figure::SpanUs).filter(|span| *span > 0.0)?;
         Some(self.value(figure)? / span * 1e6)
     }
 
-    /// How much of it a request took; none where no request was answered.
+    /// The figure per request; none if no request was answered.
     #[must_use]
     pub fn each(&self, figure: Figure) -> Option<f64> {
         let requests = self.value(Figure::Completions).filter(|requests| *requests > 0.0)?;
         Some(self.value(figure)? / requests)
     }
 
-    /// As words, which a history keeps.
+    /// The account as words, for the history.
     #[must_use]
     pub const fn words(&self) -> &[u64; Self::WORDS] {
         &self.0
     }
 
-    /// Of words, which anybody may have written: they are numbers and nothing else.
+    /// An account from words, which may come from any process: they are used as numbers only.
     #[must_use]
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
         Self(words)
     }
 
-    /// Many accounts, oldest first, as one over all their time: amounts are summed, what stands and
-    /// falls is averaged, of what holds the last counts. One unknown part makes a sum unknown.
+    /// Combines accounts, oldest first, into one of their whole time: amounts are added, levels are
+    /// averaged, and of settings the last counts. If one part of a sum is unknown, the sum is too.
     #[must_use]
     pub fn over(accounts: &[Self]) -> Self {
         let mut whole = Self::default();

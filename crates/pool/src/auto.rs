@@ -1,102 +1,101 @@
-//! `MaxRequestWorkers auto`: how many requests may be in progress at once. An account of each
-//! second and the room that memory and descriptors leave come in, the budget goes out. It grows
-//! while requests wait for a worker and cores have time, keeps what made more answers and gives
-//! back what did not; it shrinks while requests mostly wait for a core. What seconds tell that
-//! differ by chance is judged over several of them. Pure: no clock, no I/O.
+//! The law of `MaxRequestWorkers auto`: how many requests may be in progress at once. It is asked
+//! once a second, with an account of that second and the bounds that memory and descriptors set.
+//! The budget grows while requests wait for a worker and cores have time, and growth that brings no
+//! more responses is undone. It shrinks while requests mostly wait for a core. Where seconds differ
+//! by chance, several of them are compared. Pure: no clock, no I/O.
 
 use std::collections::VecDeque;
 
 use crate::account::{Account, Figure};
 use crate::limit::{Cost, cores_left};
 
-/// How much it grows and shrinks at a time.
+/// The factors by which the budget grows and shrinks.
 const GROW: f64 = 1.25;
 const SHRINK: f64 = 0.9;
 
-/// Far below the knee it grows faster.
+/// If the knee is so many times the budget, it grows by the larger factor.
 const FAR: f64 = 4.0;
 const GROW_FAR: f64 = 2.0;
 
-/// It grows while requests wait for a core less than this part of the CPU time that they use; and
-/// however long they wait while less than that part of the cores is used that there is for the
-/// server. Threads that wake at the same time wait for each other, and the cores rest before and
-/// after. Some seconds together tell whether they rest.
-const IDLE: f64 = 0.25;
+/// The budget grows while requests wait for a core for less than this share of the CPU time that
+/// they use, or while less than that share of the available cores is used, however long they wait:
+/// threads that wake at the same time wait for each other, while the cores are idle before and
+/// after. Several seconds together show whether cores are idle.
+const LITTLE_WAIT: f64 = 0.25;
 const USED: f64 = 0.95;
-const REST: usize = 3;
+const IDLE_SECONDS: usize = 3;
 
-/// It shrinks after so many seconds in a row in which requests waited longer for a core than they
-/// used one.
-const HOT: u32 = 3;
+/// It shrinks after so many seconds in a row in which requests waited for a core for longer than
+/// they used one.
+const CONTENDED_SECONDS: u32 = 3;
 
-/// A server that uses less than so many microseconds of CPU time in a second does not wait for it.
+/// A server that uses less CPU time than this in a second, in microseconds, does not wait for it.
 const LEAST_USE: f64 = 50_000.0;
 
-/// Growth is kept where the answers grew by this part of it, and by so much in any case.
+/// Growth is kept if the responses grow by this share of it, and by the least gain in any case.
 const GAIN: f64 = 0.12;
 const LEAST_GAIN: f64 = 0.03;
 
-/// At the most so many seconds before growth are compared with as many after it: as many as it
-/// takes until the gain is clear of what seconds differ by chance.
-const JUDGED: usize = 8;
+/// How many seconds before and after growth are compared at most: as many as it takes for the gain
+/// to exceed the noise.
+const MAX_SAMPLES: usize = 8;
 
-/// By so much of its answers a second may differ from the next for all that is known before any
-/// was seen.
-const CHANCE: f64 = 0.05;
+/// How much the responses of two seconds may differ by chance, before any were seen.
+const PRIOR_NOISE: f64 = 0.05;
 
-/// A gain is clear by so many standard errors.
-const SURE: f64 = 2.0;
+/// A gain is significant if it exceeds so many standard errors.
+const SIGNIFICANCE: f64 = 2.0;
 
-/// A second in which less than this part of the cores was left than before is like no other.
+/// A second in which less than this share of the earlier cores was left cannot be compared.
 const LEFT: f64 = 0.9;
 
-/// For how many seconds the first answers that growth brings are waited for at the most.
-const LONGEST: f64 = 60.0;
+/// How many seconds the first responses that growth brings are waited for at most.
+const MAX_HELD_S: f64 = 60.0;
 
-/// Growth that could not be judged for so many seconds is given back: the load has changed.
-const LATE: u32 = 10;
+/// Growth that could not be judged for so many seconds is undone: the load has changed.
+const MAX_UNCLEAR: u32 = 10;
 
-/// What a request takes is told from so many seconds: a budget that shrinks to what the worst of
-/// them seems to need would have too few workers in the others.
-const COSTED: usize = 10;
+/// The cost of a request is measured over so many seconds. A budget that shrinks to the needs of
+/// the worst of them would have too few workers in the others.
+const COST_SECONDS: usize = 10;
 
-/// After growth that was given back, it is tried again after so many seconds, then after twice as
-/// many, up to the most.
-const PATIENCE: u32 = 30;
-const MOST_PATIENCE: u32 = 960;
+/// Growth that was undone is tried again after so many seconds, then after twice as many, up to the
+/// largest.
+const RETRY_S: u32 = 30;
+const MAX_RETRY_S: u32 = 960;
 
-/// Within this part of the budget all of it is in use.
+/// From this share of the budget on, all of it counts as in use.
 const FULL: f64 = 0.95;
 
-/// So many hundredths of a per cent of the time waiting for memory freeze growth.
+/// So much waiting for memory stops growth, in hundredths of a per cent of the time.
 const PRESSURE: u64 = 1000;
 
-/// What bounds the budget, whatever the load.
+/// The bounds of the budget, whatever the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// It never falls below this by itself.
+pub struct BudgetBounds {
+    /// It never falls below this.
     pub least: usize,
-    /// It never passes this: memory, descriptors and what the directives leave.
+    /// It never exceeds this, because of memory, descriptors or directives.
     pub most: usize,
 }
 
-/// The budget with what is remembered of how it came about.
+/// The budget, with what is remembered of its changes.
 #[derive(Clone, Debug)]
 pub struct Auto {
     budget: usize,
-    /// What it would be with more room: it is that again once there is more, for it was not the
-    /// load that asked for less.
-    wanted: usize,
+    /// The budget without the bound from above: it is restored once the bound is higher, because
+    /// the load did not ask for less.
+    target: usize,
     trial: Option<Trial>,
-    /// What was answered in the last seconds with this budget, all of it being in use.
+    /// The responses of the last seconds with this budget, while all of it was in use.
     rates: Rates,
     /// The last seconds, oldest first.
-    past: VecDeque<Use>,
-    hot: u32,
+    past: VecDeque<CpuUse>,
+    contended_s: u32,
     /// Seconds until growth is tried again, and how many it will be the next time.
-    wait: u32,
-    patience: u32,
-    refused: bool,
+    retry_in_s: u32,
+    retry_interval_s: u32,
+    growth_refused: bool,
 }
 
 /// Growth that is not judged yet.
@@ -104,46 +103,46 @@ pub struct Auto {
 struct Trial {
     /// The budget before.
     before: usize,
-    /// What was answered before.
+    /// The responses before.
     rates: Rates,
-    /// The cores that others left then.
+    /// The cores that other processes left then.
     left: f64,
     /// The budget since.
     grown: usize,
-    /// How many seconds have begun since, and how many of them have told nothing clear.
+    /// How many seconds have begun since, and how many of them were not clear.
     seconds: u32,
-    odd: u32,
+    unclear: u32,
 }
 
-/// Requests answered a second, in some seconds that are alike.
+/// Responses a second, in comparable seconds.
 #[derive(Clone, Debug, Default)]
 struct Rates(VecDeque<f64>);
 
-/// What a second used, in microseconds of CPU time, and of what.
+/// The CPU time that a second used, in microseconds, and what was available.
 #[derive(Clone, Copy, Debug)]
-struct Use {
+struct CpuUse {
     used: f64,
-    /// Holding workers while waiting for something else than a core.
+    /// The time for which workers were held while they waited for something other than a core.
     waited: f64,
-    /// The cores that the server may use, and those that others left it.
+    /// The cores that the server may use, and those that other processes left.
     cores: f64,
     left: f64,
 }
 
 impl Auto {
-    /// A budget to begin with.
+    /// Starts with this budget.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self {
             budget,
-            wanted: budget,
+            target: budget,
             trial: None,
             rates: Rates(VecDeque::new()),
             past: VecDeque::new(),
-            hot: 0,
-            wait: 0,
-            patience: PATIENCE,
-            refused: false,
+            contended_s: 0,
+            retry_in_s: 0,
+            retry_interval_s: RETRY_S,
+            growth_refused: false,
         }
     }
 
@@ -153,47 +152,47 @@ impl Auto {
         self.budget
     }
 
-    /// Whether the last growth was given back because it answered no more requests: what they wait
+    /// Whether the last growth was undone because it brought no more responses: what requests wait
     /// for is at its limit, not this server.
     #[must_use]
-    pub const fn is_refused(&self) -> bool {
-        self.refused
+    pub const fn is_growth_refused(&self) -> bool {
+        self.growth_refused
     }
 
-    /// Decides from the account of a second. A figure that is unknown moves nothing.
-    pub fn decide(&mut self, account: &Account, room: &Room) -> usize {
+    /// Decides from the account of a second. An unknown figure changes nothing.
+    pub fn decide(&mut self, account: &Account, room: &BudgetBounds) -> usize {
         let most = room.most.max(1);
         let least = room.least.clamp(1, most);
         let budget = self.budget;
-        self.wait = self.wait.saturating_sub(1);
+        self.retry_in_s = self.retry_in_s.saturating_sub(1);
         let load = Load::of(account, budget);
         self.remember(&load);
-        self.judge(&load);
-        self.hot = if load.is_hot { self.hot + 1 } else { 0 };
-        if self.hot >= HOT || load.is_throttled {
-            // A budget beyond twice the knee keeps nobody from being served.
+        self.judge_trial(&load);
+        self.contended_s = if load.is_contended { self.contended_s + 1 } else { 0 };
+        if self.contended_s >= CONTENDED_SECONDS || load.is_throttled {
+            // A budget of more than twice the knee keeps no request from being served.
             let floor = self.knee().map_or(budget, |knee| whole(2.0 * knee)).max(least);
             if self.budget > floor {
-                self.wanted = whole(self.budget as f64 * SHRINK).max(floor);
+                self.target = whole(self.budget as f64 * SHRINK).max(floor);
                 self.trial = None;
             }
-            self.hot = 0;
+            self.contended_s = 0;
         } else if load.wants_more
             && load.uses.is_some()
-            && (load.is_idle || self.rests())
+            && (load.waits_little || self.has_idle_cores())
             && self.trial.is_none()
-            && self.wait == 0
-            && self.wanted <= self.budget
+            && self.retry_in_s == 0
+            && self.target <= self.budget
         {
             self.grow(most);
         }
         if !load.is_queued {
-            self.refused = false;
+            self.growth_refused = false;
         }
-        self.wanted = self.wanted.max(least);
-        self.budget = self.wanted.min(most);
+        self.target = self.target.max(least);
+        self.budget = self.target.min(most);
         if self.budget != budget {
-            // The second in which it came about belongs to neither side.
+            // The second of the change belongs to neither side.
             self.rates = Rates::default();
         }
         self.budget
@@ -201,7 +200,7 @@ impl Auto {
 
     fn remember(&mut self, load: &Load) {
         self.past.extend(load.uses);
-        if self.past.len() > COSTED {
+        if self.past.len() > COST_SECONDS {
             let _oldest = self.past.pop_front();
         }
         if self.trial.is_none() {
@@ -212,22 +211,22 @@ impl Auto {
         }
     }
 
-    /// How many workers keep the cores at work that the server may use, others being away: those
-    /// who have them now may be gone in the next second.
+    /// How many workers keep all cores busy that the server may use, as if other processes were
+    /// absent: those that use cores now may be gone in the next second.
     fn knee(&self) -> Option<f64> {
         let cores = self.past.back()?.cores;
-        let sum = |of: fn(&Use) -> f64| self.past.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&CpuUse) -> f64| self.past.iter().map(of).sum::<f64>();
         let (cpu, wait) = (sum(|it| it.used), sum(|it| it.waited));
         Some(Cost { cpu: cpu.max(1.0), queued: 0.0, wait }.knee(cores))
     }
 
-    /// Whether cores that are left for the server rest.
-    fn rests(&self) -> bool {
-        let used = self.past.iter().rev().take(REST).map(|it| it.used).sum::<f64>();
-        used < USED * self.left(REST) * 1e6
+    /// Whether cores that are available to the server are idle.
+    fn has_idle_cores(&self) -> bool {
+        let used = self.past.iter().rev().take(IDLE_SECONDS).map(|it| it.used).sum::<f64>();
+        used < USED * self.left(IDLE_SECONDS) * 1e6
     }
 
-    /// The cores that were left for the server in so many last seconds, in sum.
+    /// The cores that other processes left in the last seconds, in total.
     fn left(&self, seconds: usize) -> f64 {
         self.past.iter().rev().take(seconds).map(|it| it.left).sum()
     }
@@ -237,62 +236,62 @@ impl Auto {
         let beyond = knee.map_or(0, |knee| whole(2.0 * knee));
         let budget = self.budget as f64;
         let is_far = knee.is_some_and(|knee| knee >= FAR * budget);
-        let wanted = whole(budget * if is_far { GROW_FAR } else { GROW }).max(self.budget + 1);
-        let grown = wanted.min(beyond).min(most);
+        let target = whole(budget * if is_far { GROW_FAR } else { GROW }).max(self.budget + 1);
+        let grown = target.min(beyond).min(most);
         if grown > self.budget {
             let (before, rates) = (self.budget, self.rates.clone());
             let left = self.left(rates.0.len()) / rates.0.len().max(1) as f64;
-            self.trial = Some(Trial { before, rates, left, grown, seconds: 0, odd: 0 });
-            self.wanted = grown;
+            self.trial = Some(Trial { before, rates, left, grown, seconds: 0, unclear: 0 });
+            self.target = grown;
         }
     }
 
-    /// Judges growth by the whole seconds that can be compared with those before it: the second in
-    /// which it came about belongs to neither side, and one in which fewer were at work than before
-    /// it, children were still starting or others took more of the cores, tells of these and not of
-    /// the growth.
-    fn judge(&mut self, load: &Load) {
+    /// Judges growth by complete seconds that can be compared with those before it. The second of
+    /// the change belongs to neither side. A second with fewer busy workers than before, with
+    /// starting children, or with fewer cores left says something about these and not about the
+    /// growth.
+    fn judge_trial(&mut self, load: &Load) {
         let Some(trial) = &mut self.trial else { return };
         trial.seconds += 1;
-        // What it brought is answered when the first requests that came with it have ended.
+        // Its effect shows when the first requests that came with it have ended.
         if trial.seconds < 2 + load.held_s() {
             return;
         }
         let is_served = load.busy >= FULL * trial.before as f64;
         let enough = (GAIN * trial.growth()).max(LEAST_GAIN);
-        // More answers in spite of fewer cores come of the growth.
+        // More responses in spite of fewer cores are due to the growth.
         let is_left = load.uses.is_none_or(|it| it.left >= LEFT * trial.left)
             || load.rate >= trial.rates.mean() * (1.0 + enough);
         if is_served && is_left && (load.is_full || !load.is_queued) {
             self.rates.take(load.rate);
-            let (gain, chance) = self.rates.gain_over(&trial.rates);
-            // What is kept in error is not taken back, what is given back is tried again.
-            let is_clear = gain - enough >= SURE * chance || enough - gain >= chance;
-            // Where the room changes all the time, no seconds are alike.
-            trial.odd += 1;
-            if !is_clear && self.rates.0.len() < JUDGED && trial.odd < LATE {
+            let (gain, noise) = self.rates.gain_over(&trial.rates);
+            // What is kept in error is not undone later, but what is undone is tried again.
+            let is_clear = gain - enough >= SIGNIFICANCE * noise || enough - gain >= noise;
+            // If the bounds change all the time, no seconds are comparable.
+            trial.unclear += 1;
+            if !is_clear && self.rates.0.len() < MAX_SAMPLES && trial.unclear < MAX_UNCLEAR {
                 return;
             }
-            self.refused = gain < enough;
-            if self.refused {
-                (self.wanted, self.wait) = (trial.before, self.patience);
-                self.patience = (self.patience * 2).min(MOST_PATIENCE);
+            self.growth_refused = gain < enough;
+            if self.growth_refused {
+                (self.target, self.retry_in_s) = (trial.before, self.retry_interval_s);
+                self.retry_interval_s = (self.retry_interval_s * 2).min(MAX_RETRY_S);
             } else if is_clear {
-                self.patience = PATIENCE;
+                self.retry_interval_s = RETRY_S;
             }
         } else {
-            trial.odd += 1;
-            if trial.odd < LATE {
+            trial.unclear += 1;
+            if trial.unclear < MAX_UNCLEAR {
                 return;
             }
-            (self.wanted, self.wait) = (trial.before, PATIENCE);
+            (self.target, self.retry_in_s) = (trial.before, RETRY_S);
         }
         self.trial = None;
     }
 }
 
 impl Trial {
-    /// By what part of it the budget grew.
+    /// The share by which the budget grew.
     fn growth(&self) -> f64 {
         self.grown as f64 / self.before.max(1) as f64 - 1.0
     }
@@ -301,7 +300,7 @@ impl Trial {
 impl Rates {
     fn take(&mut self, rate: f64) {
         self.0.push_back(rate);
-        if self.0.len() > JUDGED {
+        if self.0.len() > MAX_SAMPLES {
             let _oldest = self.0.pop_front();
         }
     }
@@ -310,8 +309,7 @@ impl Rates {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// How much more was answered than then, in parts of it, and by how much that may be off (its
-    /// standard error).
+    /// By what share responses grew since then, and the standard error of that.
     fn gain_over(&self, then: &Self) -> (f64, f64) {
         let (now, before) = (self.mean().max(1e-9), then.mean().max(1e-9));
         let squares = |rates: &Self, mean: f64| {
@@ -319,33 +317,33 @@ impl Rates {
         };
         let (here, there) = (self.0.len() as f64, then.0.len() as f64);
         let seen = squares(self, now) + squares(then, before);
-        let spread = (seen + CHANCE.powi(2)) / (here + there - 1.0).max(1.0);
+        let spread = (seen + PRIOR_NOISE.powi(2)) / (here + there - 1.0).max(1.0);
         let gain = now / before;
         (gain - 1.0, gain * (spread * (1.0 / here.max(1.0) + 1.0 / there.max(1.0))).sqrt())
     }
 }
 
-/// What an account says to this law.
+/// What this law reads from an account.
 struct Load {
-    /// Requests answered in a second.
+    /// Responses in a second.
     rate: f64,
-    /// Workers at work, on the average.
+    /// Busy workers, on average.
     busy: f64,
-    /// Whether these are all.
+    /// Whether the whole budget is in use.
     is_full: bool,
-    uses: Option<Use>,
+    uses: Option<CpuUse>,
     is_queued: bool,
-    is_hot: bool,
+    is_contended: bool,
     is_throttled: bool,
     /// Whether requests hardly wait for a core.
-    is_idle: bool,
+    waits_little: bool,
     wants_more: bool,
 }
 
 impl Load {
     /// For how many whole seconds a request holds its worker (Little's law), up to the longest.
     fn held_s(&self) -> u32 {
-        (self.busy / self.rate.max(1e-9)).min(LONGEST) as u32
+        (self.busy / self.rate.max(1e-9)).min(MAX_HELD_S) as u32
     }
 
     fn of(account: &Account, budget: usize) -> Self {
@@ -354,15 +352,15 @@ impl Load {
         let is_queued = queued >= 1.0;
         let busy = value(Figure::BusyMilli) / 1000.0;
         let is_full = busy >= FULL * budget as f64;
-        // Microseconds in a second, of all requests together: no number of answers is needed, so
-        // that a few slow requests tell as much as many fast ones.
+        // Microseconds in a second, of all requests together. No number of responses is needed, so
+        // that a few slow requests count as much as many fast ones.
         let used = account.rate(Figure::CpuUs);
         let queued_us = account.rate(Figure::RunQueueUs).unwrap_or(0.0)
             + account.rate(Figure::QueueUs).unwrap_or(0.0);
         let waited = used.map(|used| queued_us / used.max(1.0));
         let held_us = busy * 1e6;
         let cores = account.value(Figure::CoresMilli).zip(cores_left(account));
-        let uses = used.zip(cores).map(|(used, (milli, left))| Use {
+        let uses = used.zip(cores).map(|(used, (milli, left))| CpuUse {
             used,
             waited: (held_us - used - queued_us).max(0.0),
             cores: milli / 1000.0,
@@ -371,7 +369,7 @@ impl Load {
         let is_working = used.is_some_and(|used| used >= LEAST_USE);
         let throttled = account.rate(Figure::ThrottledUs).unwrap_or(0.0);
         let is_throttled = throttled > 50_000.0;
-        let is_pressed =
+        let is_memory_short =
             account.of(Figure::MemoryPressure).is_some_and(|pressure| pressure >= PRESSURE);
         Self {
             rate: account.rate(Figure::Completions).unwrap_or(0.0),
@@ -379,15 +377,15 @@ impl Load {
             is_full,
             uses,
             is_queued,
-            is_hot: is_working && waited.is_some_and(|waited| waited > 1.0),
+            is_contended: is_working && waited.is_some_and(|waited| waited > 1.0),
             is_throttled,
-            is_idle: waited.is_some_and(|waited| waited < IDLE),
-            wants_more: is_queued && is_full && !is_throttled && !is_pressed,
+            waits_little: waited.is_some_and(|waited| waited < LITTLE_WAIT),
+            wants_more: is_queued && is_full && !is_throttled && !is_memory_short,
         }
     }
 }
 
-/// A number of workers: rounded up, so that growth by a part of one is growth.
+/// A number of workers, rounded up, so that growth by less than one is growth.
 fn whole(value: f64) -> usize {
     value.ceil().max(0.0) as usize
 }

@@ -1,30 +1,30 @@
-//! What the law is told at each of its ticks: the children one by one, and the queue before them.
+//! The input of the law at each tick: the children one by one, and the accept queue.
 
 use std::time::Duration;
 
-/// Where a child is in its life.
+/// The stage of a child's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Forked, and not yet ready to serve.
+    /// Forked, and not serving yet.
     Starting,
-    /// Takes connections.
+    /// Accepts connections.
     Serving,
-    /// Takes none; answers what it has, and can be called back.
+    /// Accepts nothing; finishes what it has, and may accept again.
     Parked,
-    /// Takes none, answers what it has and ends: there is no way back.
+    /// Accepts nothing, finishes what it has and ends.
     Draining,
 }
 
-/// One child, as the scoreboard shows it.
+/// A child, as the scoreboard shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Child {
     /// Grows with each fork: the larger, the newer.
     pub id: u64,
     /// The generation of the configuration that it serves.
     pub generation: u64,
-    /// Where it is in its life.
+    /// Its stage.
     pub stage: Stage,
-    /// Since when it is there.
+    /// Since when it is in that stage.
     pub since: Duration,
     /// Workers that are busy or reserved for a connection about to be accepted, and requests that
     /// wait within the child for a worker.
@@ -33,17 +33,18 @@ pub struct Child {
     pub kept: usize,
 }
 
-/// The pool at one moment.
+/// The pool at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Census<'a> {
     /// When it was taken.
     pub now: Duration,
     /// The generation of the configuration that is in force.
     pub generation: u64,
-    /// All children that live, those that end included.
+    /// All living children, including those that end.
     pub children: &'a [Child],
-    /// Connections in the kernel's accept queues.
+    /// Connections in the accept queues.
     pub queue: usize,
-    /// Requests that were answered since the pool began, by children that are gone too.
+    /// Requests that were answered since the pool started, including those of children that have
+    /// ended.
     pub answered: u64,
 }

@@ -1,9 +1,9 @@
-//! How large a pool of children should be. A census of the pool comes in, what to start, park and
-//! drain goes out. Pure: no clock, no input or output. One law for the server's own children and
-//! for the processes of applications; the simulator runs this very function. Beside it stands what
-//! such a pool did, as a row of figures, and what it says of the limit that binds.
+//! How large a pool of children should be: the law decides from a census of the pool which children
+//! to start, park and drain. It is pure, without clock or I/O, and the simulator runs the same
+//! function. Beside it stand the law of `MaxRequestWorkers auto`, the account of what a pool did,
+//! and the verdict on what limits it.
 //!
-//! Times are counted from one moment that the caller chooses, such as the server's start.
+//! Times are counted from a moment that the caller chooses, such as the start of the server.
 
 mod account;
 mod auto;
@@ -11,14 +11,14 @@ mod census;
 mod law;
 mod limit;
 mod limits;
-mod pace;
 mod peak;
 mod plateau;
 mod queue;
+mod service_time;
 mod shedding;
 
-pub use account::{Account, Bar, Figure};
-pub use auto::{Auto, Room};
+pub use account::{Account, Constraint, Figure};
+pub use auto::{Auto, BudgetBounds};
 pub use census::{Census, Child, Stage};
 pub use law::{Decision, Law, Reading};
 pub use limit::{Cost, Limit, Verdict, cores_left, verdict};

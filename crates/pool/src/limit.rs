@@ -1,29 +1,28 @@
-//! What holds a server back now. An account of the last seconds comes in; the limit that binds, the
-//! most requests a second that it leaves, and the limit behind it go out. What the account does not
-//! know is not guessed: a server at rest has no limit, and one that answered few requests no
-//! maximum.
+//! What limits the server now: the limit that binds, the requests a second that it allows, and the
+//! limit behind it, from an account of the last seconds. Unknown figures are not guessed: an idle
+//! server has no limit, and one with few responses no maximum.
 
-use crate::account::{Account, Bar, Figure};
+use crate::account::{Account, Constraint, Figure};
 
-/// What can hold a server back.
+/// What can limit a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Limit {
-    /// Nothing does.
+    /// Nothing.
     #[default]
     None,
-    /// The cores are at work, or the quota of the cgroup is used up.
+    /// The cores are busy, or the quota of the cgroup is used up.
     Cpu,
-    /// Requests wait for something outside, workers are free: each client waits as long as its
-    /// request takes, and more clients would be served as well.
+    /// Requests wait for something outside while workers are idle: each client waits as long as its
+    /// request takes, and more clients would be served just as well.
     Wait,
-    /// All workers are taken while requests wait for one.
+    /// All workers are busy while requests wait for one.
     Workers,
-    /// More requests in progress brought no more answers: what they ask is at its limit.
+    /// More requests in progress brought no more responses: what they ask for is at its limit.
     Application,
-    /// The threads for work that blocks are all held, most of all by disks.
+    /// The threads of the blocking pool are all blocked, mostly by disks.
     Disk,
-    /// Responses wait for clients that read slowly: their bandwidth, or they themselves.
+    /// Responses wait for clients that read slowly, because of their bandwidth or themselves.
     Clients,
     /// The server's own network interface.
     Network,
@@ -31,39 +30,39 @@ pub enum Limit {
     Memory,
     /// File descriptors: one for each connection.
     Descriptors,
-    /// The kernel's queue of connections that wait to be accepted is full.
+    /// The accept queue is full.
     Backlog,
 }
 
-/// What can be said of an account.
+/// The verdict on an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// What binds.
+    /// The limit that binds.
     pub limit: Limit,
-    /// The most requests a second while everything stays as it is; none where too few requests were
-    /// answered to tell, or where nobody can know.
+    /// The most requests a second as things are; none if too few requests were answered to tell, or
+    /// if it cannot be known.
     pub maximum: Option<f64>,
-    /// The limit behind it, and the requests a second at which it would bind.
+    /// The next limit, and the requests a second at which it would bind.
     pub next: Option<(Limit, f64)>,
 }
 
-/// So much of a thing is all of it.
+/// From this share on, something is used up.
 const FULL: f64 = 0.95;
-/// So much of the cores is all of them: the last of it goes to whoever else is there.
+/// From this share on, the cores are used up: the last of them goes to other processes.
 const CPU_FULL: f64 = 0.9;
-/// Whom the kernel refuses comes again after so many seconds (TCP's first time-out).
+/// A client that the kernel refuses tries again after so many seconds (TCP's first time-out).
 const AGAIN_S: f64 = 1.0;
-/// A server that is held back by its quota for this part of the time is held back by it.
+/// A server that is throttled for this share of the time is limited by its quota.
 const THROTTLED: f64 = 0.05;
-/// Memory is short where processes wait for it for so many hundredths of a per cent of the time,
-/// or where less than this part of it is left.
+/// Memory is short if processes wait for it for so many hundredths of a per cent of the time, or if
+/// less than this share of it is left.
 const PRESSURE: u64 = 1000;
 const LEAST_FREE: f64 = 0.03;
-/// Fewer requests than this say nothing of what a request costs.
+/// Fewer requests than this say nothing about the cost of a request.
 const ENOUGH: u64 = 100;
 
 impl Limit {
-    /// All, by their numbers.
+    /// All limits, by number.
     pub const ALL: [Self; 11] = [
         Self::None,
         Self::Cpu,
@@ -102,28 +101,28 @@ impl Limit {
         self as u64
     }
 
-    /// The limit of a number.
+    /// The limit with this number.
     #[must_use]
     pub fn from_number(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 }
 
-/// What a request takes, in microseconds.
+/// The cost of a request, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// CPU time.
     pub cpu: f64,
-    /// Waiting for a core, on the kernel's run queue and queued for a thread of the blocking pool.
+    /// Waiting for a core, on the kernel's run queue or queued for a thread of the blocking pool.
     pub queued: f64,
-    /// Holding a worker while it waits for something else.
+    /// Holding a worker while waiting for something else.
     pub wait: f64,
 }
 
 impl Cost {
-    /// What a request of this account took; none where too few were answered or their CPU time is
-    /// unknown. How long a worker is held follows from how many are (Little's law), so that no
-    /// request is timed for it.
+    /// The cost of a request in this account; none if too few were answered or their CPU time is
+    /// unknown. How long a request holds a worker follows from the number of busy workers (Little's
+    /// law), without timing any.
     #[must_use]
     pub fn of(account: &Account) -> Option<Self> {
         let requests = account.of(Figure::Completions).filter(|count| *count >= ENOUGH)?;
@@ -136,17 +135,17 @@ impl Cost {
         Some(Self { cpu, queued, wait: (held - cpu - queued).max(0.0) })
     }
 
-    /// How many workers keep so many cores at work: with fewer some cores rest while requests wait,
-    /// with more the requests only wait for each other.
+    /// How many workers keep `cores` cores busy. With fewer, cores are idle while requests wait;
+    /// with more, requests only wait for each other.
     #[must_use]
     pub fn knee(&self, cores: f64) -> f64 {
         cores * (self.cpu + self.wait) / self.cpu
     }
 }
 
-/// The cores that the server can have now: those that it may use, less what others have of
-/// them. Where all are at work, others give way to a thread that is ready: its share is what it had
-/// of the time in which it had or wanted a core.
+/// The cores that the server can get now: those that it may use, less what other processes have. If
+/// all are busy, others make room for a thread that is ready: the server's share is what it had of
+/// the time in which it had or wanted a core.
 #[must_use]
 pub fn cores_left(account: &Account) -> Option<f64> {
     let cores = account.value(Figure::CoresMilli)? / 1000.0;
@@ -159,7 +158,7 @@ pub fn cores_left(account: &Account) -> Option<f64> {
     Some(left.max(share).min(cores).max(0.0))
 }
 
-/// What holds the server back, by an account of some seconds.
+/// What limits the server, by an account of some seconds.
 #[must_use]
 pub fn verdict(account: &Account) -> Verdict {
     let limit = binding(account);
@@ -169,7 +168,7 @@ pub fn verdict(account: &Account) -> Verdict {
     let own = ceilings.iter().find(|(named, _)| *named == limit).map(|(_, ceiling)| *ceiling);
     let maximum = match limit {
         Limit::None | Limit::Wait | Limit::Clients => ceilings.first().map(|(_, least)| *least),
-        // Nothing tells how much more these bear: what is answered now is all.
+        // How much more these could bear is unknown: the present responses are the maximum.
         Limit::Application | Limit::Disk => rate,
         Limit::Backlog => None,
         Limit::Cpu | Limit::Workers | Limit::Network | Limit::Memory | Limit::Descriptors => own,
@@ -181,7 +180,7 @@ pub fn verdict(account: &Account) -> Verdict {
     Verdict { limit, maximum, next: ceilings.iter().find(behind).copied() }
 }
 
-/// The requests a second at which each limit would bind that a number can be given for.
+/// The requests a second at which each limit would bind, as far as that can be told.
 fn ceilings(account: &Account) -> Vec<(Limit, f64)> {
     let Some(cost) = Cost::of(account) else { return Vec::new() };
     let mut all = Vec::new();
@@ -189,10 +188,10 @@ fn ceilings(account: &Account) -> Vec<(Limit, f64)> {
         all.push((Limit::Cpu, cores * 1e6 / cost.cpu));
     }
     if let Some(workers) = account.value(Figure::Workers) {
-        all.push((bar(account), workers * 1e6 / (cost.cpu + cost.wait)));
+        all.push((constraint(account), workers * 1e6 / (cost.cpu + cost.wait)));
     }
-    // A connection that rests makes room for another, one whose client reads does not; where
-    // connections hold workers, these run out first.
+    // Idle connections make room for others, and connections whose clients read do not. If
+    // connections hold workers, workers run out first.
     let descriptors = account.value(Figure::Descriptors);
     let holds_workers = account.of(Figure::RestingMilli).is_some();
     if let Some(descriptors) = descriptors.filter(|_| !holds_workers) {
@@ -206,17 +205,17 @@ fn ceilings(account: &Account) -> Vec<(Limit, f64)> {
     all
 }
 
-/// For how many microseconds the answer to a request waited for its client (Little's law).
+/// How long a response waited for its client, in microseconds (Little's law).
 fn writing_us(account: &Account) -> f64 {
     let writing = account.value(Figure::WritingMilli).unwrap_or(0.0) / 1000.0;
     account.each(Figure::SpanUs).unwrap_or(0.0) * writing
 }
 
-/// What it is that there are no more workers for.
-fn bar(account: &Account) -> Limit {
-    match account.of(Figure::Bar) {
-        Some(bar) if bar == Bar::Memory as u64 => Limit::Memory,
-        Some(bar) if bar == Bar::Descriptors as u64 => Limit::Descriptors,
+/// The limit that the number of workers comes from.
+fn constraint(account: &Account) -> Limit {
+    match account.of(Figure::Constraint) {
+        Some(constraint) if constraint == Constraint::Memory as u64 => Limit::Memory,
+        Some(constraint) if constraint == Constraint::Descriptors as u64 => Limit::Descriptors,
         _ => Limit::Workers,
     }
 }
@@ -227,7 +226,7 @@ fn binding(account: &Account) -> Limit {
         + account.value(Figure::RunnableMilli).unwrap_or(0.0) / 1000.0;
     let writing = account.value(Figure::WritingMilli).unwrap_or(0.0) / 1000.0;
     let workers = account.value(Figure::Workers).unwrap_or(f64::INFINITY);
-    let is_in_vain = account.of(Figure::Bar) == Some(Bar::Vain as u64);
+    let is_no_gain = account.of(Figure::Constraint) == Some(Constraint::NoGain as u64);
     if at_least(account, Figure::Connections, Figure::Descriptors, FULL) {
         return Limit::Descriptors;
     }
@@ -243,13 +242,13 @@ fn binding(account: &Account) -> Limit {
     if is_blocking_pool_held(account) {
         return Limit::Disk;
     }
-    // Where connections hold workers, a response that waits for its client keeps others waiting.
+    // If connections hold workers, a response that waits for its client delays others.
     let holds_workers = account.of(Figure::RestingMilli).is_some();
     if holds_workers && writing >= 1.0 && writing > 0.5 * busy {
         return Limit::Clients;
     }
     if busy >= FULL * workers && standing >= 1.0 {
-        return if is_in_vain { Limit::Application } else { bar(account) };
+        return if is_no_gain { Limit::Application } else { constraint(account) };
     }
     // More clients wait to try again than are served.
     let refused = account.rate(Figure::Refused).unwrap_or(0.0) * AGAIN_S;
@@ -261,12 +260,12 @@ fn binding(account: &Account) -> Limit {
     }
     let waits = Cost::of(account).is_some_and(|cost| cost.wait > 4.0 * (cost.cpu + cost.queued));
     if busy >= 1.0 && waits {
-        return if is_in_vain { Limit::Application } else { Limit::Wait };
+        return if is_no_gain { Limit::Application } else { Limit::Wait };
     }
     Limit::None
 }
 
-/// Whether one figure is that part of another; false where either is unknown.
+/// Whether `part` is at least that share of `of`; false if either is unknown.
 fn at_least(account: &Account, part: Figure, of: Figure, share: f64) -> bool {
     let of = account.value(of).filter(|of| *of > 0.0);
     of.zip(account.value(part)).is_some_and(|(of, part)| part >= share * of)
@@ -279,9 +278,9 @@ fn is_memory_short(account: &Account) -> bool {
         || free.is_some_and(|(limit, free)| free < LEAST_FREE * limit)
 }
 
-/// The cores are full where the server uses what others leave of them, and either uses much of
-/// them or has its requests wait for them; others alone at work are no limit of a server that rests
-/// or whose requests wait for something else.
+/// The cores are used up if the server uses what other processes leave, and either uses much of
+/// them or its requests wait for them. Other processes alone do not limit a server that is idle or
+/// whose requests wait for something else.
 fn is_cpu_full(account: &Account) -> bool {
     let throttled = account.rate(Figure::ThrottledUs).unwrap_or(0.0) / 1e6;
     let used = account.rate(Figure::CpuUs).unwrap_or(0.0) / 1e6;
@@ -297,12 +296,11 @@ fn is_cpu_full(account: &Account) -> bool {
     throttled >= THROTTLED || (used >= CPU_FULL * left && is_much)
 }
 
-/// Whether the threads for work that blocks are all held without using a core, and more such work
-/// stands in line.
+/// Whether all threads of the blocking pool are held without using a core while jobs are queued.
 fn is_blocking_pool_held(account: &Account) -> bool {
     let threads = account.value(Figure::BlockingThreads).filter(|threads| *threads > 0.0);
     let held = account.rate(Figure::BlockedUs).unwrap_or(0.0) / 1e6;
-    // Threads that wait for a core are held too, and that is no disk.
+    // Threads that wait for a core are held too, but not by a disk.
     let queued = account.rate(Figure::RunQueueUs).unwrap_or(0.0) / 1e6;
     let line = account.rate(Figure::QueueUs).unwrap_or(0.0) / 1e6;
     threads.is_some_and(|threads| held - queued >= CPU_FULL * threads && line >= 1.0)

@@ -1,32 +1,33 @@
-//! The bounds of a pool, as the directives give them, and their shares where the listeners are
-//! split into buckets.
+//! The bounds of a pool, which follow from the directives, and their shares if listeners are
+//! divided into buckets.
 
-/// The bounds that a pool keeps to.
+/// The bounds of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Workers of a child: ThreadsPerChild, 1 in prefork.
     pub threads: usize,
-    /// MinSpareThreads or MinSpareServers: workers that stand ready beyond the demand.
+    /// MinSpareThreads or MinSpareServers: idle workers beyond the demand.
     pub min_spare: usize,
-    /// MaxSpareThreads or MaxSpareServers: workers beyond the demand's peak that are put up with.
+    /// MaxSpareThreads or MaxSpareServers: idle workers beyond the peak of the demand that are
+    /// kept.
     pub max_spare: usize,
-    /// The most children that serve: MaxRequestWorkers by `threads`.
+    /// The most children that serve: MaxRequestWorkers divided by `threads`.
     pub children: usize,
     /// The most children that serve or are parked: ServerLimit.
     pub slots: usize,
 }
 
 impl Limits {
-    /// So many idle workers above the peak are too many. Between this and `min_spare` there is room
-    /// for two children, so that none is parked that the next request would call back.
+    /// From so many idle workers above the peak on, children are parked. It is at least two
+    /// children more than `min_spare`, so that no child is parked that the next request would need.
     #[must_use]
     pub fn high(&self) -> usize {
         self.max_spare.max(self.min_spare.saturating_add(self.threads.saturating_mul(2)))
     }
 
-    /// What a bucket has of the bounds, where the listeners are split into as many as there are
-    /// `needs`, each the demand that was last seen there: its share, and so much that two children
-    /// stand ready. The remainder goes to those that need most.
+    /// A bucket's share of the bounds, if listeners are divided into `needs.len()` buckets; each
+    /// need is the last demand there. Every bucket gets an even share, and enough for two children.
+    /// The remainder goes to those with the largest need.
     #[must_use]
     pub fn share(&self, needs: &[usize], bucket: usize) -> Self {
         if needs.len() < 2 {
@@ -43,8 +44,8 @@ impl Limits {
     }
 }
 
-/// Divides a number among buckets: each has its even share, and what remains goes one by one to the
-/// neediest, the first of equals.
+/// Divides a number among buckets: each gets an even share, and the remainder goes one by one to
+/// those with the largest need, the first of equals.
 fn divide(total: usize, needs: &[usize]) -> Vec<usize> {
     let buckets = needs.len().max(1);
     let mut shares = vec![total / buckets; needs.len()];

@@ -1,14 +1,13 @@
-//! The largest demand of the last while, for any up to an hour, without keeping every reading.
+//! The largest demand of a time window of up to an hour, without keeping every reading.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How far back it reaches.
+/// The longest window.
 pub const REACH: Duration = Duration::from_secs(3600);
 
-/// The readings that are still the largest of all since they were taken, oldest and largest first.
-/// Those of one second share an entry: an hour needs 3,600 at the most, and a peak is remembered
-/// for up to a second too long.
+/// The readings that no later one exceeds, oldest and largest first. Readings of one second share
+/// an entry: an hour needs at most 3,600 entries, and a peak counts for up to a second too long.
 #[derive(Debug, Clone, Default)]
 pub struct Peak {
     largest: VecDeque<Entry>,
@@ -39,7 +38,7 @@ impl Peak {
         }
     }
 
-    /// The largest reading of the last `window`; 0 where there was none.
+    /// The largest reading of the last `window`; 0 if there was none.
     #[must_use]
     pub fn over(&self, now: Duration, window: Duration) -> usize {
         let oldest = now.saturating_sub(window).as_secs();
@@ -70,8 +69,8 @@ mod tests {
         assert_eq!(Peak::default().over(at(1.0), at(1.0)), 0);
     }
 
-    /// Against the plain way, over readings of every shape: never less than the true peak, and
-    /// never more than that of a window longer by a second.
+    /// Compared with the simple way, over readings of every shape: never less than the true peak,
+    /// and never more than that of a window that is longer by a second.
     #[test]
     fn it_is_the_largest_reading_but_for_a_second() {
         let mut seed = 7_u64;

@@ -1,35 +1,35 @@
-//! When work that waits for a worker is turned away. A line in which even the shortest wait of a
-//! while is too long does not take up a burst: it stands, and all who join it wait for nothing
-//! (Nichols and Jacobson, Controlling Queue Delay, 2012). While that is so, who has waited for
-//! twice the time that was aimed at is turned away, and the newest comes first, whose client is
-//! still there.
+//! Load shedding: when work that waits for a worker is turned away (CoDel: Nichols and Jacobson,
+//! Controlling Queue Delay, 2012). A queue in which even the shortest wait of an interval is too
+//! long absorbs no burst: it is a standing queue, in which all work waits in vain. While that is
+//! so, work that has waited for twice the target is turned away, and the newest is served first,
+//! since its client is still there.
 
 use std::time::Duration;
 
-/// One line of waiting work, and what is remembered of it.
+/// A queue of waiting work, and what is remembered of it.
 #[derive(Debug, Clone)]
 pub struct Shedding {
     target: Duration,
-    /// When the present interval began.
+    /// When the current interval began.
     since: Option<Duration>,
-    /// The shortest time that the oldest in line had waited for, in the present interval.
+    /// The shortest wait of the oldest work, in the current interval.
     least: Option<Duration>,
     overloaded: bool,
 }
 
 impl Shedding {
-    /// A line in which the waits are too long for all of this time is overloaded; it should be
-    /// looked at as often where nothing else happens.
+    /// A queue in which waits are too long for all of this time is overloaded. It should be checked
+    /// as often if nothing else happens.
     pub const INTERVAL: Duration = Duration::from_millis(100);
 
-    /// For a line in which nobody should wait for longer than `target` for long.
+    /// For a queue in which no work should wait for longer than `target` for long.
     #[must_use]
     pub fn new(target: Duration) -> Self {
         Self { target, since: None, least: None, overloaded: false }
     }
 
-    /// Notes how long the oldest in line has waited by now; zero where nobody stands there. To be
-    /// called whenever somebody joins or leaves the line.
+    /// Records how long the oldest work has waited; zero if the queue is empty. It is called
+    /// whenever work is queued or taken.
     pub fn note(&mut self, now: Duration, oldest: Duration) {
         let since = *self.since.get_or_insert(now);
         if now.saturating_sub(since) >= Self::INTERVAL {
@@ -42,7 +42,7 @@ impl Shedding {
         self.least = Some(self.least.map_or(oldest, |least| least.min(oldest)));
     }
 
-    /// Whether the newest comes first.
+    /// Whether the newest work is served first.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {
         self.overloaded
@@ -87,8 +87,8 @@ mod tests {
         }
     }
 
-    /// A server that takes one each millisecond, and what comes to it. How many were served, how
-    /// many shed, and the longest wait of the served.
+    /// A server that serves one request each millisecond, and its load. Returns how many were
+    /// served, how many were shed, and the longest wait of the served.
     fn run(arrivals: &[u8], target: u64) -> (usize, usize, u64) {
         let mut shedding = Shedding::new(ms(target));
         let mut line: VecDeque<u64> = VecDeque::new();
@@ -110,8 +110,8 @@ mod tests {
     }
 
     proptest! {
-        /// What could be served in time is served: nothing is shed of a load that the server
-        /// bears, and of one that it does not as much is served as without shedding.
+        /// What could be served in time is served: nothing is shed of a load that the server bears,
+        /// and of a larger load as much is served as without shedding.
         #[test]
         fn nothing_is_lost_to_shedding(counts in prop::collection::vec(0..4_u8, 2_000)) {
             let (served, shed, _) = run(&counts, 50);
@@ -135,7 +135,7 @@ mod tests {
     fn ten_times_the_load_is_served_at_full_speed_and_soon() {
         let (served, shed, longest) = run(&[10; 5_000], 20);
         assert!(served >= 4_990 && shed > 40_000, "{served} served, {shed} shed");
-        // Two intervals tell that the line stands: the first had a moment without a wait.
+        // Two intervals show that the queue is standing: the first had a moment without a wait.
         assert!(longest <= 240, "{longest} ms");
     }
 }

@@ -1,6 +1,6 @@
-//! Worker slots: a request in progress takes one, says what it works on, and gives it back. One
-//! writer a slot; taking one is a compare-and-swap and a few plain stores. The lines are for
-//! people to read: nothing is decided by them.
+//! Worker slots: a request in progress takes one, describes itself in it, and returns it. Each slot
+//! has one writer; taking it is a compare-and-swap and a few plain stores. The slots are for people
+//! to read: no decision depends on them.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -11,8 +11,8 @@ use crate::state::SlotState;
 pub(crate) const HOT_WORDS: usize = 8;
 pub(crate) const COLD_WORDS: usize = 32;
 
-/// What a request is, for the status page. Longer texts are cut: the client at 48 bytes, the
-/// protocol at 16, the virtual host at 48, the request line at 128.
+/// The description of a request for the status page. Longer texts are cut: the client at 48 bytes,
+/// the protocol at 16, the virtual host at 48, the request line at 128.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
     /// The client's address.
@@ -29,27 +29,27 @@ pub struct Request<'a> {
     pub connection_bytes: u64,
 }
 
-/// The worker slots of one child. A plain copy can be kept by every serving thread.
+/// The worker slots of a child. Every serving thread can keep a copy.
 #[derive(Clone, Copy)]
 pub struct Slots {
     lines: SlotLines,
-    // A bit is set where the slot is free. The lowest free one is taken, so that the same few
-    // lines stay in the caches and the status page reads from the left.
+    // A bit is set if its slot is free. The lowest free slot is taken, so that the same few lines
+    // stay in the caches and the status page fills from the left.
     free: &'static [AtomicU64],
-    // The one slot of a worker that has its own.
+    // The slot of a worker that has one of its own.
     own: Option<usize>,
 }
 
-/// A slot in use; dropping it gives it back.
+/// A slot in use; dropping it returns the slot.
 pub struct SlotGuard {
     line: SlotLine,
     free: &'static AtomicU64,
     bit: u64,
-    /// What the slot shows afterwards.
+    /// The state of the slot after that.
     after: SlotState,
 }
 
-/// The lines of a child's slots: each has so many words of either kind.
+/// The lines of a child's slots; every slot has the same number of words of either kind.
 #[derive(Clone, Copy)]
 pub(crate) struct SlotLines {
     pub(crate) hot: &'static [AtomicU64],
@@ -75,7 +75,8 @@ pub(crate) struct SlotLine {
 enum Hot {
     State,
     StartUs,
-    // The last request's microseconds below, the connection's count of requests above.
+    // The low half has the last request's microseconds, the high half the connection's count of
+    // requests.
     LastAndConnection,
     Accesses,
     Bytes,
@@ -84,16 +85,16 @@ enum Hot {
     ConnectionBytes,
 }
 
-// Where the texts of a cold line are, in words: start and length. Word 0 is the sequence, odd
-// while the line is being written.
+// The position of each text in a cold line, in words: start and length. Word 0 is the sequence
+// number, odd while the line is being written.
 const CLIENT: (usize, usize) = (1, 6);
 const PROTOCOL: (usize, usize) = (7, 2);
 const VHOST: (usize, usize) = (9, 6);
 const LINE: (usize, usize) = (15, 16);
 
 impl Slots {
-    /// The first `count` slots of a child, all free. Called once in a child's life; `count` is
-    /// cut to what the scoreboard has.
+    /// The first `count` slots of a child, all free. It is called once in a child's life; `count`
+    /// is cut to the size of the scoreboard.
     #[must_use]
     pub fn new(board: Scoreboard, child: usize, count: usize) -> Self {
         let count = count.min(board.layout().slots_per_child);
@@ -103,7 +104,7 @@ impl Slots {
                 AtomicU64::new(if bits == 64 { u64::MAX } else { (1 << bits) - 1 })
             })
             .collect();
-        // A child that there is no line for has no slots.
+        // A child without a line has no slots.
         let lines = board.slot_lines(child).unwrap_or(SlotLines { hot: &[], cold: &[] });
         for line in (0..count).filter_map(|slot| lines.of(slot)) {
             line.set_state(SlotState::Ready);
@@ -111,8 +112,8 @@ impl Slots {
         Self { lines, free: Box::leak(words.into_boxed_slice()), own: None }
     }
 
-    /// The same child's, for a worker that has one slot for its life: its requests take that one
-    /// and no other, and between them the worker says what the slot shows. Called once a worker.
+    /// The same for a worker that has one slot for its life: its requests take that slot and no
+    /// other, and between requests the worker sets its state. It is called once for each worker.
     #[must_use]
     pub fn of_worker(&self, slot: usize) -> Self {
         let words: Vec<AtomicU64> = (0..self.free.len())
@@ -121,13 +122,13 @@ impl Slots {
         Self { free: Box::leak(words.into_boxed_slice()), own: Some(slot), ..*self }
     }
 
-    /// Whether this is a worker's own slot, which nobody else takes.
+    /// Whether this is a worker's own slot.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Shows what a worker does that has its own slot, between requests.
+    /// Sets the state of a worker's own slot between requests.
     pub fn show(&self, state: SlotState) {
         let line = self.own.and_then(|slot| self.lines.of(slot));
         if let Some(line) = line {
@@ -135,8 +136,8 @@ impl Slots {
         }
     }
 
-    /// Takes the lowest free slot for a request that starts at `now_us` (microseconds since
-    /// 1970). `None` while all are taken.
+    /// Takes the lowest free slot for a request that starts at `now_us` (microseconds since 1970).
+    /// `None` if all are in use.
     #[must_use]
     pub fn take(&self, state: SlotState, request: &Request<'_>, now_us: u64) -> Option<SlotGuard> {
         for (at, word) in self.free.iter().enumerate() {
@@ -148,8 +149,8 @@ impl Slots {
                         let slot = at * 64 + bit.trailing_zeros() as usize;
                         let line = self.lines.of(slot)?;
                         line.begin(state, request, now_us);
-                        // A worker goes on reading after a request; a slot that is anybody's is
-                        // ready for the next.
+                        // A worker's own slot goes on reading after a request; a shared slot is
+                        // ready for the next one.
                         let after =
                             if self.is_own() { SlotState::Reading } else { SlotState::Ready };
                         return Some(SlotGuard { line, free: word, bit, after });
@@ -163,12 +164,13 @@ impl Slots {
 }
 
 impl SlotGuard {
-    /// Shows another state.
+    /// Sets the state.
     pub fn set_state(&self, state: SlotState) {
         self.line.set_state(state);
     }
 
-    /// Counts the request as answered with `bytes` of body after `duration_us`. Once a request.
+    /// Counts the request as answered, with `bytes` of body, after `duration_us`. Once for each
+    /// request.
     pub fn finish(&self, bytes: u64, duration_us: u64) {
         let line = self.line;
         line.raise(Hot::Accesses, 1);
@@ -240,8 +242,8 @@ impl SlotLine {
         }
     }
 
-    /// Client, protocol, virtual host and request line, as one writer left them; `None` where
-    /// the writer was at it each time.
+    /// The client, protocol, virtual host and request line, as one writer stored them; `None` if
+    /// they were being written at every attempt.
     pub(crate) fn texts(&self) -> Option<[Vec<u8>; 4]> {
         let sequence = self.cold.first()?;
         for _ in 0..64 {
@@ -268,9 +270,9 @@ impl SlotLine {
 
     fn store_texts(&self, request: &Request<'_>) {
         let Some(sequence) = self.cold.first() else { return };
-        // An even number and its odd successor mark a writer at work (a sequence lock): the
-        // fence keeps the texts behind the mark, the release keeps them before its end. A
-        // writer killed in between left an odd one, which the next turns even again.
+        // A sequence lock: an odd number marks the line while it is written. The fence keeps the
+        // texts after the mark, and the release store keeps them before its end. A writer that was
+        // killed in between leaves an odd number, which the next writer makes even again.
         let odd = sequence.load(Relaxed) | 1;
         sequence.store(odd, Relaxed);
         fence(Release);
@@ -281,7 +283,7 @@ impl SlotLine {
         sequence.store(odd.wrapping_add(1), Release);
     }
 
-    /// Stores the text's words and one of zeros behind them, where the field has room left.
+    /// Stores the text, followed by a word of zeros if the field has room.
     fn store_text(&self, (at, length): (usize, usize), text: &[u8]) {
         let Some(words) = self.cold.get(at..at + length) else { return };
         let (whole, rest) = text.as_chunks::<8>();
@@ -303,7 +305,7 @@ impl SlotLine {
         self.store(Hot::State, state as u64);
     }
 
-    /// Adds to a word that this slot's one writer alone changes: no locked instruction.
+    /// Adds to a word that only this slot's writer changes, without a locked instruction.
     fn raise(&self, field: Hot, amount: u64) {
         self.store(field, self.load(field).wrapping_add(amount));
     }

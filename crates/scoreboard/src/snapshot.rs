@@ -1,65 +1,66 @@
-//! One reading of the whole scoreboard. Shared memory comes in, plain records go out, for the
-//! status page and for the parent's census. Numbers are claims of the children that wrote them.
+//! A snapshot of the whole scoreboard as plain records, for the status page and for the parent's
+//! census. The numbers are claims of the children that wrote them.
 
 use crate::board::{Scoreboard, Totals};
 use crate::child::Counter;
 use crate::state::{Phase, SlotState};
 
-/// Of a child with more credits than this only the slots that were used are read, and a few more.
+/// For a child with more credits than this, only the slots that were ever used are read, and a few
+/// more.
 const SHOWN: usize = 1024;
 const LEAST_SHOWN: usize = 128;
 
-/// The scoreboard at one moment.
+/// A snapshot of the scoreboard.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// When the server last started or restarted, in microseconds since 1970.
     pub restart_us: u64,
-    /// The number of the present configuration.
+    /// The number of the current configuration.
     pub generation: u32,
     /// The parent's pid.
     pub parent_pid: i32,
-    /// The most children that may serve at once.
+    /// The most children that may serve at the same time.
     pub most_children: usize,
     /// User and system CPU time of children that have been reaped, in microseconds.
     pub reaped_cpu_us: (u64, u64),
-    /// What was answered since the start, by the living and by those that have ended.
+    /// What children have answered since the start, including those that have ended.
     pub totals: Totals,
-    /// Every child that has a line, retiring ones too, by index.
+    /// Every child with a line, including those that retire, by index.
     pub children: Vec<ChildRecord>,
 }
 
-/// One child.
+/// A child.
 #[derive(Debug, Clone)]
 pub struct ChildRecord {
     /// The index of its line.
     pub index: usize,
-    /// Its pid; 0 in the moment of its birth.
+    /// Its pid; 0 just after the fork.
     pub pid: i32,
     /// The number of the configuration that it serves.
     pub generation: u32,
-    /// Where it stands.
+    /// Its phase.
     pub phase: Phase,
-    /// Which bucket of listening sockets it accepts from.
+    /// The bucket of listening sockets from which it accepts.
     pub bucket: u32,
     /// When it was forked, in microseconds since 1970.
     pub started_us: u64,
     /// How many requests it may work on at once.
     pub credits: usize,
     counters: [u64; Counter::ALL.len()],
-    /// Its worker slots, as many as it has credits; of very many only those that were ever used.
+    /// Its worker slots, as many as it has credits; of very many, only those that were ever used.
     pub workers: Vec<WorkerRecord>,
 }
 
-/// One worker slot.
+/// A worker slot.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerRecord {
-    /// What it does.
+    /// Its state.
     pub state: SlotState,
-    /// When its last request began, in microseconds since 1970; 0 where it had none.
+    /// When its last request began, in microseconds since 1970; 0 if it had none.
     pub start_us: u64,
     /// How long its last request took, in microseconds.
     pub last_duration_us: u64,
-    /// Requests of the connection that it served last.
+    /// How many requests the connection has had that it served last.
     pub connection_accesses: u64,
     /// Bytes sent on that connection.
     pub connection_bytes: u64,
@@ -67,11 +68,11 @@ pub struct WorkerRecord {
     pub accesses: u64,
     /// Bytes sent.
     pub bytes: u64,
-    /// Microseconds that its requests took, in sum.
+    /// The total duration of its requests, in microseconds.
     pub duration_total_us: u64,
     /// CPU microseconds measured for its requests.
     pub cpu_us: u64,
-    /// The client's address. This and the next three are bytes of a client: escape them.
+    /// The client's address. This and the next three come from a client and must be escaped.
     pub client: Vec<u8>,
     /// The protocol.
     pub protocol: Vec<u8>,
@@ -103,7 +104,7 @@ impl Scoreboard {
         (0..self.lines_used()).filter_map(|index| self.read_child(index)).collect()
     }
 
-    /// Everything.
+    /// The whole scoreboard.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut children = self.census();
@@ -144,7 +145,7 @@ impl Scoreboard {
         })
     }
 
-    /// The lowest free slot is always taken first, so that the unused ones stand behind the others.
+    /// The lowest free slot is taken first, so that unused slots come last.
     fn read_workers(&self, child: usize, slots: usize) -> Vec<WorkerRecord> {
         let mut workers = Vec::with_capacity(slots.min(SHOWN));
         for slot in 0..slots {

@@ -1,11 +1,11 @@
-//! The states of a worker slot and of a child, each with its letter and word said once. Bytes
-//! from shared memory come in, enums go out; an unknown byte is the harmless first variant.
+//! The states of a worker slot and the phases of a child, with their letters and words. A word from
+//! shared memory that is unknown decodes to the harmless first variant.
 
 /// What a worker slot does. The letters are Apache's (include/scoreboard.h, mod_status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum SlotState {
-    /// No worker: a free place up to the configured limit.
+    /// No worker: free up to the configured limit.
     #[default]
     Open,
     /// The child is starting.
@@ -14,9 +14,9 @@ pub enum SlotState {
     Ready,
     /// Reading a request.
     Reading,
-    /// Working on an answer, or sending it.
+    /// Generating a response, or sending it.
     Writing,
-    /// Waiting for the next request on a connection that stays open.
+    /// Waiting for the next request on a kept connection.
     KeepAlive,
     /// Looking up a host name.
     Dns,
@@ -93,20 +93,20 @@ impl SlotState {
     }
 }
 
-/// Where a child stands in its life, as the parent sees it.
+/// The phase of a child's life, as the parent sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Phase {
     /// No child has this line.
     #[default]
     Empty,
-    /// Forked, not yet ready to serve.
+    /// Forked, and not serving yet.
     Starting,
     /// Serving.
     Running,
-    /// Kept in reserve: it answers what it has and accepts nothing.
+    /// Parked: it finishes what it has and accepts nothing.
     Parked,
-    /// Retiring: it answers what it has, then ends.
+    /// Draining: it finishes what it has, then ends.
     Draining,
     /// Told to finish what is in progress and end.
     Exiting,
@@ -116,7 +116,7 @@ impl Phase {
     const ALL: [Self; 6] =
         [Self::Empty, Self::Starting, Self::Running, Self::Parked, Self::Draining, Self::Exiting];
 
-    /// Whether the child is on its way out (the "Stopping" column of the status page).
+    /// Whether the child is ending (the "Stopping" column of the status page).
     #[must_use]
     pub fn is_stopping(self) -> bool {
         matches!(self, Self::Draining | Self::Exiting)

@@ -94,7 +94,7 @@ impl Mix {
 /// The share of the best number's answers that is enough.
 const ENOUGH: f64 = 0.95;
 
-const ROOM: Room = Room { least: 8, most: 20_000 };
+const ROOM: BudgetBounds = BudgetBounds { least: 8, most: 20_000 };
 
 /// A server at work.
 struct Stage {

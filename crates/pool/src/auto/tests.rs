@@ -49,7 +49,7 @@ impl World {
     }
 
     /// So many seconds of it; how often the budget changed.
-    fn run(&self, auto: &mut Auto, room: &Room, seconds: u32) -> u32 {
+    fn run(&self, auto: &mut Auto, room: &BudgetBounds, seconds: u32) -> u32 {
         (0..seconds)
             .filter(|_| {
                 let before = auto.budget();
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-const ROOM: Room = Room { least: 8, most: 20_000 };
+const ROOM: BudgetBounds = BudgetBounds { least: 8, most: 20_000 };
 
 const WAITING: World = World {
     cores: 2.0,
@@ -75,7 +75,7 @@ fn requests_that_wait_get_the_workers_that_they_need() {
     let mut auto = Auto::new(400);
     WAITING.run(&mut auto, &ROOM, 60);
     assert!(auto.budget() >= 5_000, "{}", auto.budget());
-    assert!(!auto.is_refused());
+    assert!(!auto.is_growth_refused());
     let before = auto.budget();
     assert_eq!(WAITING.run(&mut auto, &ROOM, 600), 0, "from {before}");
 }
@@ -101,7 +101,7 @@ fn a_saturated_application_does_not_make_it_run_away() {
     let mut auto = Auto::new(400);
     let changes = world.run(&mut auto, &ROOM, 3_600);
     assert!((400..=800).contains(&auto.budget()), "{}", auto.budget());
-    assert!(auto.is_refused());
+    assert!(auto.is_growth_refused());
     // It looks again now and then, more and more seldom.
     assert!(changes <= 24, "{changes}");
 }
@@ -158,7 +158,7 @@ fn a_second_in_which_clients_pause_judges_nothing() {
         for second in 0..60 {
             let world = if second % period == period - 1 { pause } else { steady };
             auto.decide(&world.second(auto.budget()), &ROOM);
-            assert!(!auto.is_refused(), "after {second} s of {period}");
+            assert!(!auto.is_growth_refused(), "after {second} s of {period}");
         }
         assert!(auto.budget() >= 600, "{} where every {period}th is a pause", auto.budget());
     }
@@ -173,7 +173,7 @@ fn growth_is_judged_once_its_workers_are_there() {
         budgets.push(auto.budget());
         let there = budgets[second..].iter().copied().min().unwrap_or(400);
         auto.decide(&World { clients: 1_500, ..WAITING }.second(there), &ROOM);
-        assert!(!auto.is_refused(), "after {second} s");
+        assert!(!auto.is_growth_refused(), "after {second} s");
     }
     assert!(auto.budget() >= 1_500, "{}", auto.budget());
 }
@@ -181,13 +181,13 @@ fn growth_is_judged_once_its_workers_are_there() {
 #[test]
 fn room_that_was_short_for_a_while_costs_no_trials() {
     let mut auto = Auto::new(400);
-    let short = Room { most: 30, ..ROOM };
+    let short = BudgetBounds { most: 30, ..ROOM };
     WAITING.run(&mut auto, &short, 20);
     assert_eq!(auto.budget(), 30);
     // Nor does room that comes back little by little.
     for most in (60..=390).step_by(30) {
         let account = WAITING.second(auto.budget());
-        assert_eq!(auto.decide(&account, &Room { most, ..ROOM }), most);
+        assert_eq!(auto.decide(&account, &BudgetBounds { most, ..ROOM }), most);
     }
     let rest = World { clients: 5, ..WAITING };
     assert_eq!(auto.decide(&rest.second(390), &ROOM), 400);
@@ -198,10 +198,10 @@ fn growth_into_a_load_that_has_gone_is_given_back() {
     let mut auto = Auto::new(400);
     assert!(auto.decide(&WAITING.second(400), &ROOM) > 400);
     let rest = World { clients: 100, ..WAITING };
-    rest.run(&mut auto, &ROOM, LATE);
+    rest.run(&mut auto, &ROOM, MAX_UNCLEAR);
     assert!(auto.budget() > 400);
     rest.run(&mut auto, &ROOM, 1);
-    assert_eq!((auto.budget(), auto.is_refused()), (400, false));
+    assert_eq!((auto.budget(), auto.is_growth_refused()), (400, false));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn pressure_on_memory_freezes_growth_and_throttling_undoes_it() {
     auto.decide(&without_cpu, &ROOM);
     assert_eq!(auto.budget(), 400);
     let burning = World { cpu: 20_000.0, wait: 0.0, clients: 1_000, ..WAITING };
-    (0..4 * COSTED).for_each(|_| {
+    (0..4 * COST_SECONDS).for_each(|_| {
         let throttled = burning.second(auto.budget()).with(Figure::ThrottledUs, 300_000);
         auto.decide(&throttled, &ROOM);
     });
@@ -257,7 +257,7 @@ proptest! {
         most in 1_usize..20_000,
         is_threaded: bool,
     ) {
-        let room = Room { least, most };
+        let room = BudgetBounds { least, most };
         let world = World { cores, cpu, wait, clients, application: bears, is_threaded };
         let mut auto = Auto::new(start);
         for _ in 0..300 {
@@ -282,7 +282,7 @@ proptest! {
             .fold(Account::default(), |account, (figure, value)| account.with(figure, value));
         let mut auto = Auto::new(start as usize);
         for _ in 0..8 {
-            let budget = auto.decide(&account, &Room { least: least.into(), most });
+            let budget = auto.decide(&account, &BudgetBounds { least: least.into(), most });
             prop_assert!((1..=most).contains(&budget));
         }
     }

@@ -150,12 +150,12 @@ impl Pool {
             let now = self.now + tick * ticks;
             let peak = self.law.peak.over(now, self.law.window).max(reading.demand);
             peak != reading.peak
-                || now - self.law.window_since >= CALM
+                || now - self.law.window_since >= RELAX_AFTER
                 || (!settled && now - began >= self.law.window)
                 || self
                     .children
                     .iter()
-                    .any(|child| child.stage == Stage::Parked && now - child.since > PARKED)
+                    .any(|child| child.stage == Stage::Parked && now - child.since > PARKED_TIMEOUT)
         };
         // Each of these comes once and stays, so that the first tick that stirs is found by halves.
         let (mut quiet, mut stirring) = (0, left + 1);
@@ -432,7 +432,7 @@ proptest! {
             some.run(ticks, tick, level);
             let seen = |pool: &Pool| {
                 let law = &pool.law;
-                let memory = (law.window, law.window_since, law.retired.map(|it| it.when));
+                let memory = (law.window, law.window_since, law.retirement.map(|it| it.when));
                 let peaks = [0, 30, 600, 3600].map(|s| law.peak.over(pool.now, REST * s));
                 (pool.now, pool.forks, pool.parks.clone(), pool.regrets, memory, peaks)
             };

@@ -27,7 +27,7 @@ fn staged(rate: u64, cpu_us: u64, busy: u64) -> Account {
         .with(Figure::MemoryLimit, 8 << 30)
         .with(Figure::MemoryFree, 4_u64 << 30)
         .with(Figure::MemoryPressure, 0)
-        .with(Figure::Bar, 0)
+        .with(Figure::Constraint, 0)
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn requests_that_wait_are_bound_by_workers_once_these_are_taken() {
     assert_eq!(told.next.map(|(limit, _)| limit), Some(Limit::Workers));
     // All taken, and nobody stands in line: they are just enough.
     assert_eq!(verdict(&staged(2000, 50, 400)).limit, Limit::Wait);
-    let refused = verdict(&full.with(Figure::Bar, Bar::Vain as u64));
+    let refused = verdict(&full.with(Figure::Constraint, Constraint::NoGain as u64));
     assert_eq!((refused.limit, refused.maximum), (Limit::Application, Some(2000.0)));
 }
 
@@ -153,10 +153,12 @@ fn what_runs_out_is_named() {
 #[test]
 fn where_workers_follow_from_memory_it_is_the_memory() {
     let full = staged(2000, 50, 400).with(Figure::Queue, 100);
-    for (bar, limit) in [(Bar::Memory, Limit::Memory), (Bar::Descriptors, Limit::Descriptors)] {
-        let told = verdict(&full.with(Figure::Bar, bar as u64));
+    for (constraint, limit) in
+        [(Constraint::Memory, Limit::Memory), (Constraint::Descriptors, Limit::Descriptors)]
+    {
+        let told = verdict(&full.with(Figure::Constraint, constraint as u64));
         assert_eq!((told.limit, told.maximum.map(f64::round)), (limit, Some(2000.0)));
-        let light = verdict(&staged(100, 50, 20).with(Figure::Bar, bar as u64));
+        let light = verdict(&staged(100, 50, 20).with(Figure::Constraint, constraint as u64));
         assert_eq!((light.limit, light.next.map(|(next, _)| next)), (Limit::Wait, Some(limit)));
     }
 }
@@ -183,11 +185,11 @@ fn descriptors_run_out_by_requests_in_progress() {
 
 #[test]
 fn what_bears_no_more_is_named_while_workers_are_free() {
-    let vain = staged(200, 50, 100).with(Figure::Bar, Bar::Vain as u64);
+    let vain = staged(200, 50, 100).with(Figure::Constraint, Constraint::NoGain as u64);
     let told = verdict(&vain);
     assert_eq!((told.limit, told.maximum), (Limit::Application, Some(200.0)));
     // Nothing is known of the application of work that burns.
-    let burning = staged(98, 20_000, 128).with(Figure::Bar, Bar::Vain as u64);
+    let burning = staged(98, 20_000, 128).with(Figure::Constraint, Constraint::NoGain as u64);
     assert_eq!(verdict(&burning).limit, Limit::Cpu);
 }
 
