@@ -1,7 +1,7 @@
-//! What signals change: reloads, hard and graceful, and stops. A reload reads the new
-//! configuration in a copy of the parent, starts a new generation of children on the same
-//! sockets, and only when that serves tells the old one to drain; whatever fails before leaves the
-//! server as it was.
+//! Reloads, program upgrades and stops, which signals cause. A reload reads the new configuration
+//! in a copy of the parent and starts a new generation of children on the same sockets. The old
+//! generation drains only once the new one serves; any failure before that leaves the server as it
+//! was.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -26,65 +26,66 @@ use crate::settings::{Generation, Loaded, Mode, Server};
 use crate::spawn::CHILD_FATAL;
 use crate::upgrade::Upgrade;
 
-/// How many of them may fail to start before the change is given up.
+/// How many new children may fail before the reload is rolled back.
 const MOST_FAILURES: u32 = 3;
 
-/// What requests in progress get at a stop or a hard restart where GracefulShutdownTimeout is
-/// not set: container runtimes kill after 10 s.
+/// How long requests in progress may take at a stop or a hard restart without
+/// GracefulShutdownTimeout: container runtimes kill after 10 s.
 pub(crate) const STOP_US: u64 = 8_000_000;
 
-/// A reload that was asked for. The hard one is the stronger of two.
+/// A requested reload. Of two requests the larger one is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Restart {
     Graceful,
     Hard,
-    /// The program is started anew, which reads the configuration too.
+    /// The program is started anew, which also reads the configuration.
     Upgrade,
 }
 
-/// What the parent is about.
+/// The state of the parent.
 pub(crate) enum State<Site> {
-    /// Nothing but keeping the count.
+    /// Children serve, and nothing changes.
     Serving,
-    /// A copy of the parent tries the new configuration.
+    /// A copy of the parent reads the new configuration.
     Checking(Restart, ConfigTest),
     /// Children of a new configuration start, while those of the old one serve.
     Changing(Change<Site>),
     /// The program starts anew, while the children serve.
     Upgrading(Upgrade),
-    /// All children are told to end.
+    /// All children were told to end.
     Stopping { status: i32 },
 }
 
 pub(crate) struct Change<Site> {
     restart: Restart,
     since_us: u64,
-    /// How many children are to serve before the old ones go.
+    /// How many new children must serve before the old ones end.
     pub(crate) wanted: usize,
     failures: u32,
-    // What to return to if the new children do not come to serve; nothing at the first start.
+    // What to return to if the new children do not come to serve; none at the first start.
     before: Option<Before<Site>>,
-    // What a predecessor has passed, at the first start: it goes as old children go.
+    // The sockets that a predecessor has passed, at the first start: they are closed when old
+    // children would end.
     passed: Option<Listeners>,
-    // A reload asked for meanwhile, to be done next.
+    // A reload that was requested meanwhile, to be done next.
     next: Option<Restart>,
-    // When the new children came to serve, and when to look again whether the old may go.
+    // When the new children served, and when to check again whether the old ones may end.
     served_us: Option<u64>,
     check_us: Option<u64>,
 }
 
-/// How long the old children serve on for connections that wait on addresses which are no longer
-/// configured, and how often these are looked at.
+/// How long old children continue to serve for connections that wait on addresses which are not
+/// configured any more, and how often these are checked.
 const REMOVED_ADDRESS_GRACE_US: u64 = 10_000_000;
 const CHECK_US: u64 = 10_000;
 
 struct Before<Site> {
     base: Base<Site>,
-    /// How many children served of it.
+    /// How many children of it served.
     children: usize,
 }
 
-/// What children are made of: a configuration and its sockets.
+/// What children are made from: a configuration and its sockets.
 pub(crate) struct Base<Site> {
     pub(crate) generation: Rc<Generation<Site>>,
     pub(crate) listeners: Listeners,
@@ -102,7 +103,7 @@ impl<Site> Change<Site> {
         Self { passed, ..Self::new(Restart::Graceful, now_us, wanted, None) }
     }
 
-    /// Whether this is the first start, to which nothing was before.
+    /// Whether this is the first start.
     pub(crate) fn is_first(&self) -> bool {
         self.before.is_none()
     }
@@ -112,15 +113,15 @@ impl<Site> Change<Site> {
         Self { restart, since_us, wanted, failures: 0, before, passed, next, served_us, check_us }
     }
 
-    /// What old children are made of, and how many there are to be, until the new ones serve: who
-    /// dies or has served his share has a successor, however long the new ones take to start.
+    /// What old children are made from, and how many there should be, until the new ones serve: an
+    /// old child that ends is replaced, however long the new ones take to start.
     pub(crate) fn old(&self) -> Option<(Base<Site>, usize)> {
         let before = self.before.as_ref().filter(|_| self.served_us.is_none())?;
         Some((before.base.clone(), before.children))
     }
 
-    /// Whether the old children must serve on although the new ones do: nobody else accepts what
-    /// waits on an address that is no longer configured.
+    /// Whether the old children must continue although the new ones serve, because only they accept
+    /// connections on an address that is not configured any more.
     fn must_wait(&mut self, after: &Listeners, now_us: u64) -> bool {
         let old =
             self.before.as_ref().map(|before| &before.base.listeners).or(self.passed.as_ref());
@@ -136,12 +137,12 @@ impl<Site> State<Site> {
         matches!(self, Self::Stopping { .. })
     }
 
-    /// Lets go of what is the parent's, in a process that is not.
+    /// Forgets what belongs to the parent, in a process that is not the parent.
     pub(crate) fn forget(&mut self) {
         *self = Self::Serving;
     }
 
-    /// Notes the end of a process; true if it was the trial of a configuration.
+    /// Records the end of a process; true if it was the configuration test.
     pub(crate) fn note_test_end(&mut self, pid: Pid, end: End) -> bool {
         match self {
             Self::Checking(_, test) => test.note_end(pid, end),
@@ -164,7 +165,7 @@ impl<Site> State<Site> {
 }
 
 impl<S: Server> Parent<'_, S> {
-    /// Moves on whatever is under way.
+    /// Advances whatever is in progress.
     pub(crate) fn advance(&mut self) {
         let now_us = clock::monotonic_us();
         for pid in self.children.kill_overdue(now_us) {
@@ -201,8 +202,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Children that retire have a table of their own, as large as that of those that serve. When
-    /// it is full, its oldest generation is ended.
+    /// Kills surplus children: retiring children have a table of their own, as large as that of the
+    /// serving ones. When it is full, its oldest generation is killed.
     fn kill_surplus(&mut self) {
         let table = self.children.table();
         for pid in self.children.kill_surplus(table, self.current.number) {
@@ -210,11 +211,11 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// HUP, USR1 and USR2. One reload at a time; those that come meanwhile become one.
+    /// HUP, USR1 and USR2. One reload runs at a time; requests that come meanwhile become one.
     pub(crate) fn request_restart(&mut self, asked: Restart) {
         match &mut self.state {
             State::Serving => self.check(asked),
-            // The file may have changed after the copy read it: read it again.
+            // The file may have changed after the copy read it, so it is read again.
             State::Checking(restart, test) => {
                 let asked = asked.max(*restart);
                 test.kill();
@@ -233,7 +234,8 @@ impl<S: Server> Parent<'_, S> {
         if !self.state.is_stopping() {
             self.begin_stop(0);
         }
-        // Who has come to serve may not have been heard yet; the others have nothing to finish.
+        // A child may serve although its report was not read yet. Other children have nothing to
+        // finish.
         self.children.receive_now();
         self.receive_reports();
         self.children.kill(|entry| !entry.served);
@@ -252,7 +254,7 @@ impl<S: Server> Parent<'_, S> {
         self.children.retire(Command::Drain, end_by_us, |entry| !entry.phase.is_stopping());
     }
 
-    /// What the death of a child that never served means for the change under way.
+    /// Handles the death of a child that never served, during a change.
     pub(crate) fn note_failed_start(&mut self, entry: &ChildEntry<S::Site>, end: End) {
         let State::Changing(change) = &mut self.state else { return };
         if entry.generation.number != self.current.number {
@@ -268,7 +270,7 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Begins a reload: has a copy of the parent read the configuration.
+    /// Starts a reload: a copy of the parent reads the configuration.
     pub(crate) fn check(&mut self, restart: Restart) {
         self.supervisor.reloading();
         self.log_event(&match restart {
@@ -302,7 +304,7 @@ impl<S: Server> Parent<'_, S> {
         self.state = State::Serving;
     }
 
-    /// Reads the configuration that the copy found good, and starts children of it.
+    /// Reads the configuration that the copy has accepted, and starts its children.
     fn load_and_start(&mut self, restart: Restart, now_us: u64) {
         let loaded = catch_unwind(AssertUnwindSafe(|| self.server.load()));
         let loaded = loaded.unwrap_or_else(|_| Err("reading the configuration panicked".into()));
@@ -316,11 +318,11 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Puts a new configuration in force, all of it or nothing.
+    /// Activates a new configuration, completely or not at all.
     fn install(&mut self, loaded: Loaded<S::Site>) -> Result<Before<S::Site>, String> {
         let Loaded { site, settings } = loaded;
         if settings.configured.model != self.current.limits.model {
-            // Apache ends with these words (core.c); a new program may have another model.
+            // Apache ends with these words (core.c). A new program may have another model.
             return Err(format!(
                 "AH00534: {}: Configuration error: The MPM cannot be changed during restart.",
                 self.start.program
@@ -334,13 +336,14 @@ impl<S: Server> Parent<'_, S> {
         limits.start_servers = limits.start_servers.min(self.children.table());
         let listeners =
             Listeners::open(&settings, limits.buckets, &self.listeners, Duration::ZERO)?;
-        // Each child has a channel here, and none of the others'.
+        // Each child has a channel in the parent, and none of the others'.
         let open = process::open_descriptors().saturating_sub(self.children.all().count() as u64);
         descriptors::check(&settings, &limits, open, process::raise_descriptor_limit())?;
         let lines = settings.line_store()?;
         let site = Rc::new(site);
         self.server.activate(&site)?;
-        // Last of all: what waits on the sockets of a configuration that is refused is reset.
+        // Last of all: connections that wait on the sockets of a rejected configuration would be
+        // reset.
         if let Err(text) = listeners.listen(&settings) {
             let site = Rc::clone(&self.current.site);
             self.server.activate(&site)?;
@@ -358,7 +361,7 @@ impl<S: Server> Parent<'_, S> {
         Ok(Before { base, children })
     }
 
-    /// The new children serve: the old ones may go.
+    /// Completes the change: the new children serve, and the old ones may end.
     fn complete(&mut self, now_us: u64) {
         let State::Changing(change) = std::mem::replace(&mut self.state, State::Serving) else {
             return;
@@ -391,7 +394,8 @@ impl<S: Server> Parent<'_, S> {
         self.supervisor.ready(number);
         if let Some(predecessor) = self.predecessor.take() {
             if self.start.mode == Mode::Detached {
-                // The program that was detached left it; no other folder is held for ever.
+                // The program that was detached has left its folder; no other one is kept busy for
+                // ever.
                 let _ = std::env::set_current_dir("/");
             }
             predecessor.end();
@@ -401,9 +405,10 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// The new children do not come to serve: back to the old, or to the end at the first start.
+    /// Rolls back to the old children, because the new ones do not come to serve; at the first
+    /// start the server ends.
     fn roll_back(&mut self) {
-        // Who has come to serve may not have been heard yet.
+        // A child may serve although its report was not read yet.
         self.children.receive_now();
         self.receive_reports();
         let State::Changing(change) = std::mem::replace(&mut self.state, State::Serving) else {
@@ -437,9 +442,9 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// Starts children of the present configuration anew in place of those that serve: the kernel
-    /// queues connections on sockets by now that only new children can have. What was asked for
-    /// meanwhile is `next`.
+    /// Starts children of the current configuration anew in place of the present ones: the kernel
+    /// queues connections on sockets that only new children can get. `next` is a reload that was
+    /// requested meanwhile.
     pub(crate) fn restart_children(&mut self, next: Option<Restart>) {
         self.last_number = self.last_number.wrapping_add(1);
         let Generation { site, settings, limits, lines, oom_score, .. } = &*self.current;
@@ -456,7 +461,7 @@ impl<S: Server> Parent<'_, S> {
         self.state = State::Changing(Change { next, ..change });
     }
 
-    /// Writes the pid file anew where the configuration has another place for it.
+    /// Writes a new pid file if the configuration has another path for it.
     fn move_pid_file(&mut self) {
         let Some(path) = &self.current.settings.pid_file else { return };
         if self.pid_file.as_ref().is_some_and(|file| file.path() == path) {
@@ -472,7 +477,7 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// No more connections, no more children.
+    /// Closes the listening sockets and starts no more children.
     fn begin_stop(&mut self, status: i32) {
         match &mut self.state {
             State::Checking(_, test) => test.kill(),
@@ -480,7 +485,8 @@ impl<S: Server> Parent<'_, S> {
             _ => {}
         }
         self.supervisor.stopping();
-        // It goes on, and serves what waits, without waiting for the end of the last connection.
+        // The predecessor continues, and serves what waits, without waiting for the last connection
+        // to end.
         self.predecessor = None;
         self.listeners = Listeners::none();
         self.state = State::Stopping { status };

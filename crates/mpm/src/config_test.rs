@@ -1,5 +1,5 @@
-//! The trial reading of a new configuration in a forked copy of the parent, where neither a crash
-//! nor an endless loop does harm. A server comes in, the verdict goes out when the copy has ended.
+//! Reads a new configuration in a forked copy of the parent, where neither a crash nor an endless
+//! loop does harm. The verdict is known once the copy has ended.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +9,13 @@ use evenkeel_sys::signal::{self, Signal};
 
 use crate::settings::Server;
 
-/// How long a trial may take before it is ended: reading may wait for DNS.
+/// How long a test may take until it is killed: reading may wait for DNS.
 pub(crate) const TIMEOUT_US: u64 = 60_000_000;
 
-/// The most of an error's text that is handed over; it fits in a pipe, so the copy never waits.
+/// The longest error text that is passed on. It fits in a pipe, so that the copy never waits.
 const MOST_TEXT: usize = 60_000;
 
-/// A trial under way.
+/// A test in progress.
 pub(crate) struct ConfigTest {
     pid: Pid,
     text: PipeReader,
@@ -25,7 +25,7 @@ pub(crate) struct ConfigTest {
 }
 
 impl ConfigTest {
-    /// Starts the trial. `prepare` is run first in the copy, to close what is not its own.
+    /// Starts a test. The copy calls `prepare` first, to close what belongs to the parent.
     pub(crate) fn start<S: Server>(
         server: &mut S,
         now_us: u64,
@@ -42,7 +42,7 @@ impl ConfigTest {
                     Ok(()) => 0,
                     Err(text) => {
                         let bytes = text.as_bytes();
-                        // The parent says what it can if this fails.
+                        // If this fails, the parent has a text of its own.
                         let _ = pipe.write_all(bytes.get(..MOST_TEXT).unwrap_or(bytes));
                         1
                     }
@@ -52,7 +52,7 @@ impl ConfigTest {
         }
     }
 
-    /// Notes that a process has ended; true if it was the trial's.
+    /// Records the end of a process; true if it was the test's.
     pub(crate) fn note_end(&mut self, pid: Pid, end: End) -> bool {
         let is_own = pid == self.pid;
         if is_own {
@@ -61,16 +61,16 @@ impl ConfigTest {
         is_own
     }
 
-    /// Ends a trial that takes too long, or that nobody waits for any more.
+    /// Kills a test that takes too long or is not needed any more.
     pub(crate) fn kill(&mut self) {
         if self.end.is_none() && !self.killed {
             self.killed = true;
-            // Not yet reaped, so the pid is still the trial's.
+            // The process is not reaped yet, so the pid is still the test's.
             let _ = process::kill(self.pid, Signal::Kill);
         }
     }
 
-    /// The verdict, once there is one: the error is what to tell the administrator.
+    /// The verdict, once there is one. The error is the text for the administrator.
     pub(crate) fn verdict(&mut self) -> Option<Result<(), String>> {
         Some(match self.end? {
             End::Exited(0) => Ok(()),

@@ -1,20 +1,20 @@
-//! Whether the descriptors that a process may have suffice for a child. What a thread of worker
-//! needs is added up before the first child starts: one that cannot accept serves nobody, and a
-//! start that is refused says which number to change. Event and prefork need none for a worker.
+//! Checks that a process may have enough descriptors for a child of the worker model, before the
+//! first child starts: a child that cannot accept serves nothing, and the error says which number
+//! to change. Event and prefork need none for each worker.
 
 use crate::limits::{Limits, Model};
 use crate::settings::Settings;
 use crate::worker;
 
-/// What a child needs beside its threads and what it has from the parent: its channel, sets, bells
-/// and the runtime, and a few files and folders that are read at a time.
+/// The descriptors of a child besides its threads and what it gets from the parent: its channel,
+/// epoll sets, wakers and runtime, and a few files and folders that are read at a time.
 const OF_A_CHILD: u64 = 24;
 
-/// Checks that a child of these limits has enough where a process may have `most` and the parent
-/// has `open` that its children have too.
+/// Checks a child with these limits, if a process may have `most` descriptors and the parent has
+/// `open` that its children have too.
 ///
 /// # Errors
-/// What to tell the administrator.
+/// The text for the administrator.
 pub(crate) fn check(
     settings: &Settings,
     limits: &Limits,

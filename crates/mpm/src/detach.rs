@@ -1,25 +1,25 @@
-//! Leaving the caller's terminal. One process comes in, two go out: the caller, which waits to
-//! hear whether the server serves, and the parent of the server, which tells it.
+//! Detaches from the caller's terminal by forking: the caller's process waits until the server
+//! serves or fails, and the new one becomes the parent of the server.
 
 use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
 
 use evenkeel_sys::process::{self, Side};
 
-/// On which side of the detachment the caller finds itself.
+/// The side of the fork.
 pub(crate) enum Detached {
-    /// The process that called; the status that it should end with.
+    /// The calling process, with the status that it should end with.
     Caller(i32),
-    /// The new process, which is to become the server.
+    /// The new process, which becomes the server.
     Server(StartReport),
 }
 
-/// The promise to tell the caller how the start went. Dropped untold, it tells of a failure.
+/// Reports to the caller how the start went. Dropping it reports a failure.
 pub(crate) struct StartReport {
     pipe: PipeWriter,
 }
 
-/// Forks. The caller's side returns once the other has told the outcome or has ended.
+/// Forks. The caller's side returns once the other has reported or ended.
 pub(crate) fn detach() -> io::Result<Detached> {
     let (mut reader, pipe) = io::pipe()?;
     match process::fork()? {
@@ -37,17 +37,17 @@ pub(crate) fn detach() -> io::Result<Detached> {
 }
 
 impl StartReport {
-    /// Tells that the server serves and lets go of standard input and output, and of the folder
-    /// in which it was started. Standard error is the error log's affair.
+    /// Reports that the server serves, and leaves the caller. Standard error belongs to the error
+    /// log.
     pub(crate) fn success(mut self) -> io::Result<()> {
         leave_caller()?;
         self.pipe.write_all(&[0])
     }
 }
 
-/// Lets go of what the caller gave: standard input and output, and the folder in which it was. A
-/// child that is forked before the parent has done so does it itself: else whoever reads what the
-/// caller writes would wait for its end as long as that child lives.
+/// Closes what the caller gave: standard input and output, and the working folder. A child that is
+/// forked before the parent has done so calls it itself: otherwise a reader of the caller's output
+/// would wait for the end of that child.
 pub(crate) fn leave_caller() -> io::Result<()> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     process::replace_standard(0, &null)?;

@@ -1,6 +1,6 @@
-//! The parent: it owns the listening sockets, the scoreboard and the children, and serves nothing
-//! itself. A [`Server`] comes in, an exit status goes out when the server has ended. How a child
-//! serves is an argument; this room knows no HTTP.
+//! The parent and the process models. [`run`] starts a [`Server`], owns the listening sockets, the
+//! scoreboard and the children, and returns the exit status once the server has ended. The modules
+//! `event`, `prefork` and `worker` serve in a child. Nothing here knows HTTP.
 
 mod accounting;
 mod budget;

@@ -1,6 +1,6 @@
-//! The directives that bound the pool: as written they come in, the values that hold and the
-//! warnings they deserve go out. Pure. Texts, numbers and order are Apache's (server/mpm/*/,
-//! *_check_config), checked against its output.
+//! Computes the bounds of the pool from the directives as written, with the warnings that they
+//! deserve. Texts, numbers and order are Apache's (server/mpm/*/, *_check_config), compared with
+//! its output.
 
 use evenkeel_message::{Level, Notice};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The process models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Model {
-    /// Any number of connections a process; a request in progress holds a credit.
+    /// Any number of connections in a process; a request in progress holds a credit.
     #[default]
     Event,
     /// A thread for each connection.
@@ -50,8 +50,8 @@ impl Model {
         if self == Self::Prefork { 256 } else { 16 }
     }
 
-    /// Apache's number of the first message about the limits: the others follow from it, in the
-    /// same order in worker and event.
+    /// Apache's number of the first message about the limits. The others follow in the same order
+    /// in worker and event.
     fn first_number(self) -> u16 {
         match self {
             Self::Event => 497,
@@ -61,7 +61,7 @@ impl Model {
     }
 }
 
-/// With more cores than this there is a bucket for every so many, where none is configured.
+/// With more cores than this there is a bucket for every so many, unless the number is configured.
 const MANY_CORES: usize = 16;
 const CORES_A_BUCKET: usize = 8;
 
@@ -102,45 +102,45 @@ pub struct Configured {
     pub listen_backlog: Option<i64>,
     /// ListenCoresBucketsRatio: cores for each bucket.
     pub listen_cores_buckets_ratio: Option<i64>,
-    /// ListenBuckets, which is ours: their number itself.
+    /// ListenBuckets, which Apache does not have: their number.
     pub listen_buckets: Option<i64>,
 }
 
-/// The values that hold.
+/// The limits that hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// The process model.
     pub model: Model,
-    /// How many children to start; how many there are, where their number is fixed.
+    /// How many children to start; all of them, if their number is fixed.
     pub start_servers: usize,
-    /// Whether the number of children stays what it is: event without a directive on its size.
+    /// Whether the number of children never changes: event without directives on its size.
     pub fixed: bool,
-    /// Whether the number of requests in progress moves by itself: MaxRequestWorkers auto, and
-    /// event without a directive on its size. The bound below is then the most that it comes to.
+    /// Whether the number of requests in progress is adjusted: MaxRequestWorkers auto, and event
+    /// without directives on its size. The bound below is then the largest number.
     pub auto: bool,
-    /// The least number of idle workers: processes for prefork, else threads.
+    /// The least number of idle workers: processes in prefork, otherwise threads.
     pub min_spare: usize,
     /// The most idle workers.
     pub max_spare: usize,
-    /// Workers a child; 1 for prefork.
+    /// Workers in a child; 1 in prefork.
     pub threads_per_child: usize,
-    /// The most that ThreadsPerChild can become.
+    /// The most that a reload can set for ThreadsPerChild.
     pub thread_limit: usize,
     /// The most children.
     pub server_limit: usize,
     /// The most requests in progress.
     pub max_request_workers: usize,
-    /// How many connections a child takes before it is replaced; `None` is no bound.
+    /// How many connections a child accepts before it is replaced; `None` is no bound.
     pub max_connections_per_child: Option<u64>,
-    /// Where configured: connections beyond the idle workers, as a multiple of ThreadsPerChild.
+    /// If configured: connections beyond the idle workers, as a multiple of ThreadsPerChild.
     pub async_request_worker_factor: Option<f64>,
-    /// How many buckets of listening sockets there are, each with two children at least.
+    /// How many buckets of listening sockets there are, each with at least two children.
     pub buckets: usize,
-    /// Where configured: a line of requests in which all wait for longer is shed.
+    /// If configured: requests are shed from a queue in which all wait for longer than this.
     pub overload_shedding: Option<Duration>,
 }
 
-/// When the limits are checked: Apache words its warnings differently at each.
+/// When the limits are checked: Apache words its warnings differently.
 #[derive(Debug, Clone, Copy)]
 pub enum Moment<'a> {
     /// The first time, on standard error.
@@ -149,8 +149,8 @@ pub enum Moment<'a> {
     Restart(&'a Limits),
 }
 
-/// What the directives come to on a machine of so many cores with this net.core.somaxconn, and
-/// what is to be said about them.
+/// The limits that follow from the directives on a machine with this many cores and this
+/// net.core.somaxconn, and the notices about them.
 #[must_use]
 pub fn check(
     configured: &Configured,
@@ -180,17 +180,17 @@ pub fn check(
     (limits, check.notices)
 }
 
-/// The most requests in progress that event comes to by itself. One that waits costs little more
-/// than its memory, and work that burns or blocks has threads of its own, so that so many may be.
+/// The largest number of requests in progress that event sets by itself. A waiting request costs
+/// little more than its memory, and CPU-bound or blocking work has threads of its own.
 const AUTO_MOST: usize = 16_384;
 
-/// So many times its default ServerLimit is the room of prefork and worker, where it is not
-/// configured and the number of requests in progress is left to them.
+/// With `auto` and no ServerLimit, prefork and worker may have so many times the default
+/// ServerLimit.
 const AUTO_ROOM: i64 = 4;
 
 impl Configured {
-    /// The same with the room that `auto` has in prefork and worker: as many requests as
-    /// ServerLimit allows.
+    /// The same with the bounds of `auto` in prefork and worker: as many requests as ServerLimit
+    /// allows.
     fn with_room(&self) -> Self {
         if !self.auto || self.model == Model::Event {
             return *self;
@@ -202,7 +202,7 @@ impl Configured {
         Self { server_limit: Some(limit), max_request_workers: Some(workers), ..*self }
     }
 
-    /// Whether nothing about the pool's size was configured, so that it is ours to choose.
+    /// Whether no directive on the pool's size was configured.
     fn names_no_limit(&self) -> bool {
         let named = [
             self.start_servers,
@@ -218,7 +218,7 @@ impl Configured {
 }
 
 impl Limits {
-    /// How many requests may be in progress at first, where that number moves by itself.
+    /// How many requests may be in progress at first, if that number is adjusted.
     #[must_use]
     pub fn first_budget(&self) -> usize {
         let usual = match self.model {
@@ -229,7 +229,7 @@ impl Limits {
         usual.min(self.max_request_workers)
     }
 
-    /// The most children that serve at once.
+    /// The most children that serve at the same time.
     #[must_use]
     pub fn most_children(&self) -> usize {
         if self.fixed {
@@ -238,14 +238,14 @@ impl Limits {
         (self.max_request_workers / self.threads_per_child.max(1)).max(1)
     }
 
-    /// How many children may serve or be parked, in one generation, for the life of the server:
+    /// How many children may serve or be parked in a generation, for the life of the server:
     /// ServerLimit, which no reload changes. As many more may retire.
     #[must_use]
     pub fn table(&self) -> usize {
         self.server_limit.max(self.most_children())
     }
 
-    /// The bounds of the pool's law.
+    /// The bounds for the pool's law.
     #[must_use]
     pub fn pool(&self) -> evenkeel_pool::Limits {
         evenkeel_pool::Limits {
@@ -257,8 +257,8 @@ impl Limits {
         }
     }
 
-    /// How many requests the child in this rank (0 to `start_servers` - 1) may work on at once:
-    /// together the children have MaxRequestWorkers.
+    /// How many requests the child with this rank (0 to `start_servers` - 1) may work on at once.
+    /// Together the children have MaxRequestWorkers.
     #[must_use]
     pub fn credits(&self, rank: usize) -> usize {
         if !self.fixed || self.model != Model::Event {
@@ -479,7 +479,7 @@ impl Check<'_> {
         }
     }
 
-    /// Apache raises this one without a word.
+    /// Apache raises this value silently.
     fn max_spare(&mut self, name: &str, written: Option<i64>, value: i64, least: i64) -> i64 {
         if written.is_some() && value < least {
             let text = format!("{name} of {value} is too small, increasing to {least}");
@@ -496,7 +496,7 @@ impl Check<'_> {
         }
     }
 
-    /// A value that sizes the scoreboard stays what it was at the start.
+    /// A value that determines the size of the scoreboard cannot change after the start.
     fn unchanged(
         &mut self,
         offset: u16,
@@ -516,8 +516,8 @@ impl Check<'_> {
         current
     }
 
-    /// The number of buckets. One queue has the better tail, several the better throughput on many
-    /// cores; a bucket with one child would stand still with it.
+    /// The number of buckets. One queue has the better tail latency, several have the better
+    /// throughput on many cores. A bucket with one child would stop whenever that does.
     fn buckets(&mut self, configured: &Configured, cores: usize, limits: &mut Limits) {
         let by_ratio = |ratio: i64| cores / usize::try_from(ratio).unwrap_or(1).max(1);
         let written = configured.listen_buckets.and_then(|count| usize::try_from(count).ok());
@@ -550,8 +550,8 @@ impl Check<'_> {
         }
     }
 
-    /// Warns with the long text at the start and with the short one, whose number follows, at a
-    /// restart.
+    /// Warns with the long text at the start, and at a restart with the short one, which has the
+    /// next number.
     fn warn(&mut self, offset: u16, at_start: String, at_restart: String) {
         match self.moment {
             Moment::Start => self.note(Level::Warn, offset, format!("WARNING: {at_start}")),

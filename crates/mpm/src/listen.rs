@@ -1,21 +1,21 @@
-//! The arguments of a Listen line come in, the addresses that they name go out. Nothing is bound
-//! here. Rules and texts are those of Apache's server/listen.c.
+//! Parses Listen lines into addresses, with the rules and texts of Apache's server/listen.c.
+//! Nothing is bound here.
 
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One Listen line, its name resolved.
+/// A Listen line with its name resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
     /// The address; `None` is every address of the machine.
     pub address: Option<IpAddr>,
-    /// The port; 0 lets the kernel choose, which no Listen line can say.
+    /// The port; 0 lets the kernel choose, which a Listen line cannot express.
     pub port: u16,
     /// The protocol, in lower case.
     pub protocol: Arc<str>,
-    /// How long a connection may wait in the kernel for its first byte (AcceptFilter);
-    /// `None` hands it over at once.
+    /// How long a connection may wait in the kernel for its first byte (AcceptFilter); `None`
+    /// accepts it at once.
     pub defer: Option<Duration>,
 }
 
@@ -34,15 +34,16 @@ impl Listen {
             None => vec![None],
             Some(host) => resolve(host)?.into_iter().map(Some).collect(),
         };
-        // A connection of these protocols begins with bytes from the client (core.c, the default
-        // of AcceptFilter); 30 s is what Apache lets the kernel wait for them.
+        // A connection of these protocols begins with data from the client (core.c, the default of
+        // AcceptFilter), and Apache lets the kernel wait for 30 s.
         let defer = matches!(&*protocol, "http" | "https").then_some(Duration::from_secs(30));
         let listen = |address| Self { address, port, protocol: Arc::clone(&protocol), defer };
         Ok(addresses.into_iter().map(listen).collect())
     }
 }
 
-/// Splits as apr_parse_addr_port does: the port is what follows the last colon, if digits.
+/// Splits as apr_parse_addr_port does: the port is what follows the last colon, if those are
+/// digits.
 fn split(text: &str) -> Result<(Option<&str>, u16), String> {
     const INVALID: &str = "Invalid address or port";
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,6 +1,7 @@
-//! The listening sockets, owned by the parent for the life of the server. Listen lines come in,
-//! sockets go out, one for each bucket, the same ones before and after a reload; only an address
-//! that is no longer configured is closed. Texts are those of Apache's server/listen.c.
+//! The listening sockets, which the parent owns for the life of the server. It opens those of a
+//! configuration, one for each address and bucket, and keeps them over reloads; only sockets of
+//! addresses that are not configured any more are closed. Texts are those of Apache's
+//! server/listen.c.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,9 +17,9 @@ use crate::child::Listener;
 use crate::listen::Listen;
 use crate::settings::Settings;
 
-/// The sockets of one configuration. Each address has one in each bucket; what buckets of an
-/// earlier configuration left beyond these is divided among them, for the kernel goes on to queue
-/// connections there.
+/// The sockets of a configuration. Each address has one in each bucket. Surplus sockets, left by an
+/// earlier configuration with more buckets, are divided among the buckets, since the kernel still
+/// queues connections on them.
 #[derive(Clone)]
 pub(crate) struct Listeners {
     open: Vec<OpenSocket>,
@@ -27,7 +28,7 @@ pub(crate) struct Listeners {
 
 #[derive(Clone)]
 struct OpenSocket {
-    // As it was asked for: the key over reloads, with the number of the bucket.
+    // The address as it was configured: the key over reloads, with the number of the bucket.
     asked: SocketAddr,
     bucket: usize,
     socket: Arc<OwnedFd>,
@@ -37,7 +38,7 @@ struct OpenSocket {
 }
 
 impl OpenSocket {
-    /// A socket of an address that is no longer configured.
+    /// A socket of an address that is not configured any more.
     fn removed(socket: OwnedFd, address: SocketAddr) -> Self {
         let (socket, protocol) = (Arc::new(socket), "".into());
         Self { asked: address, bucket: 0, socket, address, protocol, defer: None }
@@ -49,11 +50,11 @@ impl Listeners {
         Self { open: Vec::new(), buckets: 1 }
     }
 
-    /// Opens what the settings ask for in so many buckets, taking over the sockets of `before`
-    /// whose addresses are still asked for; nothing of `before` changes, and the kernel queues
-    /// nothing on further sockets of its addresses before these [`Listeners::listen`]. An address
-    /// in use is tried again for as long as `patience`, for the orphans of a parent that was killed
-    /// need a moment to leave theirs. The error is the text that Apache prints.
+    /// Opens the configured addresses in `buckets` buckets, reusing the sockets of `before` for
+    /// addresses that are still configured. Nothing of `before` changes, and the kernel queues
+    /// nothing on additional sockets of its addresses until [`Listeners::listen`]. An address in
+    /// use is tried again for `retry_for`, because orphans of a killed parent need a moment to
+    /// close theirs. The error is the text that Apache prints.
     pub(crate) fn open(
         settings: &Settings,
         buckets: usize,
@@ -69,7 +70,7 @@ impl Listeners {
                     other.asked == SocketAddr::from((Ipv6Addr::UNSPECIFIED, asked.port()))
                 });
             if is_covered && asked.port() != 0 {
-                // The IPv6 socket takes IPv4 connections too (open_listeners).
+                // The IPv6 socket accepts IPv4 connections too (open_listeners).
                 continue;
             }
             all.open_address(asked, one, settings, before, retry_for)?;
@@ -80,9 +81,9 @@ impl Listeners {
         Ok(all)
     }
 
-    /// Has all of them listen as the settings say, further sockets of an address last: who gives
-    /// up a configuration before this has kept no connection from those that serve. The error is
-    /// the text that Apache prints.
+    /// Has all sockets listen with the configured backlog, additional sockets of an address last: a
+    /// configuration that is given up before this has kept no connection from the serving children.
+    /// The error is the text that Apache prints.
     pub(crate) fn listen(&self, settings: &Settings) -> Result<(), String> {
         let wanted = settings.backlog.unwrap_or_else(listen::somaxconn);
         let (listening, bound): (Vec<&OpenSocket>, Vec<&OpenSocket>) =
@@ -95,17 +96,17 @@ impl Listeners {
                     open.asked
                 )
             })?;
-            // A kernel without the option hands connections over at once: slower, not wrong.
+            // A kernel without the option delivers connections at once, which is slower but
+            // correct.
             let _ = listen::defer_accept(&open.socket, open.defer.unwrap_or(Duration::ZERO));
         }
         Ok(())
     }
 
-    /// Takes the sockets that were passed to this process, each for the Listen line that names its
-    /// address, or else its port where one of them means all addresses. A predecessor may have had
-    /// addresses that are no longer configured, which are among the answer; from anybody else, each
-    /// socket must have its line and each line its socket. The error is what to tell the
-    /// administrator.
+    /// Takes the sockets that were passed to this process, each for the Listen line with its
+    /// address, or with its port if one of the two means all addresses. A predecessor may pass
+    /// addresses that are not configured any more, which are kept; otherwise each socket must have
+    /// a line, and each line a socket. The error is the text for the administrator.
     pub(crate) fn passed(
         sockets: Vec<(OwnedFd, String)>,
         lines: &[Listen],
@@ -134,7 +135,8 @@ impl Listeners {
             let asked = SocketAddr::new(line.address.unwrap_or(any), line.port);
             let bucket = all.open.iter().filter(|open| open.asked == asked).count();
             let (socket, protocol) = (Arc::new(socket), Arc::clone(&line.protocol));
-            // Sockets of a starter that knows no buckets are made to have neighbours.
+            // A service manager that does not know buckets has not allowed others beside its
+            // socket.
             listen::share(&socket).map_err(|error| as_apr(&error))?;
             all.open.push(OpenSocket {
                 asked,
@@ -156,7 +158,7 @@ impl Listeners {
         }
     }
 
-    /// All of the sockets, those of one address in the order of their buckets.
+    /// All sockets, those of an address in the order of their buckets.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let mut all: Vec<&OpenSocket> = self.open.iter().collect();
         all.sort_by_key(|open| open.bucket);
@@ -203,41 +205,41 @@ impl Listeners {
         self.open.iter().any(|open| Arc::ptr_eq(&open.socket, &other.socket))
     }
 
-    /// How many buckets there are, one at least.
+    /// How many buckets there are, at least one.
     pub(crate) fn buckets(&self) -> usize {
         self.buckets
     }
 
-    /// How many connections wait to be accepted by the children of a bucket.
+    /// How many connections wait for the children of a bucket.
     pub(crate) fn queue_of(&self, bucket: usize) -> usize {
         queued(self.of(bucket))
     }
 
-    /// How many connections wait to be accepted, on all of them.
+    /// How many connections wait on all sockets.
     pub(crate) fn queue(&self) -> usize {
         queued(self.open.iter())
     }
 
-    /// How many connections may wait there at most, on all of them.
+    /// How many connections may wait on all sockets.
     pub(crate) fn queue_bound(&self) -> usize {
         let queues = self.open.iter().filter_map(|open| accept_queue(&open.socket).ok());
         queues.fold(0, |sum, queue| sum.saturating_add(queue.bound as usize))
     }
 
-    /// How many segments they have thrown away since they were opened: connections that they
-    /// refused are among them.
+    /// How many segments the sockets have dropped since they were opened, including connections
+    /// that they refused.
     pub(crate) fn dropped(&self) -> u64 {
         let dropped = self.open.iter().map(|open| u64::from(dropped_segments(&open.socket)));
         dropped.fold(0, u64::saturating_add)
     }
 
-    /// How many connections wait on addresses that `after` has no more.
+    /// How many connections wait on addresses that `after` does not have.
     pub(crate) fn queue_of_removed(&self, after: &Self) -> usize {
         queued(self.open.iter().filter(|open| !after.has(open)))
     }
 
-    /// Takes over what buckets of `other` have beyond these, addresses that both have; whether
-    /// there were any.
+    /// Adopts the additional sockets of `other` for addresses that both have. True if there were
+    /// any.
     pub(crate) fn adopt(&mut self, other: &Self) -> bool {
         let is_known = |open: &&OpenSocket| self.open.iter().any(|own| own.asked == open.asked);
         let orphans: Vec<OpenSocket> =
@@ -247,11 +249,12 @@ impl Listeners {
         any
     }
 
-    /// The same of sockets that another program has opened beside these, for those of these
-    /// `lines`: of what it has bound alone nothing is kept.
+    /// The same for sockets that another program has opened beside these, as far as they belong to
+    /// `lines`. Sockets of addresses that only it has are dropped.
     pub(crate) fn adopt_sockets(&mut self, sockets: Vec<OwnedFd>, lines: &[Listen]) -> bool {
         let sockets = sockets.into_iter().map(|socket| (socket, String::new())).collect();
-        // By a predecessor or by a successor: addresses may be among them that these are not for.
+        // Sockets of a predecessor or a successor: they may have addresses that are not configured
+        // here.
         let Ok(mut tried) = Self::passed(sockets, lines, true) else { return false };
         for open in &mut tried.open {
             let own = self.open.iter().filter(|own| own.asked == open.asked);
@@ -260,13 +263,13 @@ impl Listeners {
         self.adopt(&tried)
     }
 
-    /// Those that do not listen yet.
+    /// The sockets that do not listen yet.
     pub(crate) fn bound(&self) -> Vec<BorrowedFd<'_>> {
         let sockets = self.open.iter().map(|open| open.socket.as_fd());
         sockets.filter(|socket| !activation::is_listening(socket)).collect()
     }
 
-    /// All of them as one bucket, for a process that serves alone.
+    /// All sockets as one bucket, for a server in one process.
     pub(crate) fn into_one(self) -> Self {
         Self { buckets: 1, ..self }
     }
@@ -275,7 +278,7 @@ impl Listeners {
         self.open.iter().filter(move |open| open.bucket % self.buckets == bucket)
     }
 
-    /// The sockets as a child of a bucket gets them: called in the child, where they are its own.
+    /// The sockets of a bucket for a child; called in the child, which then owns them.
     pub(crate) fn for_child(&self, bucket: usize) -> io::Result<Vec<Listener>> {
         let listener = |open: &OpenSocket| {
             Ok(Listener {
@@ -294,7 +297,7 @@ fn queued<'a>(open: impl Iterator<Item = &'a OpenSocket>) -> usize {
     queues.fold(0, |sum, queue| sum.saturating_add(queue.length as usize))
 }
 
-/// What a Listen line without an address means.
+/// The address of a Listen line without one.
 fn any_address() -> IpAddr {
     if listen::has_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
@@ -310,7 +313,8 @@ fn line_of(address: SocketAddr, lines: &[Listen], any: IpAddr) -> Option<&Listen
     lines.iter().find(is_named).or_else(|| lines.iter().find(is_meant))
 }
 
-/// Every address before the IPv4 one of the same port, which it makes superfluous.
+/// The lines in order, except that the IPv4 wildcard of a port comes last, since others may make it
+/// superfluous.
 fn in_binding_order(listen: &[Listen], any: IpAddr) -> impl Iterator<Item = &Listen> {
     let is_v4_any =
         move |one: &&Listen| one.address.unwrap_or(any) == IpAddr::from(Ipv4Addr::UNSPECIFIED);
@@ -318,8 +322,8 @@ fn in_binding_order(listen: &[Listen], any: IpAddr) -> impl Iterator<Item = &Lis
     first.chain(listen.iter().filter(is_v4_any))
 }
 
-/// Binds an address: for the first bucket so that nobody else can have it, for others beside the
-/// socket that is `shared` already.
+/// Binds an address: for the first bucket so that no other process can have it, for others beside
+/// the socket that is `shared` already.
 fn bind_with_retry(
     asked: SocketAddr,
     shared: Option<SocketAddr>,
@@ -337,8 +341,8 @@ fn bind_with_retry(
     loop {
         match listen::bind(shared.unwrap_or(asked), options).and_then(|socket| {
             if shared.is_none() {
-                // The address is ours only once we listen: two sockets with SO_REUSEADDR can be
-                // bound to it before either does.
+                // The address is reserved only once a socket listens: two sockets with SO_REUSEADDR
+                // can be bound to it before either does.
                 listen::listen(&socket, 1)?;
                 // Later configurations may have more buckets.
                 listen::share(&socket)?;
@@ -362,7 +366,7 @@ fn bind_with_retry(
     }
 }
 
-/// An error of the system in the form that Apache's log has it: `(98)Address already in use`.
+/// A system error in the form of Apache's log: `(98)Address already in use`.
 pub(crate) fn as_apr(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
@@ -415,13 +419,14 @@ mod tests {
         let addresses: Vec<SocketAddr> = three.open.iter().map(|open| open.address).collect();
         assert_eq!(addresses, [one.open[0].address; 3]);
         let connect = || std::net::TcpStream::connect(addresses[0]).unwrap();
-        // Until all listen, the kernel queues nothing where a configuration may yet be refused.
+        // Until all listen, the kernel queues nothing on sockets of a configuration that may be
+        // rejected.
         let early: Vec<_> = (0..96).map(|_| connect()).collect();
         assert_eq!(one.queue(), early.len());
         three.listen(&settings).unwrap();
         let clients: Vec<_> = early.into_iter().chain((0..96).map(|_| connect())).collect();
         assert!((0..3).all(|bucket| three.queue_of(bucket) > 0));
-        // What waits in a bucket that is no more is left to the others.
+        // The connections of a removed bucket are left to the others.
         let two = with(2, &three);
         assert_eq!(two.open.len(), 3);
         assert_eq!(
@@ -430,7 +435,7 @@ mod tests {
         );
         assert_eq!([two.for_child(0).unwrap().len(), two.for_child(1).unwrap().len()], [2, 1]);
         assert_eq!(two.into_one().for_child(0).unwrap().len(), 3);
-        // Four have three of them and a new one.
+        // Four buckets have three of them and a new one.
         let four = with(4, &with(2, &three));
         assert_eq!(four.open.len(), 4);
         assert!(three.open.iter().all(|open| four.has(open)));

@@ -1,5 +1,5 @@
-//! The parent's notices: texts and numbers of Apache where it has them, of each process model.
-//! Events come in, notices go out; the server's log writes them.
+//! The parent's notices for the error log, with Apache's texts and numbers of each process model
+//! where Apache has them.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use evenkeel_sys::signal;
 use crate::limits::Model;
 use crate::listeners::as_apr;
 
-/// What the parent has to tell.
+/// An event that the parent logs.
 pub(crate) enum ParentEvent<'a> {
     /// The server serves, for the first time or again.
     Resuming(&'a str),
@@ -25,23 +25,23 @@ pub(crate) enum ParentEvent<'a> {
     FatalChild(Pid),
     NothingStarts,
     Overdue(Pid),
-    /// More children retire than there may be.
+    /// More children retire than may at a time.
     Surplus(Pid, usize),
     Stalled(Pid),
     StalledReplaced(Pid),
-    /// The same, sooner: connections wait, and none that could take them comes round.
+    /// The same, sooner: connections wait, and no child that could accept them is alive.
     StarvingReplaced(Pid),
     /// A child has ended before so many bytes of its log lines were written.
     LinesLost(Pid, usize),
-    /// What is configured is more than memory bears: so many workers, of so many bytes each.
+    /// The configured workers exceed the memory: how many of how many bytes each it allows.
     MemoryBinds {
         configured: usize,
         most: usize,
         each: u64,
     },
-    /// As many requests as MaxRequestWorkers says want a worker.
+    /// As many requests as MaxRequestWorkers need a worker.
     WorkersReached,
-    /// Children are killed by someone else as fast as they are started.
+    /// Children are killed from outside as fast as they are started.
     KilledAgain,
     StalePidFile(&'a str),
     /// The pid file was removed.
@@ -57,7 +57,7 @@ pub(crate) enum ParentEvent<'a> {
 }
 
 impl ParentEvent<'_> {
-    /// The notice; `None` for an end that is in order.
+    /// The notice; `None` for a normal end.
     pub(crate) fn notice(&self, model: Model) -> Option<Notice> {
         let at = |event, worker, prefork| match model {
             Model::Event => event,
@@ -222,8 +222,8 @@ impl ParentEvent<'_> {
     }
 }
 
-/// Apache's parent says nothing of a child killed by SIGKILL (mpm_common.c,
-/// ap_process_child_status), which is what the kernel does when memory is short; this one does.
+/// Apache's parent logs nothing for a child killed by SIGKILL (mpm_common.c,
+/// ap_process_child_status), which the kernel uses when memory is short; this one does.
 fn ended(pid: Pid, end: End, model: Model) -> Option<Notice> {
     let pid = number(pid);
     match end {

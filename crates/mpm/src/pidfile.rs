@@ -1,5 +1,5 @@
-//! The pid file: written when the server starts, read by who wants to signal it, replaced when
-//! it is stale. A path comes in, a pid that is alive goes out.
+//! The pid file: written when the server starts, read to find the running server, and replaced when
+//! it is stale.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_sys::process::{self, Pid};
 
-/// A pid file is not read beyond this.
+/// The longest pid file that is read.
 const LONGEST_BYTES: usize = 64;
 
-/// What a pid file says of the server that wrote it.
+/// What a pid file tells about its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Running {
-    /// A server of this pid lives.
+    /// A server with this pid is alive.
     Yes(Pid),
-    /// The file names a process that is gone, is no server, or is the caller: a container starts
-    /// its server under the same pid each time.
+    /// The process is gone, is no server, or is the caller: a container starts its server with the
+    /// same pid each time.
     Stale(Pid),
     /// There is no pid file.
     No,
 }
 
-/// Reads a pid file and looks whether its server lives. `InvalidData`: it holds no pid;
+/// Reads a pid file and checks whether its server is alive. `InvalidData`: it has no pid;
 /// `InvalidInput`: it is no regular file. Other errors are those of reading it.
 pub fn running(path: &Path) -> io::Result<Running> {
     let text = match read(path) {
@@ -38,15 +38,15 @@ pub fn running(path: &Path) -> io::Result<Running> {
     Ok(if lives { Running::Yes(pid) } else { Running::Stale(pid) })
 }
 
-/// The text of a pid file, as far as one may be long; it is not waited for.
+/// The text of a pid file, up to a bound, without waiting for a pipe.
 fn read(path: &Path) -> io::Result<String> {
     let bytes = evenkeel_sys::open::read_beginning(path.as_os_str().as_bytes(), LONGEST_BYTES)?;
     String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether the process runs a server's program: a pid is soon given to something else. A program
-/// that this process may not look at is taken for one, and one that has ended serves nothing,
-/// though nobody has asked for its status: where a container has no init, nobody will.
+/// Whether the process runs a server program, since pids are reused. A program that this process
+/// may not inspect counts as one. A process that has ended does not, even if it was not reaped,
+/// which in a container without an init process it never is.
 fn is_server(pid: Pid) -> bool {
     let stat_of = |process: &str| fs::read_to_string(format!("/proc/{process}/stat"));
     let Ok(stat) = stat_of(&pid.as_raw_nonzero().to_string()) else { return true };
@@ -57,20 +57,20 @@ fn is_server(pid: Pid) -> bool {
         && (matches!(name, "apache2" | "httpd" | "evenkeel") || is_own())
 }
 
-/// The program's name and the state in a line of /proc/PID/stat: `7 (httpd) S 1 ...` (proc(5)).
+/// The program's name and the state in /proc/PID/stat: `7 (httpd) S 1 ...` (proc(5)).
 fn name_and_state(stat: &str) -> Option<(&str, char)> {
     let (before, behind) = stat.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
     Some((name, behind.trim_start().chars().next()?))
 }
 
-/// A pid file that this process wrote, and removes when it ends in good order.
+/// A pid file that this process has written, and removes when it ends.
 pub(crate) struct PidFile {
     path: PathBuf,
 }
 
 impl PidFile {
-    /// Writes the file whole or not at all. The error is the line to print.
+    /// Writes the file completely or not at all. The error is the line to print.
     pub(crate) fn write(path: &Path) -> Result<Self, String> {
         let pid = process::own_pid().as_raw_nonzero();
         let mut name = path.as_os_str().to_owned();
@@ -86,7 +86,7 @@ impl PidFile {
         match written {
             Ok(()) => Ok(Self { path: path.to_owned() }),
             Err(error) => {
-                // What was begun must not stay behind.
+                // No partial file must stay behind.
                 let _ = fs::remove_file(&fresh);
                 let reason = crate::listeners::as_apr(&error);
                 Err(format!("{reason}: AH00099: could not create {}", path.display()))
@@ -98,8 +98,8 @@ impl PidFile {
         &self.path
     }
 
-    /// Removes the file, if it is still this process's; says whether it did. A folder that cannot
-    /// be written any more is no reason not to end.
+    /// Removes the file if it is still this process's. True if it did. A folder that has become
+    /// read-only does not keep the server from ending.
     pub(crate) fn remove(&self) -> bool {
         let own = process::own_pid().as_raw_nonzero().to_string();
         let is_own = read(&self.path).is_ok_and(|text| text.trim() == own);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(running(&path).unwrap(), Running::No);
         fs::write(&path, "nonsense\n").unwrap();
         assert_eq!(running(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        // Process 1 lives but is no server.
+        // Process 1 is alive but no server.
         fs::write(&path, "1\n").unwrap();
         assert_eq!(running(&path).unwrap(), Running::Stale(Pid::from_raw(1).unwrap()));
         let file = PidFile::write(&path).unwrap();
@@ -142,7 +142,7 @@ mod tests {
         fs::write(&path, format!("{}\n", child.id())).unwrap();
         assert_eq!(running(&path).unwrap(), Running::Yes(pid));
         child.kill().unwrap();
-        // It stays a zombie until it is waited for.
+        // It stays a zombie until it is reaped.
         while !fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap().contains(") Z ") {
             std::thread::yield_now();
         }

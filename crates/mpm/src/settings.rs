@@ -1,5 +1,5 @@
-//! What the parent has to know of a configuration, and what it asks of the server that it runs.
-//! The binary fills in and implements these; nothing here knows HTTP or a directive's text.
+//! What the parent needs of a configuration, and the interface of the server that it runs. The
+//! binary provides both.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use crate::limits::Configured;
 use crate::listen::Listen;
 use crate::oom_score::OomScore;
 
-/// A configuration that was read whole.
+/// A configuration that was read completely.
 pub struct Loaded<Site> {
     /// What the serving function serves; opaque to the parent.
     pub site: Site,
-    /// What the parent acts on.
+    /// What the parent needs.
     pub settings: Settings,
 }
 
@@ -35,19 +35,19 @@ pub struct Settings {
     pub send_buffer: Option<usize>,
     /// ReceiveBufferSize in bytes.
     pub receive_buffer: Option<usize>,
-    /// PidFile, as an absolute path; none where nothing would look for it.
+    /// PidFile, as an absolute path; none without one.
     pub pid_file: Option<PathBuf>,
-    /// User and Group with all their groups. `None`: the children stay who the parent is.
+    /// User and Group, with all groups. `None`: the children keep the parent's identity.
     pub identity: Option<Identity>,
-    /// ChrootDir: where the children are locked in before they give up their rights.
+    /// ChrootDir: the root folder of the children, set before they drop their privileges.
     pub chroot: Option<PathBuf>,
-    /// CoreDumpDirectory, with which core files of children stay possible.
+    /// CoreDumpDirectory, which also allows core files of children.
     pub core_dumps: Option<PathBuf>,
-    /// The process model and its directives as they were written.
+    /// The process model and its directives as written.
     pub configured: Configured,
-    /// Where the line of ThreadsPerChild stands, in words.
+    /// The position of the line of ThreadsPerChild, in words.
     pub threads_per_child: Option<String>,
-    /// GracefulShutdownTimeout; zero and unset mean no bound of the administrator's.
+    /// GracefulShutdownTimeout; zero and unset mean no bound.
     pub graceful_shutdown_timeout: Option<Duration>,
     /// How many log buffers each child has.
     pub log_buffers: usize,
@@ -83,64 +83,63 @@ pub trait Server {
     /// A configuration in the form that the serving function needs.
     type Site;
 
-    /// Reads the whole configuration anew, changing nothing. On a reload it is called in a forked
-    /// copy of the parent first, where neither a crash nor an endless loop does harm; it must not
-    /// log, its error (one or more lines, as the administrator is to see them) is the answer.
+    /// Reads the whole configuration, changing nothing. On a reload it is called in a forked copy
+    /// of the parent first, where neither a crash nor an endless loop does harm. It must not log;
+    /// its error, one or more lines for the administrator, is the result.
     fn load(&mut self) -> Result<Loaded<Self::Site>, String>;
 
-    /// Opens what the site needs in the parent, its logs first of all, and sends later notices
-    /// there. Called before its children start; again with the old site where children of a new
-    /// one could not start. After an error the site that was active before is still active.
+    /// Opens what the site needs in the parent, beginning with its logs, and sends later notices
+    /// there. It is called before its children start, and again with the old site if children of a
+    /// new one could not start. After an error the earlier site is still active.
     fn activate(&mut self, site: &Rc<Self::Site>) -> Result<(), String>;
 
-    /// Serves until told to end, in the child, after privileges are dropped. Returns the
-    /// process's exit status. It must call `child.control.ready()` when it accepts, and act on
-    /// each [`crate::Command`].
+    /// Serves until told to end, in the child, after privileges are dropped. Returns the exit
+    /// status of the process. It must call `child.control.ready()` once it accepts, and act on each
+    /// [`crate::Command`].
     fn serve(&self, site: &Self::Site, child: Child) -> i32;
 
-    /// Writes a notice to the error log of the active site; to standard error before there is
-    /// one.
+    /// Writes a notice to the error log of the active site; to standard error before there is one.
     fn log(&self, notice: &Notice);
 
-    /// Writes out the lines that a child of this site, which has ended, left in a log buffer.
-    /// How many bytes of them found no room.
+    /// Writes the lines that an ended child of this site has left in a log buffer. Returns how many
+    /// bytes were lost.
     fn salvage(&self, site: &Self::Site, buffer: usize, lines: &[u8]) -> usize;
 
-    /// Hears of the end of a process that the server started itself, such as a piped logger.
+    /// Called at the end of a process that the server started itself, such as a piped logger.
     fn reaped(&mut self, pid: Pid, end: End);
 
-    /// Called on each turn of the parent's loop, at least once a second: the place to start a
-    /// piped logger again.
+    /// Called in each pass of the parent's loop, at least once a second: the place to restart a
+    /// piped logger.
     fn turn(&mut self) {}
 }
 
 /// How the server is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// In which relation to the caller.
+    /// The relation to the calling process.
     pub mode: Mode,
     /// The command line, as the error log shows it (AH00094).
     pub command_line: String,
     /// The program's name in messages.
     pub program: String,
-    /// The words behind the program's name with which a new program takes over: those of the
-    /// command line, without what would ask a running server.
+    /// The arguments with which a new program takes over: those of the command line, except those
+    /// that address a running server.
     pub again: Vec<String>,
 }
 
-/// In which relation the server stands to the process that started it.
+/// The relation of the server to the process that started it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The calling process is the parent (-DFOREGROUND).
     Foreground,
-    /// A new process, away from the terminal, is the parent; the caller ends with status 0 once
-    /// the server serves, with 1 if it cannot.
+    /// A new process without the terminal is the parent. The caller ends with status 0 once the
+    /// server serves, and with 1 if it cannot.
     Detached,
-    /// The calling process serves itself, no other is started (-X).
+    /// The calling process serves by itself and starts no other (-X).
     OneProcess,
 }
 
-/// A configuration in force, shared by the children that serve it.
+/// An active configuration, shared by the children that serve it.
 pub(crate) struct Generation<Site> {
     pub(crate) number: u32,
     pub(crate) site: Rc<Site>,
@@ -152,7 +151,7 @@ pub(crate) struct Generation<Site> {
 }
 
 impl Settings {
-    /// Where children of this configuration have their log buffers. The error is what to tell the
+    /// The log buffers of this configuration's children. The error is the text for the
     /// administrator.
     pub(crate) fn line_store(&self) -> Result<Rc<LineStore>, String> {
         let store = LineStore::new(self.log_buffers, self.log_buffer_bytes);

@@ -1,6 +1,6 @@
-//! What `-k` does: a pid file and a command come in, a signal goes to the server that runs, and what
-//! to print goes out. Texts and statuses are Apache's (server/mpm_unix.c, ap_signal_server),
-//! which says `httpd` whatever the program is called.
+//! What `-k` does: sends a signal to the running server, which it finds by its pid file. Texts and
+//! statuses are Apache's (server/mpm_unix.c, ap_signal_server), which says `httpd` whatever the
+//! program is called.
 
 use std::path::Path;
 
@@ -17,17 +17,18 @@ pub enum SignalCommand {
     Start,
     /// Stop now, finishing requests in progress.
     Stop,
-    /// Stop when open connections have closed.
+    /// Stop once open connections have closed.
     GracefulStop,
     /// Read the configuration again.
     Restart,
     /// Read the configuration again, keeping open connections.
     Graceful,
-    /// Start the program anew, which may be another by now, keeping open connections. Ours.
+    /// Start the program anew, which may be another version, keeping open connections. Apache has
+    /// no such command.
     Upgrade,
 }
 
-/// What is left to do for the caller.
+/// What the caller does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignalOutcome {
     /// Print this line, if any, on standard output and end with status 0.
@@ -39,7 +40,7 @@ pub enum SignalOutcome {
 }
 
 impl SignalCommand {
-    /// Reads the argument of `-k`; `None` where there is no such command.
+    /// Parses the argument of `-k`; `None` if there is no such command.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -65,7 +66,7 @@ impl SignalCommand {
     }
 }
 
-/// Passes a command on to the server of this pid file.
+/// Sends a command to the server of this pid file.
 #[must_use]
 pub fn signal_server(pid_file: &Path, command: SignalCommand) -> SignalOutcome {
     let found = match running(pid_file) {

@@ -1,6 +1,5 @@
-//! Who started the server and wants to hear how it fares (sd_notify(3)): states of the parent come
-//! in, messages to its socket go out. Nothing happens where nobody wants to hear, and nothing that
-//! goes wrong here is a reason not to serve.
+//! Notifies the service manager that started the server of the parent's states (sd_notify(3)).
+//! Without one, nothing happens, and an error here never keeps the server from serving.
 
 use std::time::Duration;
 
@@ -8,12 +7,12 @@ use evenkeel_sys::activation::Notifier;
 use evenkeel_sys::clock;
 use evenkeel_sys::process::Pid;
 
-/// The supervisor, if there is one.
+/// The service manager, if there is one.
 #[derive(Default)]
 pub(crate) struct Supervisor {
     notifier: Option<Notifier>,
     watchdog: Option<Duration>,
-    /// When it is told again that the parent is alive, in microseconds of the monotonic clock.
+    /// When it is notified again that the parent is alive, in microseconds of the monotonic clock.
     next_us: u64,
 }
 
@@ -42,23 +41,23 @@ impl Supervisor {
         self.tell(&format!("MAINPID={}\nREADY=1\n", pid.as_raw_nonzero()));
     }
 
-    /// Comes each time that the parent wakes.
+    /// Called each time the parent wakes.
     pub(crate) fn keep_alive(&mut self, now_us: u64) {
         let Some(watchdog) = self.watchdog else { return };
         if now_us >= self.next_us {
             self.tell("WATCHDOG=1\n");
-            // Half the time, as sd_watchdog_enabled(3) advises.
+            // Half the interval, as sd_watchdog_enabled(3) advises.
             let half_us = u64::try_from(watchdog.as_micros() / 2).unwrap_or(u64::MAX);
             self.next_us = now_us.saturating_add(half_us);
         }
     }
 
-    /// When it must be told next; `None` where it does not watch.
+    /// When the next notification is due; `None` without a watchdog.
     pub(crate) fn next_us(&self) -> Option<u64> {
         self.watchdog.map(|_| self.next_us)
     }
 
-    /// What the program that takes over is to tell as well.
+    /// What the program that takes over needs to notify it too.
     pub(crate) fn for_successor(&self) -> (Option<&Notifier>, Option<Duration>) {
         (self.notifier.as_ref(), self.watchdog)
     }

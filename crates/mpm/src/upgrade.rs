@@ -1,7 +1,7 @@
-//! The change of the program itself: the parent starts it anew beside itself, with the listening
-//! sockets passed as a supervisor would pass them, and goes only when the new one says that it
-//! serves. Before the new one listens on further sockets, the old one has them too: one that fails
-//! leaves what the kernel has queued there to be served by the old one.
+//! A change of the program: the parent starts the new program beside itself, with the listening
+//! sockets passed as a service manager would, and ends only once the new one reports that it
+//! serves. Before the new one listens on additional sockets, the old one gets them too, so that
+//! connections queued there are served if the new one fails.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,14 +28,14 @@ pub(crate) const NAME: &str = "evenkeel-upgrade";
 /// How long the new program may take until it serves.
 const TIMEOUT_US: u64 = 120_000_000;
 
-/// What the new parent says when it serves.
+/// The new parent's report that it serves.
 const SERVES: u8 = b'S';
 
-/// What it says with sockets that are about to listen, and what the old one answers.
+/// Its report with sockets that are about to listen, and the old parent's reply.
 const LISTENS: u8 = b'L';
 const HELD: u8 = b'H';
 
-/// How long the new parent waits for that answer.
+/// How long the new parent waits for that reply.
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// How this program was called.
@@ -46,7 +46,7 @@ pub(crate) struct Invocation {
 }
 
 impl Invocation {
-    /// To be called before the process changes its folder or its program's file is replaced.
+    /// Called before the process changes its folder or its program's file is replaced.
     pub(crate) fn take() -> Self {
         let name = std::env::args_os().next().unwrap_or_default();
         let folder = std::env::current_dir().ok();
@@ -74,31 +74,31 @@ impl Invocation {
 pub(crate) struct Upgrade {
     pid: Pid,
     channel: Channel,
-    /// When it is given up; never once it is.
+    /// When it times out; never, once it was killed.
     pub(crate) late_us: u64,
-    /// What it has opened.
+    /// The sockets that it has opened.
     sockets: Vec<OwnedFd>,
-    /// A reload asked for meanwhile.
+    /// A reload that was requested meanwhile.
     pub(crate) next: Option<Restart>,
 }
 
 impl Upgrade {
-    /// Readable when it has something to say or is dead.
+    /// Readable when it has reported something or is dead.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// What has become of it: whether it serves, or has failed; none where that is not known yet.
+    /// Whether it serves or has failed; none if that is not known yet.
     fn outcome(&mut self, now_us: u64) -> Option<bool> {
         loop {
             match self.channel.receive_with() {
                 (Received::Byte(SERVES), _) if self.late_us != u64::MAX => return Some(true),
                 (Received::Byte(LISTENS), sockets) if !sockets.is_empty() => {
                     self.sockets.extend(sockets);
-                    // Who is gone does not listen.
+                    // A program that is gone does not listen.
                     let _ = self.channel.send(HELD);
                 }
-                // Only now it can open no more.
+                // From now on it can open no more sockets.
                 (Received::Closed, _) => return Some(false),
                 (Received::Empty, _) if now_us < self.late_us => return None,
                 (received, _) => {
@@ -112,9 +112,9 @@ impl Upgrade {
         }
     }
 
-    /// Ends it: this program goes on, or ends too.
+    /// Ends the new program: this one continues, or ends too.
     pub(crate) fn end(&self, signal: Signal) {
-        // Its end is reaped elsewhere; it may have come already.
+        // It is reaped elsewhere, and may have ended already.
         let _ = process::kill(self.pid, signal);
     }
 }
@@ -127,7 +127,8 @@ impl Predecessor {
         Self(Channel::from(socket))
     }
 
-    /// Has it hold sockets that are about to listen. The error is what to tell the administrator.
+    /// Passes sockets that are about to listen, and waits until the predecessor has them. The error
+    /// is the text for the administrator.
     pub(crate) fn hold(&self, sockets: &[BorrowedFd<'_>]) -> Result<(), String> {
         let held = sockets.chunks(MOST_DESCRIPTORS).try_for_each(|some| {
             if !self.0.send_with(LISTENS, some)? {
@@ -144,9 +145,9 @@ impl Predecessor {
         })
     }
 
-    /// Tells it to go.
+    /// Tells it to end.
     pub(crate) fn end(self) {
-        // One that is dead by now needs no telling.
+        // A predecessor that is dead needs no message.
         let _ = self.0.send(SERVES);
     }
 }
@@ -174,7 +175,7 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// In the copy: returns only if there is no new program.
+    /// In the copy: returns only if the new program cannot be started.
     fn become_new_program(&self, channel: &Channel) {
         let mut passed: Vec<(BorrowedFd<'_>, &str)> =
             self.listeners.sockets().map(|socket| (socket, "evenkeel")).collect();
@@ -183,12 +184,12 @@ impl<S: Server> Parent<'_, S> {
         let (notifier, watchdog) = self.supervisor.for_successor();
         let error = activation::become_program(&mut command, &passed, notifier, watchdog);
         let program = self.invocation.program.display();
-        // The standard error is the error log's file or the terminal's: the log's own descriptors
-        // may be gone.
+        // Standard error is the error log's file or the terminal; the log's own descriptors may be
+        // closed.
         eprintln_once(&format!("{program} cannot be started: {error}\n"));
     }
 
-    /// Looks how the new program fares.
+    /// Checks the state of the new program.
     pub(crate) fn watch_upgrade(&mut self, now_us: u64) {
         let State::Upgrading(upgrade) = &mut self.state else { return };
         match upgrade.outcome(now_us) {
@@ -198,8 +199,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// The new program has failed, and says why. What waits where it has listened is for new
-    /// children of this one.
+    /// Continues after the new program has failed, which reports the reason itself. Connections on
+    /// its sockets are left to new children of this one.
     fn abandon_upgrade(&mut self) {
         let before = std::mem::replace(&mut self.state, State::Serving);
         let State::Upgrading(Upgrade { sockets, next, .. }) = before else { return };
@@ -212,8 +213,8 @@ impl<S: Server> Parent<'_, S> {
         }
     }
 
-    /// The new program serves: the children of this one finish what they have, and it ends with
-    /// the last of them. The pid file is the new one's by now.
+    /// Ends this program once its children have finished, because the new program serves. The pid
+    /// file belongs to the new one by now.
     fn hand_over(&mut self) {
         let State::Upgrading(upgrade) =
             std::mem::replace(&mut self.state, State::Stopping { status: 0 })
@@ -235,6 +236,6 @@ impl<S: Server> Parent<'_, S> {
 
 fn eprintln_once(text: &str) {
     use std::io::Write as _;
-    // There is nobody else to tell.
+    // There is no other place for this message.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
