@@ -1,7 +1,7 @@
 //! Which children the parent asks to make room while connections wait, in the models where a
 //! connection holds a worker: idle children accept a connection, and without idle ones prefork's
-//! children evict a client that keeps them waiting. The listener of a worker child does that for its
-//! own threads. Only numbers that the children report go into the choice.
+//! children evict a client that keeps them waiting. The listener of a worker child does that for
+//! its own threads. Only numbers that the children report go into the choice.
 
 use std::collections::BTreeSet;
 

@@ -131,9 +131,8 @@ mod tests {
         );
         assert_eq!(signal_server(&file, SignalCommand::Graceful), starting);
         std::fs::write(&file, "junk").unwrap();
-        assert!(
-            matches!(signal_server(&file, SignalCommand::Stop), SignalOutcome::Failed(text) if text.contains("AH00058"))
-        );
+        let outcome = signal_server(&file, SignalCommand::Stop);
+        assert!(matches!(outcome, SignalOutcome::Failed(text) if text.contains("AH00058")));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -82,7 +82,9 @@ impl Point {
     fn is_plateau_of(&self, now: &Self) -> bool {
         let more = now.at_work / self.at_work.max(0.1);
         let gain = now.rate / self.rate - 1.0;
-        self.at_work <= MAX_DURATION_S * self.rate && more >= MIN_FACTOR && gain < MIN_GAIN * (more - 1.0)
+        self.at_work <= MAX_DURATION_S * self.rate
+            && more >= MIN_FACTOR
+            && gain < MIN_GAIN * (more - 1.0)
             // Far fewer responses are responses to other requests.
             && gain > -MIN_GAIN
     }
