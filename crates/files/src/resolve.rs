@@ -3,7 +3,7 @@
 
 use crate::folder::join;
 use crate::watches::Watches;
-use evenkeel_sys::inotify::Breadth;
+use evenkeel_sys::inotify::WatchScope;
 use evenkeel_sys::open::{self, Stat};
 use std::io;
 
@@ -59,7 +59,7 @@ pub(crate) fn resolve(watches: &mut Watches, real: &[u8], text: &[u8]) -> Resolv
             last = None;
             continue;
         }
-        let watch = watches.watch_folder(&at, Breadth::Contents).ok();
+        let watch = watches.watch_folder(&at, WatchScope::Contents).ok();
         watched &= watch.is_some();
         let path = join(&at, &name);
         let own = open::lstat(&path).map_err(errno);

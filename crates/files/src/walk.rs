@@ -8,7 +8,7 @@ use crate::found::{Found, Kind, Link, Looked, NEVER};
 use crate::resolve::{Passed, all_same, errno, is_same, resolve};
 use crate::state::{LONGEST_KEY, State};
 use crate::watches::Dependent;
-use evenkeel_sys::inotify::Breadth;
+use evenkeel_sys::inotify::WatchScope;
 use evenkeel_sys::open::{self, Stat};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -269,7 +269,7 @@ impl State {
             && target.watched
             && self.is_local(stat.device, real);
         let watch = match may_trust {
-            true => self.watches.watch_folder(real, Breadth::Names).ok(),
+            true => self.watches.watch_folder(real, WatchScope::Names).ok(),
             false => None,
         };
         // The folder that is watched must be the one that was examined.

@@ -8,7 +8,7 @@
 use crate::folder::Folder;
 use crate::found::Found;
 use crate::resolve::Passed;
-use evenkeel_sys::inotify::{Breadth, Inotify};
+use evenkeel_sys::inotify::{Inotify, WatchScope};
 use std::collections::HashMap;
 use std::io;
 use std::rc::{Rc, Weak};
@@ -60,12 +60,12 @@ impl Watches {
     /// # Errors
     ///
     /// See [`Inotify::watch_folder`]; Unsupported without inotify.
-    pub(crate) fn watch_folder(&mut self, real: &[u8], breadth: Breadth) -> io::Result<i32> {
+    pub(crate) fn watch_folder(&mut self, real: &[u8], scope: WatchScope) -> io::Result<i32> {
         let inotify = self.inotify.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let number = inotify
-            .watch_folder(real, breadth)
+            .watch_folder(real, scope)
             .inspect_err(|error| self.exhausted |= error.raw_os_error() == Some(ENOSPC))?;
-        self.table.entry(number).or_default().contents |= breadth == Breadth::Contents;
+        self.table.entry(number).or_default().contents |= scope == WatchScope::Contents;
         Ok(number)
     }
 
@@ -76,7 +76,7 @@ impl Watches {
             return Ok(false);
         }
         // Another number means that another folder is at the path by now.
-        match self.watch_folder(real, Breadth::Contents)? {
+        match self.watch_folder(real, WatchScope::Contents)? {
             same if same == number => Ok(true),
             _ => Err(io::ErrorKind::NotFound.into()),
         }

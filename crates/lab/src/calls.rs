@@ -124,7 +124,7 @@ fn attach(family: Family, counts: &Path, said: &Path) -> Result<Tracer, String> 
     }
     let output = fs::File::create(said).map_err(told)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
-    let mut tracer = Tracer(process::begin_unblocked(&mut command).spawn().map_err(told)?);
+    let mut tracer = Tracer(process::unblock_signals(&mut command).spawn().map_err(told)?);
     let begun = Instant::now();
     loop {
         let text = fs::read_to_string(said).unwrap_or_default();

@@ -142,7 +142,7 @@ mod tests {
             thrift.tick(&blocking_pool);
             // One thread does one thing after another.
             runtime.block_on(blocking_pool.spawn(|| ()));
-            evenkeel_sys::bounds::own_resident_bytes().unwrap()
+            evenkeel_sys::resources::own_resident_bytes().unwrap()
         };
         assert!(!thrift.awaits_tick());
         let piece = || Piece::Bytes(Bytes::from_static(b"page"));
@@ -158,7 +158,7 @@ mod tests {
             // Behind what is freed something stays, as in a server.
             let last = pieces.pop();
             drop((pieces, page));
-            let before = evenkeel_sys::bounds::own_resident_bytes().unwrap();
+            let before = evenkeel_sys::resources::own_resident_bytes().unwrap();
             assert!(thrift.awaits_tick());
             let now = tick();
             if cfg!(target_env = "gnu") {

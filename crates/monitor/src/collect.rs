@@ -6,7 +6,7 @@ use crate::process::{ProcessStat, load_averages};
 use crate::snapshot::{Child, Connections, Cpu, Facts, Snapshot, Worker};
 use crate::view::View;
 use evenkeel_scoreboard::{ChildRecord, Counter, MOST_SLOTS, Phase, Scoreboard, WorkerRecord};
-use evenkeel_sys::kernel_text;
+use evenkeel_sys::procfs;
 
 /// Makes a snapshot of the server at `now_us` (microseconds since 1970), with as much as `view`
 /// shows.
@@ -15,10 +15,10 @@ pub fn collect(board: &Scoreboard, facts: &Facts, view: View, now_us: u64) -> Sn
     let records = board.snapshot();
     let pids = records.children.iter().map(|child| child.pid).chain([records.parent_pid]);
     let pids = pids.filter(|_| !view.pool_alone);
-    let living = pids.filter_map(|pid| kernel_text::read(format!("/proc/{pid}/stat")).ok());
+    let living = pids.filter_map(|pid| procfs::read(format!("/proc/{pid}/stat")).ok());
     let cpu = living.filter_map(|text| Some(ProcessStat::parse(&text)?.cpu_s()));
     let cpu = cpu.fold((0.0, 0.0), add);
-    let load = load_averages(&kernel_text::read("/proc/loadavg").unwrap_or_default());
+    let load = load_averages(&procfs::read("/proc/loadavg").unwrap_or_default());
     let pool = Pool::new(&board.readings(view.readings()), now_us);
     Snapshot { pool: Some(pool), ..from_records(&records, facts, now_us, cpu, load) }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evenkeel_pool::{Account, Constraint, Figure, Plateau, verdict};
 use evenkeel_scoreboard::{ChildLine, Counter, Phase, READING_WORDS, Reading, Scoreboard};
-use evenkeel_sys::bounds::{self, Groups, Interface, Periods};
+use evenkeel_sys::resources::{self, Groups, Interface, Periods};
 use evenkeel_sys::{clock, process};
 
 use crate::children::ChildEntry;
@@ -176,7 +176,8 @@ impl<S: Server> Parent<'_, S> {
         let account = self.accounting.count(account, self.board, self.children.all(), MAX_CLOCKS);
         let account = self.accounting.samples.add_to(account);
         let dropped = self.listeners.dropped();
-        let account = self.accounting.refusals.add_to(account, dropped, bounds::listen_overflows());
+        let account =
+            self.accounting.refusals.add_to(account, dropped, resources::listen_overflows());
         let account = self.accounting.machine.add_to(account, now_us);
         let account = self.add_pool_figures(account);
         self.sample_memory();
@@ -345,9 +346,9 @@ impl ChildReading {
         if self.cpu_us.is_some() && self.cpu_us == before.cpu_us {
             return 1;
         }
-        let found = bounds::run_queue(pid, most);
+        let found = resources::run_queue(pid, most);
         self.run_queue_us = found.map(|found| found.delay_us);
-        found.map_or(1, |found| found.asked.max(1))
+        found.map_or(1, |found| found.sampled.max(1))
     }
 }
 
@@ -441,7 +442,7 @@ impl Machine {
             let quota = self.groups.quota_cores().unwrap_or(f64::INFINITY);
             self.cores_milli = (quota.min(self.cores.len() as f64) * 1000.0) as u64;
         }
-        let busy_us = bounds::cores_busy_us(&self.cores);
+        let busy_us = resources::cores_busy_us(&self.cores);
         let all_us = busy_us.zip(self.busy_us).map(|(now, before)| now.saturating_sub(before));
         let (span_us, own_us) = (account.of(Figure::SpanUs), account.of(Figure::CpuUs));
         self.busy_us = busy_us;
@@ -456,8 +457,8 @@ impl Machine {
             .with(Figure::ThrottledUs, self.throttled_us(span_us))
             .with(Figure::MemoryLimit, memory.map(|memory| memory.limit))
             .with(Figure::MemoryFree, memory.map(|memory| memory.free))
-            .with(Figure::MemoryPressure, bounds::memory_pressure())
-            .with(Figure::NetworkMilli, self.network_milli(span_us, bounds::interfaces()))
+            .with(Figure::MemoryPressure, resources::memory_pressure())
+            .with(Figure::NetworkMilli, self.network_milli(span_us, resources::interfaces()))
     }
 
     /// The CPU time of other processes. The kernel counts in ticks, sometimes too much and

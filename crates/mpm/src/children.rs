@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use evenkeel_scoreboard::{Counter, Phase, Scoreboard};
-use evenkeel_sys::bounds;
 use evenkeel_sys::channel::{Channel, Received};
 use evenkeel_sys::clock;
 use evenkeel_sys::epoll::{Epoll, Events};
 use evenkeel_sys::process::{self, Pid};
+use evenkeel_sys::resources;
 use evenkeel_sys::signal::Signal;
 
 use crate::child::{Command, Report};
@@ -188,7 +188,7 @@ impl<Site> Children<Site> {
         }
         self.forked += 1;
         let number = self.forked;
-        let watched = self.set.as_ref().map(|set| set.add_standing(&channel, number));
+        let watched = self.set.as_ref().map(|set| set.add_level_triggered(&channel, number));
         let end_by_us = now_us.saturating_add(START_US);
         let entry = ChildEntry {
             pid,
@@ -408,7 +408,7 @@ impl<Site> Children<Site> {
             let others_wait = others_wait(entry.bucket);
             let beat = entry.heartbeat(board, others_wait);
             let pid = entry.pid.as_raw_nonzero().get();
-            match entry.stalls.observe(beat, || others_wait && !bounds::wants_processor(pid)) {
+            match entry.stalls.observe(beat, || others_wait && !resources::wants_processor(pid)) {
                 StallAction::None => {}
                 StallAction::Report => stalled.reported.push(entry.pid),
                 StallAction::Replace => stalled.replaced.push(entry.pid),

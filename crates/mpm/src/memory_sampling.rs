@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use evenkeel_sys::bounds;
+use evenkeel_sys::resources;
 
 /// How many children are sampled at a time, from the oldest to the youngest.
 const AT_A_TIME: usize = 4;
@@ -28,7 +28,7 @@ impl MemorySamples {
     /// Samples the next of these processes, which have served requests, oldest first.
     pub(crate) fn sample(&mut self, pids: &[i32]) {
         for at in chosen(pids.len(), self.round) {
-            let Some(bytes) = pids.get(at).and_then(|pid| bounds::private_bytes(*pid)) else {
+            let Some(bytes) = pids.get(at).and_then(|pid| resources::private_bytes(*pid)) else {
                 continue;
             };
             self.samples.push_back(bytes.saturating_add(KERNEL_EACH));

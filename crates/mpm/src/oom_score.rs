@@ -3,8 +3,8 @@
 //! holds the whole configuration, and with it the server; a child is replaced. The unit is a
 //! thousandth of the memory.
 
-use evenkeel_sys::bounds::{self, Groups};
 use evenkeel_sys::process;
+use evenkeel_sys::resources::{self, Groups};
 
 /// The largest adjustment.
 const MAX_ADJUSTMENT: i32 = 1000;
@@ -30,7 +30,7 @@ impl OomScore {
         let found = || {
             let memory = Groups::find().memory()?;
             let own = process::oom_score_adjustment()?;
-            Some(child_adjustment(own, bounds::own_resident_bytes()?, memory.limit))
+            Some(child_adjustment(own, resources::own_resident_bytes()?, memory.limit))
         };
         Self { adjustment: found() }
     }

@@ -413,7 +413,7 @@ fn drop_rights(settings: &Settings) -> io::Result<()> {
         std::env::set_current_dir(folder)?;
     }
     if let Some(folder) = settings.chroot.as_deref() {
-        identity::lock_into(folder)?;
+        identity::chroot(folder)?;
     }
     match settings.identity.as_ref().filter(|_| identity::is_root()) {
         Some(identity) => identity::drop_privileges(identity, dumpable),

@@ -64,7 +64,7 @@ impl Supervisor {
 
     fn tell(&self, text: &str) {
         if let Some(notifier) = &self.notifier {
-            let _nobody_listens = notifier.tell(text);
+            let _nobody_listens = notifier.notify(text);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the process that started this one passes on: listening sockets (sd_listen_fds(3)) and a
-//! place to tell of the server's state (sd_notify(3)). The environment comes in and is cleared of
-//! it, so that nothing started from here takes it for its own; and the same way out, for a program
-//! that takes over. It never waits.
+//! Socket activation: takes the listening sockets (sd_listen_fds(3)) and the notification socket
+//! (sd_notify(3)) that the starting process passes through the environment, and passes them on to a
+//! program that takes over. The environment is cleared of them, so that no program started from
+//! here takes them for its own.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,11 +18,11 @@ use rustix::net::sockopt;
 
 use crate::process;
 
-/// The first descriptor that is passed (SD_LISTEN_FDS_START).
+/// The first passed descriptor (SD_LISTEN_FDS_START).
 const FIRST: i32 = 3;
 
-/// More than this nobody passes.
-const MOST: i32 = 4096;
+/// No more descriptors than this are accepted.
+const MAX: i32 = 4096;
 
 const LISTEN_PID: &str = "LISTEN_PID";
 const LISTEN_FDS: &str = "LISTEN_FDS";
@@ -31,21 +31,21 @@ const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 
-/// What was passed to this process.
+/// What the starting process has passed to this one.
 #[derive(Debug, Default)]
 pub struct Passed {
-    /// The sockets in their order, each with its name; close-on-exec from now on.
+    /// The sockets in order, each with its name; close-on-exec from now on.
     pub sockets: Vec<(OwnedFd, String)>,
-    /// Where to tell of the server's state.
+    /// Where to report the state of the server.
     pub notifier: Option<Notifier>,
-    /// How often at least the starter wants to hear that the server is alive.
+    /// The longest interval between two signs of life that the starting process accepts.
     pub watchdog: Option<Duration>,
 }
 
 impl Passed {
-    /// Takes what was passed to this process out of its environment. To be called once, before
-    /// there are threads; with threads there is nothing, for who reads the environment meanwhile
-    /// would fall over the change.
+    /// Takes what was passed to this process out of its environment. It is called once, while there
+    /// is one thread. With more threads it takes nothing, since another thread may be reading the
+    /// environment.
     #[must_use]
     pub fn take() -> Self {
         if process::threads().ok() != Some(1) {
@@ -69,7 +69,7 @@ impl Passed {
         }
         let count = count.and_then(|count| i32::try_from(count).ok()).unwrap_or(0);
         Self {
-            sockets: sockets(count.clamp(0, MOST), &names),
+            sockets: sockets(count.clamp(0, MAX), &names),
             notifier,
             watchdog: watchdog
                 .and_then(|us| u64::try_from(us).ok())
@@ -88,48 +88,49 @@ fn sockets(count: i32, names: &str) -> Vec<(OwnedFd, String)> {
     let mut names = names.split(':');
     let mut all = Vec::new();
     for number in FIRST..FIRST + count {
-        // SAFETY: the number is only asked about, and is no descriptor of ours if it is not open.
+        // SAFETY: the descriptor is only tested, and not used further if it is not open.
         let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
         if rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC).is_err() {
             break;
         }
-        // SAFETY: the starter passed this descriptor to this process, for nobody else in it.
+        // SAFETY: the starting process passed this descriptor to this process, and nothing else in
+        // it owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
-        // What cannot be set is told by the first call that would block.
+        // If this fails, the first call that would block shows it.
         let _ = rustix::io::ioctl_fionbio(&socket, true);
         all.push((socket, names.next().unwrap_or_default().to_owned()));
     }
     all
 }
 
-/// Whether it is a socket that listens.
+/// Whether the descriptor is a listening socket.
 #[must_use]
 pub fn is_listening(socket: impl AsFd) -> bool {
     sockopt::socket_acceptconn(socket).unwrap_or(false)
 }
 
-/// Becomes the program of `command`, with these sockets passed to it under their names. It returns
-/// only if that fails, with the reason; numbers of descriptors mean nothing to the process then,
-/// which must end.
+/// Executes the program of `command`, with these sockets passed to it under their names. It returns
+/// only on failure, with the reason; the descriptors of the process are then in disorder, and it
+/// must end.
 pub fn become_program(
     command: &mut Command,
     sockets: &[(BorrowedFd<'_>, &str)],
     notifier: Option<&Notifier>,
     watchdog: Option<Duration>,
 ) -> io::Error {
-    let count = i32::try_from(sockets.len()).unwrap_or(MOST).min(MOST);
-    // Out of the way first: they may have each other's numbers.
-    let aside: io::Result<Vec<OwnedFd>> = sockets
+    let count = i32::try_from(sockets.len()).unwrap_or(MAX).min(MAX);
+    // The sockets are duplicated first, since they may have each other's numbers.
+    let duplicates: io::Result<Vec<OwnedFd>> = sockets
         .iter()
         .map(|(socket, _)| Ok(rustix::io::fcntl_dupfd_cloexec(socket, FIRST + count)?))
         .collect();
-    let aside = match aside {
-        Ok(aside) => aside,
+    let duplicates = match duplicates {
+        Ok(duplicates) => duplicates,
         Err(error) => return error,
     };
-    for (number, socket) in (FIRST..FIRST + count).zip(&aside) {
-        // SAFETY: both are numbers; what the second named before is not used any more, since the
-        // process becomes another or ends.
+    for (number, socket) in (FIRST..FIRST + count).zip(&duplicates) {
+        // SAFETY: both are numbers. What the second referred to is not used any more, since the
+        // process is replaced or ends.
         if unsafe { libc::dup2(socket.as_raw_fd(), number) } < 0 {
             return io::Error::last_os_error();
         }
@@ -151,7 +152,7 @@ pub fn become_program(
     command.exec()
 }
 
-/// Where the state of the server is told (sd_notify(3)).
+/// The socket for notifications (sd_notify(3)).
 #[derive(Debug)]
 pub struct Notifier {
     path: OsString,
@@ -160,7 +161,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The socket of this path, or of this abstract name behind an `@`; `None` where it is neither.
+    /// The socket with this path, or with this abstract name after an `@`; `None` if it is neither.
     #[must_use]
     pub fn new(path: &OsStr) -> Option<Self> {
         let address = match path.as_bytes() {
@@ -173,9 +174,9 @@ impl Notifier {
         Some(Self { path: path.to_owned(), address, socket })
     }
 
-    /// Sends assignments such as `READY=1`, one a line. Errors are the kernel's; who does not
-    /// listen is an error, and never waited for.
-    pub fn tell(&self, text: &str) -> io::Result<()> {
+    /// Sends assignments such as `READY=1`, one on each line. Errors are the kernel's. A receiver
+    /// that does not listen is an error, and is never waited for.
+    pub fn notify(&self, text: &str) -> io::Result<()> {
         self.socket.send_to_addr(text.as_bytes(), &self.address).map(|_| ())
     }
 }
@@ -189,19 +190,19 @@ mod tests {
         let name = format!("evenkeel-notify-{}", std::process::id());
         let path = std::env::temp_dir().join(&name);
         let abstract_address = SocketAddr::from_abstract_name(&name).unwrap();
-        let heard = [
+        let receivers = [
             (UnixDatagram::bind(&path).unwrap(), path.clone().into_os_string()),
             (UnixDatagram::bind_addr(&abstract_address).unwrap(), format!("@{name}").into()),
         ];
-        for (socket, address) in heard {
-            Notifier::new(&address).unwrap().tell("READY=1\n").unwrap();
+        for (socket, address) in receivers {
+            Notifier::new(&address).unwrap().notify("READY=1\n").unwrap();
             let mut text = [0; 64];
             let count = socket.recv(&mut text).unwrap();
             assert_eq!(text.get(..count), Some(b"READY=1\n".as_slice()));
         }
         std::fs::remove_file(&path).unwrap();
         let gone = Notifier::new(path.as_os_str()).unwrap();
-        assert!(gone.tell("READY=1").is_err());
+        assert!(gone.notify("READY=1").is_err());
         assert!(Notifier::new(OsStr::new("relative")).is_none());
     }
 
@@ -215,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_was_meant_for_another_process_is_not_taken() {
-        // This process has threads and no descriptors from anyone.
+        // This process has threads, and no passed descriptors.
         assert!(Passed::take().sockets.is_empty());
         assert_eq!(number(Some(OsStr::new(" 12 "))), Some(12));
         assert_eq!(number(Some(OsStr::new("x"))), None);

@@ -1,6 +1,5 @@
-//! A pair of ends that carries single bytes between two processes, both ways, in order, and with a
-//! byte descriptors. When one side's process ends, however it ends, the other side reads `Closed`.
-//! Neither end ever blocks.
+//! A channel between two processes that carries single bytes both ways, in order, and descriptors
+//! with a byte. When the process on one end dies, the other end reads `Closed`. Neither end blocks.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,31 +12,31 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// How many descriptors go with a byte at most.
+/// The most descriptors that can be sent with a byte.
 pub const MOST_DESCRIPTORS: usize = 64;
 
-/// One end of the pair.
+/// One end of a channel.
 #[derive(Debug)]
 pub struct Channel {
     socket: OwnedFd,
 }
 
-/// What [`Channel::receive`] found.
+/// The result of [`Channel::receive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// A byte that the other side sent.
+    /// A byte from the other end.
     Byte(u8),
-    /// Nothing now.
+    /// Nothing has arrived.
     Empty,
-    /// The other side is gone and nothing is left to read.
+    /// The other end is closed, and nothing is left to read.
     Closed,
 }
 
 impl Channel {
     /// Two connected ends, close-on-exec. Errors are the kernel's (socketpair(2)).
     pub fn pair() -> io::Result<(Self, Self)> {
-        // Datagrams that keep their order: a reader never sees half a message, and unlike with
-        // SOCK_DGRAM it sees the end of the other side.
+        // Datagrams in order: a reader never sees half a message, and unlike with SOCK_DGRAM it
+        // sees the end of the other side.
         let (one, other) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -47,8 +46,8 @@ impl Channel {
         Ok((Self { socket: one }, Self { socket: other }))
     }
 
-    /// Sends one byte. `Ok(false)` says that the other side reads nothing and its buffer is full;
-    /// an error (`BrokenPipe`) that it is gone.
+    /// Sends one byte. `Ok(false)` means that the buffer is full because the other end does not
+    /// read; the error `BrokenPipe` means that it is closed.
     pub fn send(&self, byte: u8) -> io::Result<bool> {
         match rustix::net::send(&self.socket, &[byte], SendFlags::NOSIGNAL) {
             Ok(_) => Ok(true),
@@ -58,8 +57,8 @@ impl Channel {
     }
 
     /// Sends one byte as [`Channel::send`] does, and with it up to [`MOST_DESCRIPTORS`]
-    /// descriptors: they stay open in this process, and what they mean stays open for the other
-    /// side, however this one ends. An error is the kernel's too (sendmsg(2)).
+    /// descriptors. They stay open in this process, and for the receiver even if this process ends.
+    /// Errors are also the kernel's (sendmsg(2)).
     pub fn send_with(&self, byte: u8, descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -74,8 +73,8 @@ impl Channel {
         }
     }
 
-    /// Takes the next byte as [`Channel::receive`] does, which throws away what comes with it, and
-    /// the descriptors that do, close-on-exec; none where this process has no room for all of them.
+    /// Receives a byte, with the descriptors that were sent with it, close-on-exec; none if this
+    /// process has no room for all of them. [`Channel::receive`] drops descriptors.
     #[must_use]
     pub fn receive_with(&self) -> (Received, Vec<OwnedFd>) {
         let mut byte = [0_u8; 1];
@@ -105,19 +104,17 @@ impl Channel {
         }
     }
 
-    /// Whether the other side has read everything that was sent to it. An error of the kernel
-    /// reads as no.
+    /// Whether the other end has read everything. False on an error of the kernel.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        // SIOCOUTQ by its other name: for a socket, what the other side has not read (unix(7)).
+        // SIOCOUTQ under its other name: for a socket, what the other side has not read (unix(7)).
         let mut unread: libc::c_int = 1;
         // SAFETY: the kernel writes one int, which is live for the call.
         let done = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unread) };
         done == 0 && unread == 0
     }
 
-    /// Takes the next byte, if one is there. Errors of the kernel read as `Closed`: an end that
-    /// cannot be read has nobody behind it.
+    /// Receives a byte, if one has arrived. An error of the kernel counts as `Closed`.
     #[must_use]
     pub fn receive(&self) -> Received {
         let mut byte = [0_u8; 1];
@@ -133,7 +130,7 @@ impl Channel {
 }
 
 impl From<OwnedFd> for Channel {
-    /// Takes an end that was made in another process.
+    /// Takes an end that was created in another process.
     fn from(socket: OwnedFd) -> Self {
         Self { socket }
     }
@@ -145,9 +142,9 @@ impl AsFd for Channel {
     }
 }
 
-/// Waits until one of the descriptors can be read (or was closed by its other side), or until the
-/// time is over (`None`: for ever). The answer has one entry per descriptor, in order. A signal
-/// that interrupts the wait ends it early with nothing readable.
+/// Waits until one of the descriptors is readable, which includes being closed by the other side,
+/// or until the timeout (`None` waits for ever). The result has an entry for each descriptor, in
+/// order. A signal ends the wait early with nothing readable.
 pub fn wait_readable(
     descriptors: &[BorrowedFd<'_>],
     timeout: Option<Duration>,
@@ -213,7 +210,7 @@ mod tests {
         assert_eq!((received, both.len()), (Received::Byte(b'b'), 2));
         let listener = std::net::TcpListener::from(both.remove(0));
         assert_eq!(listener.accept().unwrap().1, waiting.local_addr().unwrap());
-        // The end of the other side came with it, and is open as long as that is.
+        // The other side's end came with it, and stays open for as long as it is.
         assert_eq!(other.receive_with().0, Received::Empty);
         drop(both);
         assert_eq!(other.receive_with().0, Received::Closed);

@@ -1,5 +1,5 @@
-//! The kernel's clocks as microseconds. Nothing comes in, a number goes out; none of these
-//! functions can fail and none but those of CPU time enter the kernel.
+//! The kernel's clocks in microseconds. These functions cannot fail, and only those of CPU time
+//! enter the kernel.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,7 +17,8 @@ pub fn monotonic_ns() -> u64 {
     whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// As [`monotonic_us`], at the kernel's tick (1 to 10 ms) and at a quarter of the cost.
+/// As [`monotonic_us`], with the resolution of the kernel's tick (1 to 10 ms) and a quarter of the
+/// cost.
 #[must_use]
 pub fn monotonic_coarse_us() -> u64 {
     read(ClockId::MonotonicCoarse)
@@ -29,20 +30,20 @@ pub fn realtime_us() -> u64 {
     read(ClockId::Realtime)
 }
 
-/// CPU time of the calling thread in microseconds; about 0.4 microseconds a call.
+/// CPU time of the calling thread in microseconds. A call takes about 0.4 microseconds.
 #[must_use]
 pub fn thread_cpu_us() -> u64 {
     read(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of the calling process, all threads, in microseconds.
+/// CPU time of all threads of the calling process, in microseconds.
 #[must_use]
 pub fn process_cpu_us() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
-/// CPU time of another process, all its threads, those that have ended too, in microseconds
-/// (clock_getcpuclockid(3)); none where there is no such process.
+/// CPU time of all threads of another process, including those that have ended, in microseconds
+/// (clock_getcpuclockid(3)); none if there is no such process.
 #[must_use]
 pub fn cpu_us_of(pid: i32) -> Option<u64> {
     let mut clock = 0;
@@ -59,11 +60,10 @@ pub fn cpu_us_of(pid: i32) -> Option<u64> {
     Some(seconds.saturating_mul(1_000_000) + u64::try_from(time.tv_nsec).ok()? / 1_000)
 }
 
-/// User and system CPU time of all children that have been reaped, in microseconds
-/// (getrusage(2)).
+/// User and system CPU time of all reaped children, in microseconds (getrusage(2)).
 #[must_use]
 pub fn reaped_children_cpu_us() -> (u64, u64) {
-    // SAFETY: a zeroed rusage is valid, and the call fills it or leaves it.
+    // SAFETY: a zeroed rusage is valid, and the call fills it or leaves it as it is.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);

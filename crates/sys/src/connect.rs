@@ -1,5 +1,4 @@
-//! Connections that we begin. Where to, and what the socket is to be like, come in; a socket
-//! whose connection is under way goes out. Nothing here waits.
+//! Outgoing connections: starting one without waiting, and its result.
 
 use crate::socket::{Socket, set_number};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -8,32 +7,33 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
     /// TCP.
     Internet(SocketAddr),
-    /// A stream socket in the file system.
+    /// A Unix stream socket.
     Unix(PathBuf),
 }
 
-/// What a socket is given before it connects.
+/// The options of the local socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Local {
-    /// Our address, where it matters.
+    /// The local address, if it matters.
     pub address: Option<IpAddr>,
-    /// SO_SNDBUF and SO_RCVBUF in bytes, where they matter.
+    /// SO_SNDBUF and SO_RCVBUF in bytes, if they matter.
     pub window: Option<usize>,
-    /// Whether the connection ends with a reset in place of the usual farewell, so that its port
-    /// is free at once (SO_LINGER of no time).
+    /// Whether closing resets the connection instead of ending it in order, so that its port is
+    /// free at once (SO_LINGER with a timeout of zero).
     pub reset_at_end: bool,
 }
 
-/// Begins a connection, non-blocking and close-on-exec, with TCP_NODELAY. It stands, or has
-/// failed, when the socket becomes writable; [`outcome`] says which.
+/// Starts a connection, non-blocking and close-on-exec, with TCP_NODELAY. It is established or has
+/// failed when the socket becomes writable; [`outcome`] tells which.
 ///
 /// # Errors
-/// What connect(2) says at once: a Unix socket refuses so, and TCP where no port or no way is left.
+/// Immediate errors of connect(2): refusals of a Unix socket, and for TCP the lack of a port or a
+/// route.
 pub fn begin(remote: &Remote, local: &Local) -> io::Result<Socket> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let family = match remote {
@@ -53,7 +53,7 @@ pub fn begin(remote: &Remote, local: &Local) -> io::Result<Socket> {
         Remote::Internet(address) => {
             sockopt::set_tcp_nodelay(&socket, true)?;
             if let Some(own) = local.address {
-                // The port is chosen at connect, so that a pair of addresses can use all of them.
+                // The port is chosen at connect, so that a pair of addresses can use all ports.
                 set_number(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
                 net::bind(&socket, &SocketAddr::new(own, 0))?;
             }
@@ -69,10 +69,10 @@ pub fn begin(remote: &Remote, local: &Local) -> io::Result<Socket> {
     }
 }
 
-/// What has become of a connection whose socket has become writable (SO_ERROR).
+/// The result of a connection whose socket has become writable (SO_ERROR).
 ///
 /// # Errors
-/// Why it failed.
+/// The reason for its failure.
 pub fn outcome(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
@@ -87,7 +87,7 @@ mod tests {
 
     fn wait(socket: &Socket) {
         let (set, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
-        set.add_both(socket, 0).unwrap();
+        set.add_read_write(socket, 0).unwrap();
         set.wait(&mut events, None).unwrap();
     }
 

@@ -1,6 +1,6 @@
-//! An epoll set, of edge-triggered sockets for the most part. Who has it nested in a set or a poll
-//! of its own only asks it; others wait on it. Tokens come in with the sockets and go out with
-//! their events; the set never owns a socket, which leaves it by being closed.
+//! An epoll set, mostly of edge-triggered sockets. A caller either waits on it, or watches its
+//! descriptor elsewhere and polls it. Each socket is added with a token, which its events carry.
+//! The set does not own sockets; a socket leaves it when it is closed.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
@@ -12,44 +12,44 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
-/// What happened on a socket.
+/// An event of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// The token that the socket was added with.
     pub token: u64,
-    /// Whether the peer has ended its side, or the connection is broken: reading goes on to the
-    /// end.
+    /// Whether the peer has closed its side, or the connection is broken: reading leads to the end
+    /// of the stream.
     pub hangup: bool,
-    /// Whether something may be read.
+    /// Whether it is readable.
     pub readable: bool,
-    /// Whether it takes bytes again, or its connection stands: told of sockets added by
-    /// [`Epoll::add_both`] alone.
+    /// Whether it is writable, or its connection is established: reported only for sockets added
+    /// with [`Epoll::add_read_write`].
     pub writable: bool,
 }
 
-/// Room for the events of one question.
+/// A buffer for the events of one call.
 pub struct Events(Vec<epoll::Event>);
 
 impl Events {
-    /// Room for `count` events.
+    /// A buffer for `count` events.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
 
-    /// Whether the last question filled the room, so that more may be ready.
+    /// Whether the last call has filled the buffer, so that more events may be pending.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.0.len() == self.0.capacity()
     }
 
-    /// How many events the last question gave.
+    /// How many events the last call returned.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the last question gave none.
+    /// Whether the last call returned none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -71,52 +71,52 @@ impl Events {
 }
 
 impl Epoll {
-    /// An empty set, closed at exec.
+    /// An empty set, close-on-exec.
     pub fn new() -> io::Result<Self> {
         Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
     }
 
-    /// Adds a socket, edge-triggered, for data and for the end of the peer's side. What is
-    /// already there makes an event at once.
+    /// Adds a socket, edge-triggered, for data and for the end of the peer's side. Data that has
+    /// arrived already causes an event at once.
     pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.0, socket, EventData::new_u64(token), flags).map_err(io::Error::from)
     }
 
-    /// As [`Epoll::add`], and for its taking bytes: a connection that is under way stands, or
-    /// the other side has read what it had not taken before.
-    pub fn add_both(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
+    /// As [`Epoll::add`], and for writability: a connection is established, or the other side has
+    /// made room for more data.
+    pub fn add_read_write(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.0, socket, EventData::new_u64(token), flags).map_err(io::Error::from)
     }
 
-    /// Adds a listening socket that is in the sets of others too: of those who wait, the first to
-    /// have added it is woken, and nobody else. It is told as long as connections wait there
-    /// (level-triggered), since each of them may go to another.
-    pub fn add_shared(&self, listener: impl AsFd, token: u64) -> io::Result<()> {
+    /// Adds a listening socket that is in other sets too (EPOLLEXCLUSIVE): of the processes that
+    /// wait, only the first that added it is woken. It is level-triggered, because another process
+    /// may accept any of the connections.
+    pub fn add_exclusive(&self, listener: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         epoll::add(&self.0, listener, EventData::new_u64(token), flags).map_err(io::Error::from)
     }
 
-    /// Adds a descriptor whose event stands as long as there is something to read or its other side
-    /// is closed (level-triggered). What is told of in one question comes last in the next.
-    pub fn add_standing(&self, descriptor: impl AsFd, token: u64) -> io::Result<()> {
+    /// Adds a descriptor, level-triggered: its event persists while it is readable or its other
+    /// side is closed. Descriptors reported by one call come last in the next.
+    pub fn add_level_triggered(&self, descriptor: impl AsFd, token: u64) -> io::Result<()> {
         epoll::add(&self.0, descriptor, EventData::new_u64(token), EventFlags::IN)
             .map_err(io::Error::from)
     }
 
-    /// Takes a socket out that stays open.
+    /// Removes a socket that stays open.
     pub fn remove(&self, socket: impl AsFd) -> io::Result<()> {
         epoll::delete(&self.0, socket).map_err(io::Error::from)
     }
 
-    /// Takes the events that are there now, at most as many as there is room for.
+    /// Returns the pending events, as many as fit into the buffer, without waiting.
     pub fn poll(&self, events: &mut Events) -> io::Result<()> {
         self.wait(events, Some(Duration::ZERO))
     }
 
-    /// Waits until there are events, for `most` at most (to the nanosecond where the kernel
-    /// can, Linux 5.11), and takes them. A signal ends the wait without any.
+    /// Waits for events, for at most `most` (to the nanosecond from Linux 5.11 on), and returns
+    /// them. A signal ends the wait without events.
     pub fn wait(&self, events: &mut Events, most: Option<Duration>) -> io::Result<()> {
         events.0.clear();
         let most = most.map(|most| Timespec {
@@ -150,7 +150,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn an_edge_comes_once_and_the_end_is_told() {
+    fn an_edge_is_reported_once_and_so_is_the_end() {
         let set = Epoll::new().unwrap();
         let mut events = Events::with_capacity(4);
         let (mut client, server) = UnixStream::pair().unwrap();
@@ -169,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn who_says_more_than_is_heard_waits_for_the_others() {
+    fn a_descriptor_with_more_data_is_reported_after_the_others() {
         let (set, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
         let pairs: Vec<_> = (0..2).map(|_| UnixStream::pair().unwrap()).collect();
         for (token, (client, server)) in (0..).zip(&pairs) {
-            set.add_standing(server, token).unwrap();
+            set.add_level_triggered(server, token).unwrap();
             (&*client).write_all(b"x").unwrap();
         }
         let heard: Vec<_> = (0..4)
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_with_its_time() {
+    fn a_wait_ends_with_its_timeout() {
         let (set, mut events) = (Epoll::new().unwrap(), Events::with_capacity(1));
         let begun = crate::clock::monotonic_ns();
         set.wait(&mut events, Some(Duration::from_micros(300))).unwrap();

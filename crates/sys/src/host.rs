@@ -1,12 +1,11 @@
-//! What this machine is called. The kernel's name and the resolver's answer come out; nothing
-//! comes in.
+//! The name and the address of this machine.
 
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::ptr;
 
-/// The name of this machine with its domain; `None` where neither the kernel nor the resolver
-/// knows a domain (Apache: ap_get_local_host).
+/// The name of this machine with its domain; `None` if neither the kernel nor the resolver knows a
+/// domain (Apache: ap_get_local_host).
 #[must_use]
 pub fn full_host_name() -> Option<String> {
     let name = host_name();
@@ -16,7 +15,7 @@ pub fn full_host_name() -> Option<String> {
     canonical_name(&name).filter(|name| name.contains('.'))
 }
 
-/// The first address that this machine's own name resolves to.
+/// The first address to which this machine's own name resolves.
 #[must_use]
 pub fn host_address() -> Option<IpAddr> {
     (host_name().as_str(), 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
@@ -28,12 +27,12 @@ fn host_name() -> String {
 
 fn canonical_name(name: &str) -> Option<String> {
     let name = CString::new(name).ok()?;
-    // SAFETY: an all-zero addrinfo is what getaddrinfo(3) asks hints to begin as.
+    // SAFETY: an all-zero addrinfo is valid as hints for getaddrinfo(3).
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
     hints.ai_flags = libc::AI_CANONNAME;
     hints.ai_socktype = libc::SOCK_STREAM;
     let mut list = ptr::null_mut();
-    // SAFETY: the name is a C string, hints and list are valid for the call.
+    // SAFETY: the name is a C string; hints and list are valid for the call.
     let error =
         unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), &raw const hints, &raw mut list) };
     if error != 0 || list.is_null() {
@@ -42,7 +41,7 @@ fn canonical_name(name: &str) -> Option<String> {
     // SAFETY: the call succeeded, so the first entry is valid until freeaddrinfo.
     let canonical = unsafe { (*list).ai_canonname };
     let found = (!canonical.is_null()).then(|| {
-        // SAFETY: the canonical name is a C string as long as the list is not freed.
+        // SAFETY: the canonical name is a C string until the list is freed.
         unsafe { CStr::from_ptr(canonical) }.to_string_lossy().into_owned()
     });
     // SAFETY: the list came from getaddrinfo and is freed once.

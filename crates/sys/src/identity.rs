@@ -1,6 +1,5 @@
-//! Users, groups and rights. Names or numbers from the configuration come in, what the system
-//! knows of them goes out; `drop_privileges` gives up every right for good. It decides nothing:
-//! who is to be what is the caller's affair.
+//! Users, groups and privileges: looks them up in the system's databases, and drops privileges for
+//! good. What identity a process should have is decided by the caller.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -11,49 +10,49 @@ use libc::{c_char, c_int, passwd};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-/// A user of the system.
+/// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// The login name.
     pub name: String,
-    /// The user's number.
+    /// The user's id.
     pub uid: u32,
-    /// The number of the user's main group.
+    /// The id of the user's primary group.
     pub gid: u32,
     /// The home folder.
     pub home: String,
 }
 
-/// What a process becomes by [`drop_privileges`].
+/// The identity that a process takes with [`drop_privileges`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The user's number.
+    /// The user's id.
     pub uid: u32,
-    /// The main group's number.
+    /// The id of the primary group.
     pub gid: u32,
     /// All groups, as [`groups_of`] lists them.
     pub groups: Vec<u32>,
 }
 
-/// Whether this process acts as root.
+/// Whether this process runs as root.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The effective user's number.
+/// The effective user id.
 #[must_use]
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The effective group's number.
+/// The effective group id.
 #[must_use]
 pub fn own_gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// The user of that name; `None` where there is none. Errors are getpwnam_r(3)'s.
+/// The user with this name; `None` if there is none. Errors are getpwnam_r(3)'s.
 pub fn user_named(name: &str) -> io::Result<Option<User>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     // SAFETY: the name is a C string; entry, buffer and result are as `look_up_user` promises.
@@ -62,7 +61,7 @@ pub fn user_named(name: &str) -> io::Result<Option<User>> {
     })
 }
 
-/// The user of that number; `None` where there is none. Errors are getpwuid_r(3)'s.
+/// The user with this id; `None` if there is none. Errors are getpwuid_r(3)'s.
 pub fn user_numbered(uid: u32) -> io::Result<Option<User>> {
     // SAFETY: entry, buffer and result are as `look_up_user` promises.
     look_up_user(|entry, buffer, length, found| unsafe {
@@ -70,7 +69,7 @@ pub fn user_numbered(uid: u32) -> io::Result<Option<User>> {
     })
 }
 
-/// The number of the group of that name; `None` where there is none. Errors are getgrnam_r(3)'s.
+/// The id of the group with this name; `None` if there is none. Errors are getgrnam_r(3)'s.
 pub fn group_named(name: &str) -> io::Result<Option<u32>> {
     let Ok(name) = CString::new(name) else { return Ok(None) };
     with_buffer(|buffer, length| {
@@ -84,7 +83,7 @@ pub fn group_named(name: &str) -> io::Result<Option<u32>> {
     })
 }
 
-/// The name of the group of that number; `None` where there is none. Errors are getgrgid_r(3)'s.
+/// The name of the group with this id; `None` if there is none. Errors are getgrgid_r(3)'s.
 pub fn group_numbered(gid: u32) -> io::Result<Option<String>> {
     with_buffer(|buffer, length| {
         let mut entry: libc::group = zeroed_group();
@@ -101,7 +100,7 @@ pub fn group_numbered(gid: u32) -> io::Result<Option<String>> {
     })
 }
 
-/// Every group of a user, the main one included. Errors are getgrouplist(3)'s.
+/// All groups of a user, including the primary one. Errors are getgrouplist(3)'s.
 pub fn groups_of(user: &str, gid: u32) -> io::Result<Vec<u32>> {
     let user = CString::new(user).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut groups = vec![0_u32; 64];
@@ -119,18 +118,18 @@ pub fn groups_of(user: &str, gid: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Becomes `identity` for good: no other group, no capability, none to be had by executing a
-/// program, and no look into the memory from other processes. `dumpable` keeps core files (and
-/// debuggers) possible. Only a process of one thread may call it, and it must be root. The text
+/// Takes `identity` for good: no other group, no capability, none to be gained by executing a
+/// program, and no access to the memory for other processes. `dumpable` keeps core files (and
+/// debuggers) possible. Only a process with one thread may call it, and it must be root. The text
 /// of an error names the step that failed, as Apache's mod_unixd does.
 pub fn drop_privileges(identity: &Identity, dumpable: bool) -> io::Result<()> {
     if crate::process::threads()? != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "drop_privileges with threads"));
     }
-    // While the right to do so is still there: nothing that is executed gets a capability back.
+    // While there is still a right to do so: no executed program gains a capability.
     drop_bounding_set();
-    // SAFETY: the count is the list's; the others take numbers alone. One thread: the kernel's
-    // per-thread identities cannot come apart.
+    // SAFETY: the count is that of the list, and the others take numbers only. With one thread, the
+    // kernel's per-thread identities cannot differ.
     unsafe {
         let groups = &identity.groups;
         check(libc::setgroups(groups.len(), groups.as_ptr()), "initgroups: unable to set groups")?;
@@ -139,7 +138,7 @@ pub fn drop_privileges(identity: &Identity, dumpable: bool) -> io::Result<()> {
         let uid = identity.uid;
         check(libc::setresuid(uid, uid, uid), "setuid: unable to change to uid")?;
     }
-    // -1 would have changed nothing and still have gone well (setresuid(2)).
+    // -1 would have changed nothing and still have succeeded (setresuid(2)).
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let (euid, egid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let is_done = [uid, euid] == [identity.uid; 2] && [gid, egid] == [identity.gid; 2];
@@ -150,11 +149,11 @@ pub fn drop_privileges(identity: &Identity, dumpable: bool) -> io::Result<()> {
     give_up_capabilities(dumpable)
 }
 
-/// Gives up what an ordinary user may still have: capabilities, and the chance of more by
-/// executing a program.
+/// Drops what an ordinary user may still have: capabilities, and gaining them by executing a
+/// program.
 pub fn give_up_capabilities(dumpable: bool) -> io::Result<()> {
     let none = CapabilitySet::empty();
-    // Kernels without ambient sets have none to clear.
+    // A kernel without ambient sets has none to clear.
     let _ = rustix::thread::clear_ambient_capability_set();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, sets)?;
@@ -165,8 +164,8 @@ pub fn give_up_capabilities(dumpable: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Locks the process into a folder (chroot(2)); only root may.
-pub fn lock_into(folder: &Path) -> io::Result<()> {
+/// Changes the root folder of the process (chroot(2)); only root may.
+pub fn chroot(folder: &Path) -> io::Result<()> {
     std::env::set_current_dir(folder)?;
     rustix::process::chroot(folder)?;
     std::env::set_current_dir("/")
@@ -174,8 +173,8 @@ pub fn lock_into(folder: &Path) -> io::Result<()> {
 
 fn drop_bounding_set() {
     for capability in 0..64_u32 {
-        // SAFETY: PR_CAPBSET_DROP takes one number. It fails past the last capability that the
-        // kernel knows, and without CAP_SETPCAP; then no_new_privs alone must do.
+        // SAFETY: PR_CAPBSET_DROP takes one number. It fails beyond the last capability that the
+        // kernel knows, and without CAP_SETPCAP; then no_new_privs alone has to do.
         let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability)) };
         if done != 0 {
             return;
@@ -191,7 +190,7 @@ fn check(done: libc::c_int, step: &str) -> io::Result<()> {
     Err(io::Error::new(error.kind(), format!("{step}: {error}")))
 }
 
-/// Calls one of getpw*_r with an entry, a buffer of the length given and a place for the result.
+/// Calls one of getpw*_r with an entry, a buffer, its length, and a place for the result.
 fn look_up_user(
     call: impl Fn(*mut passwd, *mut c_char, usize, *mut *mut passwd) -> c_int,
 ) -> io::Result<Option<User>> {
@@ -215,7 +214,7 @@ fn look_up_user(
     })
 }
 
-/// Runs a call of the getpw and getgr family with a buffer that grows until the entry fits.
+/// Runs a call of the getpw and getgr family, with a buffer that grows until the entry fits.
 fn with_buffer<T>(
     call: impl Fn(*mut libc::c_char, usize) -> (libc::c_int, Option<T>),
 ) -> io::Result<Option<T>> {
@@ -232,7 +231,7 @@ fn with_buffer<T>(
     }
 }
 
-/// The text of a C string, which must be one, or null.
+/// The text of a pointer that is a C string or null.
 unsafe fn text_at(text: *const libc::c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -242,12 +241,12 @@ unsafe fn text_at(text: *const libc::c_char) -> String {
 }
 
 fn zeroed_passwd() -> libc::passwd {
-    // SAFETY: numbers and pointers; all may be zero.
+    // SAFETY: numbers and pointers, all of which may be zero.
     unsafe { std::mem::zeroed() }
 }
 
 fn zeroed_group() -> libc::group {
-    // SAFETY: numbers and pointers; all may be zero.
+    // SAFETY: numbers and pointers, all of which may be zero.
     unsafe { std::mem::zeroed() }
 }
 

@@ -1,6 +1,6 @@
-//! Memory that a process shares with the children that it forks. A size comes in, a slice of
-//! atomic words goes out. It never hands out a reference to anything that is not atomic, so that
-//! no other process can break a promise that the compiler relies on.
+//! Memory that a process shares with the children that it forks, as a slice of atomic words. Since
+//! all access is atomic, no other process can violate what the compiler relies on. Also functions
+//! on the process's heap.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -8,35 +8,35 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
-/// How many words whole pages have that hold so many words.
+/// The number of words rounded up to whole pages.
 #[must_use]
 pub fn whole_pages(words: usize) -> usize {
     words.next_multiple_of(rustix::param::page_size() / size_of::<AtomicU64>())
 }
 
-/// A zeroed region shared with every process forked while it exists. Pages cost memory only once
-/// they are touched (MAP_NORESERVE), so a region may be sized for the worst case.
+/// A zeroed region that is shared with every process forked while it exists. Pages take memory only
+/// once they are touched (MAP_NORESERVE), so that a region may be sized for the worst case.
 pub struct Shared {
     start: NonNull<AtomicU64>,
     words: usize,
 }
 
-// SAFETY: the region is reached only as `&[AtomicU64]`, which any thread may use at any time, and
-// it is unmapped only by the one owner's drop.
+// SAFETY: the region is accessed only as `&[AtomicU64]`, which any thread may use, and it is
+// unmapped only when its owner drops it.
 unsafe impl Send for Shared {}
-// SAFETY: as above, shared references give out atomics alone.
+// SAFETY: as above, a shared reference gives access to atomics only.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Maps `words` words of 8 bytes. An error is the kernel's refusal (mmap(2)), or
-    /// `InvalidInput` where the size is zero or passes the address space.
+    /// Maps `words` words of 8 bytes. Errors are mmap(2)'s, or `InvalidInput` if the size is zero
+    /// or exceeds the address space.
     pub fn new(words: usize) -> io::Result<Self> {
         let bytes = words.checked_mul(size_of::<AtomicU64>()).filter(|&bytes| bytes > 0);
         let Some(bytes) = bytes else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no
-        // memory that exists.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // memory.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -54,22 +54,23 @@ impl Shared {
         Ok(Self { start, words })
     }
 
-    /// Keeps a part of it alone, and unmaps the rest: another process that shares it keeps all. An
-    /// error is `InvalidInput` where these are not whole pages of it, or munmap(2)'s.
+    /// Keeps only a part of the region, and unmaps the rest in this process. Errors are
+    /// `InvalidInput` if the part does not consist of whole pages, or munmap(2)'s.
     pub fn keep(self, part: Range<usize>) -> io::Result<Self> {
         if !self.is_whole_pages(&part) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let whole = ManuallyDrop::new(self);
         for rest in [0..part.start, part.end..whole.words].into_iter().filter(|it| !it.is_empty()) {
-            // SAFETY: the rest is ours, begins with a page and ends with one or with the region,
-            // and no slice of it is left.
+            // SAFETY: the rest belongs to us, starts at a page and ends with one or with the
+            // region, and no slice of it is left.
             let done = unsafe {
                 let start = whole.start.as_ptr().add(rest.start);
                 libc::munmap(start.cast(), rest.len() * size_of::<AtomicU64>())
             };
             if done != 0 {
-                // What is mapped still stays so: the region has an end no more that can be told.
+                // What is still mapped stays mapped, because the extent of the region is unknown
+                // now.
                 return Err(io::Error::last_os_error());
             }
         }
@@ -78,11 +79,11 @@ impl Shared {
         Ok(Self { start, words: part.len() })
     }
 
-    /// Gives the memory of these words back where they are whole pages: they are zero then. Nothing
-    /// is done where the system does not want it (madvise(2), MADV_REMOVE).
+    /// Releases the memory of these words if they are whole pages; they are zero afterwards. It
+    /// does nothing where the system does not support it (madvise(2), MADV_REMOVE).
     pub fn give_back(&self, part: Range<usize>) {
         if self.is_whole_pages(&part) {
-            // SAFETY: the pages are ours and of shared memory, which is read as atomics alone.
+            // SAFETY: the pages belong to us, and shared memory is only read as atomics.
             unsafe {
                 let start = self.start.as_ptr().add(part.start);
                 libc::madvise(start.cast(), part.len() * size_of::<AtomicU64>(), libc::MADV_REMOVE)
@@ -90,8 +91,8 @@ impl Shared {
         }
     }
 
-    /// Whether these words are whole pages of the region. The last page is whole where the region
-    /// ends within it: nothing else is on it.
+    /// Whether these words are whole pages of the region. The last page counts as whole if the
+    /// region ends within it.
     fn is_whole_pages(&self, part: &Range<usize>) -> bool {
         let begins_page = |at: usize| whole_pages(at) == at;
         let ends_page = begins_page(part.end) || part.end == self.words;
@@ -101,7 +102,7 @@ impl Shared {
     /// The whole region.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `start` is page-aligned and heads a live mapping of `words` zeroed words, every
+        // SAFETY: `start` is page-aligned and begins a live mapping of `words` zeroed words, every
         // bit pattern is a valid AtomicU64, and the slice cannot outlive the mapping.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
@@ -109,13 +110,13 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of exactly this size, and no slice of it is left.
+        // SAFETY: the mapping belongs to us and has exactly this size, and no slice of it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
     }
 }
 
-/// Gives memory back that the process has freed and its allocator keeps. It looks through all that
-/// the allocator has, which takes milliseconds.
+/// Returns freed memory from the allocator to the system. It scans the allocator's whole heap,
+/// which takes milliseconds.
 pub fn give_back_freed() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) may be called at any time, by any thread.
@@ -124,8 +125,8 @@ pub fn give_back_freed() {
     }
 }
 
-/// Bytes that the process has allocated and not freed, with what the allocator adds to each piece;
-/// none where the allocator does not tell.
+/// Bytes that the process has allocated and not freed, including the allocator's overhead; none if
+/// the allocator does not tell.
 #[must_use]
 pub fn allocated_bytes() -> Option<usize> {
     #[cfg(target_env = "gnu")]
@@ -161,7 +162,7 @@ mod tests {
             region.words()[at * page + 1].store(at as u64 + 1, Relaxed);
         }
         region.give_back(page..2 * page);
-        // A page of which a part is wanted stays whole.
+        // A page that is only partly in the range stays as it is.
         region.give_back(2 * page..3 * page - 1);
         region.give_back(3 * page + 1..4 * page);
         let seen = |region: &Shared, at: usize| region.words()[at * page + 1].load(Relaxed);

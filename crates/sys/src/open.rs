@@ -1,31 +1,31 @@
-//! Files by their path: what they are, where a link points, and opening them so that no symbolic
-//! link can be slipped in between a check and its use. Paths as bytes come in, plain values and
-//! owned descriptors go out. Nothing is written, and nothing waits for a pipe or a device.
+//! Files by path: their attributes, the targets of links, and opening them so that no symbolic link
+//! can be substituted between a check and its use. Paths are bytes. Nothing is written, and no call
+//! waits for a pipe or a device.
 
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, ResolveFlags};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// What the kernel says of a file (stat(2)).
+/// The attributes of a file (stat(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Number of the device.
+    /// The number of the device.
     pub device: u64,
-    /// Number of the inode on the device.
+    /// The number of the inode on the device.
     pub inode: u64,
-    /// Type and permissions (S_IFMT and the rest).
+    /// Type and permissions (st_mode).
     pub mode: u32,
-    /// Number of hard links.
+    /// The number of hard links.
     pub links: u64,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Last change of the contents, nanoseconds since 1970.
+    /// The last change of the contents, in nanoseconds since 1970.
     pub modified_ns: i64,
-    /// Last change of contents, owner, permissions or links, nanoseconds since 1970.
+    /// The last change of contents, owner, permissions or links, in nanoseconds since 1970.
     pub changed_ns: i64,
 }
 
@@ -48,41 +48,41 @@ impl Stat {
         }
     }
 
-    /// A regular file.
+    /// Whether it is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
     }
 
-    /// A folder.
+    /// Whether it is a folder.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFDIR
     }
 
-    /// A symbolic link.
+    /// Whether it is a symbolic link.
     #[must_use]
     pub fn is_link(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFLNK
     }
 }
 
-/// What stands at a path, a link at its end not followed. Errors are those of lstat(2).
+/// The attributes of a path; a link at its end is not followed. Errors are lstat(2)'s.
 pub fn lstat(path: &[u8]) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// A folder whose names are read.
+/// The names in a folder.
 pub struct Names(Dir);
 
 impl Names {
-    /// Opens a folder. Errors are those of open(2).
+    /// Opens a folder. Errors are open(2)'s.
     pub fn of(folder: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(Dir::new(rustix::fs::open(folder, flags, Mode::empty())?)?))
     }
 
-    /// The next name, neither `.` nor `..`; none at the end. Errors are those of getdents(2).
+    /// The next name, except `.` and `..`; none at the end. Errors are getdents(2)'s.
     pub fn read(&mut self) -> Option<io::Result<Name>> {
         loop {
             let entry = match self.0.read()? {
@@ -95,7 +95,7 @@ impl Names {
         }
     }
 
-    /// What stands under a name, links followed. Errors are those of fstatat(2).
+    /// The attributes of a name, following links. Errors are fstatat(2)'s.
     pub fn stat(&self, name: &Name) -> io::Result<Stat> {
         let stat = rustix::fs::statat(self.0.fd()?, name.0.file_name(), AtFlags::empty())?;
         Ok(Stat::new(&stat))
@@ -113,13 +113,13 @@ impl Name {
     }
 }
 
-/// What an open descriptor is. Errors are those of fstat(2).
+/// The attributes of an open descriptor. Errors are fstat(2)'s.
 pub fn fstat(file: &impl AsFd) -> io::Result<Stat> {
     Ok(Stat::new(&rustix::fs::fstat(file)?))
 }
 
-/// The first bytes of a regular file, so many at most. It is not waited for, be it a FIFO. Errors
-/// are those of open(2) and read(2), and `InvalidInput` for what is no regular file.
+/// Up to `most_bytes` from the beginning of a regular file. A FIFO is not waited for. Errors are
+/// those of open(2) and read(2), and `InvalidInput` if it is no regular file.
 pub fn read_beginning(path: &[u8], most_bytes: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -132,14 +132,13 @@ pub fn read_beginning(path: &[u8], most_bytes: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a symbolic link. Errors are those of readlink(2).
+/// The target of a symbolic link. Errors are readlink(2)'s.
 pub fn read_link(path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())
 }
 
-/// Whether a file system is one of the local kinds whose every change inotify tells (the list is
-/// of statfs(2)'s f_type); network file systems, FUSE and the unknown are not. Errors are those
-/// of statfs(2).
+/// Whether a file system is of a local type for which inotify reports every change (by statfs(2)'s
+/// f_type); network file systems, FUSE and unknown types are not. Errors are statfs(2)'s.
 pub fn is_local(path: &[u8]) -> io::Result<bool> {
     const LOCAL: [u64; 17] = [
         0xEF53,      // ext2, ext3, ext4
@@ -161,20 +160,20 @@ pub fn is_local(path: &[u8]) -> io::Result<bool> {
         0x7366_746E, // ntfs3
     ];
     let kind = rustix::fs::statfs(path)?.f_type;
-    // The field's sign differs between architectures; the magic numbers have 32 bits.
+    // The sign of the field differs between architectures; the magic numbers have 32 bits.
     #[allow(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "see above")]
     let kind = (kind as u64) & 0xFFFF_FFFF;
     Ok(LOCAL.contains(&kind))
 }
 
-/// Opens a file for reading; no component of the path, which must be absolute, may be a symbolic
-/// link. It never waits for the writer of a pipe. Errors: ELOOP where a link was met, and others
-/// of openat2(2).
+/// Opens a file for reading. No component of the path, which must be absolute, may be a symbolic
+/// link. It never waits for the writer of a pipe. Errors: ELOOP if there is a link, and others of
+/// openat2(2).
 pub fn open_without_links(path: &[u8]) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match rustix::fs::openat2(CWD, path, READING, Mode::empty(), resolve) {
         Ok(file) => Ok(file),
-        // A kernel or a container's filter that does not know the call.
+        // The kernel, or a container's filter, does not allow the call.
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => open_step_by_step(path),
         Err(error) => Err(error.into()),
     }
@@ -186,7 +185,7 @@ const READING: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
 
-/// What [`open_without_links`] does, one component at a time.
+/// As [`open_without_links`], one component at a time.
 fn open_step_by_step(path: &[u8]) -> io::Result<OwnedFd> {
     let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut folder = rustix::fs::open("/", way, Mode::empty())?;
@@ -194,7 +193,7 @@ fn open_step_by_step(path: &[u8]) -> io::Result<OwnedFd> {
     while let Some(name) = names.next() {
         let flags = if names.peek().is_some() { way } else { READING };
         folder = match rustix::fs::openat(&folder, name, flags, Mode::empty()) {
-            // With O_PATH and O_DIRECTORY a link is told as ENOTDIR.
+            // With O_PATH and O_DIRECTORY a link is reported as ENOTDIR.
             Err(rustix::io::Errno::NOTDIR) if flags == way => {
                 return Err(rustix::io::Errno::LOOP.into());
             }
@@ -204,14 +203,14 @@ fn open_step_by_step(path: &[u8]) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Whether no process has the file open for writing, tried by taking a read lease and giving it
-/// back at once; unknown (`None`) where the kernel grants us no leases on it (it is not ours, or
-/// its file system has none).
+/// Whether no process has the file open for writing, which is tried by taking a read lease and
+/// returning it at once. Unknown (`None`) if the kernel grants no lease, because the file is not
+/// ours or its file system has none.
 #[must_use]
 pub fn has_no_writer(file: BorrowedFd<'_>) -> Option<bool> {
     // F_SETLEASE of Linux's <fcntl.h>.
     const F_SETLEASE: libc::c_int = 1024;
-    // SAFETY: commands on a descriptor that is open, with plain numbers.
+    // SAFETY: commands with plain numbers on an open descriptor.
     unsafe {
         if libc::fcntl(file.as_raw_fd(), F_SETLEASE, libc::F_RDLCK) == 0 {
             libc::fcntl(file.as_raw_fd(), F_SETLEASE, libc::F_UNLCK);
@@ -224,14 +223,14 @@ pub fn has_no_writer(file: BorrowedFd<'_>) -> Option<bool> {
     }
 }
 
-/// Fills `buffer` from `offset` on, as far as the file reaches; says how much. Errors are those
-/// of pread(2).
+/// Fills `buffer` from `offset` on, up to the end of the file. Returns the number of bytes. Errors
+/// are pread(2)'s.
 pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     fill(file, buffer, offset, None)
 }
 
-/// As [`read_at`] from the beginning of a file that had `size` bytes a moment ago: a call that
-/// gives just these, into a longer buffer, has met the end, and no other is made to see that.
+/// As [`read_at`] from the beginning, for a file that had `size` bytes a moment ago: if a call
+/// returns exactly these into a longer buffer, the end is reached without another call.
 pub fn read_sized(file: &impl AsFd, buffer: &mut [u8], size: usize) -> io::Result<usize> {
     fill(file, buffer, 0, Some(size))
 }
@@ -307,7 +306,8 @@ mod tests {
         std::fs::write(&path, "text").unwrap();
         let file = open_without_links(std::fs::canonicalize(&path).unwrap().as_os_str().as_bytes())
             .unwrap();
-        // A test that starts a process meanwhile may hold the descriptor of `write` for a moment.
+        // A test that starts a process meanwhile may inherit the descriptor of `write` for a
+        // moment.
         while has_no_writer(file.as_fd()) == Some(false) {
             std::thread::yield_now();
         }

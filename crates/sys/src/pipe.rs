@@ -1,21 +1,21 @@
-//! The pipe to a program that reads log lines. Nothing comes in, two ends go out: one that
-//! waits, for the program's standard input, and one that never makes its writer wait.
+//! The pipe to a program that reads log lines: a blocking end for the program's standard input, and
+//! a non-blocking one for the writer.
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The most bytes that one write puts into a pipe as a whole (PIPE_BUF of limits.h): more may
-/// be mixed with what others write.
+/// The most bytes that one write puts into a pipe atomically (PIPE_BUF of limits.h); longer writes
+/// may be mixed with others.
 pub const WHOLE_WRITE: usize = 4096;
 
-/// A pipe as (reading end, writing end), both closed in programs that are started. The writing
-/// end answers `WouldBlock` while the reader does not keep up. Errors are pipe2(2)'s.
+/// A pipe as (reading end, writing end), both close-on-exec. The writing end returns `WouldBlock`
+/// while the reader does not keep up. Errors are pipe2(2)'s.
 pub fn log_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     fcntl_setfl(&writer, OFlags::NONBLOCK)?;
-    // A pipe of the usual 64 KiB serves as well, only with more turns: a refusal does not matter.
+    // If this is refused, the usual 64 KiB do as well, with more calls.
     let _size = fcntl_setpipe_size(&writer, 256 * 1024);
     Ok((reader, writer))
 }

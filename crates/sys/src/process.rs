@@ -1,5 +1,5 @@
-//! The life of processes: fork, wait, kill, leave the terminal, end. Pids and signals come in,
-//! what happened to a child goes out. It never forks a process that has threads.
+//! Processes: forking, waiting, signals, leaving the terminal, ending, and the properties of the
+//! own process. A process with threads is never forked.
 
 use std::ffi::CString;
 use std::fs;
@@ -16,10 +16,10 @@ pub use rustix::process::Pid;
 
 use crate::signal::Signal;
 
-/// On which side of a fork the caller finds itself.
+/// The side of a fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The process that called, with the new one's pid.
+    /// The calling process, with the new one's pid.
     Parent(Pid),
     /// The new process.
     Child,
@@ -28,9 +28,9 @@ pub enum Side {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It ended itself with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// A signal of this number ended it.
+    /// A signal killed it.
     Killed {
         /// The signal's number.
         signal: i32,
@@ -40,20 +40,20 @@ pub enum End {
 }
 
 impl End {
-    /// Whether this signal ended it.
+    /// Whether this signal killed it.
     #[must_use]
     pub fn is_killed_by(self, by: Signal) -> bool {
         matches!(self, Self::Killed { signal, .. } if signal == by.number())
     }
 }
 
-/// Copies the calling process. Refused (`Unsupported`) while it has more than one thread: in the
-/// copy the other threads would be gone with their locks held. Other errors are fork(2)'s.
+/// Forks the calling process. Refused (`Unsupported`) if it has more than one thread: in the copy
+/// the other threads would be gone with their locks held. Other errors are fork(2)'s.
 pub fn fork() -> io::Result<Side> {
     if threads()? != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork of a process with threads"));
     }
-    // SAFETY: the process has this one thread, so the copy is as whole as the original.
+    // SAFETY: the process has only this thread, so the copy is complete.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Child),
@@ -61,14 +61,13 @@ pub fn fork() -> io::Result<Side> {
     }
 }
 
-/// How many threads the calling process has. An error says that /proc is not mounted.
+/// How many threads the calling process has. An error means that /proc is not mounted.
 pub fn threads() -> io::Result<u64> {
-    // A folder has two links of its own and one for each folder in it: here, a thread.
+    // A folder has two links of its own and one for each folder in it, which here is a thread.
     Ok(fs::metadata("/proc/self/task")?.nlink().saturating_sub(2))
 }
 
-/// Takes the end of one child process that has ended and was not yet reaped; `None` where there
-/// is none, or no child at all.
+/// Reaps a child process that has ended; `None` if there is none.
 pub fn reap() -> Option<(Pid, End)> {
     loop {
         let (pid, status) = match rustix::process::waitpid(None, WaitOptions::NOHANG) {
@@ -82,7 +81,7 @@ pub fn reap() -> Option<(Pid, End)> {
     }
 }
 
-/// Waits for the end of one child process. `NotFound` where `pid` is no child of this one.
+/// Waits for the end of a child process. `NotFound` if `pid` is no child of this process.
 pub fn wait(pid: Pid) -> io::Result<End> {
     loop {
         match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
@@ -115,27 +114,27 @@ pub fn kill(pid: Pid, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Has a command begin with no signal blocked, whichever its parent's thread has: a program that
-/// does not look after its mask could not be stopped otherwise.
-pub fn begin_unblocked(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec only sigemptyset(3) and sigprocmask(2) are called, which are
-    // allowed there.
+/// Has a command start with no signal blocked, whatever the calling thread blocks: a program that
+/// does not reset its mask could not be stopped otherwise.
+pub fn unblock_signals(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only sigemptyset(3) and sigprocmask(2) are called, which is
+    // allowed.
     unsafe { command.pre_exec(crate::signal::unblock_all) }
 }
 
-/// Whether a process of that pid exists, be it someone else's.
+/// Whether a process with this pid exists, of any user.
 #[must_use]
 pub fn exists(pid: Pid) -> bool {
     !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
 }
 
-/// This process.
+/// The pid of this process.
 #[must_use]
 pub fn own_pid() -> Pid {
     rustix::process::getpid()
 }
 
-/// The parent's pid; `None` where it lives outside of this pid namespace.
+/// The parent's pid; `None` if it is outside of this pid namespace.
 #[must_use]
 pub fn parent_pid() -> Option<Pid> {
     rustix::process::getppid()
@@ -147,7 +146,7 @@ pub fn own_tid() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Ends the process now: no destructors, no exit handlers of the process that it was forked from.
+/// Ends the process at once, without destructors or exit handlers of the process that forked it.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit(2) does not return and touches no memory of ours.
     unsafe { libc::_exit(status) }
@@ -159,36 +158,35 @@ pub fn leave_terminal() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes descriptor 0, 1 or 2 a copy of `target`. Other numbers are `InvalidInput`, for they
-/// may belong to someone.
+/// Makes descriptor 0, 1 or 2 a copy of `target`. `InvalidInput` for other numbers, which may have
+/// an owner.
 pub fn replace_standard(number: i32, target: impl AsFd) -> io::Result<()> {
     if !(0..=2).contains(&number) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the target is open for as long as it is borrowed, and the standard descriptors
-    // are owned by nobody.
+    // SAFETY: the target is open while it is borrowed, and nothing owns the standard descriptors.
     match unsafe { libc::dup2(target.as_fd().as_raw_fd(), number) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Names the calling thread, as ps and top show it (15 bytes at most, the rest is cut).
+/// Names the calling thread for ps and top (cut at 15 bytes).
 pub fn name_thread(name: &str) {
     let name: String = name.chars().filter(|&character| character != '\0').take(15).collect();
     if let Ok(name) = CString::new(name) {
-        // A name is for people to read: nothing depends on it.
+        // The name is for people to read, and nothing depends on it.
         let _ = rustix::thread::set_name(&name);
     }
 }
 
-/// Has the waits of the calling thread end as near to their time as the kernel can
-/// (PR_SET_TIMERSLACK of one nanosecond; 50 microseconds without).
+/// Makes waits of the calling thread end as precisely as the kernel can (PR_SET_TIMERSLACK of one
+/// nanosecond; the default is 50 microseconds).
 pub fn least_timer_slack() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
 }
 
-/// Raises the bound on open descriptors to the hard limit and returns the bound that holds.
+/// Raises the limit of open descriptors to the hard limit. Returns the limit that holds.
 #[must_use]
 pub fn raise_descriptor_limit() -> u64 {
     let limit = rustix::process::getrlimit(Resource::Nofile);
@@ -200,8 +198,8 @@ pub fn raise_descriptor_limit() -> u64 {
     holds.unwrap_or(u64::MAX)
 }
 
-/// For the end of a line about this error: whose limit it is that there are no more descriptors.
-/// Empty where the error is another.
+/// The end of a message about this error: which limit causes the lack of descriptors. Empty for
+/// other errors.
 #[must_use]
 pub fn descriptor_limit(error: &io::Error) -> String {
     match error.raw_os_error() {
@@ -214,30 +212,30 @@ pub fn descriptor_limit(error: &io::Error) -> String {
     }
 }
 
-/// How many descriptors this process has open; 0 where /proc does not tell.
+/// How many descriptors this process has open; 0 if /proc does not tell.
 #[must_use]
 pub fn open_descriptors() -> u64 {
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64)
 }
 
-/// Where the kernel keeps what it adds to a process's size, in thousandths of the memory there is,
-/// when it looks for one to end because memory has run out (proc_pid_oom_score_adj(5)).
+/// The adjustment of a process's score for the OOM killer, in thousandths of the memory
+/// (proc_pid_oom_score_adj(5)).
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
-/// What is added to this process's; none where the kernel does not tell.
+/// The adjustment of this process; none if the kernel does not tell.
 #[must_use]
 pub fn oom_score_adjustment() -> Option<i32> {
     fs::read_to_string(OOM_SCORE_ADJ).ok()?.trim().parse().ok()
 }
 
-/// Has so much added, from -1000 to 1000. Lowering it is root's; a /proc that is read-only or not
-/// there refuses both.
+/// Sets the adjustment, from -1000 to 1000. Only root can lower it; it fails if /proc is read-only
+/// or missing.
 pub fn set_oom_score_adjustment(adjustment: i32) -> io::Result<()> {
     fs::write(OOM_SCORE_ADJ, adjustment.to_string())
 }
 
-/// Has the kernel send this process `signal` when the thread that forked it ends. To be called
-/// after the last change of user, which takes the wish back (prctl(2)).
+/// Has the kernel send this process `signal` when the thread that forked it ends. It is called
+/// after the last change of the user, which resets this (prctl(2)).
 pub fn follow_parent(signal: Signal) -> io::Result<()> {
     let signal = libc::c_ulong::from(signal.number().unsigned_abs());
     // SAFETY: PR_SET_PDEATHSIG takes one number.
@@ -247,14 +245,14 @@ pub fn follow_parent(signal: Signal) -> io::Result<()> {
     }
 }
 
-/// How many cores this process may run on (sched_getaffinity(2) and the cgroup's quota, as the
-/// standard library reads them); 1 where that is unknown.
+/// How many cores this process may use (sched_getaffinity(2) and the cgroup's quota, as the
+/// standard library reads them); 1 if that is unknown.
 #[must_use]
 pub fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The cores that the calling thread may run on, by their numbers (sched_getaffinity(2)).
+/// The numbers of the cores on which the calling thread may run (sched_getaffinity(2)).
 #[must_use]
 pub fn allowed_cores() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
@@ -263,8 +261,8 @@ pub fn allowed_cores() -> Vec<usize> {
     }
 }
 
-/// Has the calling thread, and what it starts from here on, run on these cores only. Errors are
-/// sched_setaffinity(2)'s; `InvalidInput` where there is no such core.
+/// Restricts the calling thread, and what it starts from now on, to these cores. Errors are
+/// sched_setaffinity(2)'s; `InvalidInput` if there is no such core.
 pub fn run_on(cores: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for core in cores {
@@ -310,7 +308,7 @@ mod tests {
         };
         let _held = crate::signal::Signals::catch(&[Signal::Interrupt]).unwrap();
         assert_eq!(mask(&mut Command::new("grep")), 2);
-        assert_eq!(mask(begin_unblocked(&mut Command::new("grep"))), 0);
+        assert_eq!(mask(unblock_signals(&mut Command::new("grep"))), 0);
     }
 
     #[test]

@@ -1,15 +1,14 @@
-//! The system's resolver: an address comes in and its name goes out, or a name comes in and its
-//! addresses go out. These calls block, for as long as resolv.conf(5) lets them; they never
-//! cache.
+//! The system's resolver: the name of an address, and the addresses of a name. These calls block
+//! for as long as resolv.conf(5) allows, and never cache.
 
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// The most bytes of a name with its end (NI_MAXHOST).
+/// The longest name with its terminator (NI_MAXHOST).
 const NAME_MOST: usize = 1025;
 
-/// The name of an address; `None` where it has none. Errors are getnameinfo(3)'s.
+/// The name of an address; `None` if it has none. Errors are getnameinfo(3)'s.
 pub fn name_of(address: IpAddr) -> io::Result<Option<String>> {
     let mut name = [0_u8; NAME_MOST];
     let code = match address {
@@ -44,10 +43,10 @@ pub fn name_of(address: IpAddr) -> io::Result<Option<String>> {
     }
 }
 
-/// Asks for the name of one of the two kinds of socket address.
+/// Calls getnameinfo(3) with one of the two types of socket address.
 fn ask<S>(socket: &S, name: &mut [u8; NAME_MOST]) -> libc::c_int {
-    // SAFETY: `socket` is a whole sockaddr_in or sockaddr_in6 of the length that is given, `name`
-    // may be written for its length, and no service is asked for.
+    // SAFETY: `socket` is a complete sockaddr_in or sockaddr_in6 of the given length, `name` may be
+    // written for its length, and no service is requested.
     unsafe {
         libc::getnameinfo(
             std::ptr::from_ref(socket).cast(),
@@ -61,7 +60,8 @@ fn ask<S>(socket: &S, name: &mut [u8; NAME_MOST]) -> libc::c_int {
     }
 }
 
-/// The addresses of a name, each once. Errors are getaddrinfo(3)'s, an unknown name among them.
+/// The addresses of a name, without duplicates. Errors are getaddrinfo(3)'s, including that of an
+/// unknown name.
 pub fn addresses_of(name: &str) -> io::Result<Vec<IpAddr>> {
     let mut addresses = Vec::new();
     for address in (name, 0).to_socket_addrs()?.map(|found: SocketAddr| found.ip().to_canonical()) {

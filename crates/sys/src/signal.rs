@@ -1,13 +1,12 @@
-//! Signals, for the parent as messages that it reads when it is ready, for a child as a byte that
-//! its handler writes. A set of signals comes in, `Caught` values go out. No handler of this
-//! module does more than one send(2).
+//! Signals. The parent reads them as messages from a descriptor (`Signals`), and a child's handler
+//! writes a byte to its control channel (`serve_signals`). No handler does more than one send(2).
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
-/// The signals that mean something to the server.
+/// The signals that the server uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM: stop.
@@ -20,11 +19,11 @@ pub enum Signal {
     User1,
     /// SIGUSR2: change of the program.
     User2,
-    /// SIGWINCH: graceful stop, where a process sent it.
+    /// SIGWINCH: graceful stop, if a process has sent it.
     WindowChange,
     /// SIGCHLD: a child has ended.
     Child,
-    /// SIGKILL: cannot be caught, only sent.
+    /// SIGKILL: it cannot be caught, only sent.
     Kill,
 }
 
@@ -58,25 +57,25 @@ impl Signal {
     }
 }
 
-/// A signal that arrived.
+/// A signal that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caught {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// Whether a process sent it (`kill`), rather than the kernel: a resized terminal raises
-    /// SIGWINCH too, and must not stop a server run by hand.
+    /// Whether a process sent it (kill(2)), and not the kernel: resizing a terminal also raises
+    /// SIGWINCH, which must not stop a server in the foreground.
     pub by_process: bool,
 }
 
-/// Signals held back from interrupting the process, to be read like messages.
+/// A descriptor that receives blocked signals as messages.
 #[derive(Debug)]
 pub struct Signals {
     descriptor: OwnedFd,
 }
 
 impl Signals {
-    /// Blocks `signals` for the calling thread (and whatever it starts) and opens a descriptor
-    /// that is readable when one waits. Errors are the kernel's (signalfd(2)).
+    /// Blocks `signals` for the calling thread, and whatever it starts, and opens a descriptor that
+    /// is readable when one is pending. Errors are the kernel's (signalfd(2)).
     pub fn catch(signals: &[Signal]) -> io::Result<Self> {
         let set = set_of(signals);
         // SAFETY: the set is initialised; the call changes this thread's mask only.
@@ -90,25 +89,25 @@ impl Signals {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made this descriptor for us alone.
+        // SAFETY: the kernel has just created this descriptor for us.
         Ok(Self { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } })
     }
 
-    /// Takes the next signal that waits, if any, and then has `look` see what it may tell of. Not
-    /// the other way round: signals of one kind are one while they wait, so that what happened
-    /// after the look would go with the signal that told of what happened before.
+    /// Takes the next pending signal, if any, and then calls `look` to check what it may report. In
+    /// the opposite order, something that happens after the check would be lost: pending signals of
+    /// one kind are merged.
     pub fn next_then(&self, look: impl FnOnce()) -> Option<Caught> {
         let caught = self.next();
         look();
         caught
     }
 
-    /// The next signal that waits, if any.
+    /// The next pending signal, if any.
     #[must_use]
     pub fn next(&self) -> Option<Caught> {
         loop {
             let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
-            // SAFETY: the buffer is as large as the length says, and writable.
+            // SAFETY: the buffer is writable and has the given length.
             let read = unsafe {
                 libc::read(
                     self.descriptor.as_raw_fd(),
@@ -119,7 +118,7 @@ impl Signals {
             if usize::try_from(read) != Ok(size_of::<libc::signalfd_siginfo>()) {
                 return None;
             }
-            // SAFETY: the kernel filled the whole structure, as the length it gave says.
+            // SAFETY: the kernel has filled the whole structure, according to the returned length.
             let info = unsafe { info.assume_init() };
             if let Some(signal) = Signal::from_number(info.ssi_signo) {
                 let by_process = matches!(info.ssi_code, libc::SI_USER | libc::SI_QUEUE)
@@ -136,13 +135,13 @@ impl AsFd for Signals {
     }
 }
 
-// Where the handler of a child writes, and what. Both are set before the handler is.
+// Where a child's handler writes, and which byte. Both are set before the handler is.
 static WAKE_DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static WAKE_BYTE: AtomicU8 = AtomicU8::new(0);
 
-/// Prepares a serving process: every signal is unblocked, `ignored` ones are ignored, and each of
-/// `woken` writes `byte` to `wake`, which must stay open for the rest of the process. Others keep
-/// what they do. Errors are the kernel's (sigaction(2)).
+/// Prepares a serving process: unblocks every signal, ignores `ignored`, and has each of `woken`
+/// write `byte` to `wake`, which must stay open until the process ends. Other signals keep their
+/// disposition. Errors are the kernel's (sigaction(2)).
 pub fn serve_signals(
     ignored: &[Signal],
     woken: &[Signal],
@@ -174,8 +173,8 @@ pub fn unblock_all() -> io::Result<()> {
 extern "C" fn send_wake_byte(_signal: libc::c_int) {
     let byte = WAKE_BYTE.load(Ordering::Relaxed);
     let wake = WAKE_DESCRIPTOR.load(Ordering::Relaxed);
-    // SAFETY: send(2) and errno are all that is touched, both allowed in a handler; errno is put
-    // back for the code that was interrupted. A closed descriptor is an error, not a fault.
+    // SAFETY: the handler only uses send(2) and errno, which is allowed, and restores errno for the
+    // interrupted code. A closed descriptor causes an error, not a fault.
     unsafe {
         let errno = *libc::__errno_location();
         libc::send(wake, (&raw const byte).cast(), 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
@@ -196,7 +195,7 @@ fn act(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
 }
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
-    // SAFETY: sigemptyset initialises the set whatever it held, sigaddset gets valid numbers.
+    // SAFETY: sigemptyset initialises the set, and sigaddset gets valid numbers.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -207,8 +206,7 @@ fn set_of(signals: &[Signal]) -> libc::sigset_t {
     }
 }
 
-/// What a signal does, in the words that Apache's error log uses for a child's end
-/// (apr_signal_description_get).
+/// The description of a signal in the words of Apache's error log (apr_signal_description_get).
 #[must_use]
 pub fn describe(number: i32) -> &'static str {
     match number {
@@ -242,7 +240,7 @@ mod tests {
     fn a_signal_sent_by_a_process_is_read_with_its_origin() {
         let signals = Signals::catch(&[Signal::WindowChange]).unwrap();
         assert_eq!(signals.next(), None);
-        // SAFETY: directed at this thread, where the signal is blocked.
+        // SAFETY: sent to this thread, where the signal is blocked.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGWINCH) };
         let caught = signals.next().unwrap();
         assert_eq!(caught.signal, Signal::WindowChange);
@@ -253,10 +251,10 @@ mod tests {
     #[test]
     fn what_happens_after_the_look_is_told_by_a_signal_of_its_own() {
         let signals = Signals::catch(&[Signal::Child]).unwrap();
-        // SAFETY: directed at this thread, where the signal is blocked.
+        // SAFETY: sent to this thread, where the signal is blocked.
         let dies = || unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGCHLD) };
         dies();
-        // One more ends when those that have ended were asked for.
+        // Another child ends while the ended ones are reaped.
         let caught = signals.next_then(|| assert_eq!(dies(), 0));
         assert_eq!(caught.map(|caught| caught.signal), Some(Signal::Child));
         assert_eq!(signals.next().map(|caught| caught.signal), Some(Signal::Child));

@@ -1,6 +1,6 @@
-//! Descriptors that the runtime of this thread watches: a readable one of any kind, and a
-//! socket that a task serves. The descriptors are owned here, so that what the runtime watches
-//! is what is read; nothing here reads.
+//! Descriptors that the thread's runtime (tokio) watches: any readable descriptor, and a socket
+//! that a task reads and writes. The watch owns the descriptor, so that the runtime watches what is
+//! read.
 
 use crate::socket::Socket;
 use std::io;
@@ -14,22 +14,22 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 pub struct Watch(AsyncFd<Arc<OwnedFd>>);
 
 impl Watch {
-    /// Watches a duplicate of a descriptor for reading, edge-triggered. Must be called within a
+    /// Watches a duplicate of a descriptor for reading, edge-triggered. It must be called within a
     /// runtime.
     pub fn new(of: impl AsFd) -> io::Result<Self> {
         Self::shared(Arc::new(of.as_fd().try_clone_to_owned()?))
     }
 
-    /// The same of a descriptor that others have too: it takes none of its own.
+    /// The same for a descriptor with other owners, without duplicating it.
     pub(crate) fn shared(descriptor: Arc<OwnedFd>) -> io::Result<Self> {
-        // SAFETY: what an Arc holds is open until it is dropped, is never changed through it, and
-        // so always names the same descriptor.
+        // SAFETY: what an Arc holds is open until it is dropped and is never changed through it, so
+        // it always has the same descriptor.
         let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
         Ok(Self(watched.map_err(|error| error.into_parts().1)?))
     }
 
-    /// Ready while there may be something to read, until [`AsyncFdReadyGuard::clear_ready`] says
-    /// that there is not; otherwise the task is woken when there is.
+    /// Ready while there may be something to read, until [`AsyncFdReadyGuard::clear_ready`].
+    /// Otherwise the task is woken when there is.
     pub fn poll_readable(
         &self,
         context: &mut Context<'_>,
@@ -42,14 +42,14 @@ impl Watch {
 pub struct WatchedSocket(AsyncFd<Socket>);
 
 impl WatchedSocket {
-    /// Watches a socket for reading and writing. Must be called within a runtime.
+    /// Watches a socket for reading and writing. It must be called within a runtime.
     ///
     /// # Errors
-    /// Gives the socket back with the system's error.
+    /// Hands the socket back with the system's error.
     pub fn new(socket: Socket) -> Result<Self, (Socket, io::Error)> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        // SAFETY: a Socket owns its descriptor, which is open until the socket is dropped or
-        // moved out after the registration has ended, and always the same.
+        // SAFETY: a Socket always owns the same descriptor, which is open until the socket is
+        // dropped, or moved out after the registration has ended.
         let watched = unsafe { AsyncFd::register_with_interest(socket, interest) };
         watched.map(Self).map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
     }
@@ -60,7 +60,7 @@ impl WatchedSocket {
         self.0.get_ref()
     }
 
-    /// Reads with `read` once something may have come; `WouldBlock` from it means waiting.
+    /// Calls `read` once the socket may be readable; if it returns `WouldBlock`, the task waits.
     pub fn poll_read<R>(
         &self,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl WatchedSocket {
         }
     }
 
-    /// Writes with `write` once there may be room; `WouldBlock` from it means waiting.
+    /// Calls `write` once the socket may be writable; if it returns `WouldBlock`, the task waits.
     pub fn poll_write<R>(
         &self,
         context: &mut Context<'_>,
@@ -88,7 +88,7 @@ impl WatchedSocket {
         }
     }
 
-    /// Ends the watch and gives the socket back.
+    /// Ends the watch and returns the socket.
     #[must_use]
     pub fn into_socket(self) -> Socket {
         self.0.into_inner()

@@ -201,7 +201,7 @@ impl Client {
         let transport = Transport::begin(remote, &plan.local, plan.trust.as_ref())?;
         self.epoch = self.epoch.wrapping_add(1);
         let token = u64::from(self.epoch) << 32 | u64::from(index);
-        ground.epoll.add_both(&transport, token)?;
+        ground.epoll.add_read_write(&transport, token)?;
         (self.transport, self.used) = (Some(transport), false);
         Ok(())
     }

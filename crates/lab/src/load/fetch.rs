@@ -72,7 +72,7 @@ pub(super) fn begin(
 ) -> io::Result<Connection> {
     let transport = Transport::begin(remote, &Local::default(), trust)?;
     let mut connection = Connection { transport, epoll: Epoll::new()?, deadline_ns };
-    connection.epoll.add_both(&connection.transport, 0)?;
+    connection.epoll.add_read_write(&connection.transport, 0)?;
     connection.wait()?;
     connection.transport.outcome()?;
     while !connection.transport.shake()? {

@@ -74,7 +74,7 @@ impl Server {
         command.stdin(Stdio::null()).stdout(output.try_clone().map_err(told)?).stderr(output);
         // ^C at the terminal must only reach this program, which then stops the server in an
         // orderly way.
-        process::begin_unblocked(&mut command).process_group(0);
+        process::unblock_signals(&mut command).process_group(0);
         let child = spawn_on(cores, &mut command).map_err(told)?;
         let family = Family::new(child.id());
         let mut server = Self { name: name.to_owned(), address, family, child };

@@ -137,7 +137,7 @@ impl ListenSet {
         }
         for (token, socket) in (0..).zip(&self.sockets.sockets) {
             let (done, known) = match watched {
-                true => (self.set.add_shared(socket, token), ErrorKind::AlreadyExists),
+                true => (self.set.add_exclusive(socket, token), ErrorKind::AlreadyExists),
                 false => (self.set.remove(socket), ErrorKind::NotFound),
             };
             // If an earlier call failed halfway, the first sockets are as they should be.
@@ -190,7 +190,7 @@ mod tests {
         let sockets = listeners.map(|listener| Arc::new(OwnedFd::from(listener)));
         let mut listen_set =
             ListenSet::new(Arc::new(ListenSockets::new(sockets.to_vec()))).unwrap();
-        listen_set.set.add_shared(&sockets[0], 0).unwrap();
+        listen_set.set.add_exclusive(&sockets[0], 0).unwrap();
         listen_set.set_watched(true).unwrap();
         let _clients = addresses.map(|address| TcpStream::connect(address).unwrap());
         for _ in 0..2 {

@@ -1,13 +1,13 @@
-//! What the machine and the control groups (cgroup v1 and v2) leave to a process: cores, memory,
-//! time in which it was held back. The texts of /proc and /sys/fs/cgroup come in, numbers go out,
-//! and none where the kernel does not tell. It sets nothing.
+//! The resources that the machine and the control groups (cgroup v1 and v2) leave to a process:
+//! cores, memory, network, throttling. They are read from /proc and /sys/fs/cgroup; a value is none
+//! where the kernel does not tell it.
 
-use crate::kernel_text;
+use crate::procfs;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The control groups that the calling process is in, as folders from its own up to the
-/// outermost: each of them may set a bound, and the lowest holds.
+/// The control groups of the calling process, as folders from its own up to the outermost. Each of
+/// them may set a bound, and the lowest holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     cpu: Vec<PathBuf>,
@@ -17,28 +17,28 @@ pub struct Groups {
 /// Memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The most that the process's groups may use, or all that the machine has.
+    /// The most that the process's groups may use, or the memory of the machine.
     pub limit: u64,
-    /// How much of that can still be taken.
+    /// How much of that is available.
     pub free: u64,
 }
 
-/// Periods of a quota.
+/// Periods of a CPU quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
-    /// Those that had work in them.
+    /// Those in which there was work.
     pub all: u64,
-    /// Those of them in which it was held back.
+    /// Those in which the group was throttled.
     pub held_back: u64,
 }
 
 impl Periods {
-    /// `cpu.stat`, which names these alike in both versions.
+    /// Parses `cpu.stat`, which has the same names in both versions.
     fn parse(text: &str) -> Option<Self> {
         Some(Self { all: field(text, "nr_periods")?, held_back: field(text, "nr_throttled")? })
     }
 
-    /// In which part of the periods since `before` it was held back; none where there was none.
+    /// The share of the periods since `before` that were throttled; none if there was no period.
     #[must_use]
     pub fn share_since(self, before: Self) -> Option<f64> {
         let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
@@ -47,24 +47,24 @@ impl Periods {
 }
 
 impl Groups {
-    /// Finds the groups of the calling process; none where nothing is mounted.
+    /// Finds the groups of the calling process; none if no hierarchy is mounted.
     #[must_use]
     pub fn find() -> Self {
-        let text = |path| kernel_text::read(path).unwrap_or_default();
+        let text = |path| procfs::read(path).unwrap_or_default();
         Self::parse(&text("/proc/self/cgroup"), &text("/proc/self/mountinfo"))
     }
 
-    /// Of the texts of /proc/self/cgroup and /proc/self/mountinfo (cgroups(7)).
+    /// Parses /proc/self/cgroup and /proc/self/mountinfo (cgroups(7)).
     fn parse(cgroup: &str, mountinfo: &str) -> Self {
         let folders = |controller: &str| {
             let of_first = folders(cgroup, mountinfo, Some(controller));
-            // Where version 1 does not have the controller, version 2 does.
+            // A controller that version 1 does not have is in version 2.
             if of_first.is_empty() { folders(cgroup, mountinfo, None) } else { of_first }
         };
         Self { cpu: folders("cpu"), memory: folders("memory") }
     }
 
-    /// How many cores' worth of time the groups may use; none is no bound.
+    /// The quota of the groups, in cores; none without a bound.
     #[must_use]
     pub fn quota_cores(&self) -> Option<f64> {
         let quotas = self.cpu.iter().filter_map(|folder| {
@@ -75,19 +75,19 @@ impl Groups {
         quotas.min_by(f64::total_cmp)
     }
 
-    /// For each of the groups that counts them, in how many of its quota's periods it has had work
-    /// since it was made, and in how many of these it was held back. The times that the kernel
-    /// counts beside them are sums over all cores, which no part of the time follows from.
+    /// For each group that counts them, in how many periods of its quota it has had work since its
+    /// creation, and in how many of these it was throttled. The times that the kernel counts beside
+    /// them are sums over all cores, from which no share of time follows.
     #[must_use]
     pub fn periods(&self) -> Vec<Periods> {
         self.cpu.iter().filter_map(|folder| Periods::parse(&read(folder, "cpu.stat"))).collect()
     }
 
-    /// The memory that is left: the tightest of the groups, or the machine's; none where the
-    /// kernel tells neither.
+    /// The available memory: that of the tightest group, or of the machine; none if the kernel
+    /// tells neither.
     #[must_use]
     pub fn memory(&self) -> Option<Memory> {
-        let machine = machine_memory(&kernel_text::read("/proc/meminfo").unwrap_or_default())?;
+        let machine = machine_memory(&procfs::read("/proc/meminfo").unwrap_or_default())?;
         let groups = self.memory.iter().filter_map(|folder| {
             group_memory(
                 &read(folder, "memory.max"),
@@ -102,24 +102,24 @@ impl Groups {
                 )
             })
         });
-        // Version 1 says "no limit" with a number that no machine has.
+        // Version 1 expresses "no limit" as a number that no machine has.
         let bounded = groups.filter(|group| group.limit < machine.limit);
         Some(bounded.fold(machine, |least, next| if next.free < least.free { next } else { least }))
     }
 }
 
-/// The share of the last 10 seconds in which some process waited for memory, in hundredths of a
-/// per cent (/proc/pressure/memory); none where the kernel does not tell.
+/// The share of the last 10 seconds in which some process waited for memory, in hundredths of a per
+/// cent (/proc/pressure/memory); none if the kernel does not tell.
 #[must_use]
 pub fn memory_pressure() -> Option<u64> {
-    pressure(&kernel_text::read("/proc/pressure/memory").ok()?)
+    pressure(&procfs::read("/proc/pressure/memory").ok()?)
 }
 
-/// How long the given cores were at work since the system's start, whoever had them, in
-/// microseconds; none where the kernel does not tell.
+/// How long the given cores were busy since the start of the system, in microseconds; none if the
+/// kernel does not tell.
 #[must_use]
 pub fn cores_busy_us(cores: &[usize]) -> Option<u64> {
-    busy_us(&kernel_text::read("/proc/stat").ok()?, cores)
+    busy_us(&procfs::read("/proc/stat").ok()?, cores)
 }
 
 /// A network interface.
@@ -129,11 +129,11 @@ pub struct Interface {
     pub name: String,
     /// Bytes sent since it came up.
     pub sent: u64,
-    /// Its speed in bits a second.
+    /// Its speed in bits per second.
     pub bits: u64,
 }
 
-/// Each network interface that says how fast it is.
+/// The network interfaces that report their speed.
 #[must_use]
 pub fn interfaces() -> Vec<Interface> {
     let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
@@ -148,38 +148,38 @@ pub fn interfaces() -> Vec<Interface> {
     told.collect()
 }
 
-/// For how long the threads of a process waited for a core.
+/// How long the threads of a process waited for a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunQueue {
-    /// For how long those that live were ready to run and had no core, in microseconds.
+    /// How long its living threads were ready without a core, in microseconds.
     pub delay_us: u64,
-    /// How many of them were asked.
-    pub asked: usize,
+    /// How many of them were sampled.
+    pub sampled: usize,
 }
 
-/// What a process waited for cores (/proc/PID/task/TID/schedstat); none where the kernel does not
-/// count it. Of more threads than `most` as many are asked, the same as long as no thread comes or
-/// goes, and stand for the others.
+/// The run-queue delay of a process (/proc/PID/task/TID/schedstat); none if the kernel does not
+/// count it. Of more than `most` threads only that many are sampled, the same ones while no thread
+/// starts or ends, and stand for all.
 #[must_use]
 pub fn run_queue(pid: i32, most: usize) -> Option<RunQueue> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let tasks: Vec<_> = tasks.flatten().collect();
     let step = tasks.len().div_ceil(most.max(1)).max(1);
     let mut found: Option<u64> = None;
-    let mut asked = 0_u64;
+    let mut sampled = 0_u64;
     for task in tasks.iter().step_by(step) {
-        asked += 1;
-        // Nobody misses a thread that ended meanwhile; a kernel without these has none at all.
+        sampled += 1;
+        // A thread that has ended meanwhile is left out; without kernel support no thread has this.
         if let Some(delay_us) = run_delay_us(&read(&task.path(), "schedstat")) {
             found = Some(delay_us.saturating_add(found.unwrap_or_default()));
         }
     }
     let for_all = found?.saturating_mul(tasks.len() as u64);
-    Some(RunQueue { delay_us: for_all / asked.max(1), asked: asked as usize })
+    Some(RunQueue { delay_us: for_all / sampled.max(1), sampled: sampled as usize })
 }
 
 /// Whether a thread of a process runs or is ready to run (state R in /proc/PID/task/TID/stat): it
-/// neither waits for anything but a processor, nor is it stopped.
+/// waits for nothing but a processor, and is not stopped.
 #[must_use]
 pub fn wants_processor(pid: i32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
@@ -187,20 +187,21 @@ pub fn wants_processor(pid: i32) -> bool {
     tasks.any(|task| is_runnable(&read(&task.path(), "stat")))
 }
 
-/// Of a text such as `7 (a name) R 1 ...`; the name may hold anything (proc(5)).
+/// Parses a text such as `7 (a name) R 1 ...`; the name may contain anything (proc(5)).
 fn is_runnable(stat: &str) -> bool {
     let state = stat.rsplit_once(')').map(|(_, behind)| behind.trim_start());
     state.is_some_and(|state| state.starts_with('R'))
 }
 
-/// How many connections found an accept queue full since the system's start, of all sockets of this
-/// network namespace (`ListenOverflows` of /proc/net/netstat); none where the kernel does not tell.
+/// How many connections found an accept queue full since the start of the system, on all sockets of
+/// this network namespace (`ListenOverflows` of /proc/net/netstat); none if the kernel does not
+/// tell.
 #[must_use]
 pub fn listen_overflows() -> Option<u64> {
-    overflows(&kernel_text::read("/proc/net/netstat").ok()?)
+    overflows(&procfs::read("/proc/net/netstat").ok()?)
 }
 
-/// Names stand in one line and their values in the next, each behind `TcpExt:`.
+/// The names are on one line and their values on the next, each after `TcpExt:`.
 fn overflows(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
     let (names, values) = (lines.next()?.split_whitespace(), lines.next()?.split_whitespace());
@@ -208,21 +209,21 @@ fn overflows(text: &str) -> Option<u64> {
     found.1.parse().ok()
 }
 
-/// Bytes of memory that a process takes beside what others have too: pages that it has changed, and
-/// its page tables (/proc/PID/smaps_rollup and status); none where the kernel does not tell us.
-/// Pages as their file has them are not counted: the next process that reads them shares them, and
-/// the kernel can drop them.
+/// The bytes of memory that a process does not share: pages that it has changed, and its page
+/// tables (/proc/PID/smaps_rollup and status); none if the kernel does not tell. Unchanged pages of
+/// files are not counted: the next process that reads them shares them, and the kernel can drop
+/// them.
 #[must_use]
 pub fn private_bytes(pid: i32) -> Option<u64> {
     let folder = PathBuf::from(format!("/proc/{pid}"));
     private(&read(&folder, "smaps_rollup"), &read(&folder, "status"))
 }
 
-/// Bytes of memory that the calling process occupies, shared pages too (/proc/self/status); none
-/// where the kernel does not tell.
+/// The bytes of memory that the calling process occupies, including shared pages
+/// (/proc/self/status); none if the kernel does not tell.
 #[must_use]
 pub fn own_resident_bytes() -> Option<u64> {
-    let status = kernel_text::read("/proc/self/status").ok()?;
+    let status = procfs::read("/proc/self/status").ok()?;
     Some(kib(&status, "VmRSS")?.saturating_mul(1024))
 }
 
@@ -231,18 +232,18 @@ fn private(rollup: &str, status: &str) -> Option<u64> {
     Some(pages.saturating_add(kib(status, "VmPTE").unwrap_or(0)).saturating_mul(1024))
 }
 
-/// A line `NAME: NUMBER kB` of a text.
+/// The value of a line `NAME: NUMBER kB`.
 fn kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
 fn read(folder: &Path, name: &str) -> String {
-    kernel_text::read(folder.join(name)).unwrap_or_default()
+    procfs::read(folder.join(name)).unwrap_or_default()
 }
 
-/// The folders of the group that a controller's hierarchy has for the process, its own first.
-/// Without a controller's name it is version 2's.
+/// The folders of the process's group in the hierarchy of a controller, beginning with its own.
+/// Without a controller, the hierarchy is that of version 2.
 fn folders(cgroup: &str, mountinfo: &str, controller: Option<&str>) -> Vec<PathBuf> {
     let path = cgroup.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -267,8 +268,8 @@ fn folders(cgroup: &str, mountinfo: &str, controller: Option<&str>) -> Vec<PathB
         is_it.then_some((front.next()?, front.next()?))
     });
     let (Some(path), Some((root, point))) = (path, mount) else { return Vec::new() };
-    // Within a container the mount shows a part of the hierarchy, of which the process may see
-    // itself at the top.
+    // In a container the mount shows a part of the hierarchy, in which the process may appear at
+    // the top.
     let below = path.strip_prefix(root).unwrap_or(path).trim_start_matches('/');
     let point = Path::new(point);
     let own = point.join(below);
@@ -276,7 +277,7 @@ fn folders(cgroup: &str, mountinfo: &str, controller: Option<&str>) -> Vec<PathB
     own.ancestors().take_while(|folder| folder.starts_with(point)).map(Path::to_owned).collect()
 }
 
-/// `cpu.max`: a quota and its period in microseconds, or `max`.
+/// Parses `cpu.max`: a quota and its period in microseconds, or `max`.
 fn quota_v2(text: &str) -> Option<f64> {
     let mut words = text.split_ascii_whitespace();
     let quota: f64 = words.next()?.parse().ok()?;
@@ -284,14 +285,14 @@ fn quota_v2(text: &str) -> Option<f64> {
     (period > 0.0).then_some(quota / period)
 }
 
-/// `cpu.cfs_quota_us` and `cpu.cfs_period_us`; a negative quota is none.
+/// Parses `cpu.cfs_quota_us` and `cpu.cfs_period_us`; a negative quota means none.
 fn quota_v1(quota: &str, period: &str) -> Option<f64> {
     let quota: f64 = quota.trim().parse().ok().filter(|quota| *quota > 0.0)?;
     let period: f64 = period.trim().parse().ok().filter(|period| *period > 0.0)?;
     Some(quota / period)
 }
 
-/// A line `NAME NUMBER` of a text.
+/// The value of a line `NAME NUMBER`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(' ')?;
@@ -299,7 +300,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// A group's limit and use; pages of files that the kernel can drop at once count as free.
+/// The limit and the use of a group. Pages of files that the kernel can drop at once count as
+/// available.
 fn group_memory(limit: &str, used: &str, stat: &str) -> Option<Memory> {
     let limit: u64 = limit.trim().parse().ok()?;
     let used: u64 = used.trim().parse().ok()?;
@@ -308,7 +310,7 @@ fn group_memory(limit: &str, used: &str, stat: &str) -> Option<Memory> {
     Some(Memory { limit, free: limit.saturating_sub(used) })
 }
 
-/// `MemTotal` and `MemAvailable` of /proc/meminfo, which are in KiB.
+/// Parses `MemTotal` and `MemAvailable` of /proc/meminfo, which are in KiB.
 fn machine_memory(text: &str) -> Option<Memory> {
     Some(Memory {
         limit: kib(text, "MemTotal")?.saturating_mul(1024),
@@ -316,7 +318,7 @@ fn machine_memory(text: &str) -> Option<Memory> {
     })
 }
 
-/// `some avg10=1.50 avg60=...`: the first figure, in hundredths.
+/// Parses `some avg10=1.50 avg60=...`: the first value, in hundredths.
 fn pressure(text: &str) -> Option<u64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some avg10="))?;
     let (whole, rest) = some.split_once('.')?;
@@ -324,9 +326,9 @@ fn pressure(text: &str) -> Option<u64> {
     Some(whole.parse::<u64>().ok()? * 100 + hundredths.parse::<u64>().ok()?)
 }
 
-/// The lines `cpuN` of /proc/stat, whose columns are user, nice, system, idle, iowait, irq,
-/// softirq and steal in hundredths of a second (proc_stat(5)). Time that another machine had
-/// counts as busy: it is gone all the same.
+/// Parses the lines `cpuN` of /proc/stat, whose columns are user, nice, system, idle, iowait, irq,
+/// softirq and steal in hundredths of a second (proc_stat(5)). Stolen time counts as busy, because
+/// it is not available.
 fn busy_us(text: &str, cores: &[usize]) -> Option<u64> {
     let busy = text.lines().filter_map(|line| {
         let mut words = line.strip_prefix("cpu")?.split(' ');
@@ -451,10 +453,10 @@ mod tests {
         std::thread::scope(|scope| {
             (0..7).for_each(|_| _ = scope.spawn(|| over.wait()));
             let own = crate::process::own_pid().as_raw_nonzero().get();
-            let asked = |most| run_queue(own, most).map(|found| found.asked);
-            assert!(asked(1_000).unwrap() >= 8);
-            assert!((1..=3).contains(&asked(3).unwrap()));
-            assert_eq!((asked(1), asked(0)), (Some(1), Some(1)));
+            let sampled = |most| run_queue(own, most).map(|found| found.sampled);
+            assert!(sampled(1_000).unwrap() >= 8);
+            assert!((1..=3).contains(&sampled(3).unwrap()));
+            assert_eq!((sampled(1), sampled(0)), (Some(1), Some(1)));
             over.wait();
         });
         assert_eq!(run_queue(4_194_305, 9), None);
