@@ -16,6 +16,7 @@ pub const SO: Module = Module {
               `-M` show them as static.",
     remarks: &[],
     directives: &[],
+    provides: &[],
 };
 
 /// mod_version.
@@ -27,6 +28,7 @@ pub const VERSION: Module = Module {
     subject: "Configuration that depends on the version spoken: `<IfVersion>`.",
     remarks: &[],
     directives: &[],
+    provides: &[],
 };
 
 /// mod_macro.
@@ -38,4 +40,5 @@ pub const MACRO: Module = Module {
     subject: "Pieces of configuration with parameters.",
     remarks: &[],
     directives: &[],
+    provides: &[],
 };

@@ -8,10 +8,11 @@ mod settings;
 mod module;
 
 pub mod beside;
-pub mod context;
 mod language;
 mod manual;
+mod provided;
 mod registry;
+mod state;
 #[cfg(test)]
 mod testing;
 
@@ -55,11 +56,13 @@ modules! {
 
 use evenkeel_config::{Act, Contexts, Overrides, Shape};
 
-pub use context::RequestContext;
+pub use self::core::{CoreSettings, RequestContext};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
+pub use provided::{ActiveModules, Provided, RequireProvider, Requirement};
 pub use registry::{MODELS, active_tables, is_active, model};
 pub use settings::{Access, Merge, NoSettings, Place, Said, Scope, Shared, Unsaid};
+pub use state::ServerState;
 
 /// The version of Apache httpd whose configuration, command line and answers are spoken.
 pub const SERVER_VERSION: (u32, u32, u32) = (2, 4, 71);

@@ -1,7 +1,7 @@
 //! What a module is: its declaration, and the macro that makes of one list of modules what has to
 //! name them all.
 
-use crate::{Directive, Table};
+use crate::{Directive, Provided, Table};
 use evenkeel_config::Offer;
 
 /// The declaration of a module. `-l`, `-M`, `-L` and the manual say what stands in it.
@@ -21,6 +21,8 @@ pub struct Module {
     pub remarks: &'static [&'static str],
     /// Its directives.
     pub directives: &'static [&'static [Directive]],
+    /// What other modules can ask it for by name.
+    pub provides: &'static [Provided],
 }
 
 /// When a module is active.
@@ -80,7 +82,11 @@ macro_rules! modules {
         /// What is said once for the whole process.
         #[derive(Clone, Default)]
         #[allow(missing_docs)]
-        pub struct GlobalSettings { $(pub $folder: $folder::Global),* }
+        pub struct GlobalSettings {
+            /// The active modules.
+            pub active: crate::ActiveModules,
+            $(pub $folder: $folder::Global),*
+        }
     };
     ([$($folders:ident)*] [$($modules:path,)*]
         #[every_request] mod $folder:ident; $($rest:tt)*) => {

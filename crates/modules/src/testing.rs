@@ -1,10 +1,11 @@
 //! For tests under directives: lines of a configuration and a module go in, the scope that they
 //! fill comes out. It knows no sections.
 
-use crate::{Module, Place, Scope};
+use crate::core::{Directory, Server};
+use crate::{CoreSettings, Module, Place, Scope};
 use evenkeel_config::{Node, Position, Tables};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Applies lines that stand outside of all sections.
 ///
@@ -44,4 +45,11 @@ pub(crate) fn apply_in(module: Module, place: Place, text: &str) -> Result<Scope
 pub(crate) fn tables(modules: &[Module]) -> Tables<Scope> {
     let tables: Vec<_> = modules.iter().copied().flat_map(Module::tables).collect();
     Tables::new(&tables, &[])
+}
+
+/// The settings of the core where nothing is configured.
+pub(crate) fn core_settings() -> CoreSettings<'static> {
+    static SETTINGS: LazyLock<(Server, Directory)> = LazyLock::new(Default::default);
+    let (server, directory) = &*SETTINGS;
+    CoreSettings { server, directory }
 }

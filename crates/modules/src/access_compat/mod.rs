@@ -4,8 +4,7 @@
 
 pub use crate::{NoSettings as Server, NoSettings as Global};
 
-use crate::authz_core::target;
-use crate::authz_host::{AddressFault, in_domain, parse_network, verified_name};
+use crate::core::{AddressFault, in_domain, parse_network, refused_target, verified_name};
 use crate::{
     Access, Active, Directive, DirectiveResult, Merge, Module, Scope, Where, argument, directive,
 };
@@ -111,7 +110,8 @@ impl Directory {
             Order::DenyAllow => !means(&rules.deny, request) || means(&rules.allow, request),
         };
         if !passes {
-            let text = format!("client denied by server configuration: {}", target(request));
+            let text =
+                format!("client denied by server configuration: {}", refused_target(request));
             request.notify(Notice::new("access_compat", Level::Error, 1797, text));
         }
         passes
@@ -161,6 +161,7 @@ pub const MODULE: Module = Module {
          Order, Allow and Deny. Apache forgets all of these, so that such a line lifts a denial.",
     ],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// The rules of the section at hand.

@@ -37,6 +37,7 @@ pub const MODULE: Module = Module {
          goes on with an empty path.",
     ],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn is_script(call: &Call<'_>) -> bool {

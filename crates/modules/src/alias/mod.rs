@@ -11,7 +11,7 @@ pub use rule::Rule;
 
 use crate::core::public_url;
 use crate::settings::merged;
-use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, Shared};
+use crate::{CoreSettings, Merge, RequestContext, Shared};
 use evenkeel_expr::Text;
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
 use rule::is_url;
@@ -105,13 +105,14 @@ impl Merge for Directory {
 /// The redirect, or 500 where its target is none.
 pub fn redirect_first(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    server: &Rules,
+    section: &Directory,
+    core: CoreSettings<'_>,
 ) -> Result<(), Answer> {
-    if server.alias.redirects.is_empty() && plan.alias.redirect.is_none() {
+    if server.redirects.is_empty() && section.redirect.is_none() {
         return Ok(());
     }
-    redirect(request, server, plan, &server.alias.redirects, (673, 674))
+    redirect(request, section, core, &server.redirects, (673, 674))
 }
 
 /// A redirect when all sections are known (Apache: fixups): .htaccess and folders included.
@@ -120,28 +121,28 @@ pub fn redirect_first(
 /// As [`redirect_first`].
 pub fn redirect_last(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    section: &Directory,
+    core: CoreSettings<'_>,
 ) -> Result<(), Answer> {
-    if plan.alias.redirects.is_empty() && plan.alias.redirect.is_none() {
+    if section.redirects.is_empty() && section.redirect.is_none() {
         return Ok(());
     }
-    redirect(request, server, plan, &plan.alias.redirects, (675, 676))
+    redirect(request, section, core, &section.redirects, (675, 676))
 }
 
 /// The first redirect that fits (mod_alias.c: translate_alias_redir, fixup_redir). The numbers
 /// are those of a target that is completed and of one that cannot be.
 fn redirect<'a>(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    section: &Directory,
+    core: CoreSettings<'_>,
     rules: impl IntoIterator<Item = &'a Arc<Rule>>,
     (completed, refused): (u16, u16),
 ) -> Result<(), Answer> {
     if !matches!(request.resource.path.first(), None | Some(b'/')) {
         return Ok(());
     }
-    let own = own_redirect(request, server, plan)?;
+    let own = own_redirect(request, section, core)?;
     let found = match own {
         Some(found) => Some(found),
         None => rule_redirect(request, rules)?,
@@ -157,8 +158,8 @@ fn redirect<'a>(
     }
     let path = |request: &Request| quoted(&request.resource.path).into_owned();
     let mut location = target;
-    if location.starts_with(b"/") && plan.alias.relative != Some(true) {
-        let whole = public_url(request, server, plan, &location);
+    if location.starts_with(b"/") && section.relative != Some(true) {
+        let whole = public_url(request, core, &location);
         let text = format!(
             "incomplete redirection target of '{}' for URI '{}' modified to '{}'",
             quoted(&location),
@@ -198,12 +199,12 @@ fn redirect<'a>(
 /// The redirect of the section itself: its status and target.
 fn own_redirect(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    section: &Directory,
+    core: CoreSettings<'_>,
 ) -> Result<Option<(u16, Vec<u8>)>, Answer> {
-    let Some(redirect) = &plan.alias.redirect else { return Ok(None) };
+    let Some(redirect) = &section.redirect else { return Ok(None) };
     let Some(target) = &redirect.target else { return Ok(Some((redirect.status, Vec::new()))) };
-    match target.value(&RequestContext::new(request, server, plan)) {
+    match target.value(&RequestContext::new(request, core)) {
         Ok(target) => Ok(Some((redirect.status, rule::escape_target(&target)))),
         Err(error) => {
             let text = format!("Can't evaluate redirect expression: {error}");
@@ -243,17 +244,18 @@ fn unmatched(request: &mut Request, error: &evenkeel_expr::MatchError) -> Answer
 /// 500 where the name cannot be evaluated.
 pub fn translate(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    server: &Rules,
+    section: &Directory,
+    core: CoreSettings<'_>,
     server_root: &Path,
 ) -> Result<Option<PathBuf>, Answer> {
-    if let Some(alias) = &plan.alias.alias {
-        return section_alias(request, server, plan, alias, server_root).map(Some);
+    if let Some(alias) = &section.alias {
+        return section_alias(request, section, core, alias, server_root).map(Some);
     }
     if !matches!(request.resource.path.first(), None | Some(b'/')) {
         return Ok(None);
     }
-    for rule in &server.alias.aliases {
+    for rule in &server.aliases {
         let file = match rule.file(&request.allowance, &request.resource.path) {
             Ok(Some(file)) => file,
             Ok(None) => continue,
@@ -271,12 +273,12 @@ pub fn translate(
 /// Alias in a section (mod_alias.c: try_alias).
 fn section_alias(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    section: &Directory,
+    core: CoreSettings<'_>,
     alias: &SectionAlias,
     server_root: &Path,
 ) -> Result<PathBuf, Answer> {
-    let mut file = match alias.file.value(&RequestContext::new(request, server, plan)) {
+    let mut file = match alias.file.value(&RequestContext::new(request, core)) {
         Ok(file) => file,
         Err(error) => {
             let text = format!("Can't evaluate alias expression: {error}");
@@ -284,7 +286,7 @@ fn section_alias(
             return Err(Status::INTERNAL_SERVER_ERROR.into());
         }
     };
-    let preserves = plan.alias.preserve_path == Some(true);
+    let preserves = section.preserve_path == Some(true);
     if let Some(fake) = alias.fake.as_deref().filter(|_| preserves)
         && let Some(length) = rule::match_prefix(&request.resource.path, fake)
     {
@@ -320,7 +322,7 @@ fn set_context(request: &mut Request, prefix: &[u8], root: &[u8]) {
 mod tests {
     use super::*;
     use crate::Place;
-    use crate::testing::{apply, apply_in};
+    use crate::testing::{apply, apply_in, core_settings};
     use evenkeel_message::{Peer, RequestHead, UriOptions, UrlPath};
 
     fn request(path: &str, query: Option<&str>) -> Request {
@@ -347,19 +349,31 @@ mod tests {
     fn redirected(text: &str, path: &str, query: Option<&str>) -> String {
         let scope = apply(MODULE, text).unwrap();
         let mut request = request(path, query);
-        answer(redirect_first(&mut request, &scope.server, &scope.directory))
+        answer(redirect_first(
+            &mut request,
+            &scope.server.alias,
+            &scope.directory.alias,
+            core_settings(),
+        ))
     }
 
     fn redirected_in_location(text: &str, path: &str) -> String {
         let scope = apply_in(MODULE, Place::Location("/l".into()), text).unwrap();
         let mut request = request(path, Some("q"));
-        answer(redirect_last(&mut request, &scope.server, &scope.directory))
+        answer(redirect_last(&mut request, &scope.directory.alias, core_settings()))
     }
 
     fn aliased(text: &str, path: &str) -> Option<PathBuf> {
         let scope = apply(MODULE, text).unwrap();
         let mut request = request(path, None);
-        translate(&mut request, &scope.server, &scope.directory, Path::new("/etc/base")).unwrap()
+        translate(
+            &mut request,
+            &scope.server.alias,
+            &scope.directory.alias,
+            core_settings(),
+            Path::new("/etc/base"),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -415,7 +429,14 @@ mod tests {
         let scope = apply(MODULE, "ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/").unwrap();
         let mut request = request("/cgi-bin/x", None);
         let root = Path::new("/");
-        let file = translate(&mut request, &scope.server, &scope.directory, root).unwrap();
+        let file = translate(
+            &mut request,
+            &scope.server.alias,
+            &scope.directory.alias,
+            core_settings(),
+            root,
+        )
+        .unwrap();
         assert_eq!(file, Some("/usr/lib/cgi-bin/x".into()));
         assert_eq!(request.resource.content.handler.as_deref(), Some(CGI));
         assert_eq!(request.resource.notes.value("context-prefix"), Some(&b"/cgi-bin/"[..]));
@@ -426,7 +447,14 @@ mod tests {
         let at = |text: &str| {
             let scope = apply_in(MODULE, Place::Location("/l".into()), text).unwrap();
             let mut request = request("/l/rest", None);
-            translate(&mut request, &scope.server, &scope.directory, Path::new("/")).unwrap()
+            translate(
+                &mut request,
+                &scope.server.alias,
+                &scope.directory.alias,
+                core_settings(),
+                Path::new("/"),
+            )
+            .unwrap()
         };
         assert_eq!(at("Alias /usr/one"), Some("/usr/one".into()));
         assert_eq!(at("AliasPreservePath On\nAlias /usr/one"), Some("/usr/one/rest".into()));

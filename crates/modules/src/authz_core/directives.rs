@@ -33,6 +33,7 @@ pub const MODULE: Module = Module {
               denied the client, each with its file and line number.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn require(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {

@@ -11,12 +11,11 @@ pub use directives::MODULE;
 pub use provider::Provider;
 pub use rule::{Logic, Rule, Verdict};
 
-use crate::authz_host::Wanted;
+use crate::core::{WantedNames, is_logged, merge_vary, refused_target};
 use crate::settings::merged;
-use crate::{DirectorySettings, Merge, RequestContext, ServerSettings, core};
+use crate::{CoreSettings, Merge, RequestContext};
 use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
 use std::collections::HashMap;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// AuthMerging may join the rules of this many sections. Each is asked within the one before, and
@@ -82,11 +81,11 @@ impl Merge for Directory {
 
 impl Directory {
     /// Adds what must be looked up before the rules can be asked.
-    pub fn want(&self, context: &RequestContext<'_>, wanted: &mut Wanted) {
+    pub fn want(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
         let Some(rules) = self.rules.as_ref().filter(|rules| !rules.grants_all()) else { return };
         rules.providers(&mut |provider| {
-            if let Provider::Host(rule) = provider {
-                rule.want(context, wanted);
+            if let Provider::Other(rule) = provider {
+                rule.add_wanted_names(context, wanted);
             }
         });
     }
@@ -97,8 +96,6 @@ impl Directory {
 pub struct Global {
     /// By the alias of AuthzProviderAlias.
     pub aliases: Arc<HashMap<Box<str>, Provider>>,
-    /// Whether mod_authz_host is not active, whose providers are unknown then.
-    pub without_hosts: bool,
 }
 
 /// Decides whether a request may be answered. No module here finds out who the user is, so rules
@@ -109,11 +106,11 @@ pub struct Global {
 /// authorize_user_core; request.c: decl_die).
 pub fn authorize(
     request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    settings: &Directory,
+    core: CoreSettings<'_>,
 ) -> Result<(), Status> {
-    let verbose = core::is_logged(server, plan, "authz_core", Level::Debug);
-    let Some(rules) = &plan.authz_core.rules else {
+    let verbose = is_logged(core, "authz_core", Level::Debug);
+    let Some(rules) = &settings.rules else {
         if verbose {
             let text = "authorization result: granted (no directives)";
             request.notify(Notice::new("authz_core", Level::Debug, 1628, text));
@@ -123,16 +120,17 @@ pub fn authorize(
     if !verbose && rules.grants_all() {
         return Ok(());
     }
-    let mut inquiry = Inquiry::new(RequestContext::new(request, server, plan), verbose);
-    inquiry.names_lines = core::is_logged(server, plan, "authz_core", Level::Info);
+    let mut inquiry = Inquiry::new(RequestContext::new(request, core), verbose);
+    inquiry.names_lines = is_logged(core, "authz_core", Level::Info);
     let verdict = inquiry.ask(rules, Logic::All);
     let Inquiry { notices, vary, refusals, .. } = inquiry;
     request.notices.extend(notices);
-    core::merge_vary(&mut request.resource.fields, &vary);
+    merge_vary(&mut request.resource.fields, &vary);
     match verdict {
         Verdict::Granted => Ok(()),
         Verdict::Denied | Verdict::Neutral => {
-            let text = format!("client denied by server configuration: {}", target(request));
+            let text =
+                format!("client denied by server configuration: {}", refused_target(request));
             request.notify(Notice::new("authz_core", Level::Error, 1630, text));
             // A line of its own: programs that read the log know the one above to its end.
             if !refusals.is_empty() {
@@ -149,16 +147,6 @@ pub fn authorize(
         }
         Verdict::Failed => Err(Status::INTERNAL_SERVER_ERROR),
     }
-}
-
-/// What a refusal names: the file, or the path where there is none.
-#[must_use]
-pub fn target(request: &Request) -> String {
-    let file = request.resource.file.as_os_str().as_bytes();
-    if file.is_empty() {
-        return format!("uri {}", quoted(&request.resource.path));
-    }
-    quoted(file).into_owned()
 }
 
 /// One request that is asked the rules.
@@ -263,6 +251,8 @@ impl<'a> Inquiry<'a> {
 mod tests {
     use super::*;
     use crate::Scope;
+    use crate::core;
+    use crate::testing::core_settings;
     use evenkeel_config::{Node, Position};
     use evenkeel_message::{FileName, HostNames, Method, Peer, RequestHead, UriOptions, UrlPath};
 
@@ -319,7 +309,7 @@ mod tests {
 
     fn decide(text: &str, request: &mut Request) -> Result<(), Status> {
         let scope = apply(text).unwrap();
-        authorize(request, &scope.server, &scope.directory)
+        authorize(request, &scope.directory.authz_core, core_settings())
     }
 
     #[test]
@@ -397,7 +387,7 @@ mod tests {
         let text = "client denied by server configuration: /srv/x";
         assert_eq!(refused.notices, [Notice::new("authz_core", Level::Error, 1630, text)]);
         refused.resource.file.clear();
-        assert_eq!(target(&refused), "uri /x");
+        assert_eq!(refused_target(&refused), "uri /x");
     }
 
     #[test]
@@ -448,12 +438,12 @@ mod tests {
         assert_eq!(decide("Require forward-dns a.test here.test", &mut named(false)), Ok(()));
         let scope =
             apply("Require forward-dns a.test\nRequire host x\nRequire ip 1.1.1.1").unwrap();
-        let mut wanted = Wanted::default();
+        let mut wanted = WantedNames::default();
         let asking = request();
-        let context = RequestContext::new(&asking, &scope.server, &scope.directory);
+        let context = RequestContext::new(&asking, core_settings());
         scope.directory.authz_core.want(&context, &mut wanted);
         let names = vec!["a.test".into()];
-        assert_eq!(wanted, Wanted { verify: true, names, ..Wanted::default() });
+        assert_eq!(wanted, WantedNames { verify: true, names, ..WantedNames::default() });
     }
 
     #[test]
@@ -482,8 +472,8 @@ mod tests {
         let merged = |inner: &str| {
             let outer = apply("Require ip 10").unwrap().directory;
             let inner = apply(inner).unwrap().directory;
-            let plan = DirectorySettings::merge(&outer, &inner);
-            authorize(&mut request(), &ServerSettings::default(), &plan).is_ok()
+            let merged = Directory::merge(&outer.authz_core, &inner.authz_core);
+            authorize(&mut request(), &merged, core_settings()).is_ok()
         };
         assert!(merged("") && merged("AuthzSendForbiddenOnFailure On"));
         assert!(!merged("Require all denied"));
@@ -498,21 +488,21 @@ mod tests {
     /// A section's rules are asked within those of the sections around it.
     #[test]
     fn merged_rules_have_a_depth() {
-        let joined = apply("AuthMerging And\nRequire ip 10").unwrap().directory;
-        let mut plan = apply("Require ip 10").unwrap().directory;
+        let joined =
+            apply("AuthMerging And\nRequire ip 10").unwrap().directory.into_settings().authz_core;
+        let mut plan = apply("Require ip 10").unwrap().directory.into_settings().authz_core;
         for _ in 0..DEPTH {
             plan.add(&joined);
         }
-        let server = ServerSettings::default();
-        assert_eq!(authorize(&mut request(), &server, &plan), Ok(()));
+        assert_eq!(authorize(&mut request(), &plan, core_settings()), Ok(()));
         plan.add(&joined);
         let mut asked = request();
-        let refused = authorize(&mut asked, &server, &plan);
+        let refused = authorize(&mut asked, &plan, core_settings());
         assert_eq!(refused, Err(Status::INTERNAL_SERVER_ERROR));
         let text = "AuthMerging joins the rules of more than 256 sections";
         assert_eq!(asked.notices, [Notice::own("authz_core", Level::Error, text)]);
-        plan.add(&apply("Require ip 10").unwrap().directory);
-        assert_eq!(authorize(&mut request(), &server, &plan), Ok(()));
+        plan.add(&apply("Require ip 10").unwrap().directory.authz_core);
+        assert_eq!(authorize(&mut request(), &plan, core_settings()), Ok(()));
     }
 
     #[test]

@@ -2,8 +2,7 @@
 //! asking it of a request gives a verdict.
 
 use super::{Inquiry, Verdict};
-use crate::Scope;
-use crate::authz_host::HostRule;
+use crate::{Requirement, Scope};
 use evenkeel_config::words;
 use evenkeel_expr::Condition;
 use evenkeel_message::{Level, MethodSet, Notice};
@@ -25,8 +24,8 @@ pub enum Provider {
         /// Whether it names REMOTE_USER, so that knowing the user may change its answer.
         needs_user: bool,
     },
-    /// `ip`, `host`, `forward-dns` and `local`.
-    Host(HostRule),
+    /// A provider of another module.
+    Other(Arc<dyn Requirement>),
 }
 
 impl Provider {
@@ -52,11 +51,8 @@ impl Provider {
                 let needs_user = text.contains("REMOTE_USER");
                 Ok(Provider::Expr { condition: Arc::new(condition), needs_user })
             }
-            _ if scope.global().authz_core.without_hosts => {
-                Err(format!("Unknown Authz provider: {name}"))
-            }
-            _ => match HostRule::parse(scope, name, arguments) {
-                Some(rule) => rule.map(Provider::Host),
+            _ => match scope.global().active.require_provider(name) {
+                Some(provider) => (provider.parse)(scope, arguments).map(Provider::Other),
                 None => Err(format!("Unknown Authz provider: {name}")),
             },
         }
@@ -85,7 +81,7 @@ impl Provider {
                     }
                 }
             }
-            Provider::Host(rule) => rule.check(&inquiry.context, &mut inquiry.notices),
+            Provider::Other(rule) => rule.is_met(&inquiry.context, &mut inquiry.notices),
         };
         if granted { Verdict::Granted } else { Verdict::Denied }
     }

@@ -1,17 +1,14 @@
 //! mod_authz_host: access by where a client is. Addresses, networks and names of the
-//! configuration come in; whether a client is among them goes out. Names are looked up by
-//! [`look_up`] before the rules are asked, off the serving thread; the rules never wait.
-
-mod lookup;
+//! configuration come in; whether a client is among them goes out. Names are looked up before the
+//! rules are asked (`core/lookup.rs`); the rules never wait.
 
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
-pub use lookup::{Wanted, look_up};
 
-use crate::{Active, Module, RequestContext, Scope};
+use crate::core::{AddressFault, WantedNames, in_domain, parse_network, verified_name};
+use crate::{Active, Module, Provided, RequestContext, RequireProvider, Requirement, Scope};
 use evenkeel_config::words;
 use evenkeel_expr::{Subnet, Text};
 use evenkeel_message::{Level, Notice, Request, quoted};
-use std::fmt;
 use std::sync::Arc;
 
 /// mod_authz_host.
@@ -24,95 +21,60 @@ pub const MODULE: Module = Module {
               `forward-dns`.",
     remarks: &[],
     directives: &[],
+    provides: PROVIDES,
 };
 
-/// Why a text is no network (apr_ipsubnet_create).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressFault {
-    /// It does not look like an address at all: perhaps it is a name.
-    NoAddress,
-    /// The address is wrong.
-    Address,
-    /// What stands behind the slash is wrong.
-    Mask,
-}
-
-impl fmt::Display for AddressFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AddressFault::NoAddress => "Invalid argument",
-            AddressFault::Address => "The specified IP address is invalid.",
-            AddressFault::Mask => "The specified network mask is invalid.",
-        })
-    }
-}
-
-/// Reads an address, its first octets, or a network.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn parse_network(text: &str) -> Result<Subnet, AddressFault> {
-    let address = text.split('/').next().unwrap_or_default();
-    let looks_v4 = address.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
-    if address.is_empty() || !(address.contains(':') || looks_v4) {
-        return Err(AddressFault::NoAddress);
-    }
-    Subnet::parse(text).ok_or_else(|| match Subnet::parse(address) {
-        Some(_) => AddressFault::Mask,
-        None => AddressFault::Address,
-    })
-}
-
-/// Whether a host's name is `domain` or below it (mod_authz_host.c: in_domain).
-#[must_use]
-pub fn in_domain(domain: &str, name: &str) -> bool {
-    let (domain, name) = (domain.as_bytes(), name.as_bytes());
-    let Some(start) = name.len().checked_sub(domain.len()) else { return false };
-    let Some((before, end)) = name.split_at_checked(start) else { return false };
-    end.eq_ignore_ascii_case(domain)
-        && (before.is_empty() || domain.first() == Some(&b'.') || before.last() == Some(&b'.'))
-}
-
 /// Whether a client is on this machine: a loopback address, or the one that it reached.
-#[must_use]
-pub fn is_local(request: &Request) -> bool {
+fn is_local(request: &Request) -> bool {
     let client = request.peer.client_ip();
     client.is_loopback() || client == request.peer.local_ip()
 }
 
 /// What Require asks of the client's address.
-#[derive(Clone, Debug)]
-pub enum HostRule {
+#[derive(Debug)]
+enum HostRule {
     /// `ip`.
-    Ip(Arc<[Subnet]>),
+    Ip(Vec<Subnet>),
     /// `host`: the client's name, which must lead back to its address, is in one of these domains.
-    Host(Arc<Text>),
+    Host(Text),
     /// `forward-dns`: one of these names leads to the client's address.
-    ForwardDns(Arc<Text>),
+    ForwardDns(Text),
     /// `local`.
     Local,
 }
 
-impl HostRule {
-    /// Compiles a rule; none where the name is not of this module.
-    #[must_use]
-    pub fn parse(scope: &Scope, name: &str, arguments: &str) -> Option<Result<Self, String>> {
-        let text = || {
-            let text = scope.compile_text(arguments);
-            text.map(Arc::new)
-                .map_err(|error| format!("Cannot parse expression in require line: {error}"))
-        };
-        match name {
-            "ip" => Some(networks(arguments)),
-            "host" => Some(text().map(HostRule::Host)),
-            "forward-dns" => Some(text().map(HostRule::ForwardDns)),
-            "local" => Some(Ok(HostRule::Local)),
-            _ => None,
-        }
-    }
+/// The providers of Require.
+const PROVIDES: &[Provided] = &[
+    Provided::Require(RequireProvider { name: "ip", parse: parse_ip }),
+    Provided::Require(RequireProvider { name: "host", parse: parse_host }),
+    Provided::Require(RequireProvider { name: "forward-dns", parse: parse_forward_dns }),
+    Provided::Require(RequireProvider { name: "local", parse: parse_local }),
+];
 
-    /// Whether the client is meant. Where that cannot be found out, it is not.
-    pub fn check(&self, context: &RequestContext<'_>, notices: &mut Vec<Notice>) -> bool {
+fn parse_ip(_: &Scope, arguments: &str) -> Result<Arc<dyn Requirement>, String> {
+    Ok(Arc::new(HostRule::Ip(networks(arguments)?)))
+}
+
+fn parse_host(scope: &Scope, arguments: &str) -> Result<Arc<dyn Requirement>, String> {
+    Ok(Arc::new(HostRule::Host(text(scope, arguments)?)))
+}
+
+fn parse_forward_dns(scope: &Scope, arguments: &str) -> Result<Arc<dyn Requirement>, String> {
+    Ok(Arc::new(HostRule::ForwardDns(text(scope, arguments)?)))
+}
+
+fn parse_local(_: &Scope, _: &str) -> Result<Arc<dyn Requirement>, String> {
+    Ok(Arc::new(HostRule::Local))
+}
+
+fn text(scope: &Scope, arguments: &str) -> Result<Text, String> {
+    scope
+        .compile_text(arguments)
+        .map_err(|error| format!("Cannot parse expression in require line: {error}"))
+}
+
+impl Requirement for HostRule {
+    fn is_met(&self, context: &RequestContext<'_>, notices: &mut Vec<Notice>) -> bool {
         let request = context.request;
         match self {
             HostRule::Ip(networks) => {
@@ -149,8 +111,7 @@ impl HostRule {
         }
     }
 
-    /// Adds what must be looked up before the rule can be asked.
-    pub fn want(&self, context: &RequestContext<'_>, wanted: &mut Wanted) {
+    fn add_wanted_names(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
         match self {
             HostRule::Ip(_) | HostRule::Local => {}
             HostRule::Host(_) => wanted.verify = true,
@@ -163,14 +124,7 @@ impl HostRule {
     }
 }
 
-/// The client's name, if it leads back to the client's address.
-#[must_use]
-pub fn verified_name(request: &Request) -> Option<&str> {
-    let names = request.names.as_deref()?;
-    names.client.as_deref().filter(|_| names.verified)
-}
-
-fn networks(arguments: &str) -> Result<HostRule, String> {
+fn networks(arguments: &str) -> Result<Vec<Subnet>, String> {
     // An empty word ends the list.
     let networks = words(arguments)
         .iter()
@@ -181,11 +135,11 @@ fn networks(arguments: &str) -> Result<HostRule, String> {
                 fault => format!("ip address '{word}' appears to be invalid: {fault}"),
             })
         })
-        .collect::<Result<Arc<[Subnet]>, String>>()?;
+        .collect::<Result<Vec<Subnet>, String>>()?;
     if networks.is_empty() {
         return Err("'require ip' requires an argument".into());
     }
-    Ok(HostRule::Ip(networks))
+    Ok(networks)
 }
 
 /// The names that a rule's text stands for in the request.
@@ -206,34 +160,5 @@ fn names(
             notices.push(Notice::new("authz_host", Level::Error, number, text));
             Vec::new()
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn domains_end_at_dots() {
-        assert!(in_domain("good.com", "a.GOOD.com") && in_domain(".com", "good.com"));
-        assert!(in_domain("good.com", "good.com"));
-        assert!(!in_domain("good.com", "nogood.com") && !in_domain("a.good.com", "good.com"));
-    }
-
-    #[test]
-    fn networks_are_refused_for_the_reason_that_apr_gives() {
-        let table = [
-            ("foo", AddressFault::NoAddress),
-            ("", AddressFault::NoAddress),
-            ("foo/8", AddressFault::NoAddress),
-            ("300.1.1.1", AddressFault::Address),
-            ("10.0.0.0/99", AddressFault::Mask),
-            ("10.1.0.0/16/3", AddressFault::Mask),
-            ("::zz", AddressFault::Address),
-        ];
-        for (text, fault) in table {
-            assert_eq!(parse_network(text), Err(fault), "{text}");
-        }
-        assert!(parse_network("10.1").is_ok() && parse_network("fe80::/10").is_ok());
     }
 }

@@ -40,6 +40,7 @@ pub const MODULE: Module = Module {
     subject: "The listing of a folder that has no index.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn said(scope: &mut Scope) -> &mut Said {

@@ -24,8 +24,8 @@ pub use query::Asked;
 pub use settings::{Directory, Key, Order, Said, Width};
 
 use crate::beside::Beside;
-use crate::dir::FOLDER;
-use crate::{DirectorySettings, core};
+use crate::core;
+use crate::core::FOLDER;
 use evenkeel_files::Found;
 use evenkeel_message::{
     Answer, Body, Level, Method, Notice, Piece, Request, Response, Status, quoted_path,
@@ -51,14 +51,11 @@ pub fn is_wanted(request: &Request) -> bool {
         && matches!(request.resource.method, Method::Get | Method::Head)
 }
 
-/// The answer where Options does not say Indexes. `indexed` tells that names of an index were
-/// looked for.
-pub fn refuse(request: &mut Request, plan: &DirectorySettings, indexed: bool) -> Answer {
-    let mut names = String::from("none");
-    if indexed && request.resource.path.ends_with(b"/") {
-        let known = (0..).map_while(|number| plan.dir.index_name(number));
-        names = known.collect::<Vec<_>>().join(",");
-    }
+/// The answer where Options does not say Indexes. `index_names` are those that were looked for, if
+/// any were.
+pub fn refuse(request: &mut Request, index_names: Option<&[&str]>) -> Answer {
+    let looked_for = index_names.filter(|_| request.resource.path.ends_with(b"/"));
+    let names = looked_for.map_or("none".into(), |names| names.join(","));
     let text = format!(
         "Cannot serve directory {}: No matching DirectoryIndex ({names}) found, and \
          server-generated directory index forbidden by Options directive",
@@ -80,7 +77,7 @@ pub fn unreadable(request: &mut Request, error: &io::Error) -> Answer {
 #[must_use]
 pub fn head(
     request: &mut Request,
-    plan: &DirectorySettings,
+    core: &core::Directory,
     said: &Said,
     folder: &Found,
 ) -> Response {
@@ -94,7 +91,7 @@ pub fn head(
     if said.has(Flags::TRACK_MODIFIED)
         && let Some(stat) = folder.stat()
     {
-        core::track_folder(request, &plan.core, &stat, &mut response.fields);
+        core::track_folder(request, core, &stat, &mut response.fields);
     }
     response
 }

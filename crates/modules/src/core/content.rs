@@ -1,8 +1,7 @@
 //! What the core says of content: SetHandler and ForceType over what mod_mime found, and the
 //! fields that describe content in a response (core.c: core_override_type, ap_make_content_type).
 
-use super::Directory;
-use crate::{DirectorySettings, RequestContext, ServerSettings};
+use super::{CoreSettings, Directory, RequestContext};
 use evenkeel_message::{Level, Name, Notice, Request, Response, Status};
 
 /// Lets SetHandler and ForceType have the last word.
@@ -10,19 +9,15 @@ use evenkeel_message::{Level, Name, Notice, Request, Response, Status};
 /// # Errors
 /// 500 where the handler's expression cannot be evaluated: without it a program would be sent as a
 /// file.
-pub fn override_type(
-    request: &mut Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
-) -> Result<(), Status> {
-    if let Some(Some(media_type)) = &plan.core.force_type {
+pub fn override_type(request: &mut Request, core: CoreSettings<'_>) -> Result<(), Status> {
+    if let Some(Some(media_type)) = &core.directory.force_type {
         request.resource.content.media_type = Some(media_type.as_bytes().into());
     }
-    let Some(Some(handler)) = &plan.core.handler else { return Ok(()) };
+    let Some(Some(handler)) = &core.directory.handler else { return Ok(()) };
     let value = match handler.constant() {
         Some(name) if name.eq_ignore_ascii_case(b"none") => return Ok(()),
         Some(name) => Ok(name.to_vec()),
-        None => handler.value(&RequestContext::new(request, server, plan)),
+        None => handler.value(&RequestContext::new(request, core)),
     };
     match value {
         // What an expression gives is a handler's name, also an empty text and "none".

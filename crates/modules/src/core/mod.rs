@@ -1,42 +1,56 @@
 //! The core: what every server needs before any module (Apache: core.c). Server identity, the
 //! sections and their merge, options and overrides, limits, error documents.
 
+mod client;
 mod content;
+mod context;
 mod directory;
 mod directory_directives;
 mod error_document;
 mod facts;
 mod global;
+mod lookup;
 mod naming;
 mod options;
+mod output_filter;
 mod ranges;
+mod refusal;
 mod sections;
 mod server;
 mod server_directives;
+mod settings;
 mod static_handler;
 mod vary;
 
+pub use client::{AddressFault, in_domain, parse_network, verified_name};
 pub use content::{describe_content, name_type, override_type};
+pub use context::RequestContext;
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;
 pub use error_document::ErrorDocument;
 pub use facts::{file_fact, time_fact};
 pub use global::{Global, VirtualHost};
+pub use lookup::{WantedNames, look_up_names};
 pub use naming::{public_name, public_port, public_url, server_name};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
+pub use refusal::refused_target;
 pub use sections::{Kind, Match, Section};
 pub use server::{
     Aliases, Conduct, HttpProtocol, LogLevels, Sections, Server, ServerTokens, TraceEnable,
     is_logged,
 };
 pub use server_directives::parse_interval;
+pub use settings::CoreSettings;
 pub use static_handler::{
     allowed_methods, forbid_caching, omit_tag, serve_file, tag_of, tag_of_time, track_folder,
 };
 pub use vary::{merge_vary, settle_vary};
 
 use crate::{Active, Module};
+
+/// The handler of folders, which is their media type too (httpd.h: DIR_MAGIC_TYPE).
+pub const FOLDER: &[u8] = b"httpd/unix-directory";
 
 /// The core.
 pub const MODULE: Module = Module {
@@ -69,6 +83,7 @@ pub const MODULE: Module = Module {
         server_directives::DIRECTIVES,
         directory_directives::DIRECTIVES,
     ],
+    provides: output_filter::OUTPUT_FILTERS,
 };
 
 /// The protocol, whose directives are the core's.
@@ -80,6 +95,7 @@ pub const HTTP: Module = Module {
     subject: "",
     remarks: &[],
     directives: &[],
+    provides: &[],
 };
 
 /// The Server field under ServerTokens. Tools that read it expect Apache's shape.

@@ -2,42 +2,33 @@
 //! name, a port or a whole URL comes out (core.c: ap_get_server_name, ap_get_server_port,
 //! ap_construct_url).
 
-use super::Tristate;
-use crate::{DirectorySettings, ServerSettings};
+use super::{CoreSettings, Server, Tristate};
 use evenkeel_message::Request;
 use std::borrow::Cow;
 
 /// The name of a server: ServerName, or the machine's where none was configured.
 #[must_use]
-pub fn server_name(server: &ServerSettings) -> &str {
-    server.core.name.as_deref().unwrap_or("localhost")
+pub fn server_name(server: &Server) -> &str {
+    server.name.as_deref().unwrap_or("localhost")
 }
 
 /// The name that URLs to this server hold for this request (UseCanonicalName).
 #[must_use]
-pub fn public_name<'a>(
-    request: &'a Request,
-    server: &'a ServerSettings,
-    directory: &DirectorySettings,
-) -> Cow<'a, [u8]> {
-    match directory.core.canonical_name.unwrap_or_default() {
+pub fn public_name<'a>(request: &'a Request, core: CoreSettings<'a>) -> Cow<'a, [u8]> {
+    match core.directory.canonical_name.unwrap_or_default() {
         Tristate::Off if !request.host.is_empty() => request.host.as_slice().into(),
         Tristate::Third => request.peer.local_ip().to_string().into_bytes().into(),
-        Tristate::Off | Tristate::On => server_name(server).as_bytes().into(),
+        Tristate::Off | Tristate::On => server_name(core.server).as_bytes().into(),
     }
 }
 
 /// The port that goes with the name (UseCanonicalPhysicalPort).
 #[must_use]
-pub fn public_port(
-    request: &Request,
-    server: &ServerSettings,
-    directory: &DirectorySettings,
-) -> u16 {
-    let configured = server.core.port.filter(|port| *port != 0);
-    let by_socket = directory.core.canonical_port == Some(true);
+pub fn public_port(request: &Request, core: CoreSettings<'_>) -> u16 {
+    let configured = core.server.port.filter(|port| *port != 0);
+    let by_socket = core.directory.canonical_port == Some(true);
     let physical = by_socket.then(|| request.peer.local.port());
-    let known = match directory.core.canonical_name.unwrap_or_default() {
+    let known = match core.directory.canonical_name.unwrap_or_default() {
         Tristate::Off | Tristate::Third => request.port.or(physical).or(configured),
         Tristate::On => configured.or(physical),
     };
@@ -46,14 +37,9 @@ pub fn public_port(
 
 /// `http://name[:port]` and the path behind it; the port is left out where it is the scheme's.
 #[must_use]
-pub fn public_url(
-    request: &Request,
-    server: &ServerSettings,
-    directory: &DirectorySettings,
-    path: &[u8],
-) -> Vec<u8> {
-    let name = public_name(request, server, directory);
-    let port = public_port(request, server, directory);
+pub fn public_url(request: &Request, core: CoreSettings<'_>, path: &[u8]) -> Vec<u8> {
+    let name = public_name(request, core);
+    let port = public_port(request, core);
     let mut url = b"http://".to_vec();
     if name.contains(&b':') {
         url.extend_from_slice(&[b"[", &*name, b"]"].concat());

@@ -1,7 +1,8 @@
 //! Settings of a virtual host and of the main server, and the directives that make them.
 
+use super::CoreSettings;
 use super::sections::Section;
-use crate::{DirectorySettings, Merge, ServerSettings, Shared};
+use crate::{Merge, Shared};
 use evenkeel_config::Position;
 use evenkeel_message::Level;
 use std::path::Path;
@@ -163,15 +164,10 @@ impl LogLevels {
 /// Whether a notice of that module and level is written for a request of this server and section
 /// (log.c: the section's LogLevel stands for the server's).
 #[must_use]
-pub fn is_logged(
-    server: &ServerSettings,
-    section: &DirectorySettings,
-    module: &str,
-    level: Level,
-) -> bool {
-    let said = &section.core.log_level;
+pub fn is_logged(core: CoreSettings<'_>, module: &str, level: Level) -> bool {
+    let said = &core.directory.log_level;
     let said_nothing = said.all.is_none() && said.modules.is_empty();
-    level <= if said_nothing { &server.core.conduct.log_level } else { said }.of(module)
+    level <= if said_nothing { &core.server.conduct.log_level } else { said }.of(module)
 }
 
 impl Merge for LogLevels {

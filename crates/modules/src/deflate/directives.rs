@@ -1,7 +1,9 @@
 //! mod_deflate's directives: lines go in, numbers and names come out.
 
-use super::AlterTag;
-use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
+use super::{AlterTag, DEFLATE, INFLATE};
+use crate::{
+    Active, Directive, DirectiveResult, Module, Provided, Scope, Where, argument, directive,
+};
 use evenkeel_config::{Call, Shape};
 use std::num::IntErrorKind;
 use std::ops::RangeInclusive;
@@ -30,6 +32,7 @@ pub const MODULE: Module = Module {
               that answers the tag of the plain body has no Vary, as in Apache.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[Provided::OutputFilter(DEFLATE), Provided::OutputFilter(INFLATE)],
 };
 
 fn filter_note(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {

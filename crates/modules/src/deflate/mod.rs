@@ -18,14 +18,22 @@ use accept::{accepts_gzip, is_encoded, without_gzip};
 use bytes::Bytes;
 use codec::{Codec, Done, Fault, Inflater};
 use evenkeel_message::{
-    Answer, Body, Level, Method, Name, Notice, Piece, Request, Response, Status, Validators,
-    Variables, Verdict, evaluate,
+    Answer, Body, FilterPosition, Level, Method, Name, Notice, OutputFilter, Piece, Request,
+    Response, Status, Validators, Variables, Verdict, evaluate,
 };
 use evenkeel_sys::blocking_pool::BlockingPool;
 use presses::Press;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::{Recoded, Silence, Work};
+
+/// The filter that compresses.
+pub const DEFLATE: OutputFilter =
+    OutputFilter { name: "DEFLATE", position: FilterPosition::CONTENT_SET };
+
+/// The filter that takes compression off. It acts before those that change the content.
+pub const INFLATE: OutputFilter =
+    OutputFilter { name: "INFLATE", position: FilterPosition::RESOURCE.before() };
 
 /// Bodies up to so many bytes are done at once, if no more than that comes out: a slow client
 /// keeps what it has not taken, and holds no credit for it.

@@ -23,6 +23,7 @@ pub const MODULE: Module = Module {
     subject: "The page of a folder, and the slash behind its name.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// Names add up within a section; `disabled` alone on a line forgets those before it.

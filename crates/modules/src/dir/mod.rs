@@ -7,13 +7,10 @@ mod directives;
 pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
-use crate::core::public_url;
-use crate::{DirectorySettings, Merge, ServerSettings};
+use crate::core::{FOLDER, public_url};
+use crate::{CoreSettings, Merge};
 use evenkeel_message::{Answer, Fields, Method, Request, Status};
 use std::sync::Arc;
-
-/// The handler of folders, which is their media type too (DIR_MAGIC_TYPE).
-pub const FOLDER: &[u8] = b"httpd/unix-directory";
 
 /// The handler of redirects (mod_dir.c: REWRITE_REDIRECT_HANDLER_NAME). A folder with this handler
 /// has no index, even where the handler comes from SetHandler.
@@ -86,14 +83,14 @@ pub enum Slash {
 
 /// Looks for the slash at the end of a folder's path.
 #[must_use]
-pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySettings) -> Slash {
+pub fn slash(request: &Request, settings: &Directory, core: CoreSettings<'_>) -> Slash {
     if request.resource.path.ends_with(b"/") {
         return Slash::There;
     }
     // HEAD is a GET without a body here.
     let is_get = matches!(request.resource.method, Method::Get | Method::Head);
     let careful = || request.resource.env.contains("redirect-carefully");
-    if plan.dir.slash == Some(false) || (!is_get && careful()) {
+    if settings.slash == Some(false) || (!is_get && careful()) {
         return Slash::Missing;
     }
     let mut path = Vec::with_capacity(request.resource.path.len() + 1);
@@ -104,7 +101,7 @@ pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySetting
         path.extend_from_slice(query);
     }
     let mut fields = Fields::new();
-    fields.set("Location", public_url(request, server, plan, &path));
+    fields.set("Location", public_url(request, core, &path));
     Slash::Redirect(Answer::Status(Status::MOVED_PERMANENTLY, fields))
 }
 
@@ -112,19 +109,19 @@ pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySetting
 #[must_use]
 pub fn redirect_to_index(
     request: &Request,
-    server: &ServerSettings,
-    plan: &DirectorySettings,
+    core: CoreSettings<'_>,
     index: &[u8],
     status: Status,
 ) -> Answer {
     let mut fields = Fields::new();
-    fields.set("Location", public_url(request, server, plan, index));
+    fields.set("Location", public_url(request, core, index));
     Answer::Status(status, fields)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::core_settings;
     use evenkeel_message::{Peer, RequestHead, UriOptions, UrlPath};
 
     fn request(path: &str, query: Option<&str>) -> Request {
@@ -145,22 +142,25 @@ mod tests {
 
     #[test]
     fn a_folder_gets_its_slash_and_keeps_its_query() {
-        let (server, mut plan) = (ServerSettings::default(), DirectorySettings::default());
+        let mut settings = Directory::default();
         let asked = request("/a b", Some("x=%20"));
-        assert_eq!(location(&slash(&asked, &server, &plan)), "301 http://h/a%20b/?x=%20");
-        assert!(matches!(slash(&request("/a/", None), &server, &plan), Slash::There));
-        plan.dir.slash = Some(false);
-        assert!(matches!(slash(&asked, &server, &plan), Slash::Missing));
+        assert_eq!(
+            location(&slash(&asked, &settings, core_settings())),
+            "301 http://h/a%20b/?x=%20"
+        );
+        assert!(matches!(slash(&request("/a/", None), &settings, core_settings()), Slash::There));
+        settings.slash = Some(false);
+        assert!(matches!(slash(&asked, &settings, core_settings()), Slash::Missing));
     }
 
     #[test]
     fn clients_that_redirect_a_post_wrongly_are_spared() {
-        let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
+        let settings = Directory::default();
         let mut asked = request("/a", None);
         asked.resource.env.set("redirect-carefully", "1");
-        assert!(matches!(slash(&asked, &server, &plan), Slash::Redirect(_)));
+        assert!(matches!(slash(&asked, &settings, core_settings()), Slash::Redirect(_)));
         asked.resource.method = Method::Post;
-        assert!(matches!(slash(&asked, &server, &plan), Slash::Missing));
+        assert!(matches!(slash(&asked, &settings, core_settings()), Slash::Missing));
     }
 
     #[test]

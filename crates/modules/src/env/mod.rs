@@ -27,6 +27,7 @@ pub const MODULE: Module = Module {
     subject: "Variables of the environment for what answers a request.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// What a section says of variables.

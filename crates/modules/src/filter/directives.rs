@@ -1,9 +1,10 @@
 //! mod_filter's directives: lines go in; filters that stand for others, and chains of them, come
 //! out.
 
-use super::{Filter, Output, Protocol, Provider, Said, Stage, When};
+use super::{Filter, Protocol, Provider, Said, When};
 use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
+use evenkeel_message::{FilterPosition, OutputFilter};
 use std::sync::Arc;
 
 /// The most filters in the chain of one section: each is looked at for every word that takes one
@@ -31,6 +32,7 @@ pub const MODULE: Module = Module {
               `filter-errordocs` is set.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// The filter of that name in a section, to be changed.
@@ -42,7 +44,7 @@ fn known<'a>(said: &'a mut Said, name: &str) -> Option<&'a mut Filter> {
 fn declared<'a>(said: &'a mut Said, name: &str) -> &'a mut Filter {
     let new = || Filter {
         name: name.into(),
-        stage: Stage::RESOURCE,
+        position: FilterPosition::RESOURCE,
         providers: Vec::new(),
         is_traced: false,
     };
@@ -50,25 +52,25 @@ fn declared<'a>(said: &'a mut Said, name: &str) -> &'a mut Filter {
 }
 
 fn filter_declare(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    let stage = match call.second().unwrap_or_default().to_ascii_lowercase().as_str() {
-        "content_set" => Stage::CONTENT_SET,
-        "protocol" => Stage::PROTOCOL,
-        "transcode" => Stage::TRANSCODE,
-        "connection" => Stage::CONNECTION,
-        "network" => Stage::NETWORK,
-        _ => Stage::RESOURCE,
+    let position = match call.second().unwrap_or_default().to_ascii_lowercase().as_str() {
+        "content_set" => FilterPosition::CONTENT_SET,
+        "protocol" => FilterPosition::PROTOCOL,
+        "transcode" => FilterPosition::TRANSCODE,
+        "connection" => FilterPosition::CONNECTION,
+        "network" => FilterPosition::NETWORK,
+        _ => FilterPosition::RESOURCE,
     };
-    declared(scope.directory.filter.change(), call.first()).stage = stage;
+    declared(scope.directory.filter.change(), call.first()).position = position;
     Ok(())
 }
 
 /// The filter that a provider's name means.
-fn output(scope: &Scope, name: &str) -> Result<Output, String> {
-    Output::named(name, scope.global().filter.without_deflate)
-        .ok_or_else(|| format!("Unknown filter provider {name}"))
+fn output(scope: &Scope, name: &str) -> Result<OutputFilter, String> {
+    let output = scope.global().active.output_filter(name);
+    output.ok_or_else(|| format!("Unknown filter provider {name}"))
 }
 
-fn provider(name: &str, output: Output, when: When) -> Provider {
+fn provider(name: &str, output: OutputFilter, when: When) -> Provider {
     Provider { name: name.into(), output, when, protocol: Protocol::default() }
 }
 
@@ -133,7 +135,7 @@ fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveRes
             said.chain.push(own.clone());
         }
         let filter = declared(said, &own);
-        filter.stage = Stage::CONTENT_SET;
+        filter.position = FilterPosition::CONTENT_SET;
         let types = types.iter().map(|media_type| media_type.as_str().into());
         match filter.providers.first_mut().map(|provider| &mut provider.when) {
             Some(When::Types(known)) => known.extend(types),

@@ -5,73 +5,18 @@
 
 mod directives;
 
-pub use crate::NoSettings as Server;
+pub use crate::{NoSettings as Server, NoSettings as Global};
 pub use directives::MODULE;
 
 use crate::settings::merged;
-use crate::{Merge, RequestContext};
+use crate::{ActiveModules, Merge, RequestContext};
 use evenkeel_expr::Condition;
-use evenkeel_message::{Fields, Level, Name, Notice, Request, Response, Status};
+use evenkeel_message::{
+    Fields, FilterPosition, Level, Name, Notice, OutputFilter, Request, Response, Status,
+};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-
-/// What an output filter does to a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// `DEFLATE`: compresses it.
-    Deflate,
-    /// `INFLATE`: takes the compression off it.
-    Inflate,
-    /// A filter of the server's own, through which every response goes anyway.
-    Own,
-}
-
-/// Filters that Apache has for every response, named where others may be named.
-const OWN: [&str; 8] = [
-    "BYTERANGE",
-    "CHUNK",
-    "CONTENT_LENGTH",
-    "CORE",
-    "FIXUP_HEADERS_ERR",
-    "FIXUP_HEADERS_OUT",
-    "HTTP_HEADER",
-    "HTTP_OUTERROR",
-];
-
-impl Output {
-    /// The filter of that name, in which case does not count; none where nobody has it.
-    #[must_use]
-    pub fn named(name: &str, without_deflate: bool) -> Option<Output> {
-        if name.eq_ignore_ascii_case("DEFLATE") {
-            (!without_deflate).then_some(Output::Deflate)
-        } else if name.eq_ignore_ascii_case("INFLATE") {
-            (!without_deflate).then_some(Output::Inflate)
-        } else {
-            OWN.iter().any(|own| name.eq_ignore_ascii_case(own)).then_some(Output::Own)
-        }
-    }
-
-    /// Where it stands among others that are named for a response by their own names.
-    const fn stage(self) -> u8 {
-        match self {
-            Output::Inflate => Stage::RESOURCE - 1,
-            Output::Deflate | Output::Own => Stage::CONTENT_SET,
-        }
-    }
-}
-
-/// Where filters stand in the order in which a response goes through them (Apache: ap_filter_type).
-struct Stage;
-
-impl Stage {
-    const RESOURCE: u8 = 10;
-    const CONTENT_SET: u8 = 20;
-    const PROTOCOL: u8 = 30;
-    const TRANSCODE: u8 = 40;
-    const CONNECTION: u8 = 50;
-    const NETWORK: u8 = 60;
-}
 
 /// What a section says of filters; nothing as a rule, so that requests pay nothing for it.
 #[derive(Clone, Debug, Default)]
@@ -97,18 +42,11 @@ struct Order {
     unknown: Vec<Box<str>>,
 }
 
-/// What is said once.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Global {
-    /// Whether mod_deflate is not active, whose filters are unknown then.
-    pub without_deflate: bool,
-}
-
 /// A filter that stands for one of several, by what the response is (FilterDeclare).
 #[derive(Clone, Debug)]
 pub struct Filter {
     name: Box<str>,
-    stage: u8,
+    position: FilterPosition,
     providers: Vec<Provider>,
     /// Whether its use is told in the log (FilterTrace).
     is_traced: bool,
@@ -118,7 +56,7 @@ pub struct Filter {
 #[derive(Clone, Debug)]
 struct Provider {
     name: Box<str>,
-    output: Output,
+    output: OutputFilter,
     when: When,
     protocol: Protocol,
 }
@@ -178,7 +116,7 @@ impl Said {
                     None => order.unknown.push(name.clone()),
                 }
             }
-            order.steps.sort_by_key(Step::stage);
+            order.steps.sort_by_key(Step::position);
             order
         })
     }
@@ -188,17 +126,17 @@ impl Said {
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A filter by its own name.
-    Plain(Output),
+    Plain(OutputFilter),
     /// One that is chosen by what the response is.
     Chosen(Arc<Filter>),
 }
 
 impl Step {
     /// Where it stands among others.
-    fn stage(&self) -> u8 {
+    fn position(&self) -> FilterPosition {
         match self {
-            Step::Plain(output) => output.stage(),
-            Step::Chosen(filter) => filter.stage,
+            Step::Plain(output) => output.position,
+            Step::Chosen(filter) => filter.position,
         }
     }
 }
@@ -230,14 +168,14 @@ pub fn steps<'a>(
     settings: &'a Directory,
     named: &Named<'_>,
     request: &mut Request,
-    global: Global,
+    active: &ActiveModules,
 ) -> Cow<'a, [Step]> {
     let mut steps: Vec<Step> = Vec::new();
     let by_extension = named.by_extension.iter().flat_map(|names| names.split(|b| *b == b';'));
     let by_extension = by_extension.map(String::from_utf8_lossy);
     let by_section = named.by_section.unwrap_or_default().iter().map(|name| (&**name).into());
     for name in by_extension.chain(by_section).filter(|name| !name.is_empty()) {
-        match Output::named(&name, global.without_deflate) {
+        match active.output_filter(&name) {
             Some(output) => steps.push(Step::Plain(output)),
             None => {
                 let text = format!("an unknown filter was not added: {name}");
@@ -259,7 +197,7 @@ pub fn steps<'a>(
         }
         steps.extend_from_slice(chosen);
     }
-    steps.sort_by_key(Step::stage);
+    steps.sort_by_key(Step::position);
     Cow::Owned(steps)
 }
 
@@ -286,7 +224,7 @@ impl Filter {
         context: RequestContext<'_>,
         response: &mut Response,
         notices: &mut Vec<Notice>,
-    ) -> Option<Output> {
+    ) -> Option<OutputFilter> {
         if self.is_traced {
             notices.push(Notice::new("filter", Level::Debug, 1375, self.name.to_string()));
         }
@@ -356,8 +294,8 @@ fn is_among(types: &[Box<str>], media_type: Option<&[u8]>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::apply;
-    use crate::{DirectorySettings, ServerSettings};
+    use crate::deflate::{DEFLATE, INFLATE};
+    use crate::testing::{apply, core_settings};
     use evenkeel_message::{Peer, RequestHead};
 
     fn said(text: &str) -> Directory {
@@ -371,17 +309,20 @@ mod tests {
     }
 
     /// What a response of that type goes through, and how many notices there are.
-    fn outputs(settings: &Directory, named: &Named<'_>, media_type: &str) -> (Vec<Output>, usize) {
+    fn outputs(
+        settings: &Directory,
+        named: &Named<'_>,
+        media_type: &str,
+    ) -> (Vec<OutputFilter>, usize) {
         let mut request = request();
-        let steps = steps(settings, named, &mut request, Global::default());
-        let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
+        let steps = steps(settings, named, &mut request, &ActiveModules::default());
         let mut response = Response::new(Status::OK);
         response.fields.set("Content-Type", media_type);
         let mut notices = Vec::new();
         let chosen = steps.iter().filter_map(|step| match step {
             Step::Plain(output) => Some(*output),
             Step::Chosen(filter) => {
-                let context = RequestContext::new(&request, &server, &plan);
+                let context = RequestContext::new(&request, core_settings());
                 filter.choose(context, &mut response, &mut notices)
             }
         });
@@ -391,12 +332,11 @@ mod tests {
 
     #[test]
     fn media_types_choose() {
-        use Output::{Deflate, Inflate};
         let settings =
             said("AddOutputFilterByType INFLATE;DEFLATE a/b\nAddOutputFilterByType DEFLATE c/d");
         let through = |media_type: &str| outputs(&settings, &Named::default(), media_type).0;
-        assert_eq!(through("a/b; charset=x"), [Inflate, Deflate]);
-        assert_eq!(through("c/d"), [Deflate]);
+        assert_eq!(through("a/b; charset=x"), [INFLATE, DEFLATE]);
+        assert_eq!(through("c/d"), [DEFLATE]);
         assert_eq!(through("C/D"), []);
         assert_eq!(through("a/bc"), []);
     }
@@ -408,11 +348,10 @@ mod tests {
         let mut request = request();
         let whole = u64::from(request.allowance.left());
         let chosen = |request: &mut Request| {
-            let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
             let mut response = Response::new(Status::OK);
             response.fields.set("Content-Type", "c/d");
-            let steps = steps(&settings, &Named::default(), request, Global::default());
-            let context = RequestContext::new(request, &server, &plan);
+            let steps = steps(&settings, &Named::default(), request, &ActiveModules::default());
+            let context = RequestContext::new(request, core_settings());
             steps.iter().any(|step| match step {
                 Step::Plain(_) => true,
                 Step::Chosen(filter) => {
@@ -420,7 +359,7 @@ mod tests {
                 }
             })
         };
-        let _chain = steps(&settings, &Named::default(), &mut request, Global::default());
+        let _chain = steps(&settings, &Named::default(), &mut request, &ActiveModules::default());
         assert!(u64::from(request.allowance.left()) < whole, "the names of a chain cost too");
         assert!(chosen(&mut request));
         let paid = whole - u64::from(request.allowance.left());
@@ -436,12 +375,11 @@ mod tests {
             let outer = said(&format!("{declared}{outer}"));
             outputs(&Directory::merge(&outer, &said(inner)), &Named::default(), "a/b")
         };
-        use Output::{Deflate, Inflate};
-        assert_eq!(through("FilterChain x", "FilterChain y").0, [Deflate, Inflate]);
-        assert_eq!(through("FilterChain x @y", "FilterChain -x").0, [Inflate, Deflate]);
-        assert_eq!(through("FilterChain x +y -X", "").0, [Inflate]);
-        assert_eq!(through("FilterChain x", "FilterChain ! y").0, [Inflate]);
-        assert_eq!(through("FilterChain x", "FilterChain =y").0, [Inflate]);
+        assert_eq!(through("FilterChain x", "FilterChain y").0, [DEFLATE, INFLATE]);
+        assert_eq!(through("FilterChain x @y", "FilterChain -x").0, [INFLATE, DEFLATE]);
+        assert_eq!(through("FilterChain x +y -X", "").0, [INFLATE]);
+        assert_eq!(through("FilterChain x", "FilterChain ! y").0, [INFLATE]);
+        assert_eq!(through("FilterChain x", "FilterChain =y").0, [INFLATE]);
         assert_eq!(through("FilterChain x", "FilterChain !").0, []);
         assert_eq!(through("", "FilterChain z").1, 1);
         assert!(said(declared).is_empty() && !said("FilterChain x").is_empty());
@@ -461,8 +399,9 @@ mod tests {
         let by_extension = Some(b"INFLATE"[..].into());
         let named = Named { by_extension, by_section: Some(&names) };
         let (through, notices) = outputs(&Directory::default(), &named, "a/b");
-        assert_eq!((through, notices), (vec![Output::Inflate, Output::Deflate], 1));
-        assert_eq!(Output::named("DEFLATE", true), None);
+        assert_eq!((through, notices), (vec![INFLATE, DEFLATE], 1));
+        let active = ActiveModules::new(|module| module.file != "mod_deflate.c");
+        assert_eq!(active.output_filter("DEFLATE"), None);
     }
 
     #[test]
@@ -470,13 +409,12 @@ mod tests {
         let text = "FilterProvider x DEFLATE true\nFilterProtocol x DEFLATE \
                     change=yes;cache=no,byteranges=no;transform=no\nFilterChain x";
         let filter = said(text).0.unwrap().filters["x"].clone();
-        let (request, server) = (request(), ServerSettings::default());
-        let plan = DirectorySettings::default();
-        let context = RequestContext::new(&request, &server, &plan);
+        let request = request();
+        let context = RequestContext::new(&request, core_settings());
         let mut response = Response::new(Status::OK);
         response.fields.add("ETag", "\"e\"");
         response.fields.add("Last-Modified", "then");
-        assert_eq!(filter.choose(context, &mut response, &mut Vec::new()), Some(Output::Deflate));
+        assert_eq!(filter.choose(context, &mut response, &mut Vec::new()), Some(DEFLATE));
         let fields: Vec<_> = response.fields.iter().map(|(name, _)| name.to_vec()).collect();
         assert_eq!(fields, [b"Cache-Control".to_vec(), b"Accept-Ranges".to_vec()]);
         response.fields.set("Cache-Control", "private, no-transform");

@@ -25,6 +25,7 @@ pub const MODULE: Module = Module {
          for a file that cannot be read. Apache carries the line out.",
     ],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 const ACTIONS: &str = "first argument must be 'add', 'set', 'setifempty', 'append', 'merge', \

@@ -13,8 +13,7 @@ pub use value::Value;
 
 use crate::core::merge_vary;
 use crate::settings::merged;
-use crate::status::Source;
-use crate::{DirectorySettings, Merge, RequestContext, ServerSettings};
+use crate::{CoreSettings, Merge, RequestContext, ServerState};
 use evenkeel_expr::{Condition, MatchError, Pattern};
 use evenkeel_message::{Fields, Level, Notice, Request, Response, eq_ignore_case, quoted, trim};
 use std::sync::Arc;
@@ -119,36 +118,27 @@ impl Merge for Directory {
 /// What a request is served under.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
-    /// Settings of its server.
-    pub server: &'a ServerSettings,
-    /// Settings of its sections.
-    pub plan: &'a DirectorySettings,
-    /// Where to ask how the server is.
-    pub source: Option<&'a dyn Source>,
-}
-
-impl<'a> Around<'a> {
-    fn context(&self, request: &'a Request) -> RequestContext<'a> {
-        RequestContext {
-            source: self.source,
-            ..RequestContext::new(request, self.server, self.plan)
-        }
-    }
+    /// The lines of its sections.
+    pub lines: &'a Directory,
+    /// The settings of the core.
+    pub core: CoreSettings<'a>,
+    /// The state of the server, if it is known.
+    pub state: Option<&'a dyn ServerState>,
 }
 
 /// Carries out the early lines, before the request is looked at (mod_headers.c:
 /// ap_headers_early).
 pub fn act_early(request: &mut Request, around: Around<'_>) {
-    let Directory { request: incoming, success, always } = &around.plan.headers;
+    let Directory { request: incoming, success, always } = around.lines;
     if incoming.is_empty() && success.is_empty() && always.is_empty() {
         return;
     }
     change_request(request, around, true);
     for (list, is_always) in [(always, true), (success, false)] {
         for entry in list.iter().filter(|entry| matches!(entry.when, When::Early)) {
-            let context = around.context(request);
+            let context = RequestContext::new(request, around.core);
             let mut told = Told::default();
-            let change = told.resolve(&entry.action, &context);
+            let change = told.resolve(&entry.action, &context, around.state);
             let mut fields = std::mem::take(if is_always {
                 &mut request.resource.always
             } else {
@@ -171,14 +161,14 @@ pub fn act_on_request(request: &mut Request, around: Around<'_>) {
 }
 
 fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
-    for entry in &around.plan.headers.request {
+    for entry in &around.lines.request {
         if matches!(entry.when, When::Early) != early {
             continue;
         }
         let mut told = Told::default();
-        let context = around.context(request);
+        let context = RequestContext::new(request, around.core);
         if told.counts(&entry.when, &context) && !told.undecided {
-            let mut change = told.resolve(&entry.action, &context);
+            let mut change = told.resolve(&entry.action, &context, around.state);
             // Nobody looks at the fields of a request again before they are used.
             value::unwrap(&mut change);
             let mut fields = std::mem::take(request.fields_mut());
@@ -191,10 +181,10 @@ fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
 
 /// Changes the fields of a response that a handler gave (ap_headers_output_filter).
 pub fn act_on_response(request: &mut Request, around: Around<'_>, response: &mut Response) {
-    for entry in &around.plan.headers.always {
+    for entry in &around.lines.always {
         change_response(entry, request, around, response, true);
     }
-    for entry in &around.plan.headers.success {
+    for entry in &around.lines.success {
         change_response(entry, request, around, response, false);
     }
 }
@@ -203,11 +193,11 @@ pub fn act_on_response(request: &mut Request, around: Around<'_>, response: &mut
 /// begins with none of the fields that are there (ap_headers_error_filter,
 /// ap_send_error_response).
 pub fn act_on_error(request: &mut Request, around: Around<'_>, response: &mut Response) {
-    if around.plan.headers.always.is_empty() {
+    if around.lines.always.is_empty() {
         return;
     }
     let before = std::mem::take(&mut response.always);
-    for entry in &around.plan.headers.always {
+    for entry in &around.lines.always {
         change_response(entry, request, around, response, true);
     }
     let added = std::mem::replace(&mut response.always, before);
@@ -225,9 +215,9 @@ fn change_response(
         return;
     }
     let mut told = Told::default();
-    let context = around.context(request).with_response(response);
+    let context = RequestContext::new(request, around.core).with_response(response);
     if told.counts(&entry.when, &context) {
-        let change = told.resolve(&entry.action, &context);
+        let change = told.resolve(&entry.action, &context, around.state);
         if eq_ignore_case(&entry.name, b"Content-Type") {
             change_type(entry, &change, request, response, &mut told.notices);
         } else {
@@ -291,7 +281,12 @@ impl Told {
     }
 
     /// The text that the line's value stands for; empty where it has none.
-    fn resolve(&mut self, action: &Action, context: &RequestContext<'_>) -> Vec<u8> {
+    fn resolve(
+        &mut self,
+        action: &Action,
+        context: &RequestContext<'_>,
+        state: Option<&dyn ServerState>,
+    ) -> Vec<u8> {
         let value = match action {
             Action::Unset | Action::Echo(_) => return Vec::new(),
             Action::Set(value)
@@ -302,7 +297,7 @@ impl Told {
             | Action::Note(value)
             | Action::Edit { value, .. } => value,
         };
-        value.text(context).unwrap_or_else(|error| {
+        value.text(context, state).unwrap_or_else(|error| {
             self.tell(2557, format!("Can't evaluate value expression: {error}"));
             self.undecided = true;
             Vec::new()
@@ -414,13 +409,17 @@ fn lists(list: &[u8], wanted: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::apply;
+    use crate::testing::{apply, core_settings};
     use evenkeel_message::{Peer, RequestHead, Status};
 
-    fn plan(lines: &[&str]) -> DirectorySettings {
-        lines.iter().fold(DirectorySettings::default(), |plan, line| {
-            DirectorySettings::merge(&plan, &apply(MODULE, line).unwrap().directory)
+    fn directory(lines: &[&str]) -> Directory {
+        lines.iter().fold(Directory::default(), |outer, line| {
+            Directory::merge(&outer, &apply(MODULE, line).unwrap().directory.headers)
         })
+    }
+
+    fn around(lines: &Directory) -> Around<'_> {
+        Around { lines, core: core_settings(), state: None }
     }
 
     fn request() -> Request {
@@ -444,8 +443,8 @@ mod tests {
         let mut response = Response::new(Status::OK);
         response.fields.add("ETag", "\"e\"");
         response.fields.add("Content-Type", "text/plain");
-        let (server, plan) = (ServerSettings::default(), plan(lines));
-        let around = Around { server: &server, plan: &plan, source: None };
+        let plan = directory(lines);
+        let around = around(&plan);
         act_on_response(&mut request(), around, &mut response);
         response
     }
@@ -506,8 +505,8 @@ mod tests {
         let mut response = Response::new(Status::FORBIDDEN);
         response.always.add("A", "0");
         let lines = ["Header always append A 1", "Header set B 1"];
-        let (server, plan) = (ServerSettings::default(), plan(&lines));
-        let around = Around { server: &server, plan: &plan, source: None };
+        let plan = directory(&lines);
+        let around = around(&plan);
         act_on_error(&mut request(), around, &mut response);
         assert_eq!(shown(&response.always), "A=0|A=1");
     }
@@ -526,8 +525,8 @@ mod tests {
     #[test]
     fn lines_count_as_steps() {
         let mut request = request();
-        let (server, plan) = (ServerSettings::default(), plan(&["Header set A 1"]));
-        let around = Around { server: &server, plan: &plan, source: None };
+        let plan = directory(&["Header set A 1"]);
+        let around = around(&plan);
         let mut response = Response::new(Status::OK);
         let left = request.allowance.left();
         act_on_response(&mut request, around, &mut response);
@@ -543,10 +542,10 @@ mod tests {
         let set: Vec<String> = (0..=MOST_FIELDS).map(|n| format!("Header set X-{n} 1")).collect();
         let mut set: Vec<&str> = set.iter().map(String::as_str).collect();
         let last = std::mem::replace(&mut set[MOST_FIELDS], "Header set X-0 2");
-        let (mut request, server) = (request(), ServerSettings::default());
+        let mut request = request();
         let mut respond = |lines: &[&str]| {
-            let (plan, mut response) = (plan(lines), Response::new(Status::OK));
-            let around = Around { server: &server, plan: &plan, source: None };
+            let (plan, mut response) = (directory(lines), Response::new(Status::OK));
+            let around = around(&plan);
             act_on_response(&mut request, around, &mut response);
             (response.fields.len(), request.allowance.is_spent(), request.notices.len())
         };
@@ -563,8 +562,8 @@ mod tests {
             if echoes {
                 request.fields_mut().add(&long, "v");
             }
-            let (server, plan) = (ServerSettings::default(), plan(&[line]));
-            let around = Around { server: &server, plan: &plan, source: None };
+            let plan = directory(&[line]);
+            let around = around(&plan);
             let mut response = Response::new(Status::OK);
             response.fields.add("A", "aaaa");
             act_on_response(&mut request, around, &mut response);
@@ -580,8 +579,8 @@ mod tests {
     #[test]
     fn a_line_whose_condition_gives_up_does_not_count_and_ends_the_request() {
         let line = "RequestHeader set X-Trusted yes \"expr=%{HTTP:X} =~ /^(a+)+$/\"";
-        let (server, plan) = (ServerSettings::default(), plan(&[line]));
-        let around = Around { server: &server, plan: &plan, source: None };
+        let plan = directory(&[line]);
+        let around = around(&plan);
         for (value, trusted) in [("aaaa", true), ("b", false)] {
             let mut request = request();
             request.fields_mut().add("X", value);
@@ -604,8 +603,8 @@ mod tests {
             "Header set X-Out 1 early",
             "Header always add X-All 1 early",
         ];
-        let (mut request, server, plan) = (request(), ServerSettings::default(), plan(&lines));
-        let around = Around { server: &server, plan: &plan, source: None };
+        let (mut request, plan) = (request(), directory(&lines));
+        let around = around(&plan);
         act_early(&mut request, around);
         assert_eq!(shown(request.fields()), "X-In=in|X-Echo=e|X-Early=1");
         assert_eq!(

@@ -1,9 +1,9 @@
 //! The value of a field as a line gives it: text with placeholders, or an expression. It is
 //! compiled with the configuration; for a request its text goes out, as it is.
 
-use crate::{RequestContext, Scope};
+use crate::{RequestContext, Scope, ServerState};
 use evenkeel_expr::{EvaluationError, Text};
-use evenkeel_message::unquoted;
+use evenkeel_message::{Request, unquoted};
 use evenkeel_monitor::View;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -73,13 +73,17 @@ impl Value {
     ///
     /// # Errors
     /// The expression has no value for this request.
-    pub fn text(&self, context: &RequestContext<'_>) -> Result<Vec<u8>, EvaluationError> {
+    pub fn text(
+        &self,
+        context: &RequestContext<'_>,
+        state: Option<&dyn ServerState>,
+    ) -> Result<Vec<u8>, EvaluationError> {
         let mut out = Vec::new();
         match self {
             Value::Expr(text) => out = text.value(context)?,
             Value::Parts(parts) => {
                 for part in parts {
-                    part.write(context, &mut out);
+                    part.write(context.request, state, &mut out);
                 }
             }
         }
@@ -95,8 +99,7 @@ pub(super) fn unwrap(value: &mut [u8]) {
 }
 
 impl Part {
-    fn write(&self, context: &RequestContext<'_>, out: &mut Vec<u8>) {
-        let request = context.request;
+    fn write(&self, request: &Request, state: Option<&dyn ServerState>, out: &mut Vec<u8>) {
         match self {
             Part::Text(text) => out.extend_from_slice(text),
             Part::Duration => {
@@ -113,7 +116,7 @@ impl Part {
             }
             Part::Workers { idle } => {
                 let letter = if *idle { 'i' } else { 'b' };
-                let share = share_of_workers(context, *idle);
+                let share = share_of_workers(state, *idle);
                 out.extend_from_slice(format!("{letter}={share}").as_bytes());
             }
             Part::Env(name) => {
@@ -128,9 +131,9 @@ impl Part {
 
 /// The share of the workers of present children, in per cent; -1 where nobody knows (scoreboard.c:
 /// ap_get_sload).
-fn share_of_workers(context: &RequestContext<'_>, idle: bool) -> i64 {
-    let Some(source) = context.source else { return -1 };
-    let counts = source.snapshot(View::counts()).counts();
+fn share_of_workers(state: Option<&dyn ServerState>, idle: bool) -> i64 {
+    let Some(state) = state else { return -1 };
+    let counts = state.snapshot(View::counts()).counts();
     let (idle_count, busy) = (counts.idle as u64, counts.busy as u64);
     let part = if idle { idle_count } else { busy };
     (part * 100).checked_div(idle_count + busy).map_or(-1, u64::cast_signed)
@@ -187,8 +190,8 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DirectorySettings, ServerSettings};
-    use evenkeel_message::{Peer, Request, RequestHead, UriOptions, UrlPath};
+    use crate::testing::core_settings;
+    use evenkeel_message::{Peer, RequestHead, UriOptions, UrlPath};
 
     #[test]
     fn placeholders_stand_for_the_request_s_facts() {
@@ -197,8 +200,7 @@ mod tests {
         let mut request = Request::new(RequestHead::default(), peer, 1234);
         request.resource.env.set("A", "one\r\ntwo");
         request.resource.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
-        let (server, plan) = (ServerSettings::default(), DirectorySettings::default());
-        let context = RequestContext::new(&request, &server, &plan);
+        let context = RequestContext::new(&request, core_settings());
         let table = [
             ("plain", "plain"),
             ("%t %%|%{A}e|%{B}e|%{C}s", "t=1234 %|one  two|(null)|(null)"),
@@ -209,7 +211,7 @@ mod tests {
         ];
         for (text, expected) in table {
             let value = Value::parse(&Scope::default(), text).unwrap();
-            let out = value.text(&context).unwrap();
+            let out = value.text(&context, None).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{text}");
         }
     }

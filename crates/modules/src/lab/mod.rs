@@ -61,6 +61,7 @@ pub const MODULE: Module = Module {
               off until its bound is configured, and refuses with 400 what is beyond it.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn max_wait(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {

@@ -111,6 +111,7 @@ pub const MODULE: Module = Module {
     subject: "Access logs: formats, files, programs, conditions.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 #[rustfmt::skip]
@@ -128,6 +129,7 @@ pub const LOGIO: Module = Module {
               `%O`, `%S`, `%^FB`.",
     remarks: &[],
     directives: &[LOGIO_DIRECTIVES],
+    provides: &[],
 };
 
 fn log(scope: &mut Scope, call: &Call<'_>) -> Result<Log, String> {

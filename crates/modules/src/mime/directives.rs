@@ -40,6 +40,7 @@ pub const MODULE: Module = Module {
     subject: "What a file's extensions say of its content.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// The entry of an extension, which may be written with its dot and in any case.

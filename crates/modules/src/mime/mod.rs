@@ -10,7 +10,7 @@ pub use directives::MODULE;
 pub use types::Types;
 
 use crate::Merge;
-use crate::dir::FOLDER;
+use crate::core::FOLDER;
 use crate::settings::merged;
 use evenkeel_message::{Content, Request, Resource};
 use std::borrow::Cow;

@@ -116,6 +116,7 @@ pub const MODULE: Module = Module {
               them is active, event where none is named.",
     remarks: &[],
     directives: &[COMMON, THREADED, EVENT],
+    provides: &[],
 };
 
 /// The process model worker.
@@ -127,6 +128,7 @@ pub const WORKER: Module = Module {
     subject: "",
     remarks: &[],
     directives: &[COMMON, THREADED],
+    provides: &[],
 };
 
 /// The process model prefork.
@@ -138,6 +140,7 @@ pub const PREFORK: Module = Module {
     subject: "",
     remarks: &[],
     directives: &[COMMON, PREFORK_DIRECTIVES],
+    provides: &[],
 };
 
 fn listen(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {

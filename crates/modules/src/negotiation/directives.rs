@@ -22,6 +22,7 @@ pub const MODULE: Module = Module {
               among those of a folder (MultiViews) or of a type map.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// `Off` says nothing: a virtual host cannot take back what the main server says, as in Apache.

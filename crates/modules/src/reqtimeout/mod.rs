@@ -84,6 +84,7 @@ pub const MODULE: Module = Module {
     subject: "How long a client may take to send a request.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn request_read_timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {

@@ -26,6 +26,7 @@ pub const MODULE: Module = Module {
     subject: "Variables set by what the request says.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn set_env_if(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {

@@ -10,7 +10,7 @@ pub use directives::MODULE;
 pub use rule::Rule;
 
 use crate::settings::merged;
-use crate::{DirectorySettings, Merge, ServerSettings, Shared};
+use crate::{CoreSettings, Merge, Shared};
 use evenkeel_message::Request;
 use screen::Group;
 use std::sync::{Arc, OnceLock};
@@ -57,24 +57,24 @@ impl Merge for Rules {
 
 /// Runs the rules of a request's server, before anything is asked of its path (Apache:
 /// post_read_request).
-pub fn set_by_server(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    for group in server.setenvif.groups() {
-        let rules = server.setenvif.list.get(group.rules.clone()).unwrap_or_default();
+pub fn set_by_server(request: &mut Request, server: &Rules, core: CoreSettings<'_>) {
+    for group in server.groups() {
+        let rules = server.list.get(group.rules.clone()).unwrap_or_default();
         if group.may_hold(rules, request) {
-            rule::run(rules, request, (server, plan), true);
+            rule::run(rules, request, core, true);
         }
     }
 }
 
 /// Runs the rules of a request's sections (Apache: header_parser).
-pub fn set_by_sections(request: &mut Request, server: &ServerSettings, plan: &DirectorySettings) {
-    rule::run(&plan.setenvif.list, request, (server, plan), false);
+pub fn set_by_sections(request: &mut Request, sections: &Rules, core: CoreSettings<'_>) {
+    rule::run(&sections.list, request, core, false);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::apply;
+    use crate::testing::{apply, core_settings};
     use evenkeel_message::{Peer, RequestHead, UriOptions, UrlPath, Version};
 
     fn variables(text: &str, fields: &[(&str, &str)]) -> String {
@@ -103,7 +103,7 @@ mod tests {
         let mut request = Request::new(head, peer, 0);
         request.resource.path = UrlPath::parse(b"/a.txt", UriOptions::default()).unwrap();
         request.resource.query = Some(b"a=77".to_vec());
-        set_by_server(&mut request, &scope.server, &scope.directory);
+        set_by_server(&mut request, &scope.server.setenvif, core_settings());
         request
     }
 

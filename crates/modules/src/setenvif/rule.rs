@@ -1,7 +1,7 @@
 //! One rule of mod_setenvif: what it looks at, what that must be, and what it sets then. A
 //! request goes in, its environment is changed (mod_setenvif.c: match_headers).
 
-use crate::{DirectorySettings, RequestContext, ServerSettings};
+use crate::{CoreSettings, RequestContext};
 use evenkeel_expr::{Captures, Condition, Evaluation, MatchError, Part, Pattern, Subject};
 use evenkeel_message::{Allowance, FieldName, Level, Named as _, Notice, Request};
 use evenkeel_proto::raw_path;
@@ -149,7 +149,7 @@ fn field<'r>(request: &'r Request, name: &'r FieldName) -> Cow<'r, [u8]> {
 pub(super) fn run(
     rules: &[Arc<Rule>],
     request: &mut Request,
-    settings: (&ServerSettings, &DirectorySettings),
+    core: CoreSettings<'_>,
     is_early: bool,
 ) {
     let mut rest = rules;
@@ -158,7 +158,7 @@ pub(super) fn run(
         (held, rest) = match &rule.test {
             Test::Attribute(attribute, _) => first_that_holds(rest, attribute, request, is_early),
             Test::Condition(condition) => {
-                let captures = evaluate(condition, request, settings);
+                let captures = evaluate(condition, request, core);
                 (captures.map(|found| found.map(|captures| (rule, Some(captures)))), others)
             }
         };
@@ -236,9 +236,9 @@ impl Wanted {
 fn evaluate(
     condition: &Condition,
     request: &mut Request,
-    (server, plan): (&ServerSettings, &DirectorySettings),
+    core: CoreSettings<'_>,
 ) -> Result<Option<Captures>, String> {
-    let context = RequestContext::new(request, server, plan);
+    let context = RequestContext::new(request, core);
     let mut evaluation = Evaluation::new(&context);
     let holds = evaluation.holds(condition);
     let captures = evaluation.captures().clone();

@@ -4,16 +4,10 @@
 
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 
-use crate::{Active, Directive, Module};
+use crate::{Active, Directive, Module, ServerState};
 use bytes::Bytes;
 use evenkeel_message::{Body, Method, Request, Response};
-use evenkeel_monitor::{Letterhead, Snapshot, View, render};
-
-/// What can say how the server is: the binary, which knows the scoreboard.
-pub trait Source: Send + Sync {
-    /// The server at this moment, as much of it as the view shows.
-    fn snapshot(&self, view: View) -> Snapshot;
-}
+use evenkeel_monitor::{Letterhead, View, render};
 
 /// The handler's other name, in the form of a media type. A type of that name does not select it.
 const MAGIC_NAME: &[u8] = b"application/x-httpd-status";
@@ -31,6 +25,7 @@ pub const MODULE: Module = Module {
               `?notable`, `?auto` and `?json`. ExtendedStatus is on where this module is active.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 /// Whether the request is one for the page. Other methods than GET and HEAD are left to the
@@ -44,7 +39,7 @@ pub fn is_wanted(request: &Request) -> bool {
 
 /// Makes the page. `name` is what the server answers to, `signature` the last line of HTML pages.
 #[must_use]
-pub fn page(request: &Request, source: &dyn Source, name: &str, signature: &str) -> Response {
+pub fn page(request: &Request, source: &dyn ServerState, name: &str, signature: &str) -> Response {
     let view = View::parse(request.resource.query.as_deref());
     let via = request.peer.local.ip().to_string();
     let text = render(&source.snapshot(view), view, &Letterhead { name, via: &via, signature });
@@ -61,10 +56,11 @@ pub fn page(request: &Request, source: &dyn Source, name: &str, signature: &str)
 mod tests {
     use super::*;
     use evenkeel_message::{Peer, RequestHead};
+    use evenkeel_monitor::Snapshot;
 
     struct Fixed;
 
-    impl Source for Fixed {
+    impl ServerState for Fixed {
         fn snapshot(&self, _: View) -> Snapshot {
             Snapshot { accesses: 7, ..Snapshot::default() }
         }

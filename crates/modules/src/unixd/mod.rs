@@ -38,6 +38,7 @@ pub const MODULE: Module = Module {
               `-X` it serves as nobody then.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn user(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {

@@ -25,6 +25,7 @@ pub const MODULE: Module = Module {
               is done.",
     remarks: &[],
     directives: &[DIRECTIVES],
+    provides: &[],
 };
 
 fn watchdog_interval(_: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {

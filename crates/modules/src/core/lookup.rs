@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What must be looked up for a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedNames {
     /// The client's name (HostnameLookups On).
     pub client: bool,
     /// Whether the client's name leads back to the client (Require host, Allow from).
@@ -29,7 +29,7 @@ pub struct Wanted {
     pub names: Vec<Box<str>>,
 }
 
-impl Wanted {
+impl WantedNames {
     /// Whether there is nothing to look up.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -39,7 +39,7 @@ impl Wanted {
 }
 
 /// Looks up what is wanted and puts it into the request. What cannot be found stays unknown.
-pub async fn look_up(request: &mut Request, wanted: Wanted) {
+pub async fn look_up_names(request: &mut Request, wanted: WantedNames) {
     let client = request.peer.client_ip();
     let found = run(move || ask(client, wanted)).await;
     request.names = Some(Box::new(found.unwrap_or_default()));
@@ -63,7 +63,7 @@ async fn run<T: Send + 'static>(look_up: impl FnOnce() -> T + Send + 'static) ->
     tokio::time::timeout(PATIENCE, answer).await.ok().flatten()
 }
 
-fn ask(client: IpAddr, wanted: Wanted) -> HostNames {
+fn ask(client: IpAddr, wanted: WantedNames) -> HostNames {
     let mut found = HostNames::default();
     if wanted.client || wanted.verify || wanted.only_verified {
         let name = resolve::name_of(client).ok().flatten();

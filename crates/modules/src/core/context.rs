@@ -1,9 +1,7 @@
 //! A request as an expression sees it: what `%{VARIABLE}`, `req()` and `-F` of ap_expr ask for is
 //! answered from the request, its settings and, in filters and logs, its response.
 
-use crate::core::{public_name, public_port};
-use crate::status::Source;
-use crate::{DirectorySettings, ServerSettings};
+use super::{CoreSettings, ServerTokens, facts, naming, software};
 use evenkeel_expr::{Condition, Context, Evaluation, EvaluationError, Variable};
 use evenkeel_message::{Allowance, Fields, Request, Response};
 use std::borrow::Cow;
@@ -15,25 +13,17 @@ use std::os::unix::ffi::OsStrExt;
 pub struct RequestContext<'a> {
     /// The request.
     pub request: &'a Request,
-    /// Settings of its server.
-    pub server: &'a ServerSettings,
-    /// Settings of its sections, as far as they are known.
-    pub directory: &'a DirectorySettings,
+    /// Settings of its server, and of its sections as far as they are known.
+    pub core: CoreSettings<'a>,
     /// The response, once there is one.
     pub response: Option<&'a Response>,
-    /// Where to ask how the server is.
-    pub source: Option<&'a dyn Source>,
 }
 
 impl<'a> RequestContext<'a> {
     /// A request without response.
     #[must_use]
-    pub fn new(
-        request: &'a Request,
-        server: &'a ServerSettings,
-        directory: &'a DirectorySettings,
-    ) -> Self {
-        Self { request, server, directory, response: None, source: None }
+    pub fn new(request: &'a Request, core: CoreSettings<'a>) -> Self {
+        Self { request, core, response: None }
     }
 
     /// The same with the response that answers it.
@@ -93,14 +83,12 @@ impl<'a> RequestContext<'a> {
                 Some(request.resource.auth_type.as_deref().unwrap_or_default().into())
             }
             Variable::ServerName => {
-                let name = public_name(request, self.server, self.directory);
+                let name = naming::public_name(request, self.core);
                 Some(name.into_owned().into())
             }
-            Variable::ServerPort => {
-                text(public_port(request, self.server, self.directory).to_string())
-            }
+            Variable::ServerPort => text(naming::public_port(request, self.core).to_string()),
             Variable::ServerAdmin => {
-                let admin = self.server.core.admin.as_deref().unwrap_or("[no address given]");
+                let admin = self.core.server.admin.as_deref().unwrap_or("[no address given]");
                 Some(admin.as_bytes().into())
             }
             // A look is no request of a protocol (request.c: set_sub_req_protocol).
@@ -112,9 +100,7 @@ impl<'a> RequestContext<'a> {
             } else {
                 b"off"[..].into()
             }),
-            Variable::ServerSoftware => {
-                text(crate::core::software(crate::core::ServerTokens::Full).into_string())
-            }
+            Variable::ServerSoftware => text(software(ServerTokens::Full).into_string()),
             Variable::ApiVersion => Some(b"20120211:142"[..].into()),
             _ => None,
         }
@@ -129,7 +115,7 @@ impl<'a> RequestContext<'a> {
                 Some(request.resource.file.as_bytes().into())
             }
             Variable::DocumentRoot => {
-                let root = self.server.core.document_root.as_ref();
+                let root = self.core.server.document_root.as_ref();
                 Some(root.map_or(&b""[..], |root| root.as_os_str().as_bytes()).into())
             }
             Variable::ContentType => {
@@ -155,13 +141,13 @@ impl<'a> RequestContext<'a> {
             Variable::ContextDocumentRoot => {
                 request.resource.notes.value("context-document-root").map(Into::into).or_else(
                     || {
-                        let root = self.server.core.document_root.as_ref()?;
+                        let root = self.core.server.document_root.as_ref()?;
                         Some(root.as_os_str().as_bytes().into())
                     },
                 )
             }
             Variable::LastModified | Variable::ScriptUser | Variable::ScriptGroup => {
-                crate::core::file_fact(variable, &request.resource.file).map(Cow::Owned)
+                facts::file_fact(variable, &request.resource.file).map(Cow::Owned)
             }
             Variable::Time
             | Variable::TimeYear
@@ -170,9 +156,7 @@ impl<'a> RequestContext<'a> {
             | Variable::TimeHour
             | Variable::TimeMin
             | Variable::TimeSec
-            | Variable::TimeWday => {
-                crate::core::time_fact(variable, request.time_us).map(Cow::Owned)
-            }
+            | Variable::TimeWday => facts::time_fact(variable, request.time_us).map(Cow::Owned),
             _ => None,
         }
     }
