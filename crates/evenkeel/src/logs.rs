@@ -129,7 +129,7 @@ fn holds(
 ) -> bool {
     let Some(site) = site.upgrade() else { return true };
     let server = site.server(exchange.request.server);
-    let context = RequestContext::new(exchange.request, &server.settings, &server.defaults)
+    let context = RequestContext::new(exchange.request, server.core(&server.defaults))
         .with_response(exchange.response);
     expression.holds(&context).unwrap_or(true)
 }

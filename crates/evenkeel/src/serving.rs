@@ -8,10 +8,10 @@ use evenkeel_conn::{Done, Served, Settings, Site as ConnectionSite, SlowBytes, W
 use evenkeel_files::{Files, Limits, Policy};
 use evenkeel_logging::{ErrorLogs, Exchange, KeepAliveTold, Origin, Recorder};
 use evenkeel_message::{Level, Notice, Peer, Request, Status, Told, quoted};
+use evenkeel_modules::ServerState;
 use evenkeel_modules::core::public_name;
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab;
-use evenkeel_modules::status::Source;
 use evenkeel_monitor::{Facts, Snapshot, View};
 use evenkeel_mpm::service::{Service, ServiceContext};
 use evenkeel_mpm::{Child, Model, event, prefork, worker};
@@ -42,7 +42,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let writers: Vec<_> = (0..child.buffers.count()).map(|b| child.buffers.writer(b)).collect();
     let writers = Mutex::new(writers);
     let log = Arc::clone(&errors);
-    let status: Arc<dyn Source> = Arc::new(State {
+    let status: Arc<dyn ServerState> = Arc::new(State {
         board: child.board,
         facts: settings::facts(&running.site, child.settings.configured.model),
     });
@@ -128,7 +128,7 @@ struct State {
     facts: Facts,
 }
 
-impl Source for State {
+impl ServerState for State {
     fn snapshot(&self, view: View) -> Snapshot {
         evenkeel_monitor::collect(&self.board, &self.facts, view, clock::realtime_us())
     }
@@ -238,7 +238,7 @@ fn tell_all(site: &Site, errors: &ErrorLogs, request: &mut Request) {
 fn used_name<'a>(request: &'a Request, server: &'a Server) -> Cow<'a, [u8]> {
     match &request.used_name {
         Some(name) => Cow::Borrowed(name),
-        None => public_name(request, &server.settings, &server.defaults),
+        None => public_name(request, server.core(&server.defaults)),
     }
 }
 

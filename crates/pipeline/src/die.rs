@@ -64,7 +64,7 @@ pub(crate) fn die(
             Fate::Respond(request, response)
         }
         ErrorDocument::Text(text) => {
-            let context = RequestContext::new(&request, &server.settings, plan);
+            let context = RequestContext::new(&request, server.core(plan));
             let body = text.value(&context);
             let (request, mut response) = canned(pipeline, request, plan, status, fields);
             // Where no page is sent, as for HEAD, this one is not either.
@@ -76,7 +76,7 @@ pub(crate) fn die(
             Fate::Respond(request, response)
         }
         ErrorDocument::Local(path) => {
-            let context = RequestContext::new(&request, &server.settings, plan);
+            let context = RequestContext::new(&request, server.core(plan));
             match path.value(&context) {
                 Ok(path) if path.starts_with(b"/") => {
                     request.resource.always.overlay(&fields);

@@ -43,15 +43,16 @@ pub(crate) fn generate(
     folder: &Looked,
 ) -> Generated {
     if !plan.core.options.effective().has(Options::INDEXES) {
-        let indexed = pipeline.site.folders_have_indexes;
-        let result = Err(autoindex::refuse(&mut request, &plan, indexed));
+        let has_index = pipeline.site.folders_have_indexes;
+        let names = has_index.then(|| plan.dir.index_names().collect::<Vec<_>>());
+        let result = Err(autoindex::refuse(&mut request, names.as_deref()));
         return Generated::Now(Concluded { request, plan, result });
     }
     // mod_autoindex.c: handle_autoindex.
     request.resource.file.end_with_slash();
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.resource.query.as_deref());
-    let response = autoindex::head(&mut request, &plan, &said, &folder.found);
+    let response = autoindex::head(&mut request, &plan.core, &said, &folder.found);
     pipeline.tell_now(&mut request, &plan);
     let desk = Desk { pipeline: Rc::clone(pipeline), beside: pipeline.beside(&request) };
     Generated::Later(Box::pin(async move {

@@ -343,8 +343,8 @@ pub(crate) fn find_index(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Lo
 
 fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
-    let server = &pipeline.site.server(request.server).settings;
-    match dir::slash(&request, server, &plan) {
+    let server = pipeline.site.server(request.server);
+    match dir::slash(&request, &plan.dir, server.core(&plan)) {
         Slash::There => {}
         Slash::Missing => return Ok(Prepared { request, plan, found }),
         Slash::Redirect(answer) => return Err(Stopped { request, plan, answer }),
@@ -367,7 +367,8 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
                 let mut index = Vec::new();
                 evenkeel_proto::escape_uri(&mut index, &request.resource.path);
                 aside.restore(&mut request);
-                let answer = dir::redirect_to_index(&request, server, &plan, &index, status);
+                let core = server.core(&plan);
+                let answer = dir::redirect_to_index(&request, core, &index, status);
                 return Err(Stopped { request, plan, answer });
             }
             aside.keep(&mut request);

@@ -19,8 +19,7 @@ use evenkeel_message::{
     Resource, Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
-use evenkeel_modules::authz_host::Wanted;
-use evenkeel_modules::core::Tristate;
+use evenkeel_modules::core::{Tristate, WantedNames};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     RequestContext, alias, authz_core, core, deflate, env, filter, headers, lab, mime, negotiation,
@@ -65,7 +64,8 @@ pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<R
 pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
     let server = pipeline.site.server(request.server);
     headers::act_early(request, around(pipeline, server, &server.defaults));
-    setenvif::set_by_server(request, &server.settings, &server.defaults);
+    let core = server.core(&server.defaults);
+    setenvif::set_by_server(request, &server.settings.setenvif, core);
 }
 
 /// The settings that hold before translation. The sections of the path are walked twice before it,
@@ -136,10 +136,12 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         return Ok(Translated { request, plan });
     }
     let settings = &server.settings;
-    if let Err(answer) = alias::redirect_first(&mut request, settings, &plan) {
+    let (rules, core) = (&settings.alias, server.core(&plan));
+    if let Err(answer) = alias::redirect_first(&mut request, rules, &plan.alias, core) {
         return stop(request, plan, answer);
     }
-    match alias::translate(&mut request, settings, &plan, &pipeline.site.server_root) {
+    let root = &pipeline.site.server_root;
+    match alias::translate(&mut request, rules, &plan.alias, core, root) {
         Ok(None) => {}
         Ok(Some(file)) => {
             request.resource.file = FileName::new(file);
@@ -238,27 +240,27 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
     let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
     // Apache's header_parser runs for requests of clients alone.
     if request.resource.depth == 0 {
-        setenvif::set_by_sections(&mut request, &server.settings, &plan);
+        setenvif::set_by_sections(&mut request, &plan.setenvif, server.core(&plan));
     }
     Ok(Mapped { request, plan, found: Some(looked) })
 }
 
 /// What must be looked up before access can be decided; none as a rule.
-pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
+pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<WantedNames> {
     let Mapped { request, plan, .. } = mapped;
     if request.names.is_some() {
         return None;
     }
     let lookups = plan.core.hostname_lookups.unwrap_or_default();
-    let mut wanted = Wanted {
+    let mut wanted = WantedNames {
         client: lookups == Tristate::On,
         verify: false,
         only_verified: lookups == Tristate::Third,
         names: Vec::new(),
     };
-    let server = &pipeline.site.server(request.server).settings;
+    let server = pipeline.site.server(request.server);
     wanted.verify |= plan.access_compat.wants_name();
-    plan.authz_core.want(&RequestContext::new(request, server, plan), &mut wanted);
+    plan.authz_core.want(&RequestContext::new(request, server.core(plan)), &mut wanted);
     (!wanted.is_nothing()).then_some(wanted)
 }
 
@@ -295,7 +297,7 @@ fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Sta
     match plan.access_compat.admits(request) {
         true if any => Ok(()),
         false if !any => Err(Status::FORBIDDEN),
-        _ => authz_core::authorize(request, &server.settings, plan),
+        _ => authz_core::authorize(request, &plan.authz_core, server.core(plan)),
     }
 }
 
@@ -312,10 +314,10 @@ pub(crate) fn prepare(
     if !is_variant {
         mime::find_type(&mut request, &plan.mime, &pipeline.site.types, is_directory);
     }
-    if let Err(status) = core::override_type(&mut request, &server.settings, &plan) {
+    if let Err(status) = core::override_type(&mut request, server.core(&plan)) {
         return stop(request, plan, status);
     }
-    if let Err(answer) = alias::redirect_last(&mut request, &server.settings, &plan) {
+    if let Err(answer) = alias::redirect_last(&mut request, &plan.alias, server.core(&plan)) {
         return stop(request, plan, answer);
     }
     env::set_variables(&mut request, &plan.env);
@@ -420,8 +422,8 @@ fn in_the_lab(
 /// The status page, where it is asked for and the module is active.
 fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Option<Response> {
     let source = pipeline.status.as_deref().filter(|_| status::is_wanted(request))?;
-    let server = &pipeline.site.server(request.server).settings;
-    let name = core::public_name(request, server, plan);
+    let server = pipeline.site.server(request.server);
+    let name = core::public_name(request, server.core(plan));
     // mod_status ends its page in XHTML.
     let signature = pipeline.site.signature(request, plan).replacen("<hr>", "<hr />", 1);
     Some(status::page(request, source, &String::from_utf8_lossy(&name), &signature))
@@ -499,34 +501,34 @@ fn recode(
     if named.is_empty() && plan.filter.is_empty() {
         return Ok(false);
     }
-    let settings = &pipeline.site.server(request.server).settings;
+    let server = pipeline.site.server(request.server);
     let bench = deflate::Bench {
-        server: &settings.deflate,
+        server: &server.settings.deflate,
         directory: &plan.deflate,
         blocking_pool: &pipeline.blocking_pool,
         presses: &pipeline.presses,
     };
     let (mut is_compressed, mut changes) = (false, 0);
-    for step in filter::steps(&plan.filter, &named, request, pipeline.site.global.filter).iter() {
+    for step in filter::steps(&plan.filter, &named, request, &pipeline.site.global.active).iter() {
         let output = match step {
             filter::Step::Plain(output) => Some(*output),
             filter::Step::Chosen(filter) => {
                 let mut notices = Vec::new();
-                let context = RequestContext::new(request, settings, plan);
+                let context = RequestContext::new(request, server.core(plan));
                 let output = filter.choose(context, response, &mut notices);
                 request.notices.append(&mut notices);
                 output
             }
         };
         match output {
-            Some(filter::Output::Deflate) => {
+            Some(deflate::DEFLATE) => {
                 let is_done = deflate::compress(request, bench, response)?;
                 (is_compressed, changes) = (is_compressed || is_done, changes + u32::from(is_done));
             }
-            Some(filter::Output::Inflate) => {
+            Some(deflate::INFLATE) => {
                 changes += u32::from(deflate::inflate(request, bench, response)?);
             }
-            Some(filter::Output::Own) | None => {}
+            _ => {}
         }
         if changes > MOST_CHANGES {
             let text = format!("more than {MOST_CHANGES} filters change a body");
@@ -538,7 +540,7 @@ fn recode(
 }
 
 fn around<'a>(pipeline: &'a Pipeline, server: &'a Server, plan: &'a Plan) -> Around<'a> {
-    Around { server: &server.settings, plan, source: pipeline.source.as_deref() }
+    Around { lines: &plan.headers, core: server.core(plan), state: pipeline.source.as_deref() }
 }
 
 /// Puts the fields that were set before there was a response before those that it has.

@@ -12,12 +12,11 @@ use evenkeel_message::{
     Admitted, Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
     quoted_path,
 };
-use evenkeel_modules::authz_host::{Wanted as Names, look_up};
+use evenkeel_modules::ServerState;
 use evenkeel_modules::beside::{Beside, Large, Thrift};
-use evenkeel_modules::core::{is_logged, public_name};
+use evenkeel_modules::core::{WantedNames, is_logged, look_up_names, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::BlockingPool;
-use evenkeel_modules::status;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -49,9 +48,9 @@ pub struct Pipeline {
     /// The site that is served.
     pub site: Arc<Site>,
     /// What the status page shows; none where mod_status is not active.
-    pub(crate) status: Option<Arc<dyn status::Source>>,
+    pub(crate) status: Option<Arc<dyn ServerState>>,
     /// How the server is.
-    pub(crate) source: Option<Arc<dyn status::Source>>,
+    pub(crate) source: Option<Arc<dyn ServerState>>,
     pub(crate) walker: RefCell<Walker>,
     /// The threads for work that blocks or burns, which all pipelines of the process share.
     pub(crate) blocking_pool: Arc<BlockingPool>,
@@ -85,7 +84,7 @@ impl Pipeline {
     pub fn new(
         site: Arc<Site>,
         files: evenkeel_files::Files,
-        source: Option<Arc<dyn status::Source>>,
+        source: Option<Arc<dyn ServerState>>,
         blocking_pool: Arc<BlockingPool>,
         presses: Arc<Presses>,
         teller: Teller,
@@ -212,8 +211,8 @@ impl Pipeline {
     }
 
     /// Goes on when the names have been looked up without which access cannot be decided.
-    async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: Names) -> Concluded {
-        look_up(&mut mapped.request, wanted).await;
+    async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: WantedNames) -> Concluded {
+        look_up_names(&mut mapped.request, wanted).await;
         settled(self.answer(mapped)).await
     }
 
@@ -339,7 +338,7 @@ impl Pipeline {
     pub(crate) fn settle_name(&self, request: &mut Request, plan: &Plan) {
         let server = self.site.server(request.server);
         let differs = plan.core.canonical_name != server.defaults.core.canonical_name;
-        let name = differs.then(|| public_name(request, &server.settings, plan).into());
+        let name = differs.then(|| public_name(request, server.core(plan)).into());
         request.used_name = name;
     }
 
@@ -348,9 +347,9 @@ impl Pipeline {
         if request.notices.is_empty() {
             return;
         }
-        let server = &self.site.server(request.server).settings;
+        let server = self.site.server(request.server);
         request.notices.retain_mut(|notice| {
-            notice.passed |= is_logged(server, plan, notice.module, notice.level);
+            notice.passed |= is_logged(server.core(plan), notice.module, notice.level);
             notice.passed
         });
     }

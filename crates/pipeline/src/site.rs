@@ -9,7 +9,9 @@ use evenkeel_modules::core::{
     Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
 };
 use evenkeel_modules::mime::Types;
-use evenkeel_modules::{DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings};
+use evenkeel_modules::{
+    ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
+};
 use evenkeel_proto::{HttpProtocolOptions, Limits, bad_path};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -121,6 +123,12 @@ impl Server {
         Self { settings, defaults, directories, directory_patterns, locations, position: None }
     }
 
+    /// The settings of the core where these are the settings of the sections.
+    #[must_use]
+    pub fn core<'a>(&'a self, plan: &'a Plan) -> CoreSettings<'a> {
+        CoreSettings { server: &self.settings.core, directory: &plan.core }
+    }
+
     /// ServerAdmin, or Apache's stand-in.
     #[must_use]
     pub fn admin(&self) -> &str {
@@ -167,7 +175,7 @@ impl Server {
     /// The name of the server, or the machine's where none was configured.
     #[must_use]
     pub fn name(&self) -> &str {
-        server_name(&self.settings)
+        server_name(&self.settings.core)
     }
 
     /// How paths of requests are decoded (AllowEncodedSlashes, MergeSlashes).
@@ -225,9 +233,8 @@ impl Site {
         own_name: &dyn Fn() -> String,
         notices: &mut Vec<Notice>,
     ) -> Result<Site, Fault> {
-        let mut global = GlobalSettings::default();
-        global.authz_core.without_hosts = !language.vocabulary.module_loaded("mod_authz_host.c");
-        global.filter.without_deflate = !language.vocabulary.module_loaded("mod_deflate.c");
+        let active = ActiveModules::new(|it| language.vocabulary.module_loaded(it.file));
+        let global = GlobalSettings { active, ..GlobalSettings::default() };
         let mut scope = Scope::new(server_root, Arc::new(global));
         scope.roots_unchecked = language.roots_unchecked;
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
@@ -304,9 +311,9 @@ impl Site {
     #[must_use]
     pub fn signature(&self, request: &Request, plan: &Plan) -> String {
         let server = self.server(request.server);
-        let port = public_port(request, &server.settings, plan);
+        let port = public_port(request, server.core(plan));
         let mut name = Vec::new();
-        let public = public_name(request, &server.settings, plan);
+        let public = public_name(request, server.core(plan));
         evenkeel_proto::escape_html(&mut name, &public);
         let name = String::from_utf8_lossy(&name);
         let banner = &self.identity.banner;

@@ -345,7 +345,7 @@ fn evaluate(
     condition: &evenkeel_expr::Condition,
 ) -> bool {
     let mut vary = Fields::new();
-    let context = RequestContext::new(request, &server.settings, plan);
+    let context = RequestContext::new(request, server.core(plan));
     let answer = context.holds(condition, &mut vary);
     merge_vary(&mut request.resource.fields, &vary);
     match answer {

@@ -309,7 +309,8 @@ mod tests {
 
     fn decide(text: &str, request: &mut Request) -> Result<(), Status> {
         let scope = apply(text).unwrap();
-        authorize(request, &scope.directory.authz_core, core_settings())
+        let core = CoreSettings { server: &scope.server.core, directory: &scope.directory.core };
+        authorize(request, &scope.directory.authz_core, core)
     }
 
     #[test]

@@ -50,6 +50,11 @@ impl Directory {
         }
     }
 
+    /// All names to look for in a folder.
+    pub fn index_names(&self) -> impl Iterator<Item = &str> {
+        (0..).map_while(|number| self.index_name(number))
+    }
+
     /// The status that leads to an index by its own name, where it is not served at once.
     #[must_use]
     pub fn redirect_status(&self) -> Option<Status> {
