@@ -5,7 +5,7 @@ use evenkeel_conn::{ReadTime, Settings as ConnectionSettings};
 use evenkeel_logging::BUFFER_BYTES;
 use evenkeel_modules::core::{ServerTokens, software};
 use evenkeel_modules::mpm::MaxRequestWorkers;
-use evenkeel_modules::reqtimeout::Stage;
+use evenkeel_modules::reqtimeout::ReadTimeout;
 use evenkeel_modules::{GlobalSettings, model};
 use evenkeel_monitor::Facts;
 use evenkeel_mpm::{Configured, Listen, Model, Moment, Settings, check_limits};
@@ -167,9 +167,9 @@ fn configured(global: &GlobalSettings, model: &str) -> Configured {
 }
 
 /// RequestReadTimeout for one stage; none if mod_reqtimeout is not active.
-fn read_time(site: &Site, stage: Option<Stage>) -> Option<ReadTime> {
+fn read_time(site: &Site, stage: Option<ReadTimeout>) -> Option<ReadTime> {
     let active = site.language.vocabulary.module_loaded("mod_reqtimeout.c");
-    let Stage { timeout_s, most_s, min_rate } = stage.filter(|_| active)?;
+    let ReadTimeout { timeout_s, most_s, min_rate } = stage.filter(|_| active)?;
     let most_ms = (most_s > 0).then_some(u64::from(most_s) * 1000);
     Some(ReadTime { initial_ms: u64::from(timeout_s) * 1000, most_ms, rate: u64::from(min_rate) })
 }

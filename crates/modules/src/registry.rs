@@ -103,6 +103,26 @@ mod tests {
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 
+    /// With `..`, a merge that forgets a new field would compile.
+    #[test]
+    fn every_merge_names_its_fields() {
+        let (mut files, mut merges) = (folders(), 0);
+        while let Some(path) = files.pop() {
+            if path.is_dir() {
+                files.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+                continue;
+            }
+            for merge in code_of(&path).split(" Merge for ").skip(1) {
+                let body = merge.split("\n}\n").next().unwrap();
+                let has_rest =
+                    body.contains(".. }") || body.contains(" ..") || body.contains("..\n");
+                assert!(!has_rest, "{}: {body}", path.display());
+                merges += 1;
+            }
+        }
+        assert!(merges > 20, "{merges}");
+    }
+
     #[test]
     fn a_name_is_found_by_all_ways_that_lead_to_it() {
         for code in ["crate::dir::FOLDER", "use crate::{Merge, dir};", "scope.directory.dir.slash"]

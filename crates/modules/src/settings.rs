@@ -12,7 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Settings of an outer section with those of an inner one over them.
+/// Settings of an outer section with those of an inner one over them. An implementation names every
+/// field, by [`inherit!`], by a literal or by a pattern, neither of them with `..`, so that a new
+/// field that it forgets does not compile.
 pub trait Merge {
     /// What holds where `over` was said inside of `base`; what `over` leaves unsaid is `base`'s.
     #[must_use]
@@ -48,6 +50,36 @@ pub(crate) fn merged<T: Merge + Clone>(base: &T, over: &T) -> T {
 }
 
 /// Merges two values field by field: `inherit!(base, over; a, b)` builds `Self { a: .., b: .. }`.
+///
+/// ```
+/// # use evenkeel_modules::{Merge, inherit};
+/// struct Directory {
+///     slash: Option<bool>,
+///     names: Option<String>,
+/// }
+///
+/// impl Merge for Directory {
+///     fn merge(base: &Self, over: &Self) -> Self {
+///         inherit!(base, over; slash, names)
+///     }
+/// }
+/// ```
+///
+/// A merge that forgets a field does not compile:
+///
+/// ```compile_fail
+/// # use evenkeel_modules::{Merge, inherit};
+/// struct Directory {
+///     slash: Option<bool>,
+///     names: Option<String>,
+/// }
+///
+/// impl Merge for Directory {
+///     fn merge(base: &Self, over: &Self) -> Self {
+///         inherit!(base, over; slash)
+///     }
+/// }
+/// ```
 #[macro_export]
 macro_rules! inherit {
     ($base:expr, $over:expr; $($field:ident),+ $(,)?) => {

@@ -77,7 +77,8 @@ impl Merge for Directory {
         let rules = match (&base.rules, &over.rules) {
             (_, Some(over)) => Some(Arc::clone(over)),
             (Some(base), None) if over.forgets_satisfy => {
-                Some(Arc::new(Rules { satisfy: Vec::new(), ..Rules::clone(base) }))
+                let Rules { order, satisfy: _, allow, deny } = Rules::clone(base);
+                Some(Arc::new(Rules { order, satisfy: Vec::new(), allow, deny }))
             }
             (base, None) => base.clone(),
         };

@@ -334,13 +334,13 @@ mod tests {
     use evenkeel_message::{FileName, Peer, RequestHead};
     use std::path::PathBuf;
 
-    struct Site {
+    struct Fixture {
         files: Files,
         root: PathBuf,
         _folder: tempfile::TempDir,
     }
 
-    impl Site {
+    impl Fixture {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let root = std::fs::canonicalize(folder.path()).unwrap();
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_file_is_described_as_apache_does() {
-        let site = Site::new();
+        let site = Fixture::new();
         // The second answer comes from the fields that the first has left.
         for _ in 0..2 {
             let (result, _) = site.ask("GET", "a.txt", &[], &Directory::default());
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn without_parts_no_tag_may_be_set_either() {
-        let site = Site::new();
+        let site = Fixture::new();
         let etag = EtagParts { set: Some(0), ..EtagParts::default() };
         let settings = Directory { etag, ..Directory::default() };
         let (response, request) = site.ask("GET", "a.txt", &[], &settings);
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn the_tag_is_made_of_what_file_etag_names() {
-        let site = Site::new();
+        let site = Fixture::new();
         let tag = |parts: u8| {
             let etag = EtagParts { set: Some(parts), ..EtagParts::default() };
             let settings = Directory { etag, ..Directory::default() };
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_weak_while_the_file_is_young() {
-        let site = Site::new();
+        let site = Fixture::new();
         std::fs::write(site.root.join("new"), "text").unwrap();
         let response = site.ask("GET", "new", &[], &Directory::default()).0.unwrap();
         assert!(response.fields.first("ETag").unwrap().starts_with(b"W/\"4-"));
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn methods_and_what_stands_there_decide_the_status() {
-        let site = Site::new();
+        let site = Fixture::new();
         let none = (200, String::new());
         assert_eq!(site.status("GET", "a.txt", &[]), none);
         assert_eq!(site.status("POST", "a.txt", &[]), none);
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn conditions_are_heeded_unless_an_errors_document_is_sent() {
-        let site = Site::new();
+        let site = Fixture::new();
         assert_eq!(site.status("GET", "a.txt", &[("If-None-Match", TAG)]).0, 304);
         assert_eq!(site.status("POST", "a.txt", &[("if-none-match", TAG)]).0, 412);
         assert_eq!(site.status("GET", "a.txt", &[("If-Match", "\"x\"")]).0, 412);

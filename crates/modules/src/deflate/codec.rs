@@ -89,14 +89,14 @@ thread_local! {
 }
 
 /// What has become of a short body.
-pub(super) struct Done {
+pub(super) struct ShortBody {
     pub(super) bytes: Bytes,
     /// Bytes that went in and that came out.
     pub(super) counts: (u64, u64),
 }
 
 /// Compresses all of a short body.
-pub(super) fn deflated(level: u8, window: u8, input: &[u8]) -> Result<Done, Fault> {
+pub(super) fn deflated(level: u8, window: u8, input: &[u8]) -> Result<ShortBody, Fault> {
     let last = LAST.with(|last| last.borrow_mut().take());
     let mut codec = match last {
         Some((its_level, its_window, mut codec)) if (its_level, its_window) == (level, window) => {
@@ -116,7 +116,7 @@ pub(super) fn deflated(level: u8, window: u8, input: &[u8]) -> Result<Done, Faul
     let counts = codec.counts();
     LAST.with(|last| *last.borrow_mut() = Some((level, window, codec)));
     out.shrink_to_fit();
-    Ok(Done { bytes: out.into(), counts })
+    Ok(ShortBody { bytes: out.into(), counts })
 }
 
 /// What a short body unpacks to; none where that is more than `most` bytes.
@@ -124,14 +124,14 @@ pub(super) fn inflated(
     mut inflater: Inflater,
     input: &[u8],
     most: usize,
-) -> Result<Option<Done>, Fault> {
+) -> Result<Option<ShortBody>, Fault> {
     let mut out = Vec::with_capacity(input.len().saturating_mul(4).clamp(1024, most));
     let mut rest = input;
     loop {
         if inflater.turn(&mut rest, true, &mut out)? {
             out.shrink_to_fit();
             let counts = (inflater.unpack.total_in(), inflater.unpack.total_out());
-            return Ok(Some(Done { bytes: out.into(), counts }));
+            return Ok(Some(ShortBody { bytes: out.into(), counts }));
         }
         let left = most.saturating_sub(out.len());
         if left == 0 {

@@ -16,7 +16,7 @@ pub use presses::Presses;
 use crate::{Merge, Shared};
 use accept::{accepts_gzip, is_encoded, without_gzip};
 use bytes::Bytes;
-use codec::{Codec, Done, Fault, Inflater};
+use codec::{Codec, Fault, Inflater, ShortBody};
 use evenkeel_message::{
     Answer, Body, FilterPosition, Level, Method, Name, Notice, OutputFilter, Piece, Request,
     Response, Status, Validators, Variables, Verdict, evaluate,
@@ -307,7 +307,7 @@ impl Taker {
 }
 
 /// A body that is done, whose two lengths are noted.
-fn done_at_once(request: &mut Request, bench: Bench<'_>, done: Done) -> Body {
+fn done_at_once(request: &mut Request, bench: Bench<'_>, done: ShortBody) -> Body {
     // A KiB takes about as long as a plain request does.
     let kibibytes = done.counts.0.max(done.counts.1) / 1024;
     request.work = request.work.saturating_add(u32::try_from(kibibytes).unwrap_or(u32::MAX));

@@ -1,7 +1,7 @@
 //! mod_filter's directives: lines go in; filters that stand for others, and chains of them, come
 //! out.
 
-use super::{Filter, Protocol, Provider, Said, When};
+use super::{ChainSettings, Filter, Protocol, Provider, When};
 use crate::{Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive};
 use evenkeel_config::{Call, Shape};
 use evenkeel_message::{FilterPosition, OutputFilter};
@@ -36,12 +36,12 @@ pub const MODULE: Module = Module {
 };
 
 /// The filter of that name in a section, to be changed.
-fn known<'a>(said: &'a mut Said, name: &str) -> Option<&'a mut Filter> {
+fn known<'a>(said: &'a mut ChainSettings, name: &str) -> Option<&'a mut Filter> {
     said.filters.get_mut(name).map(Arc::make_mut)
 }
 
 /// The filter of that name, declared by its being named where it was not before.
-fn declared<'a>(said: &'a mut Said, name: &str) -> &'a mut Filter {
+fn declared<'a>(said: &'a mut ChainSettings, name: &str) -> &'a mut Filter {
     let new = || Filter {
         name: name.into(),
         position: FilterPosition::RESOURCE,
@@ -145,7 +145,7 @@ fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveRes
     Ok(())
 }
 
-/// What a filter does to the protocol. Said of a provider it counts; said of the filter alone it
+/// What a filter does to the protocol. ChainSettings of a provider it counts; said of the filter alone it
 /// is read and does nothing, as in Apache.
 fn filter_protocol(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let said = scope.directory.filter.change();

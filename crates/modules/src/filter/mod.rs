@@ -20,10 +20,10 @@ use std::sync::{Arc, OnceLock};
 
 /// What a section says of filters; nothing as a rule, so that requests pay nothing for it.
 #[derive(Clone, Debug, Default)]
-pub struct Directory(Option<Arc<Said>>);
+pub struct Directory(Option<Arc<ChainSettings>>);
 
 #[derive(Clone, Debug, Default)]
-struct Said {
+struct ChainSettings {
     filters: HashMap<Box<str>, Arc<Filter>, foldhash::fast::RandomState>,
     /// What is in the chain, in order.
     chain: Vec<Box<str>>,
@@ -93,8 +93,8 @@ impl Merge for Directory {
     }
 }
 
-impl Said {
-    fn add(&mut self, over: &Said) {
+impl ChainSettings {
+    fn add(&mut self, over: &ChainSettings) {
         let Self { filters, chain, is_reset, order: _ } = over;
         self.order.take();
         for (name, filter) in filters {
@@ -184,8 +184,9 @@ pub fn steps<'a>(
         }
     }
     let is_open = is_open_to(request.resource.status, request);
-    let has_steps =
-        |said: &&Said| is_open && request.allowance.spend((said.chain.len() * STEPS_EACH) as u64);
+    let has_steps = |said: &&ChainSettings| {
+        is_open && request.allowance.spend((said.chain.len() * STEPS_EACH) as u64)
+    };
     if let Some(said) = settings.0.as_deref().filter(has_steps) {
         let Order { steps: chosen, unknown } = said.order();
         for name in unknown {
@@ -209,7 +210,7 @@ impl Directory {
     }
 
     /// What was said, to add to it.
-    fn change(&mut self) -> &mut Said {
+    fn change(&mut self) -> &mut ChainSettings {
         let said = Arc::make_mut(self.0.get_or_insert_default());
         said.order.take();
         said

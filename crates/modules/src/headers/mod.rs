@@ -137,20 +137,20 @@ pub fn act_early(request: &mut Request, around: Around<'_>) {
     for (list, is_always) in [(always, true), (success, false)] {
         for entry in list.iter().filter(|entry| matches!(entry.when, When::Early)) {
             let context = RequestContext::new(request, around.core);
-            let mut told = Told::default();
-            let change = told.resolve(&entry.action, &context, around.state);
+            let mut result = LineResult::default();
+            let change = result.resolve(&entry.action, &context, around.state);
             let mut fields = std::mem::take(if is_always {
                 &mut request.resource.always
             } else {
                 &mut request.resource.fields
             });
-            carry_out(entry, &change, &mut fields, request, &mut told.notices);
+            carry_out(entry, &change, &mut fields, request, &mut result.notices);
             *(if is_always {
                 &mut request.resource.always
             } else {
                 &mut request.resource.fields
             }) = fields;
-            told.report(request);
+            result.report(request);
         }
     }
 }
@@ -165,17 +165,17 @@ fn change_request(request: &mut Request, around: Around<'_>, early: bool) {
         if matches!(entry.when, When::Early) != early {
             continue;
         }
-        let mut told = Told::default();
+        let mut result = LineResult::default();
         let context = RequestContext::new(request, around.core);
-        if told.counts(&entry.when, &context) && !told.undecided {
-            let mut change = told.resolve(&entry.action, &context, around.state);
+        if result.counts(&entry.when, &context) && !result.undecided {
+            let mut change = result.resolve(&entry.action, &context, around.state);
             // Nobody looks at the fields of a request again before they are used.
             value::unwrap(&mut change);
             let mut fields = std::mem::take(request.fields_mut());
-            carry_out(entry, &change, &mut fields, request, &mut told.notices);
+            carry_out(entry, &change, &mut fields, request, &mut result.notices);
             *request.fields_mut() = fields;
         }
-        told.report(request);
+        result.report(request);
     }
 }
 
@@ -214,19 +214,19 @@ fn change_response(
     if matches!(entry.when, When::Early) {
         return;
     }
-    let mut told = Told::default();
+    let mut result = LineResult::default();
     let context = RequestContext::new(request, around.core).with_response(response);
-    if told.counts(&entry.when, &context) {
-        let change = told.resolve(&entry.action, &context, around.state);
+    if result.counts(&entry.when, &context) {
+        let change = result.resolve(&entry.action, &context, around.state);
         if eq_ignore_case(&entry.name, b"Content-Type") {
-            change_type(entry, &change, request, response, &mut told.notices);
+            change_type(entry, &change, request, response, &mut result.notices);
         } else {
             let fields = if always { &mut response.always } else { &mut response.fields };
-            carry_out(entry, &change, fields, request, &mut told.notices);
+            carry_out(entry, &change, fields, request, &mut result.notices);
         }
     }
-    merge_vary(&mut response.fields, &told.vary);
-    request.notices.append(&mut told.notices);
+    merge_vary(&mut response.fields, &result.vary);
+    request.notices.append(&mut result.notices);
 }
 
 /// The media type is one, whatever list a line is for, and what would add to it is lost
@@ -249,14 +249,14 @@ fn change_type(
 
 /// What evaluating a line has to tell.
 #[derive(Default)]
-struct Told {
+struct LineResult {
     notices: Vec<Notice>,
     vary: Fields,
     /// Whether something could not be evaluated, so that the request is not to go on.
     undecided: bool,
 }
 
-impl Told {
+impl LineResult {
     fn tell(&mut self, number: u16, text: String) {
         self.notices.push(Notice::new("headers", Level::Error, number, text));
     }

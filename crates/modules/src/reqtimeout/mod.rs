@@ -8,7 +8,7 @@ use evenkeel_config::{Call, Shape};
 
 /// How long one stage of reading a request may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stage {
+pub struct ReadTimeout {
     /// Seconds that it may take at first; 0 for no bound.
     pub timeout_s: u32,
     /// Seconds that it may take at most, whatever comes; 0 for no bound.
@@ -17,52 +17,52 @@ pub struct Stage {
     pub min_rate: u32,
 }
 
-impl Stage {
+impl ReadTimeout {
     /// The head where nothing is configured (mod_reqtimeout.c: MRT_DEFAULT_HEADER_*).
-    const HEADER: Stage = Stage { timeout_s: 20, most_s: 40, min_rate: 500 };
+    const HEADER: ReadTimeout = ReadTimeout { timeout_s: 20, most_s: 40, min_rate: 500 };
     /// The body where nothing is configured.
-    const BODY: Stage = Stage { timeout_s: 20, most_s: 0, min_rate: 500 };
+    const BODY: ReadTimeout = ReadTimeout { timeout_s: 20, most_s: 0, min_rate: 500 };
 }
 
 /// RequestReadTimeout of a server. A stage is said as a whole: one that names no rate has none.
 #[derive(Clone, Debug, Default)]
-pub struct Stages {
+pub struct ReadTimeouts {
     /// The handshake of TLS.
-    pub handshake: Option<Stage>,
+    pub handshake: Option<ReadTimeout>,
     /// The head of a request.
-    pub header: Option<Stage>,
+    pub header: Option<ReadTimeout>,
     /// Its body.
-    pub body: Option<Stage>,
+    pub body: Option<ReadTimeout>,
 }
 
 /// What a server says, which hosts share.
-pub type Server = Shared<Stages>;
+pub type Server = Shared<ReadTimeouts>;
 
-crate::unsaid!(Stages);
+crate::unsaid!(ReadTimeouts);
 
-impl Merge for Stages {
+impl Merge for ReadTimeouts {
     fn merge(base: &Self, over: &Self) -> Self {
         inherit!(base, over; handshake, header, body)
     }
 }
 
-impl Stages {
+impl ReadTimeouts {
     /// The bound of the TLS handshake; none where there is none, as by default.
     #[must_use]
-    pub fn handshake(&self) -> Option<Stage> {
+    pub fn handshake(&self) -> Option<ReadTimeout> {
         self.handshake.filter(|stage| stage.timeout_s > 0)
     }
 
     /// The bound of a request's head; none where it was taken off.
     #[must_use]
-    pub fn header(&self) -> Option<Stage> {
-        Some(self.header.unwrap_or(Stage::HEADER)).filter(|stage| stage.timeout_s > 0)
+    pub fn header(&self) -> Option<ReadTimeout> {
+        Some(self.header.unwrap_or(ReadTimeout::HEADER)).filter(|stage| stage.timeout_s > 0)
     }
 
     /// The bound of a request's body; none where it was taken off.
     #[must_use]
-    pub fn body(&self) -> Option<Stage> {
-        Some(self.body.unwrap_or(Stage::BODY)).filter(|stage| stage.timeout_s > 0)
+    pub fn body(&self) -> Option<ReadTimeout> {
+        Some(self.body.unwrap_or(ReadTimeout::BODY)).filter(|stage| stage.timeout_s > 0)
     }
 }
 
@@ -111,13 +111,13 @@ fn request_read_timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
 }
 
 /// `20`, `20,MinRate=500` or `20-40,MinRate=500` (mod_reqtimeout.c: set_reqtimeout_param).
-fn parse(value: &str) -> Result<Stage, String> {
+fn parse(value: &str) -> Result<ReadTimeout, String> {
     const RATE: &str = ",minrate=";
     let Some(at) = value.to_ascii_lowercase().find(RATE) else {
         if value.contains('-') {
             return Err("Must set MinRate option if using timeout range".into());
         }
-        return Ok(Stage { timeout_s: number(value)?, most_s: 0, min_rate: 0 });
+        return Ok(ReadTimeout { timeout_s: number(value)?, most_s: 0, min_rate: 0 });
     };
     let (times, rate) = value.split_at(at);
     let min_rate = number(rate.get(RATE.len()..).unwrap_or_default())?;
@@ -132,7 +132,7 @@ fn parse(value: &str) -> Result<Stage, String> {
     if most_s > 0 && timeout_s >= most_s {
         return Err("Maximum timeout must be larger than initial timeout".into());
     }
-    Ok(Stage { timeout_s, most_s, min_rate })
+    Ok(ReadTimeout { timeout_s, most_s, min_rate })
 }
 
 /// A number as strtol reads it; what is too large counts as the largest.
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use evenkeel_config::{Node, Position};
 
-    fn said(arguments: &str) -> Result<Stages, String> {
+    fn said(arguments: &str) -> Result<ReadTimeouts, String> {
         let position = Position { file: "t".into(), line: 1 };
         let (name, section) = ("RequestReadTimeout".into(), None);
         let node = Node { name, arguments: arguments.into(), position, section };
@@ -170,29 +170,29 @@ mod tests {
             &mut scope,
             &mut Vec::new(),
         )
-        .map(|()| Stages::clone(&scope.server.reqtimeout))
+        .map(|()| ReadTimeouts::clone(&scope.server.reqtimeout))
         .map_err(|fault| fault.text)
     }
 
     #[test]
     fn stages_are_said_as_a_whole() {
         let server = said("HEADER=10-30,MinRate=100 body=0 handshake=5").unwrap();
-        let header = Stage { timeout_s: 10, most_s: 30, min_rate: 100 };
+        let header = ReadTimeout { timeout_s: 10, most_s: 30, min_rate: 100 };
         assert_eq!(server.header(), Some(header));
         assert_eq!(server.body(), None);
         assert_eq!(server.handshake().unwrap().timeout_s, 5);
         let header = said("header=7").unwrap().header();
-        assert_eq!(header, Some(Stage { timeout_s: 7, most_s: 0, min_rate: 0 }));
-        let inner = Stages { header, ..Stages::default() };
-        let merged = Stages::merge(&server, &inner);
+        assert_eq!(header, Some(ReadTimeout { timeout_s: 7, most_s: 0, min_rate: 0 }));
+        let inner = ReadTimeouts { header, ..ReadTimeouts::default() };
+        let merged = ReadTimeouts::merge(&server, &inner);
         assert_eq!((merged.header(), merged.body()), (header, None));
     }
 
     #[test]
     fn nothing_said_is_apaches_default() {
         let server = said("").unwrap();
-        assert_eq!(server.header(), Some(Stage::HEADER));
-        assert_eq!(server.body(), Some(Stage::BODY));
+        assert_eq!(server.header(), Some(ReadTimeout::HEADER));
+        assert_eq!(server.body(), Some(ReadTimeout::BODY));
         assert_eq!(server.handshake(), None);
     }
 
