@@ -59,7 +59,7 @@ use evenkeel_config::{Act, Contexts, Overrides, Shape};
 pub use self::core::{CoreSettings, RequestContext};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
-pub use provided::{ActiveModules, Provided, RequireProvider, Requirement};
+pub use provided::{ActiveModules, ParsedRequirement, Provided, RequireProvider, Requirement};
 pub use registry::{MODELS, active_tables, is_active, model};
 pub use settings::{Access, Merge, NoSettings, Place, Said, Scope, Shared, Unsaid};
 pub use state::ServerState;

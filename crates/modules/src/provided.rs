@@ -23,9 +23,12 @@ pub enum Provided {
 pub struct RequireProvider {
     /// The word behind Require.
     pub name: &'static str,
-    /// Compiles the arguments. An error is Apache's message about them.
-    pub parse: fn(&Scope, &str) -> Result<Arc<dyn Requirement>, String>,
+    /// Compiles the arguments.
+    pub parse: fn(&Scope, &str) -> ParsedRequirement,
 }
+
+/// What the arguments of a provider compile to. An error is Apache's message about them.
+pub type ParsedRequirement = Result<Arc<dyn Requirement>, String>;
 
 /// A compiled Require line.
 pub trait Requirement: fmt::Debug + Send + Sync {

@@ -5,7 +5,10 @@
 pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Global};
 
 use crate::core::{AddressFault, WantedNames, in_domain, parse_network, verified_name};
-use crate::{Active, Module, Provided, RequestContext, RequireProvider, Requirement, Scope};
+use crate::{
+    Active, Module, ParsedRequirement, Provided, RequestContext, RequireProvider, Requirement,
+    Scope,
+};
 use evenkeel_config::words;
 use evenkeel_expr::{Subnet, Text};
 use evenkeel_message::{Level, Notice, Request, quoted};
@@ -51,19 +54,19 @@ const PROVIDES: &[Provided] = &[
     Provided::Require(RequireProvider { name: "local", parse: parse_local }),
 ];
 
-fn parse_ip(_: &Scope, arguments: &str) -> Result<Arc<dyn Requirement>, String> {
+fn parse_ip(_: &Scope, arguments: &str) -> ParsedRequirement {
     Ok(Arc::new(HostRule::Ip(networks(arguments)?)))
 }
 
-fn parse_host(scope: &Scope, arguments: &str) -> Result<Arc<dyn Requirement>, String> {
+fn parse_host(scope: &Scope, arguments: &str) -> ParsedRequirement {
     Ok(Arc::new(HostRule::Host(text(scope, arguments)?)))
 }
 
-fn parse_forward_dns(scope: &Scope, arguments: &str) -> Result<Arc<dyn Requirement>, String> {
+fn parse_forward_dns(scope: &Scope, arguments: &str) -> ParsedRequirement {
     Ok(Arc::new(HostRule::ForwardDns(text(scope, arguments)?)))
 }
 
-fn parse_local(_: &Scope, _: &str) -> Result<Arc<dyn Requirement>, String> {
+fn parse_local(_: &Scope, _: &str) -> ParsedRequirement {
     Ok(Arc::new(HostRule::Local))
 }
 

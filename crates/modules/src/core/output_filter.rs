@@ -1,5 +1,5 @@
-//! The output filters of the core, through which every response goes. A configuration can name them,
-//! which changes nothing.
+//! The output filters of the core, through which every response goes. A configuration can name
+//! them, which changes nothing.
 
 use crate::Provided;
 use evenkeel_message::{FilterPosition, OutputFilter};

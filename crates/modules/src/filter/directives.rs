@@ -145,8 +145,8 @@ fn add_output_filter_by_type(scope: &mut Scope, call: &Call<'_>) -> DirectiveRes
     Ok(())
 }
 
-/// What a filter does to the protocol. ChainSettings of a provider it counts; said of the filter alone it
-/// is read and does nothing, as in Apache.
+/// What a filter does to the protocol. Said of a provider it counts; said of the filter alone it is
+/// read and does nothing, as in Apache.
 fn filter_protocol(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     let said = scope.directory.filter.change();
     let Some(filter) = known(said, call.first()) else {
