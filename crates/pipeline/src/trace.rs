@@ -57,7 +57,8 @@ pub(crate) async fn show_whole(request: &mut Request, plan: &Plan) -> Result<Res
     let mut text = head(request);
     let most = text.len() + LONGEST_BODY;
     let mut is_too_long = false;
-    let read = body::read(request, plan, |bytes| {
+    body::begin(request, plan)?;
+    let read = body::read(request, |bytes| {
         is_too_long = text.len() + bytes.len() > most;
         text.extend_from_slice(bytes);
         if is_too_long { Err(Status::CONTENT_TOO_LARGE) } else { Ok(()) }
