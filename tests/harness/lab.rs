@@ -225,11 +225,11 @@ fn a_body_is_sent_back_as_it_comes() {
         house.configure(&[&module, SITE, echo, "LimitRequestBody 5\n"].concat()).unwrap();
         house.reload().unwrap();
         let mut client = connect(house.address).unwrap();
-        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n123456";
+        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\n123456";
         client.write_all(long.as_bytes()).unwrap();
         assert_eq!(answer(client).unwrap().status(), 413, "{model}");
         let mut client = connect(house.address).unwrap();
-        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
                     3\r\n123\r\n3\r\n456\r\n0\r\n\r\n";
         client.write_all(long.as_bytes()).unwrap();
         let mut came = Vec::new();
