@@ -101,6 +101,38 @@ impl<A, T> Future for Call<A, T> {
     }
 }
 
+/// What is there at once as a rule, and else has to be waited for. What is rare and large waits in a
+/// box, so that the frames of other requests need no room for it.
+pub(crate) enum MaybeReady<'a, T> {
+    /// It is there; none once it was taken.
+    Now(Option<T>),
+    /// It is waited for.
+    Later(Pin<Box<dyn Future<Output = T> + 'a>>),
+}
+
+impl<'a, T> MaybeReady<'a, T> {
+    /// What is there.
+    pub(crate) fn now(value: T) -> Self {
+        MaybeReady::Now(Some(value))
+    }
+
+    /// What this future gives.
+    pub(crate) fn later(future: impl Future<Output = T> + 'a) -> Self {
+        MaybeReady::Later(Box::pin(future))
+    }
+}
+
+impl<T: Unpin> Future for MaybeReady<'_, T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match self.get_mut() {
+            MaybeReady::Now(value) => value.take().map_or(Poll::Pending, Poll::Ready),
+            MaybeReady::Later(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
 /// What a future gives that need not wait.
 pub(crate) fn now_or_never<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {

@@ -2,7 +2,7 @@
 //! and a path go in; what a request for that path would come upon goes out, and the request takes
 //! the path's place or is itself again. No handler runs and nothing is sent.
 
-use crate::frames::Frames;
+use crate::frames::{Frames, MaybeReady};
 use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -57,7 +57,7 @@ impl Seen {
 }
 
 /// The resource of a request that looks at another path.
-pub(crate) struct Aside(Box<Resource>);
+pub(crate) struct Aside(Resource);
 
 impl Aside {
     /// Makes the request one for another path.
@@ -66,13 +66,13 @@ impl Aside {
         let variables = request.resource.env.iter().count() as u64;
         let _enough = request.allowance.spend(variables * STEPS_A_VARIABLE);
         let other = request.resource.of_subrequest(path, query);
-        Self(Box::new(std::mem::replace(&mut request.resource, other)))
+        Self(std::mem::replace(&mut request.resource, other))
     }
 
     /// Makes the request what it was before. A list of variants stays: the page that shows it is
     /// the request's (mod_negotiation.c: store_variant_list).
     pub(crate) fn restore(self, request: &mut Request) {
-        let found = std::mem::replace(&mut request.resource, *self.0);
+        let found = std::mem::replace(&mut request.resource, self.0);
         if let Some(list) = found.notes.value(LIST_NOTE) {
             request.resource.notes.set(LIST_NOTE, list);
         }
@@ -323,17 +323,17 @@ async fn glance(
 
 /// What mod_dir makes of a request at the end of its preparation: a folder's index takes its
 /// place, a fallback that of nothing (mod_dir.c: dir_fixups).
-pub(crate) async fn find_index(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
-    let Some(looked) = prepared.found.as_ref().filter(|_| pipeline.site.folders_have_indexes)
-    else {
-        return Ok(prepared);
-    };
-    match looked.found.kind() {
-        Kind::Directory => folder(pipeline, prepared).await,
-        Kind::Absent if prepared.request.resource.content.handler.is_none() => {
-            fallback(pipeline, prepared).await
+pub(crate) fn find_index(
+    pipeline: &Rc<Pipeline>,
+    prepared: phases::Ready,
+) -> MaybeReady<'_, Phase> {
+    let kind = prepared.found.as_ref().map(|looked| looked.found.kind());
+    match kind.filter(|_| pipeline.site.folders_have_indexes) {
+        Some(Kind::Directory) => MaybeReady::later(folder(pipeline, prepared)),
+        Some(Kind::Absent) if prepared.request.resource.content.handler.is_none() => {
+            MaybeReady::later(fallback(pipeline, prepared))
         }
-        _ => Ok(prepared),
+        _ => MaybeReady::now(Ok(prepared)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! for a type map goes in; the request for the variant that mod_negotiation chooses, or its 300 or
 //! 406, comes out. It judges no variant and looks at each by the phases alone.
 
+use crate::frames::MaybeReady;
 use crate::look::{self, Aside, Seen, VARIANT_LOOKS};
 use crate::phases;
 use crate::serve::Pipeline;
@@ -45,14 +46,17 @@ struct Variants {
 
 /// Chooses a file for a name that has only beginnings of files; says whether one took its place
 /// (mod_negotiation.c: handle_multi).
-pub(crate) async fn find_variant(pipeline: &Rc<Pipeline>, admitted: phases::Access) -> Chosen {
+pub(crate) fn find_variant(
+    pipeline: &Rc<Pipeline>,
+    admitted: phases::Access,
+) -> MaybeReady<'_, Chosen> {
     let Admitted { request, plan, found } = admitted;
     let is_absent = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent);
-    if !(is_absent && pipeline.site.negotiates && allows_multiviews(&plan)) {
-        return Ok((Prepared { request, plan, found }, false));
+    let prepared = Prepared { request, plan, found };
+    match is_absent && pipeline.site.negotiates && allows_multiviews(&prepared.plan) {
+        true => MaybeReady::later(choose(pipeline, prepared)),
+        false => MaybeReady::now(Ok((prepared, false))),
     }
-    // Rare, and large: the frames of other requests must not have room for it.
-    Box::pin(choose(pipeline, Prepared { request, plan, found })).await
 }
 
 async fn choose(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Chosen {

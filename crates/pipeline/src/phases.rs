@@ -2,6 +2,7 @@
 //! act. A module is called here and nowhere else.
 
 use crate::body;
+use crate::frames::MaybeReady;
 use crate::hosts::is_below;
 use crate::known;
 use crate::listing;
@@ -181,20 +182,16 @@ fn below_document_root(request: &mut Request, server: &Server) {
     file.set(root.as_os_str().as_bytes(), below);
 }
 
+/// Whether a request is answered by [`show`].
+pub(crate) fn is_trace(request: &Request) -> bool {
+    request.resource.method == Method::Trace && &*request.resource.path != b"*"
+}
+
 /// The answer to TRACE, which takes the place of the section walk (Apache's hook map_to_storage).
-/// None for other requests.
 ///
 /// # Errors
 /// The request with what refuses it.
-pub(crate) async fn show(
-    pipeline: &Pipeline,
-    translated: Translated<Plan>,
-) -> Phase<Result<Concluded, Translated<Plan>>> {
-    if translated.request.resource.method != Method::Trace
-        || &*translated.request.resource.path == b"*"
-    {
-        return Ok(Err(translated));
-    }
+pub(crate) async fn show(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Concluded> {
     let mut request = translated.request;
     let server = pipeline.site.server(request.server);
     // What sections said before the path was translated holds no longer, and they are not asked
@@ -209,10 +206,10 @@ pub(crate) async fn show(
         None => Ok(trace::show(&request)),
         Some(_) => {
             pipeline.before_wait(&mut request, &plan).await;
-            Box::pin(trace::show_whole(&mut request, &plan)).await.map_err(Answer::from)
+            trace::show_whole(&mut request, &plan).await.map_err(Answer::from)
         }
     };
-    Ok(Ok(Concluded { request, plan, result }))
+    Ok(Concluded { request, plan, result })
 }
 
 /// The section walk.
@@ -269,8 +266,12 @@ fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted> {
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
 pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Access> {
     if let Some(wanted) = wants_names(pipeline, &mapped) {
-        pipeline.before_wait(&mut mapped.request, &mapped.plan).await;
-        Box::pin(look_up(&mut mapped.request, wanted)).await;
+        let Mapped { request, plan, .. } = &mut mapped;
+        let names = async {
+            pipeline.before_wait(request, plan).await;
+            look_up(request, wanted).await;
+        };
+        Box::pin(names).await;
     }
     let Mapped { mut request, plan, found } = mapped;
     if std::mem::take(&mut request.undecided) {
@@ -297,19 +298,19 @@ async fn note_presumed(pipeline: &Pipeline, request: &mut Request, plan: &Plan) 
     beyond.is_presumed.set(beyond.is_presumed.get() || refused);
 }
 
-async fn decide(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Result<(), Status> {
+fn decide<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: &'a Plan,
+) -> MaybeReady<'a, Result<(), Status>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
     match plan.access_compat.admits(request) {
-        true if any => Ok(()),
-        false if !any => Err(Status::FORBIDDEN),
+        true if any => MaybeReady::now(Ok(())),
+        false if !any => MaybeReady::now(Err(Status::FORBIDDEN)),
         _ => {
-            let told = request.notices.len();
-            let server = pipeline.site.server(request.server);
-            let authorize = |request: &mut Request| {
-                request.notices.truncate(told);
-                authz_core::authorize(request, &server.settings, plan)
-            };
-            question::evaluate(pipeline, request, plan, authorize).await
+            let server = &pipeline.site.server(request.server).settings;
+            let authorize = |request: &mut Request| authz_core::authorize(request, server, plan);
+            question::evaluate(pipeline, request, plan, authorize)
         }
     }
 }
@@ -406,16 +407,19 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         Err(answer) => return stop(request, plan, answer),
     };
     if request.body.is_some() && !matches!(handler, Handler::Shed) && !handler.reads_body() {
-        pipeline.before_wait(&mut request, &plan).await;
-        if let Err(status) = Box::pin(body::discard(&mut request)).await {
+        let discard = async {
+            pipeline.before_wait(&mut request, &plan).await;
+            body::discard(&mut request).await
+        };
+        if let Err(status) = Box::pin(discard).await {
             return stop(request, plan, status);
         }
     }
     let result = match (handler, &found) {
         (Handler::Shed, _) => Ok(shed()),
         (Handler::Listing, Some(folder)) => {
-            let listed = listing::generate(pipeline, request, &plan, folder).await;
-            let (request, result) = listed;
+            let listed = Box::pin(listing::generate(pipeline, request, &plan, folder));
+            let (request, result) = listed.await;
             return Ok(Concluded { request, plan, result });
         }
         (Handler::Map, Some(map)) => {
@@ -424,8 +428,11 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
             return Ok(Concluded { request, plan, result });
         }
         (Handler::Lab(work), _) => {
-            pipeline.before_wait(&mut request, &plan).await;
-            lab::perform(work, &mut request, &pipeline.blocking_pool).await
+            let performed = async {
+                pipeline.before_wait(&mut request, &plan).await;
+                lab::perform(work, &mut request, &pipeline.blocking_pool).await
+            };
+            Box::pin(performed).await
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
         (Handler::Listing | Handler::Map | Handler::File, found) => {

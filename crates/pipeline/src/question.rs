@@ -3,7 +3,7 @@
 //! without waiting; where the answer to a question has to wait, [`evaluate`] waits for it and
 //! evaluates the expression once more.
 
-use crate::frames::now_or_never;
+use crate::frames::{MaybeReady, now_or_never};
 use crate::look::{self, Start, beside, is_too_deep, may_not_look, see};
 use crate::serve::Pipeline;
 use crate::site::Plan;
@@ -35,23 +35,29 @@ fn question_limit(pipeline: &Pipeline, request: &Request) -> u8 {
 
 /// Evaluates expressions of a request until all their questions are answered. It may do so several
 /// times, so that an evaluation leaves nothing behind but its result.
-pub(crate) async fn evaluate<T>(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    mut evaluation: impl FnMut(&mut Request) -> T,
-) -> T {
+pub(crate) fn evaluate<'a, T>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: &'a Plan,
+    mut evaluation: impl FnMut(&mut Request) -> T + 'a,
+) -> MaybeReady<'a, T> {
     request.questions.clear();
-    loop {
-        let told = request.notices.len();
-        let result = evaluation(request);
-        let Some(open) = request.questions.take_open() else { return result };
-        // The last evaluation tells what it tells.
-        request.notices.truncate(told);
-        pipeline.before_wait(request, plan).await;
-        let answer = open.answer.await;
-        request.questions.note(open.asked, answer);
-    }
+    let told = request.notices.len();
+    let result = evaluation(request);
+    let Some(mut open) = request.questions.take_open() else { return MaybeReady::now(result) };
+    request.notices.truncate(told);
+    MaybeReady::later(async move {
+        loop {
+            pipeline.before_wait(request, plan).await;
+            request.questions.note(open.asked, open.answer.await);
+            // The last evaluation tells what it tells.
+            let told = request.notices.len();
+            let result = evaluation(request);
+            let Some(next) = request.questions.take_open() else { return result };
+            request.notices.truncate(told);
+            open = next;
+        }
+    })
 }
 
 /// What a question asks about.

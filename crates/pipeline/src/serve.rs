@@ -59,7 +59,7 @@ pub struct Pipeline {
     /// What gives memory of large requests back.
     thrift: Thrift,
     /// The frames of [`respond`].
-    responses: Rc<Frames<(Rc<Pipeline>, Next), (Box<Request>, Response)>>,
+    responses: Rc<Frames<(Rc<Pipeline>, Start), (Box<Request>, Response)>>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -123,7 +123,7 @@ impl Pipeline {
     pub fn serve(self: &Rc<Self>, mut request: Box<Request>) -> Served {
         request.probe = Some(Rc::<Self>::clone(self));
         request.resource.method = request.head.method;
-        self.begin(Next::Serve(request))
+        self.begin(Start::Serve(request))
     }
 
     /// The answer to a request that cannot be served: it was malformed, too long, too slow, or
@@ -137,25 +137,15 @@ impl Pipeline {
         }
         let plan = Arc::clone(&self.site.server(request.server).defaults);
         let result = Err(Answer::Status(status, Fields::new()));
-        self.begin(Next::Conclude(Concluded { request, plan, result }))
+        self.begin(Start::Refuse(Box::new(Concluded { request, plan, result })))
     }
 
     /// Polls the response at once, so that one which need not wait takes no task.
-    fn begin(self: &Rc<Self>, next: Next) -> Served {
-        let mut call = self.responses.call((Rc::clone(self), next));
+    fn begin(self: &Rc<Self>, start: Start) -> Served {
+        let mut call = self.responses.call((Rc::clone(self), start));
         match call.run_now() {
             Some((request, response)) => Served::Now(request, response),
             None => Served::Later(Box::pin(call)),
-        }
-    }
-
-    /// Runs the phases on what a client's request or an internal redirect of it is for.
-    async fn run(self: &Rc<Self>, request: Box<Request>) -> Concluded {
-        match self.phases(request).await {
-            Ok(concluded) => concluded,
-            Err(Stopped { request, plan, answer }) => {
-                Concluded { request, plan, result: Err(answer) }
-            }
         }
     }
 
@@ -164,10 +154,9 @@ impl Pipeline {
     async fn phases(self: &Rc<Self>, request: Box<Request>) -> Result<Concluded, Stopped<Plan>> {
         let received = phases::receive(self, request).await?;
         let translated = phases::translate(self, received)?;
-        let translated = match phases::show(self, translated).await? {
-            Ok(shown) => return Ok(shown),
-            Err(translated) => translated,
-        };
+        if phases::is_trace(&translated.request) {
+            return Box::pin(phases::show(self, translated)).await;
+        }
         let mapped = phases::map(self, translated).await?;
         let admitted = phases::admit(self, mapped).await?;
         let prepared = phases::prepare(self, admitted).await?;
@@ -298,7 +287,7 @@ impl Pipeline {
         // Those of the request that follows are of a request of their own.
         self.tell_now(&mut request, plan);
         match die::redirected(self, request, plan, target) {
-            Ok(request) => Next::Serve(request),
+            Ok(request) => Next::Again(request),
             Err((request, status)) => {
                 let (request, response) = die::canned(self, request, plan, status, Fields::new());
                 Next::Respond(request, response)
@@ -355,25 +344,40 @@ impl Pipeline {
     }
 }
 
-/// What is to be done for a request.
-pub(crate) enum Next {
-    /// Run the phases for its path.
+/// How a response begins.
+pub(crate) enum Start {
+    /// With the phases.
     Serve(Box<Request>),
-    /// Make a response of what they have ended with.
-    Conclude(Concluded),
-    /// Respond.
-    Respond(Box<Request>, Response),
+    /// With a refusal.
+    Refuse(Box<Concluded>),
 }
 
-/// Serves a request until there is a response: each internal redirect runs the phases again.
-pub(crate) async fn respond(
-    (pipeline, mut next): (Rc<Pipeline>, Next),
-) -> (Box<Request>, Response) {
+/// What becomes of a request whose phases have ended.
+enum Next {
+    /// It is answered.
+    Respond(Box<Request>, Response),
+    /// The phases run again, for the path that it is redirected to.
+    Again(Box<Request>),
+}
+
+/// Serves a request until there is a response.
+pub(crate) async fn respond((pipeline, start): (Rc<Pipeline>, Start)) -> (Box<Request>, Response) {
+    let mut next = match start {
+        Start::Serve(request) => Next::Again(request),
+        Start::Refuse(concluded) => pipeline.conclude(*concluded),
+    };
     loop {
-        next = match next {
-            Next::Serve(request) => Next::Conclude(pipeline.run(request).await),
-            Next::Conclude(concluded) => pipeline.conclude(concluded),
+        match next {
             Next::Respond(request, response) => return (request, response),
-        };
+            Next::Again(request) => {
+                let concluded = match pipeline.phases(request).await {
+                    Ok(concluded) => concluded,
+                    Err(Stopped { request, plan, answer }) => {
+                        Concluded { request, plan, result: Err(answer) }
+                    }
+                };
+                next = pipeline.conclude(concluded);
+            }
+        }
     }
 }

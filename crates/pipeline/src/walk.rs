@@ -3,6 +3,7 @@
 //! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
+use crate::frames::MaybeReady;
 use crate::htaccess::AccessFiles;
 use crate::known::ConditionWalk;
 use crate::question;
@@ -241,17 +242,16 @@ impl Walker {
 
 /// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
 /// about other paths, so that the walker is borrowed only for what it merges.
-pub(crate) async fn conditions(
-    pipeline: &Pipeline,
-    request: &mut Request,
+pub(crate) fn conditions<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
     plan: Arc<Plan>,
-    sections: &[Arc<Section>],
-) -> Arc<Plan> {
-    if plan.core.conditions.is_empty() {
-        return plan;
+    sections: &'a [Arc<Section>],
+) -> MaybeReady<'a, Arc<Plan>> {
+    match plan.core.conditions.is_empty() {
+        true => MaybeReady::now(plan),
+        false => MaybeReady::later(add_conditions(pipeline, request, plan, sections)),
     }
-    // Large: the frames of requests without conditions must not have room for it.
-    Box::pin(add_conditions(pipeline, request, plan, sections)).await
 }
 
 async fn add_conditions(
