@@ -222,15 +222,16 @@ fn a_body_is_sent_back_as_it_comes() {
         assert!(rest.contains(&format!("Content-Length: {}\r\n", large.len())), "{model}: {rest}");
         assert!(rest.ends_with(&"x".repeat(large.len())), "{model}: {}", rest.len());
         // No more is taken than LimitRequestBody lets.
-        house.configure(&[&module, SITE, echo, "LimitRequestBody 5\n"].concat()).unwrap();
-        house.reload().unwrap();
+        let limit = "LimitRequestBody 5\n";
+        let house = House::open(&[&module, SITE, echo, limit].concat(), &[]).unwrap();
         let mut client = connect(house.address).unwrap();
-        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\n123456";
+        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                    Content-Length: 6\r\n\r\n123456";
         client.write_all(long.as_bytes()).unwrap();
         assert_eq!(answer(client).unwrap().status(), 413, "{model}");
         let mut client = connect(house.address).unwrap();
-        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
-                    3\r\n123\r\n3\r\n456\r\n0\r\n\r\n";
+        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n3\r\n456\r\n0\r\n\r\n";
         client.write_all(long.as_bytes()).unwrap();
         let mut came = Vec::new();
         // The connection may be reset, so that the client can tell that this was not all.
