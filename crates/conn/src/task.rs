@@ -453,7 +453,7 @@ impl<S: Site> Task<S> {
         }
     }
 
-    /// Waits for what it takes to fetch the next piece of a stream: a credit, and a permit where the
+    /// Waits for what it takes to fetch the next piece of a stream: a credit, and a permit if the
     /// piece is expensive work.
     async fn wait_for_fetch(&self, reply: &Reply) {
         let lease = &self.link.lease;

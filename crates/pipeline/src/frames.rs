@@ -101,8 +101,8 @@ impl<A, T> Future for Call<A, T> {
     }
 }
 
-/// What is there at once as a rule, and else has to be waited for. What is rare and large waits in a
-/// box, so that the frames of other requests need no room for it.
+/// A result that is usually there at once, and otherwise has to be waited for. The future of the
+/// rare case is boxed, so that the frames of other requests need no room for it.
 pub(crate) enum MaybeReady<'a, T> {
     /// It is there; none once it was taken.
     Now(Option<T>),

@@ -395,8 +395,8 @@ fn choose(
     Ok(if is_map && found.is_some() { Handler::Map } else { Handler::File })
 }
 
-/// The handler is chosen, and gets the body of the request. A body that the handler does not want is
-/// read to its end first.
+/// The handler is chosen, and gets the body of the request. If the handler does not want the body,
+/// it is read to its end first.
 pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<Concluded> {
     let Prepared { mut request, plan, found } = prepared;
     if let Err(status) = body::begin(&mut request, &plan) {

@@ -136,7 +136,7 @@ impl Pipeline {
             phases::act_early(self, &mut request);
         }
         let plan = Arc::clone(&self.site.server(request.server).defaults);
-        let result = Err(Answer::Status(status, Fields::new()));
+        let result = Err(status.into());
         self.begin(Start::Refuse(Box::new(Concluded { request, plan, result })))
     }
 
@@ -206,6 +206,7 @@ impl Pipeline {
             Err(Answer::Response(response)) => self.filtered(request, &plan, *response),
             Err(Answer::Redirect(target)) => self.redirect(request, &plan, &target),
             Err(Answer::Status(status, fields)) => {
+                let fields = fields.map_or_else(Fields::new, |fields| *fields);
                 match die::die(self, request, &plan, status, fields) {
                     die::Fate::Respond(request, response) => Next::Respond(request, response),
                     die::Fate::Redirect(request, target) => self.redirect(request, &plan, &target),

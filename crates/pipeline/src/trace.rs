@@ -27,7 +27,7 @@ pub(crate) fn check(request: &mut Request, enabled: Option<TraceEnable>) -> Resu
         TraceEnable::Off => {
             let mut fields = Fields::new();
             fields.add("Allow", "");
-            return Err(Answer::Status(Status::METHOD_NOT_ALLOWED, fields));
+            return Err(Answer::with_fields(Status::METHOD_NOT_ALLOWED, fields));
         }
         TraceEnable::On if has_body => {
             let path = quoted(&request.resource.path);

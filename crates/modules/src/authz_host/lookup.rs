@@ -1,6 +1,6 @@
 //! Looks up the names that the rules of a request ask for. The system's resolver blocks, so each
-//! look-up has a thread of its own. The number of look-ups and the time of each are bounded, so that
-//! a resolver that hangs holds up no request that does not need it.
+//! look-up has a thread of its own. The number of look-ups and the time of each are bounded: a
+//! resolver that hangs holds up no request that does not need it.
 
 use evenkeel_message::{HostNames, Request};
 use evenkeel_sys::resolve;

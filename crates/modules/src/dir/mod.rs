@@ -105,7 +105,7 @@ pub fn slash(request: &Request, server: &ServerSettings, plan: &DirectorySetting
     }
     let mut fields = Fields::new();
     fields.set("Location", public_url(request, server, plan, &path));
-    Slash::Redirect(Answer::Status(Status::MOVED_PERMANENTLY, fields))
+    Slash::Redirect(Answer::with_fields(Status::MOVED_PERMANENTLY, fields))
 }
 
 /// The answer that leads to an index by its own name (DirectoryIndexRedirect).
@@ -119,7 +119,7 @@ pub fn redirect_to_index(
 ) -> Answer {
     let mut fields = Fields::new();
     fields.set("Location", public_url(request, server, plan, index));
-    Answer::Status(status, fields)
+    Answer::with_fields(status, fields)
 }
 
 #[cfg(test)]
@@ -138,7 +138,9 @@ mod tests {
     }
 
     fn location(answer: &Slash) -> String {
-        let Slash::Redirect(Answer::Status(status, fields)) = answer else { return String::new() };
+        let Slash::Redirect(Answer::Status(status, Some(fields))) = answer else {
+            return String::new();
+        };
         let location = String::from_utf8_lossy(fields.first("Location").unwrap()).into_owned();
         format!("{} {location}", status.code())
     }

@@ -63,7 +63,8 @@ pub const MODULE: Module = Module {
               `lab-wait` answers `?ms=N` after N milliseconds, `lab-burn` after as much CPU time, \
               `lab-gate` after N milliseconds at one of LabGatePlaces places, for which the \
               requests of all children stand in line; all hold a worker meanwhile. A handler is \
-              off until its bound is configured, and refuses with 400 what is beyond it.",
+              off until its bound is configured, and refuses with 400 what is beyond it. \
+              `lab-echo` (LabEcho) sends the body of the request back as it comes.",
     remarks: &[],
     directives: &[DIRECTIVES],
 };
@@ -163,8 +164,8 @@ fn parse(query: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The response whose body is that of the request, with its type. It is read as the client takes it,
-/// and a little ahead while the client does not.
+/// The response whose body is that of the request, with its type. It is read as the client takes
+/// it, and a little ahead while the client does not.
 fn echo(request: &mut Request) -> Response {
     let mut response = Response::new(request.resource.status);
     let media_type = request.fields().whole("Content-Type");

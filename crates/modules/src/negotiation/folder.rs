@@ -1,6 +1,6 @@
 //! Reads a folder for the files that a name without its extensions may mean: those whose names go
-//! on behind it with a dot. Reading blocks, so a small folder is read at once and a large one on the
-//! blocking pool.
+//! on behind it with a dot. Reading blocks, so a small folder is read at once and a large one in
+//! the blocking pool.
 
 use crate::beside::{Beside, SMALL};
 use evenkeel_message::quoted_path;
