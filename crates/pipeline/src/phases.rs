@@ -99,18 +99,26 @@ pub(crate) async fn locate(
 
 /// Walks the sections of the path: the `<Location>` sections that hold, none where the server has
 /// none, and `<If>` outside of folders and files.
-async fn walk_path(
-    pipeline: &Pipeline,
-    request: &mut Request,
+fn walk_path<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
     located: Option<&Rc<Merged>>,
-) -> Arc<Plan> {
+) -> MaybeReady<'a, Arc<Plan>> {
     known::begin(request);
     let Some(merged) = located else {
         let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
-        return conditions(pipeline, request, plan, &[]).await;
+        return conditions(pipeline, request, plan, &[]);
     };
     let merged = note_locations(pipeline, request, Rc::clone(merged));
-    conditions(pipeline, request, Arc::clone(&merged.plan), &merged.sections).await
+    let plan = Arc::clone(&merged.plan);
+    match plan.core.conditions.is_empty() {
+        true => MaybeReady::now(plan),
+        false => {
+            MaybeReady::later(
+                async move { conditions(pipeline, request, plan, &merged.sections).await },
+            )
+        }
+    }
 }
 
 /// Notes the `<Location>` sections among those that hold for a request. Where the walk that this

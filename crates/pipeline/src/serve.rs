@@ -59,7 +59,7 @@ pub struct Pipeline {
     /// What gives memory of large requests back.
     thrift: Thrift,
     /// The frames of [`respond`].
-    responses: Rc<Frames<(Rc<Pipeline>, Start), (Box<Request>, Response)>>,
+    responses: Rc<Responses>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -352,6 +352,9 @@ pub(crate) enum Start {
     /// With a refusal.
     Refuse(Box<Concluded>),
 }
+
+/// The frames of responses.
+type Responses = Frames<(Rc<Pipeline>, Start), (Box<Request>, Response)>;
 
 /// What becomes of a request whose phases have ended.
 enum Next {
