@@ -183,3 +183,60 @@ OverloadShedding 1
     assert!(house.error_log().contains("(OverloadShedding)"));
     drop(long);
 }
+
+/// A body is sent back while it comes, in both framings. The client reads what it gets only when
+/// all is sent, so that the server must not wait for that before it reads on.
+#[test]
+fn a_body_is_sent_back_as_it_comes() {
+    for model in ["event", "worker", "prefork"] {
+        let module = format!("LoadModule mpm_{model}_module modules/mod_mpm_{model}.so\n");
+        let echo = "LabEcho On\n<Location /echo>\nSetHandler lab-echo\n</Location>\n";
+        let house = House::open(&[&module, SITE, echo].concat(), &[]).unwrap();
+        let mut client = connect(house.address).unwrap();
+        // One piece comes back before the next is sent.
+        client
+            .write_all(
+                b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Type: text/x\r\n\
+                  Transfer-Encoding: chunked\r\n\r\n",
+            )
+            .unwrap();
+        let mut came = Vec::new();
+        for word in ["first", "second"] {
+            client.write_all(format!("{:x}\r\n{word}\r\n", word.len()).as_bytes()).unwrap();
+            while !String::from_utf8_lossy(&came).ends_with(&format!("{word}\r\n")) {
+                let mut piece = [0; 4096];
+                let count = client.read(&mut piece).unwrap();
+                assert!(count > 0, "{model}: {}", String::from_utf8_lossy(&came));
+                came.extend_from_slice(&piece[..count]);
+            }
+        }
+        client.write_all(b"0\r\n\r\n").unwrap();
+        let large = vec![b'x'; 60_000];
+        let head = format!("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n", large.len());
+        client.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        client.write_all(&large).unwrap();
+        client.read_to_end(&mut came).unwrap();
+        let text = String::from_utf8_lossy(&came);
+        assert!(text.contains("Content-Type: text/x\r\n"), "{model}: {text}");
+        let (_, rest) = text.split_once("second\r\n0\r\n\r\n").unwrap();
+        assert!(rest.contains(&format!("Content-Length: {}\r\n", large.len())), "{model}: {rest}");
+        assert!(rest.ends_with(&"x".repeat(large.len())), "{model}: {}", rest.len());
+        // No more is taken than LimitRequestBody lets.
+        let limit = "LimitRequestBody 5\n";
+        let house = House::open(&[&module, SITE, echo, limit].concat(), &[]).unwrap();
+        let mut client = connect(house.address).unwrap();
+        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                    Content-Length: 6\r\n\r\n123456";
+        client.write_all(long.as_bytes()).unwrap();
+        assert_eq!(answer(client).unwrap().status(), 413, "{model}");
+        let mut client = connect(house.address).unwrap();
+        let long = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n3\r\n456\r\n0\r\n\r\n";
+        client.write_all(long.as_bytes()).unwrap();
+        let mut came = Vec::new();
+        // The connection may be reset, so that the client can tell that this was not all.
+        let _ended = client.read_to_end(&mut came);
+        let text = String::from_utf8_lossy(&came);
+        assert!(!text.contains("456") && !text.ends_with("0\r\n\r\n"), "{model}: {text}");
+    }
+}

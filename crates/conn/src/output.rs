@@ -88,6 +88,18 @@ impl Output {
         self.flow.is_some()
     }
 
+    /// Whether fetching the next piece of the stream is expensive work.
+    pub(crate) fn is_expensive(&self) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.source.is_expensive())
+    }
+
+    /// Has the stream fetch up to `most` bytes in advance.
+    pub(crate) fn poll_ahead(&mut self, context: &mut Context<'_>, most: u64) {
+        if let Some(flow) = &mut self.flow {
+            flow.source.as_mut().poll_ahead(context, most);
+        }
+    }
+
     /// Bytes in memory that this response alone holds. A piece that is partly sent counts whole,
     /// since no part of it is let go before its end. Of a stream that is what its source holds: it
     /// has one piece at a time.

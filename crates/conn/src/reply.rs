@@ -13,6 +13,7 @@ use evenkeel_proto::{Ask, Exchange, Head, Next, Persistence, encode_head, persis
 use evenkeel_scoreboard::SlotGuard;
 use evenkeel_sys::clock;
 use std::rc::Rc;
+use std::task::Context;
 
 /// An exchange in progress, before its response is known.
 pub(crate) struct Begun {
@@ -119,6 +120,12 @@ impl Reply {
     /// is beyond FlushMaxThreshold).
     pub(crate) fn is_heavy(&self) -> bool {
         self.output.held() > self.flush_threshold
+    }
+
+    /// Has a stream read ahead while the client does not take what was fetched, no further than a
+    /// response may hold that needs no room among what slow clients keep.
+    pub(crate) fn read_ahead(&mut self, context: &mut Context<'_>) {
+        self.output.poll_ahead(context, self.flush_threshold);
     }
 
     /// Notes that something has been sent.

@@ -453,11 +453,23 @@ impl<S: Site> Task<S> {
         }
     }
 
+    /// Waits for what it takes to fetch the next piece of a stream: a credit, and a permit if the
+    /// piece is expensive work.
+    async fn wait_for_fetch(&self, reply: &Reply) {
+        let lease = &self.link.lease;
+        match reply.output.is_expensive() {
+            true => poll_fn(|context| lease.poll_work(context)).await,
+            false => {
+                lease.end_work();
+                poll_fn(|context| lease.poll_hold(context)).await;
+            }
+        }
+    }
+
     async fn send_all(&self, reply: &mut Reply, patience: Duration) -> io::Result<()> {
         let lease = &self.link.lease;
         if reply.output.is_stream() {
-            // Each piece is expensive work.
-            poll_fn(|context| lease.poll_work(context)).await;
+            self.wait_for_fetch(reply).await;
             // What is there at once goes out with the head.
             let first = poll_fn(|context| Poll::Ready(fetch(reply, context))).await;
             if let Poll::Ready(result) = first {
@@ -487,6 +499,9 @@ impl<S: Site> Task<S> {
                     lease.release();
                     shown::set_aside(&self.inner.thread, &mut reply.begun.slot);
                     writing.get_or_insert_with(|| Writing::new(&self.inner.thread));
+                    reply.read_ahead(context);
+                    // It took a credit for what it read.
+                    lease.release();
                 }
                 sent
             });
@@ -510,7 +525,7 @@ impl<S: Site> Task<S> {
                 return Ok(());
             }
             (writing, share) = (None, None);
-            poll_fn(|context| lease.poll_work(context)).await;
+            self.wait_for_fetch(reply).await;
             if reply.begun.slot.is_none() {
                 reply.begun.slot = self.inner.show(&self.connection, &reply.request);
             }

@@ -101,7 +101,11 @@ pub struct HostNames {
     pub client: Option<Box<str>>,
     /// Whether that name resolves to the client's address.
     pub verified: bool,
-    /// Names with their addresses, as far as they were looked up.
+    /// Whether the client's name was asked for.
+    pub has_asked_client: bool,
+    /// Whether it was asked where that name leads.
+    pub has_verified: bool,
+    /// Names with their addresses; none where none were found.
     pub addresses: Vec<(Box<str>, Vec<IpAddr>)>,
 }
 
@@ -110,7 +114,7 @@ impl HostNames {
     #[must_use]
     pub fn addresses_of(&self, name: &str) -> Option<&[IpAddr]> {
         let (_, found) = self.addresses.iter().find(|(known, _)| **known == *name)?;
-        Some(found)
+        Some(&**found).filter(|found| !found.is_empty())
     }
 }
 

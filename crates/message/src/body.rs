@@ -2,12 +2,13 @@
 //! receives them; nothing here uses a socket.
 
 use bytes::Bytes;
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// How the length of a request's body is known (RFC 9112, section 6.3). `proto` decides it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,134 @@ pub trait Source {
     /// The bytes in memory that the source holds until they are fetched.
     fn held(&self) -> u64 {
         0
+    }
+
+    /// Fetches up to `most` bytes in advance, while the client does not take what was fetched
+    /// before. A source that has a backend behind it frees the backend so.
+    fn poll_ahead(self: Pin<&mut Self>, _context: &mut Context<'_>, _most: u64) {}
+
+    /// Whether making a piece is expensive work, for which the serving thread needs a permit.
+    fn is_expensive(&self) -> bool {
+        false
+    }
+}
+
+/// A source that can be read ahead: what comes while the client does not read waits in memory, up
+/// to a bound. The source is not read beyond that, so that its sender has to wait too.
+pub struct ReadAhead {
+    source: Pin<Box<dyn Source>>,
+    ahead: VecDeque<Bytes>,
+    /// The bytes of `ahead`.
+    held: u64,
+    /// The end of the source, or its error, behind what is ahead.
+    end: Option<Chunk>,
+}
+
+impl ReadAhead {
+    /// Reads this source ahead.
+    #[must_use]
+    pub fn new(source: Pin<Box<dyn Source>>) -> Self {
+        Self { source, ahead: VecDeque::new(), held: 0, end: None }
+    }
+}
+
+impl Source for ReadAhead {
+    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
+        let this = self.get_mut();
+        if let Some(bytes) = this.ahead.pop_front() {
+            this.held -= bytes.len() as u64;
+            return Poll::Ready(Some(Ok(bytes)));
+        }
+        match this.end.take() {
+            Some(end) => Poll::Ready(end),
+            None => this.source.as_mut().poll_chunk(context),
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.held + self.source.held()
+    }
+
+    fn poll_ahead(self: Pin<&mut Self>, context: &mut Context<'_>, most: u64) {
+        let this = self.get_mut();
+        while this.end.is_none() && this.held < most {
+            match this.source.as_mut().poll_chunk(context) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    this.held += bytes.len() as u64;
+                    this.ahead.push_back(bytes);
+                }
+                Poll::Ready(end) => this.end = Some(end),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn is_expensive(&self) -> bool {
+        self.source.is_expensive()
+    }
+}
+
+/// A source of which no more than a number of bytes may come.
+pub struct Limited {
+    source: Pin<Box<dyn Source>>,
+    received: u64,
+    limit: u64,
+}
+
+/// The error of a [`Limited`] source that has more than it may, inside an error of the kind
+/// `FileTooLarge`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeyondLimit {
+    /// The bytes that have come.
+    pub received: u64,
+    /// The bytes that may come.
+    pub limit: u64,
+}
+
+impl fmt::Display for BeyondLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { received, limit } = self;
+        write!(
+            f,
+            "Read content length of {received} is larger than the configured limit of {limit}"
+        )
+    }
+}
+
+impl std::error::Error for BeyondLimit {}
+
+impl Limited {
+    /// Bounds this source, in bytes.
+    #[must_use]
+    pub fn new(source: Pin<Box<dyn Source>>, limit: u64) -> Self {
+        Self { source, received: 0, limit }
+    }
+}
+
+impl Source for Limited {
+    fn poll_chunk(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
+        let this = self.get_mut();
+        let chunk = ready!(this.source.as_mut().poll_chunk(context));
+        if let Some(Ok(bytes)) = &chunk {
+            this.received = this.received.saturating_add(bytes.len() as u64);
+            if this.received > this.limit {
+                let beyond = BeyondLimit { received: this.received, limit: this.limit };
+                return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::FileTooLarge, beyond))));
+            }
+        }
+        Poll::Ready(chunk)
+    }
+
+    fn held(&self) -> u64 {
+        self.source.held()
+    }
+
+    fn poll_ahead(self: Pin<&mut Self>, context: &mut Context<'_>, most: u64) {
+        self.get_mut().source.as_mut().poll_ahead(context, most);
+    }
+
+    fn is_expensive(&self) -> bool {
+        self.source.is_expensive()
     }
 }
 
@@ -166,4 +295,61 @@ pub struct Transfer {
     pub first_byte_us: Option<u64>,
     /// Whether the connection was aborted before the response was complete (%X).
     pub aborted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    /// Pieces that are there, and then a wait without an end.
+    struct Pieces(Vec<Chunk>);
+
+    impl Source for Pieces {
+        fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+            match self.0.is_empty() {
+                true => Poll::Pending,
+                false => Poll::Ready(self.0.remove(0)),
+            }
+        }
+    }
+
+    fn pieces(lengths: &[usize], ends: bool) -> Pin<Box<dyn Source>> {
+        let pieces = lengths.iter().map(|length| Some(Ok(Bytes::from(vec![b'x'; *length]))));
+        Box::pin(Pieces(pieces.chain(ends.then_some(None)).collect()))
+    }
+
+    fn next(source: &mut (impl Source + Unpin)) -> Poll<Option<Result<usize, io::ErrorKind>>> {
+        let chunk = Pin::new(source).poll_chunk(&mut Context::from_waker(Waker::noop()));
+        chunk.map(|it| it.map(|it| it.map(|it| it.len()).map_err(|error| error.kind())))
+    }
+
+    #[test]
+    fn no_more_is_read_ahead_than_may_be_and_nothing_is_lost() {
+        let mut source = ReadAhead::new(pieces(&[4, 4, 4], true));
+        let mut context = Context::from_waker(Waker::noop());
+        Pin::new(&mut source).poll_ahead(&mut context, 6);
+        assert_eq!(source.held(), 8, "the piece that reaches the bound is kept whole");
+        assert_eq!(next(&mut source), Poll::Ready(Some(Ok(4))));
+        Pin::new(&mut source).poll_ahead(&mut context, 100);
+        assert_eq!(source.held(), 8);
+        for expected in [Some(Ok(4)), Some(Ok(4)), None] {
+            assert_eq!(next(&mut source), Poll::Ready(expected));
+        }
+        let mut waiting = ReadAhead::new(pieces(&[1], false));
+        Pin::new(&mut waiting).poll_ahead(&mut context, 100);
+        assert_eq!(next(&mut waiting), Poll::Ready(Some(Ok(1))));
+        assert_eq!(next(&mut waiting), Poll::Pending);
+    }
+
+    #[test]
+    fn a_limited_source_ends_with_an_error_beyond_its_limit() {
+        let mut source = Limited::new(pieces(&[4, 4], true), 8);
+        for expected in [Some(Ok(4)), Some(Ok(4)), None] {
+            assert_eq!(next(&mut source), Poll::Ready(expected));
+        }
+        let mut source = Limited::new(pieces(&[4, 4], true), 7);
+        assert_eq!(next(&mut source), Poll::Ready(Some(Ok(4))));
+        assert_eq!(next(&mut source), Poll::Ready(Some(Err(io::ErrorKind::FileTooLarge))));
+    }
 }

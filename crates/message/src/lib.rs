@@ -25,7 +25,7 @@ mod variables;
 
 pub use address::{AddressText, HostNames, Peer};
 pub use allowance::Allowance;
-pub use body::{Body, BodyLength, Chunk, Piece, Source, Transfer};
+pub use body::{BeyondLimit, Body, BodyLength, Chunk, Limited, Piece, ReadAhead, Source, Transfer};
 pub use conditional::{Validators, Verdict, evaluate, range_holds};
 pub use date::{http_date, parse_http_date};
 pub use fields::{FieldLine, Fields, Malformed, eq_ignore_case, trim};
@@ -35,11 +35,9 @@ pub use name::{FieldName, Name, Named};
 pub use notice::{Level, Notice, Told, has_quoted, quoted, quoted_byte, quoted_path, unquoted};
 pub use output_filter::{FilterPosition, OutputFilter};
 pub use phase::{Admitted, Answer, Mapped, Prepared, Received, Stopped, Translated};
-pub use probe::Probe;
+pub use probe::{Answering, OpenQuestion, Probe, Questions};
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
-pub use request::{
-    Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, Siblings, Version,
-};
+pub use request::{Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, Version};
 pub use resource::{
     Content, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };

@@ -66,7 +66,7 @@ pub struct Stopped<P> {
 pub enum Answer {
     /// A status. The body is the ErrorDocument or the standard text. The fields are sent with any
     /// status (Location, WWW-Authenticate, Allow).
-    Status(Status, Fields),
+    Status(Status, Option<Box<Fields>>),
     /// A complete response, sent as it is.
     Response(Box<Response>),
     /// Another path on this server, with its query string (an internal redirect).
@@ -75,6 +75,14 @@ pub enum Answer {
 
 impl From<Status> for Answer {
     fn from(status: Status) -> Self {
-        Answer::Status(status, Fields::new())
+        Answer::Status(status, None)
+    }
+}
+
+impl Answer {
+    /// A status with fields of its own.
+    #[must_use]
+    pub fn with_fields(status: Status, fields: Fields) -> Self {
+        Answer::Status(status, Some(Box::new(fields)))
     }
 }

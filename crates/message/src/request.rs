@@ -1,13 +1,12 @@
 //! A request: its head as the client sent it, and what the phases have found out about it.
 
 use crate::{
-    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Resource, Response,
-    Source, Status, Told, UrlPath, Variables,
+    Allowance, BodyLength, Fields, HostNames, Method, Notice, Peer, Probe, Questions, Resource,
+    Response, Source, Status, Told, UrlPath, Variables,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -159,8 +158,8 @@ pub struct Request {
     pub looks: u16,
     /// The number of files that were examined to choose one of them (MultiViews).
     pub variant_looks: u16,
-    /// The result of reading a folder in advance; none if nothing was read.
-    pub siblings: Option<Rc<Siblings>>,
+    /// The questions that its expressions ask about other paths.
+    pub questions: Questions,
     /// Whether a pattern or condition could not be decided. What depends on it must neither admit
     /// the request nor let a response out.
     pub undecided: bool,
@@ -282,17 +281,6 @@ impl Departure {
     }
 }
 
-/// The files of a folder that names without extensions may stand for (MultiViews).
-#[derive(Debug)]
-pub struct Siblings {
-    /// The folder.
-    pub folder: PathBuf,
-    /// The names that were looked for.
-    pub bases: Vec<Vec<u8>>,
-    /// The names of the files, in no particular order, or why the folder cannot be read.
-    pub names: Result<Vec<Vec<u8>>, Box<str>>,
-}
-
 /// What is kept of a request that was redirected internally (ErrorDocument, DirectoryIndex).
 #[derive(Clone, Debug)]
 pub struct Previous {
@@ -345,7 +333,7 @@ impl Request {
             beyond: None,
             looks: 0,
             variant_looks: 0,
-            siblings: None,
+            questions: Questions::default(),
             undecided: false,
             doubtful: false,
             has_bad_path: false,
@@ -369,10 +357,20 @@ impl Request {
     #[must_use]
     pub fn question(&self) -> Self {
         let resource = Resource {
-            asker: Some(self.resource.path[..].into()),
+            is_question: true,
             is_of_file: false,
             ..self.resource.of_subrequest(UrlPath::default(), None)
         };
+        self.with_resource(resource)
+    }
+
+    /// The same question once more.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        self.with_resource(self.resource.clone())
+    }
+
+    fn with_resource(&self, resource: Resource) -> Self {
         Self {
             head: self.head.clone(),
             trailers: self.trailers.clone(),
@@ -388,7 +386,7 @@ impl Request {
             beyond: self.beyond.clone(),
             looks: 0,
             variant_looks: 0,
-            siblings: None,
+            questions: Questions::default(),
             undecided: false,
             doubtful: false,
             has_bad_path: false,
@@ -403,7 +401,7 @@ impl Request {
             told: Told::default(),
             used_name: None,
             late: None,
-            departure: Rc::default(),
+            departure: Rc::clone(&self.departure),
         }
     }
 
@@ -437,7 +435,7 @@ impl Request {
             beyond,
             looks,
             variant_looks,
-            siblings,
+            questions,
             undecided,
             doubtful,
             has_bad_path,
@@ -460,11 +458,12 @@ impl Request {
         host.clear();
         notices.clear();
         allowance.renew();
+        questions.clear();
         if let Some(spare) = spare {
             spare.renew(Status::OK);
         }
         (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
-        (*body, *port, *names, *beyond, *siblings) = (None, None, None, None, None);
+        (*body, *port, *names, *beyond) = (None, None, None, None);
         (*probe, *previous, *used_name, *late) = (None, None, None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);

@@ -140,8 +140,10 @@ pub struct Resource {
     /// The depth of subrequests; 0 for the client's own request (Apache: the length of the chain
     /// r->main).
     pub depth: u8,
-    /// The path of the request whose expression asks about this one; none if no expression does.
-    pub asker: Option<Box<[u8]>>,
+    /// For a subrequest: the path of the request that it belongs to (Apache: `r->main->uri`).
+    pub main_path: Option<Box<[u8]>>,
+    /// Whether it is the subrequest of a question (`-U`, `-F`).
+    pub is_question: bool,
     /// Whether this is the resource of a subrequest (or of one within it) for a file whose name was
     /// known before its path.
     pub is_of_file: bool,
@@ -179,7 +181,8 @@ impl Default for Resource {
             always: Fields::new(),
             negotiated: None,
             depth: 0,
-            asker: None,
+            main_path: None,
+            is_question: false,
             is_of_file: false,
             walked: None,
             settings: SettingsId::default(),
@@ -211,7 +214,8 @@ impl Resource {
             always: Fields::new(),
             negotiated: None,
             depth: self.depth + 1,
-            asker: None,
+            main_path: Some(self.path[..].into()),
+            is_question: false,
             is_of_file: self.is_of_file,
             walked: self.walked.clone(),
             settings: SettingsId::default(),
@@ -251,7 +255,8 @@ impl Resource {
             always,
             negotiated: self.negotiated,
             depth: self.depth,
-            asker: self.asker,
+            main_path: self.main_path,
+            is_question: self.is_question,
             is_of_file: self.is_of_file,
             walked: self.walked,
             settings: found.settings,
@@ -281,7 +286,8 @@ impl Resource {
             always: std::mem::take(&mut self.always),
             negotiated: self.negotiated.take(),
             depth: self.depth,
-            asker: self.asker.clone(),
+            main_path: self.main_path.clone(),
+            is_question: self.is_question,
             is_of_file: false,
             walked: self.walked.clone(),
             settings: SettingsId::default(),
@@ -311,7 +317,8 @@ impl Resource {
             always,
             negotiated,
             depth,
-            asker,
+            main_path,
+            is_question,
             is_of_file,
             walked,
             settings,
@@ -330,7 +337,8 @@ impl Resource {
         known_walks.clear();
         *content = Content::default();
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
-        (*query, *user, *auth_type, *asker) = (None, None, None, None);
+        (*query, *user, *auth_type, *main_path) = (None, None, None, None);
+        *is_question = false;
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
         (*is_of_file, *settings) = (false, SettingsId::default());
     }

@@ -1,21 +1,33 @@
-//! A request's body that no handler wants: read to its end before the answer is made, so that
-//! the next request on the connection begins where it should, and bounded by LimitRequestBody
-//! (http_filters.c: ap_discard_request_body, ap_http_filter).
+//! The body of a request as its handler gets it: a stream, bounded by LimitRequestBody. The body is
+//! read away before a handler that does not want it, so that the next request on the connection
+//! begins where it should (http_filters.c: ap_discard_request_body, ap_http_filter).
 
 use crate::site::Plan;
-use evenkeel_message::{BodyLength, Level, Notice, Request, Status};
+use evenkeel_message::{BeyondLimit, BodyLength, Level, Limited, Notice, Request, Source, Status};
 use std::future::poll_fn;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
 
 /// LimitRequestBody where nothing is said: 1 GiB, as in Apache since 2.4.54.
 const LIMIT_BYTES: u64 = 1 << 30;
+
+/// Makes the body of a request one of which no more comes than LimitRequestBody lets.
+///
+/// # Errors
+/// 413 where its length, which the head tells, is beyond that.
+pub(crate) fn begin(request: &mut Request, plan: &Plan) -> Result<(), Status> {
+    let limit = check_length(request, plan)?;
+    let limited = |body| Box::pin(Limited::new(body, limit)) as Pin<Box<dyn Source>>;
+    request.body = request.body.take().map(limited);
+    Ok(())
+}
 
 /// Reads the body and forgets it.
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), Status> {
-    read(request, plan, |_| Ok(())).await
+pub(crate) async fn discard(request: &mut Request) -> Result<(), Status> {
+    read(request, |_| Ok(())).await
 }
 
 /// Reads the body to its end and hands its pieces to `take`.
@@ -25,33 +37,32 @@ pub(crate) async fn discard(request: &mut Request, plan: &Plan) -> Result<(), St
 /// for one that is too slow, and what `take` refuses it with.
 pub(crate) async fn read(
     request: &mut Request,
-    plan: &Plan,
     mut take: impl FnMut(&[u8]) -> Result<(), Status>,
 ) -> Result<(), Status> {
-    let limit = check_length(request, plan)?;
     let Some(mut body) = request.body.take() else { return Ok(()) };
-    let mut read: u64 = 0;
     while let Some(chunk) = poll_fn(|context| body.as_mut().poll_chunk(context)).await {
-        let bytes = match chunk {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                if let Some(detail) = error.get_ref() {
-                    request.resource.notes.set("error-notes", detail.to_string());
-                }
-                return Err(status_of(error.kind()));
-            }
-        };
-        read = read.saturating_add(bytes.len() as u64);
-        if read > limit {
-            let text = format!(
-                "Read content length of {read} is larger than the configured limit of {limit}"
-            );
-            request.notify(Notice::new("http", Level::Info, 1591, text));
-            return Err(Status::CONTENT_TOO_LARGE);
+        match chunk {
+            Ok(bytes) => take(&bytes)?,
+            Err(error) => return Err(refuse(request, &error)),
         }
-        take(&bytes)?;
     }
     Ok(())
+}
+
+/// What answers a request whose body cannot be read.
+fn refuse(request: &mut Request, error: &io::Error) -> Status {
+    let detail = error.get_ref();
+    match detail.and_then(|detail| detail.downcast_ref::<BeyondLimit>()) {
+        Some(beyond) => {
+            request.notify(Notice::new("http", Level::Info, 1591, beyond.to_string()));
+        }
+        None => {
+            if let Some(detail) = detail {
+                request.resource.notes.set("error-notes", detail.to_string());
+            }
+        }
+    }
+    status_of(error.kind())
 }
 
 /// LimitRequestBody, which the length that the head tells does not exceed.
@@ -111,7 +122,8 @@ mod tests {
         request.body = Some(Box::pin(Pieces(pieces)));
         let mut plan = Plan::default();
         plan.core.limit_request_body = limit;
-        let mut future = Box::pin(discard(&mut request, &plan));
+        begin(&mut request, &plan)?;
+        let mut future = Box::pin(discard(&mut request));
         let mut context = Context::from_waker(Waker::noop());
         match future.as_mut().poll(&mut context) {
             Poll::Ready(result) => result,

@@ -6,7 +6,7 @@ use crate::clock::{Clock, Entry, Gone};
 use crate::site::Site;
 use bytes::Bytes;
 use evenkeel_files::{AccessFile, Files, Folder};
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
+use evenkeel_message::{Answer, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::core::{AllowOverride, Kind, Match, Section};
 use evenkeel_modules::{Place, Scope};
 use std::cell::Cell;
@@ -123,7 +123,7 @@ impl AccessFiles {
                     request.notify(notice.because(&error));
                     let note = "Server unable to read htaccess file, denying access to be safe";
                     request.resource.notes.set("error-notes", note);
-                    return Err(Answer::Status(Status::FORBIDDEN, Fields::new()));
+                    return Err(Status::FORBIDDEN.into());
                 }
             }
         }
@@ -164,7 +164,7 @@ impl AccessFiles {
         };
         result.map_err(|text| {
             request.notify(Notice::own("core", Level::Alert, text.into_string()));
-            Answer::Status(Status::INTERNAL_SERVER_ERROR, Fields::new())
+            Status::INTERNAL_SERVER_ERROR.into()
         })
     }
 

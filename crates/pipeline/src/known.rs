@@ -43,8 +43,13 @@ pub(crate) fn place_of_file(
     let file = request.resource.file.as_bytes();
     (!site.compares_sections).then(|| match looked.found.kind() {
         Kind::Directory => [file.strip_suffix(b"/").unwrap_or(file), b"/"].concat().into(),
-        _ if merged.has_no_files() => parent(request).into(),
-        _ => file.into(),
+        // A walk to where no file is comes to settings of its own each time (request.c:
+        // ap_directory_walk looks into its cache for files and folders alone).
+        Kind::Absent | Kind::Other | Kind::Denied(_) => {
+            [&b"\0"[..], &request.merges.to_ne_bytes()].concat().into()
+        }
+        Kind::File if merged.has_no_files() => parent(request).into(),
+        Kind::File => file.into(),
     })
 }
 

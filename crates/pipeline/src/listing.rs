@@ -3,18 +3,21 @@
 //! the serving thread; between them a look is taken at each entry, some at a time, so that a
 //! large folder keeps no other connection waiting.
 
+use crate::frames::now_or_never;
 use crate::look::{self, Glance};
-use crate::negotiate;
-use crate::phases::Generated;
-use crate::serve::{Concluded, Pipeline};
+use crate::serve::{Pipeline, Round};
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
-use evenkeel_message::{FileName, Level, Notice, Piece, Request, Response, Status, quoted_path};
+use evenkeel_message::{
+    Answer, FileName, Level, Notice, Piece, Request, Response, Status, quoted_path,
+};
 use evenkeel_modules::autoindex::{self, Asked, Candidate, Entry, Folder, Insert, Listing, Said};
 use evenkeel_modules::beside::{Beside, SMALL};
 use evenkeel_modules::core::Options;
+use evenkeel_modules::negotiation;
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,34 +39,34 @@ pub(crate) fn is_wanted(pipeline: &Pipeline, request: &Request, looked: &Looked)
 }
 
 /// Lists the folder, where Options lets it be listed.
-pub(crate) fn generate(
+pub(crate) async fn generate(
     pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
-    plan: Arc<Plan>,
+    plan: &Plan,
     folder: &Looked,
-) -> Generated {
+) -> (Box<Request>, Result<Response, Answer>) {
     if !plan.core.options.effective().has(Options::INDEXES) {
         let has_index = pipeline.site.folders_have_indexes;
         let names = has_index.then(|| plan.dir.index_names().collect::<Vec<_>>());
-        let result = Err(autoindex::refuse(&mut request, names.as_deref()));
-        return Generated::Now(Concluded { request, plan, result });
+        let answer = autoindex::refuse(&mut request, names.as_deref());
+        return (request, Err(answer));
     }
     // mod_autoindex.c: handle_autoindex.
     request.resource.file.end_with_slash();
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.resource.query.as_deref());
     let response = autoindex::head(&mut request, &plan.core, &said, &folder.found);
-    pipeline.tell_now(&mut request, &plan);
+    pipeline.before_wait(&mut request, plan).await;
     let desk = Desk { pipeline: Rc::clone(pipeline), beside: pipeline.beside(&request) };
-    Generated::Later(Box::pin(async move {
-        let (mut request, listed) = desk.list(request, &plan, (said, asked), response).await;
-        let result = match listed {
-            Some(Ok(response)) => Ok(response),
-            Some(Err(error)) => Err(autoindex::unreadable(&mut request, &error)),
-            None => Err(Status::SERVICE_UNAVAILABLE.into()),
-        };
-        Concluded { request, plan, result }
-    }))
+    // Large, and rare beside what else has room in the frame of a response.
+    let list = desk.list(request, plan, (said, asked), response);
+    let (mut request, listed) = Box::pin(list).await;
+    let result = match listed {
+        Some(Ok(response)) => Ok(response),
+        Some(Err(error)) => Err(autoindex::unreadable(&mut request, &error)),
+        None => Err(Status::SERVICE_UNAVAILABLE.into()),
+    };
+    (request, result)
 }
 
 /// What a listing is made with.
@@ -97,10 +100,9 @@ impl Desk {
         let large = is_large.then(|| self.pipeline.be_thrifty());
         let (request, entries) = self.look_at_entries(request, folder, &asked).await;
         let Some(entries) = entries else { return (request, None) };
-        let request = self.read_siblings(request, plan, &said).await;
         let pipeline = &self.pipeline;
-        let (request, header) = find_header(pipeline, request, &said);
-        let (request, readme) = find_readme(pipeline, request, &said);
+        let (request, header) = find_header(pipeline, request, &said).await;
+        let (request, readme) = find_readme(pipeline, request, &said).await;
         let signature = pipeline.site.signature(&request, plan);
         let listing = Listing {
             said,
@@ -136,7 +138,7 @@ impl Desk {
         let most_notices = request.notices.len() + NOTICES;
         let mut turn_ends = request.work.saturating_add(TURN);
         let is_large = candidates.len() >= SMALL;
-        let mut round = self.pipeline.begin_round(is_large);
+        let mut round = Some(self.pipeline.begin_round(is_large));
         for (number, candidate) in candidates.into_iter().enumerate() {
             if looks >= LOOKS {
                 is_cut = true;
@@ -147,12 +149,12 @@ impl Desk {
                 turn_ends = request.work.saturating_add(TURN);
                 drop(round);
                 autoindex::pause().await;
-                round = self.pipeline.begin_round(is_large);
+                round = Some(self.pipeline.begin_round(is_large));
                 if self.beside.departure.is_told() && number >= SMALL {
                     return (request, None);
                 }
             }
-            let (back, glance) = look_at_entry(&self.pipeline, request, &candidate);
+            let (back, glance) = self.look_at_entry(request, &candidate, &mut round).await;
             request = back;
             request.notices.truncate(most_notices);
             looks += u32::from(glance.looks);
@@ -169,34 +171,26 @@ impl Desk {
         (request, Some(entries))
     }
 
-    /// Reads the folder for the files that HeaderName and ReadmeName may be short for.
-    async fn read_siblings(
+    /// Looks at an entry. The round of looks ends where this one has to wait, and another begins.
+    async fn look_at_entry(
         &self,
-        mut request: Box<Request>,
-        plan: &Plan,
-        said: &Said,
-    ) -> Box<Request> {
-        let names = said.header_name.iter().chain(&said.readme_name).map(|name| &**name);
-        let wanted = negotiate::wanted_in_folder(&self.pipeline, &mut request, plan, names);
-        if let Some(wanted) = wanted
-            && let Some(read) = wanted.read(&self.beside).await
-        {
-            request.siblings = Some(Rc::new(read));
+        request: Box<Request>,
+        candidate: &Candidate,
+        round: &mut Option<Round>,
+    ) -> (Box<Request>, Glance) {
+        // A folder that was asked for without its slash leads to what stands beside it, as the
+        // links of its page do.
+        let path = request.resource.path.beside(&candidate.segment(), b"");
+        let file = FileName::new(candidate.below(&request.resource.file));
+        let mut look = pin!(look::at_file(&self.pipeline, request, path, file));
+        if let Some(looked) = now_or_never(look.as_mut()) {
+            return looked;
         }
-        request
+        let is_large = round.take().is_some_and(|round| round.is_large);
+        let looked = look.await;
+        *round = Some(self.pipeline.begin_round(is_large));
+        looked
     }
-}
-
-fn look_at_entry(
-    pipeline: &Pipeline,
-    request: Box<Request>,
-    candidate: &Candidate,
-) -> (Box<Request>, Glance) {
-    // A folder that was asked for without its slash leads to what stands beside it, as the links of
-    // its page do.
-    let path = request.resource.path.beside(&candidate.segment(), b"");
-    let file = FileName::new(candidate.below(&request.resource.file));
-    look::at_file(pipeline, request, path, file)
 }
 
 /// An entry, where the look at it lets it be listed (mod_autoindex.c: make_autoindex_entry).
@@ -224,8 +218,8 @@ fn entry(mut candidate: Candidate, glance: Glance, asked: &Asked) -> Option<Entr
 
 /// The file of HeaderName. It is asked for with the query of the request, and as one that wants
 /// HTML or text.
-fn find_header(
-    pipeline: &Pipeline,
+async fn find_header(
+    pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
     said: &Said,
 ) -> (Box<Request>, Insert) {
@@ -233,26 +227,30 @@ fn find_header(
     let fields = request.resource.changed_fields.clone();
     request.fields_mut().set("Accept", "text/html, text/plain");
     request.fields_mut().remove("Accept-Encoding");
-    let (mut request, insert) = find_insert(pipeline, request, name);
+    let (mut request, insert) = find_insert(pipeline, request, name).await;
     request.resource.changed_fields = fields;
     (request, insert)
 }
 
 /// The file of ReadmeName, which is asked for without a query.
-fn find_readme(
-    pipeline: &Pipeline,
+async fn find_readme(
+    pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
     said: &Said,
 ) -> (Box<Request>, Insert) {
     let Some(name) = &said.readme_name else { return (request, Insert::Nothing) };
     let query = request.resource.query.take();
-    let (mut request, insert) = find_insert(pipeline, request, name);
+    let (mut request, insert) = find_insert(pipeline, request, name).await;
     request.resource.query = query;
     (request, insert)
 }
 
-fn find_insert(pipeline: &Pipeline, request: Box<Request>, name: &[u8]) -> (Box<Request>, Insert) {
-    let (request, glance) = look::at_name(pipeline, request, name);
+async fn find_insert(
+    pipeline: &Rc<Pipeline>,
+    request: Box<Request>,
+    name: &[u8],
+) -> (Box<Request>, Insert) {
+    let (request, glance) = look::at_name(pipeline, request, name).await;
     let insert = glance.and_then(|glance| insert(pipeline, &glance));
     (request, insert.unwrap_or_default())
 }
@@ -264,8 +262,10 @@ fn insert(pipeline: &Pipeline, glance: &Glance) -> Option<Insert> {
     let media_type = glance.content.media_type.as_deref()?;
     let contents = pipeline.walker.borrow().files.contents(&looked.found).ok()?;
     let piece: Piece = contents.piece.clone();
-    // HTML is what a request for that path would be answered, and text the file itself.
+    // HTML is what a request for that path would be answered, and text the file itself. Nothing is
+    // inserted of a type map's variants.
     let insert = autoindex::insert(media_type, piece);
-    let is_there = !(glance.is_beyond && matches!(insert, Insert::Html(_)));
+    let is_map = pipeline.site.negotiates && negotiation::is_map(&glance.content);
+    let is_there = !((glance.is_beyond || is_map) && matches!(insert, Insert::Html(_)));
     is_there.then_some(insert)
 }

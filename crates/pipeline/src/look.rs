@@ -2,22 +2,18 @@
 //! and a path go in; what a request for that path would come upon goes out, and the request takes
 //! the path's place or is itself again. No handler runs and nothing is sent.
 
-use crate::known;
+use crate::frames::{Frames, MaybeReady};
 use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Beyond, Content, FileName, Level, Mapped, Notice, Prepared, Probe, Request,
-    Resource, Status, Stopped, Translated, UrlPath, quoted,
+    Admitted, Answer, Content, FileName, Level, Notice, Prepared, Request, Resource, Status,
+    Stopped, Translated, UrlPath,
 };
 use evenkeel_modules::core::AcceptPathInfo;
 use evenkeel_modules::dir::{self, Slash};
 use evenkeel_modules::negotiation::LIST_NOTE;
-use std::cell::Cell;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -30,21 +26,6 @@ pub(crate) const VARIANT_LOOKS: u16 = 250;
 
 /// What the copy of a variable costs a request, in steps of its allowance.
 const STEPS_A_VARIABLE: u64 = 64;
-
-/// Questions of expressions within one another, where LimitInternalRecursion lets more be asked.
-/// Each may ask several, so that their number grows with a power of this.
-const QUESTIONS: u8 = 4;
-
-/// How deep the questions of a request are asked. A question that leads to nothing but itself, and
-/// is denied the last time, comes out by whether that limit is even: so this is even where the
-/// limit of the server is.
-fn question_limit(pipeline: &Pipeline, request: &Request) -> u8 {
-    match pipeline.site.server(request.server).look_limit() {
-        limit if limit <= usize::from(QUESTIONS) => u8::MAX,
-        limit if limit % 2 == 0 => QUESTIONS,
-        _ => QUESTIONS - 1,
-    }
-}
 
 /// The state of the phases: what a request has become, or why it ended early.
 type Phase = Result<Prepared<Plan, Option<Looked>>, Stopped<Plan>>;
@@ -112,44 +93,47 @@ impl Aside {
     }
 }
 
+/// How a look begins.
+pub(crate) enum Start {
+    /// With the path of the request.
+    Path,
+    /// With its file, which is known. What sections of the path say comes with the walk.
+    File,
+}
+
+/// The frames of looks, which may lead to others.
+pub(crate) type Looks = Frames<(Rc<Pipeline>, Box<Request>, Start), (Box<Request>, Seen)>;
+
 /// Runs the phases before the handler for the request's path.
-fn see(pipeline: &Pipeline, request: Box<Request>) -> (Box<Request>, Seen) {
-    see_from(pipeline, request, |request| {
-        phases::locate(pipeline, request).and_then(|received| phases::translate(pipeline, received))
-    })
+pub(crate) async fn see(
+    pipeline: &Rc<Pipeline>,
+    mut request: Box<Request>,
+    start: Start,
+) -> (Box<Request>, Seen) {
+    request.looks = request.looks.saturating_add(1);
+    pipeline.looks.call((Rc::clone(pipeline), request, start)).await
 }
 
 /// The same for a request whose file is known, since it stands beside that of the request before.
 /// Such looks are counted apart: a choice may be among hundreds of files.
-pub(crate) fn see_file(pipeline: &Pipeline, mut request: Box<Request>) -> (Box<Request>, Seen) {
+pub(crate) async fn see_file(
+    pipeline: &Rc<Pipeline>,
+    mut request: Box<Request>,
+) -> (Box<Request>, Seen) {
     request.variant_looks = request.variant_looks.saturating_add(1);
     request.resource.is_of_file = true;
-    go_on_from(pipeline, request, |request| {
-        // What sections of the path say comes with the walk.
-        let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
-        Ok(Translated { request, plan })
-    })
-}
-
-/// Runs the phases behind `begin`, which finds the request's file.
-fn see_from(
-    pipeline: &Pipeline,
-    mut request: Box<Request>,
-    begin: impl FnOnce(Box<Request>) -> Result<Translated<Plan>, Stopped<Plan>>,
-) -> (Box<Request>, Seen) {
-    request.looks = request.looks.saturating_add(1);
-    go_on_from(pipeline, request, begin)
+    pipeline.looks.call((Rc::clone(pipeline), request, Start::File)).await
 }
 
 /// Whether a subrequest of this depth is nested too deep (http_request.c:
 /// ap_is_recursion_limit_exceeded).
-fn is_too_deep(pipeline: &Pipeline, request: &Request, depth: u8) -> bool {
+pub(crate) fn is_too_deep(pipeline: &Pipeline, request: &Request, depth: u8) -> bool {
     usize::from(depth) > pipeline.site.server(request.server).look_limit()
 }
 
 /// Whether the request is the last of as many internal redirects as there may be: such a one may
 /// not look at other paths either (http_request.c: ap_is_recursion_limit_exceeded counts both).
-fn may_not_look(pipeline: &Pipeline, request: &Request) -> bool {
+pub(crate) fn may_not_look(pipeline: &Pipeline, request: &Request) -> bool {
     let limit = pipeline.site.server(request.server).redirect_limit();
     request.previous.is_some() && request.redirects() >= limit
 }
@@ -165,48 +149,69 @@ pub(crate) fn too_many_redirects(limit: usize) -> Notice {
 }
 
 /// Runs the phases for a look that was counted, unless there were too many.
-fn go_on_from(
-    pipeline: &Pipeline,
-    mut request: Box<Request>,
-    begin: impl FnOnce(Box<Request>) -> Result<Translated<Plan>, Stopped<Plan>>,
+pub(crate) async fn look(
+    (pipeline, request, start): (Rc<Pipeline>, Box<Request>, Start),
 ) -> (Box<Request>, Seen) {
-    let limit = pipeline.site.server(request.server).look_limit();
-    let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
-    let too_deep = is_too_deep(pipeline, &request, request.resource.depth);
-    let is_last = may_not_look(pipeline, &request);
-    request.doubtful |= too_many;
-    if too_deep || too_many || is_last {
-        request.notify(if is_last {
-            too_many_redirects(pipeline.site.server(request.server).redirect_limit())
-        } else if too_deep {
-            let text = format!(
-                "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
-                 configuration error. Use 'LimitInternalRecursion' to increase the limit if \
-                 necessary. Use 'LogLevel debug' to get a backtrace."
-            );
-            Notice::new("core", Level::Error, 125, text)
-        } else {
-            let text = format!(
-                "one request may look at {LOOKS} paths and at {VARIANT_LOOKS} files of one name; \
-                 this one has looked at more"
-            );
-            Notice::own("core", Level::Error, text)
-        });
-        let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
-        let answer = Some(Status::INTERNAL_SERVER_ERROR.into());
-        return (request, Seen { plan, found: None, answer });
-    }
-    let prepared = begin(request)
-        .and_then(|translated| phases::map(pipeline, translated))
-        .and_then(|mapped| refuse_unknown_names(pipeline, mapped))
-        .and_then(|mapped| phases::admit(pipeline, mapped))
-        .and_then(|admitted| phases::prepare(pipeline, admitted));
-    match prepared {
+    let request = match refuse_too_many(&pipeline, request) {
+        Ok(request) => request,
+        Err(refused) => return refused,
+    };
+    match prepare(&pipeline, request, start).await {
         Ok(Prepared { request, plan, found }) => (request, Seen { plan, found, answer: None }),
         Err(Stopped { request, plan, answer }) => {
             (request, Seen { plan, found: None, answer: Some(answer) })
         }
     }
+}
+
+/// The phases of a look.
+async fn prepare(pipeline: &Rc<Pipeline>, request: Box<Request>, start: Start) -> Phase {
+    let translated = match start {
+        Start::Path => {
+            let received = phases::locate(pipeline, request).await?;
+            phases::translate(pipeline, received)?
+        }
+        Start::File => {
+            let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
+            Translated { request, plan }
+        }
+    };
+    let admitted = admit(pipeline, translated).await?;
+    phases::prepare(pipeline, admitted).await
+}
+
+/// The request, unless it is nested too deep or has taken too many looks.
+fn refuse_too_many(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+) -> Result<Box<Request>, (Box<Request>, Seen)> {
+    let limit = pipeline.site.server(request.server).look_limit();
+    let too_many = request.looks > LOOKS || request.variant_looks > VARIANT_LOOKS;
+    let too_deep = is_too_deep(pipeline, &request, request.resource.depth);
+    let is_last = may_not_look(pipeline, &request);
+    request.doubtful |= too_many;
+    if !(too_deep || too_many || is_last) {
+        return Ok(request);
+    }
+    request.notify(if is_last {
+        too_many_redirects(pipeline.site.server(request.server).redirect_limit())
+    } else if too_deep {
+        let text = format!(
+            "Request exceeded the limit of {limit} subrequest nesting levels due to probable \
+             configuration error. Use 'LimitInternalRecursion' to increase the limit if \
+             necessary. Use 'LogLevel debug' to get a backtrace."
+        );
+        Notice::new("core", Level::Error, 125, text)
+    } else {
+        let text = format!(
+            "one request may look at {LOOKS} paths and at {VARIANT_LOOKS} files of one name; \
+             this one has looked at more"
+        );
+        Notice::own("core", Level::Error, text)
+    });
+    let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
+    let answer = Some(Status::INTERNAL_SERVER_ERROR.into());
+    Err((request, Seen { plan, found: None, answer }))
 }
 
 /// What a look came upon that only looks: the request is itself again.
@@ -227,38 +232,31 @@ pub(crate) struct Glance {
 
 /// Looks at a path whose file is known, as that of what stands in a folder (request.c:
 /// ap_sub_req_lookup_dirent). It has looks of its own, and its requester counts them.
-pub(crate) fn at_file(
-    pipeline: &Pipeline,
+pub(crate) async fn at_file(
+    pipeline: &Rc<Pipeline>,
     request: Box<Request>,
     path: UrlPath,
     file: FileName,
 ) -> (Box<Request>, Glance) {
-    glance(pipeline, request, (path, None), |pipeline, request| {
-        see_from(pipeline, request, |mut request| {
-            request.resource.file = file;
-            request.resource.is_of_file = true;
-            let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
-            Ok(Translated { request, plan })
-        })
-    })
+    glance(pipeline, request, (path, None), Some(file)).await
 }
 
 /// Looks at a path that a name means that was configured for a folder; none where it can mean
 /// none (request.c: ap_sub_req_lookup_uri).
-pub(crate) fn at_name(
-    pipeline: &Pipeline,
+pub(crate) async fn at_name(
+    pipeline: &Rc<Pipeline>,
     request: Box<Request>,
     name: &[u8],
 ) -> (Box<Request>, Option<Glance>) {
     let Some(target) = beside(pipeline, &request, name) else { return (request, None) };
-    let (request, glance) = glance(pipeline, request, target, see);
+    let (request, glance) = glance(pipeline, request, target, None).await;
     (request, Some(glance))
 }
 
 /// What stands at a URL, where the client may see it: a look that goes no further than that
 /// decision, and so leads to no other. It leaves nothing in the log, since the request itself is
 /// for something else.
-pub(crate) fn admitted(
+pub(crate) async fn admitted(
     pipeline: &Pipeline,
     mut request: Box<Request>,
     url: &[u8],
@@ -266,12 +264,7 @@ pub(crate) fn admitted(
     let Some((path, query)) = beside(pipeline, &request, url) else { return (request, None) };
     let told = request.notices.len();
     let aside = Aside::put(&mut request, path, query);
-    let admitted = phases::locate(pipeline, request)
-        .and_then(|received| phases::translate(pipeline, received))
-        .and_then(|translated| phases::map(pipeline, translated))
-        .and_then(|mapped| refuse_unknown_names(pipeline, mapped))
-        .and_then(|mapped| phases::admit(pipeline, mapped));
-    let (mut request, found) = match admitted {
+    let (mut request, found) = match admit_path(pipeline, request).await {
         Ok(Admitted { request, found, .. }) => (request, found),
         Err(Stopped { request, .. }) => (request, None),
     };
@@ -280,16 +273,40 @@ pub(crate) fn admitted(
     (request, found)
 }
 
-fn glance(
+/// The phases up to the decision about access, for a path.
+async fn admit_path(
     pipeline: &Pipeline,
+    request: Box<Request>,
+) -> Result<phases::Access, Stopped<Plan>> {
+    let received = phases::locate(pipeline, request).await?;
+    admit(pipeline, phases::translate(pipeline, received)?).await
+}
+
+/// The phases from the section walk to the decision about access.
+pub(crate) async fn admit(
+    pipeline: &Pipeline,
+    translated: Translated<Plan>,
+) -> Result<phases::Access, Stopped<Plan>> {
+    phases::admit(pipeline, phases::map(pipeline, translated).await?).await
+}
+
+async fn glance(
+    pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
     (path, query): (UrlPath, Option<Vec<u8>>),
-    see: impl FnOnce(&Pipeline, Box<Request>) -> (Box<Request>, Seen),
+    file: Option<FileName>,
 ) -> (Box<Request>, Glance) {
     let before = std::mem::take(&mut request.looks);
     let variants = std::mem::take(&mut request.variant_looks);
     let aside = Aside::put(&mut request, path, query);
-    let (mut request, seen) = see(pipeline, request);
+    let start = match file {
+        None => Start::Path,
+        Some(file) => {
+            (request.resource.file, request.resource.is_of_file) = (file, true);
+            Start::File
+        }
+    };
+    let (mut request, seen) = see(pipeline, request, start).await;
     let takes_path = seen.plan.core.accept_path_info == Some(AcceptPathInfo::On);
     let glance = Glance {
         status: seen.status(),
@@ -304,44 +321,23 @@ fn glance(
     (request, glance)
 }
 
-/// A look cannot wait for names. Where only the path that is looked at decides by host names,
-/// and not the folder around it, they are not known: an unknown client is not let in.
-fn refuse_unknown_names(
-    pipeline: &Pipeline,
-    mut mapped: phases::Walked,
-) -> Result<phases::Walked, Stopped<Plan>> {
-    if phases::wants_names(pipeline, &mapped).is_none()
-        || known::are_settings_known(&mapped.request)
-    {
-        return Ok(mapped);
-    }
-    let path = quoted(&mapped.request.resource.path).into_owned();
-    let text = format!(
-        "{path} is refused: the name of its client is not known yet, and a look cannot wait for it"
-    );
-    mapped.request.notify(Notice::own("dir", Level::Error, text));
-    mapped.request.doubtful = true;
-    let Mapped { request, plan, .. } = mapped;
-    Err(Stopped { request, plan, answer: Status::FORBIDDEN.into() })
-}
-
 /// What mod_dir makes of a request at the end of its preparation: a folder's index takes its
 /// place, a fallback that of nothing (mod_dir.c: dir_fixups).
-pub(crate) fn find_index(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
-    let Some(looked) = prepared.found.as_ref().filter(|_| pipeline.site.folders_have_indexes)
-    else {
-        return Ok(prepared);
-    };
-    match looked.found.kind() {
-        Kind::Directory => folder(pipeline, prepared),
-        Kind::Absent if prepared.request.resource.content.handler.is_none() => {
-            fallback(pipeline, prepared)
+pub(crate) fn find_index(
+    pipeline: &Rc<Pipeline>,
+    prepared: phases::Ready,
+) -> MaybeReady<'_, Phase> {
+    let kind = prepared.found.as_ref().map(|looked| looked.found.kind());
+    match kind.filter(|_| pipeline.site.folders_have_indexes) {
+        Some(Kind::Directory) => MaybeReady::later(folder(pipeline, prepared)),
+        Some(Kind::Absent) if prepared.request.resource.content.handler.is_none() => {
+            MaybeReady::later(fallback(pipeline, prepared))
         }
-        _ => Ok(prepared),
+        _ => MaybeReady::now(Ok(prepared)),
     }
 }
 
-fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
+async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
     let server = pipeline.site.server(request.server);
     match dir::slash(&request, &plan.dir, server.core(&plan)) {
@@ -359,7 +355,7 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
         let Some(target) = beside(pipeline, &request, name.as_bytes()) else { continue };
         let (path, query) = with_query(&request, target);
         let aside = Aside::put(&mut request, path, query);
-        let (back, seen) = see(pipeline, request);
+        let (back, seen) = see(pipeline, request, Start::Path).await;
         request = back;
         let status = seen.status();
         if seen.is_file() {
@@ -397,7 +393,7 @@ fn folder(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phas
 
 /// What may not be had of the fallback keeps the request too. One that is not there falls back
 /// upon itself until that has a limit, as in Apache (mod_dir.c: fixup_dflt).
-fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Phase {
+async fn fallback(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
     let target = plan.dir.fallback().map(str::as_bytes);
     let Some(target) = target.and_then(|target| beside(pipeline, &request, target)) else {
@@ -405,7 +401,7 @@ fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Ph
     };
     let (path, query) = with_query(&request, target);
     let aside = Aside::put(&mut request, path, query);
-    let (mut request, seen) = see(pipeline, request);
+    let (mut request, seen) = see(pipeline, request, Start::Path).await;
     if seen.is_file() {
         aside.keep(&mut request);
         return Ok(Prepared { request, plan: seen.plan, found: seen.found });
@@ -425,123 +421,6 @@ fn fallback(pipeline: &Pipeline, prepared: Prepared<Plan, Option<Looked>>) -> Ph
     }
 }
 
-impl Probe for Pipeline {
-    /// A path where nothing is counts as allowed, as in Apache (util_expr_eval.c: op_url_subr).
-    fn allows_url(&self, request: &Request, url: &[u8]) -> Option<bool> {
-        // A question that has come back to itself (util_expr_eval.c: op_url_subr).
-        if request.resource.asker.as_deref() == Some(&request.resource.path[..]) {
-            return Some(false);
-        }
-        let Some((path, query)) = beside(self, request, url) else { return Some(false) };
-        self.ask(request, [b"U", url].concat(), |mut copy| {
-            (copy.resource.path, copy.resource.query) = (path.clone(), query.clone());
-            let (copy, seen) = see(self, copy);
-            let is_allowed = seen.status().code() < 400;
-            (is_allowed || !copy.doubtful).then_some(is_allowed)
-        })
-    }
-
-    fn allows_file(&self, request: &Request, path: &[u8]) -> Option<bool> {
-        // A relative name leads no higher than its folder (request.c: ap_sub_req_lookup_file).
-        if !path.starts_with(b"/") && climbs(path) {
-            return Some(false);
-        }
-        let own = request.resource.file.as_bytes();
-        let folder = match own.ends_with(b"/") {
-            true => &*request.resource.file,
-            false => request.resource.file.parent().unwrap_or(Path::new("/")),
-        };
-        let file = folder.join(OsStr::from_bytes(path));
-        self.ask(request, [b"F", path].concat(), |mut copy| {
-            copy.resource.file = FileName::new(&file);
-            // A file of the request's own folder has a path of its own, any other none (request.c:
-            // ap_sub_req_lookup_file).
-            let is_in_folder = copy.resource.file.parent() == Some(folder);
-            if let Some(name) = copy.resource.file.file_name().filter(|_| is_in_folder) {
-                copy.resource.path = request.resource.path.beside(name.as_bytes(), b"");
-            }
-            let plan = Arc::clone(&self.site.server(copy.server).defaults);
-            let seen = phases::map(self, Translated { request: copy, plan })
-                .and_then(|mapped| refuse_unknown_names(self, mapped))
-                .and_then(|mapped| phases::admit(self, mapped));
-            let is_file = |looked: &Looked| looked.found.kind() == Kind::File;
-            match seen {
-                Ok(admitted) => Some(admitted.found.as_ref().is_some_and(is_file)),
-                Err(stopped) => (!stopped.request.doubtful).then_some(false),
-            }
-        })
-    }
-}
-
-/// Whether a name leads above the folder that it begins in.
-fn climbs(path: &[u8]) -> bool {
-    let mut depth = 0_usize;
-    for segment in path.split(|byte| *byte == b'/') {
-        depth = match segment {
-            b"" | b"." => depth,
-            b".." => match depth.checked_sub(1) {
-                Some(above) => above,
-                None => return true,
-            },
-            _ => depth + 1,
-        };
-    }
-    false
-}
-
-impl Pipeline {
-    /// What a request is told that asks about another path. Where that leads to questions beyond
-    /// [`QUESTIONS`], it is asked with either answer to those: none where they decide it.
-    fn ask(
-        &self,
-        request: &Request,
-        question: Vec<u8>,
-        answer: impl Fn(Box<Request>) -> Option<bool>,
-    ) -> Option<bool> {
-        if may_not_look(self, request) || is_too_deep(self, request, request.resource.depth + 1) {
-            return Some(false);
-        }
-        let limit = question_limit(self, request);
-        if let Some(beyond) = &request.beyond {
-            if *beyond.asked != *question || request.resource.asker.is_none() {
-                beyond.is_mixed.set(true);
-            }
-            if request.resource.depth < limit {
-                return answer(Box::new(request.question()));
-            }
-            beyond.is_reached.set(true);
-            return Some(beyond.answer.get());
-        }
-        if request.resource.depth >= limit {
-            return None;
-        }
-        let beyond = Rc::new(Beyond {
-            asked: question.into(),
-            answer: Cell::new(false),
-            is_reached: Cell::new(false),
-            is_presumed: Cell::new(false),
-            is_mixed: Cell::new(false),
-        });
-        let asked = || {
-            let mut copy = Box::new(request.question());
-            copy.beyond = Some(Rc::clone(&beyond));
-            answer(copy)
-        };
-        let told = asked()?;
-        if !beyond.is_reached.get() {
-            return Some(told);
-        }
-        if beyond.is_presumed.get() {
-            return None;
-        }
-        if !beyond.is_mixed.get() {
-            return Some(told);
-        }
-        beyond.answer.set(true);
-        asked().filter(|other| *other == told)
-    }
-}
-
 /// The target with the query of the request behind its own (mod_dir.c: fixup_dir, fixup_dflt).
 fn with_query(
     request: &Request,
@@ -556,7 +435,7 @@ fn with_query(
 
 /// The path and query of a name that was configured for a folder: the name may be a path of its
 /// own, and may hold escapes and a query. None where it cannot be a path.
-fn beside(
+pub(crate) fn beside(
     pipeline: &Pipeline,
     request: &Request,
     name: &[u8],

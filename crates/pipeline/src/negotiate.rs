@@ -2,26 +2,26 @@
 //! for a type map goes in; the request for the variant that mod_negotiation chooses, or its 300 or
 //! 406, comes out. It judges no variant and looks at each by the phases alone.
 
+use crate::frames::MaybeReady;
 use crate::look::{self, Aside, Seen, VARIANT_LOOKS};
+use crate::phases;
 use crate::serve::Pipeline;
 use crate::site::Plan;
 use crate::way::symlink_rule;
 use evenkeel_files::{Kind, Looked, SymlinkRule};
 use evenkeel_message::{
     Admitted, Answer, Body, Level, Method, Negotiated, Notice, Piece, Prepared, Request, Response,
-    Siblings, Status, Stopped, Validators, Verdict, evaluate, quoted, quoted_path,
+    Status, Stopped, Validators, Verdict, evaluate, quoted, quoted_path,
 };
-use evenkeel_modules::beside::Beside;
 use evenkeel_modules::core::{self, Options};
 use evenkeel_modules::mime;
 use evenkeel_modules::negotiation::{
     self, LIST_NOTE, Outcome, PROGRAM_TYPE, Resource, Variant, escape_segment, map_text, read_map,
 };
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,7 +31,10 @@ const MEASURED: usize = 1000;
 const LOOKED_AT: usize = 100;
 
 /// What it takes to read a folder at once, in plain requests: up to 1,000 entries.
-pub(crate) const WORK_A_FOLDER: u32 = 64;
+const WORK_A_FOLDER: u32 = 64;
+
+/// How many looks the reading of a large folder counts for.
+const LOOKS_A_FOLDER: u16 = 5;
 
 type Chosen = Result<(Prepared<Plan, Option<Looked>>, bool), Stopped<Plan>>;
 
@@ -44,24 +47,26 @@ struct Variants {
 /// Chooses a file for a name that has only beginnings of files; says whether one took its place
 /// (mod_negotiation.c: handle_multi).
 pub(crate) fn find_variant(
-    pipeline: &Pipeline,
-    admitted: Admitted<Plan, Option<Looked>>,
-) -> Chosen {
+    pipeline: &Rc<Pipeline>,
+    admitted: phases::Access,
+) -> MaybeReady<'_, Chosen> {
     let Admitted { request, plan, found } = admitted;
     let is_absent = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Absent);
-    let mut request = request;
-    let names = match is_absent && pipeline.site.negotiates && allows_multiviews(&plan) {
-        true => names(&mut request),
-        false => Ok(Vec::new()),
-    };
-    let names = match names {
-        Ok(names) if names.is_empty() => {
-            return Ok((Prepared { request, plan, found }, false));
-        }
+    let prepared = Prepared { request, plan, found };
+    match is_absent && pipeline.site.negotiates && allows_multiviews(&prepared.plan) {
+        true => MaybeReady::later(choose(pipeline, prepared)),
+        false => MaybeReady::now(Ok((prepared, false))),
+    }
+}
+
+async fn choose(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Chosen {
+    let Prepared { mut request, plan, found } = prepared;
+    let names = match names(pipeline, &mut request, &plan).await {
+        Ok(names) if names.is_empty() => return Ok((Prepared { request, plan, found }, false)),
         Ok(names) => names,
-        Err(reason) => return Err(unlisted(request, plan, &reason)),
+        Err(answer) => return Err(Stopped { request, plan, answer }),
     };
-    let (mut request, gathered) = gather(pipeline, request, &names);
+    let (mut request, gathered) = gather(pipeline, request, &names).await;
     let mut variants = match gathered {
         Ok(variants) => variants,
         Err(status) => return Err(Stopped { request, plan, answer: status.into() }),
@@ -88,7 +93,7 @@ pub(crate) fn find_variant(
         Outcome::Choice { index, transparent, fields } => {
             let name = variants.list.get(index).map(|variant| variant.name.clone());
             let name = name.unwrap_or_default();
-            let (mut request, aside, seen) = look_beside(pipeline, request, &name);
+            let (mut request, aside, seen) = look_beside(pipeline, request, &name).await;
             if let Err(status) = may_send(&request, &seen, transparent) {
                 aside.restore(&mut request);
                 return Err(Stopped { request, plan, answer: status.into() });
@@ -107,134 +112,51 @@ fn allows_multiviews(plan: &Plan) -> bool {
     plan.core.options.effective().has(Options::MULTI_VIEWS)
 }
 
-/// A folder that has to be read before the phases go on.
-pub(crate) struct Wanted {
-    folder: PathBuf,
-    bases: Vec<Vec<u8>>,
-}
-
-impl Wanted {
-    /// Reads it beside the serving thread; none as for [`Beside::perform`].
-    pub(crate) async fn read(self, beside: &Beside) -> Option<Siblings> {
-        negotiation::siblings(beside, self.folder, self.bases).await
-    }
-}
-
-/// The folder that has to be read before the request can be prepared: that of a file that is not
-/// there, or a folder whose indexes are not. None as a rule: a small one is read at once.
-pub(crate) fn wanted(
-    pipeline: &Pipeline,
-    admitted: &mut Admitted<Plan, Option<Looked>>,
-) -> Option<Wanted> {
-    let Admitted { request, plan, found } = admitted;
-    if !pipeline.site.negotiates || !allows_multiviews(plan) {
-        return None;
-    }
-    match found.as_ref()?.found.kind() {
-        Kind::Absent => {
-            let folder = request.resource.file.parent()?.to_owned();
-            let base = request.resource.file.file_name()?.as_bytes().to_vec();
-            unless_small(request, folder, vec![base])
-        }
-        Kind::Directory
-            if pipeline.site.folders_have_indexes && request.resource.path.ends_with(b"/") =>
-        {
-            let names = (0..).map_while(|number| plan.dir.index_name(number));
-            // The first that is there takes the folder's place.
-            let absent = names
-                .take_while(|name| is_absent(pipeline, &request.resource.file, name.as_bytes()));
-            let bases = absent.map(|name| name.as_bytes().to_vec()).collect();
-            let folder = request.resource.file.clone().into();
-            unless_small(request, folder, bases)
-        }
-        _ => None,
-    }
-}
-
-/// The request's own folder, where it has to be read for those of some names that are not there.
-pub(crate) fn wanted_in_folder<'a>(
-    pipeline: &Pipeline,
-    request: &mut Request,
-    plan: &Plan,
-    names: impl Iterator<Item = &'a [u8]>,
-) -> Option<Wanted> {
-    if !pipeline.site.negotiates || !allows_multiviews(plan) {
-        return None;
-    }
-    let absent = names.filter(|name| is_absent(pipeline, &request.resource.file, name));
-    let bases = absent.map(<[u8]>::to_vec).collect();
-    let folder = request.resource.file.clone().into();
-    unless_small(request, folder, bases)
-}
-
-/// Whether a name is that of nothing in a folder. Other paths are looked at when it is their turn.
-fn is_absent(pipeline: &Pipeline, folder: &Path, name: &[u8]) -> bool {
-    let is_plain = !name.is_empty() && !name.iter().any(|byte| b"/?%".contains(byte));
-    let kind = || {
-        let file = folder.join(OsStr::from_bytes(name));
-        let files = &pipeline.walker.borrow().files;
-        files.look_up(file.as_os_str().as_bytes()).found.kind()
-    };
-    is_plain && kind() == Kind::Absent
-}
-
-fn unless_small(request: &mut Request, folder: PathBuf, bases: Vec<Vec<u8>>) -> Option<Wanted> {
-    if bases.is_empty() {
-        return None;
-    }
-    match negotiation::few_siblings(&folder, &bases) {
-        Some(read) => {
-            request.siblings = Some(Rc::new(read));
-            None
-        }
-        None => Some(Wanted { folder, bases }),
-    }
-}
-
 /// The answer where the folder cannot be listed.
-fn unlisted(mut request: Box<Request>, plan: Arc<Plan>, reason: &str) -> Stopped<Plan> {
+fn unlisted(request: &mut Request, reason: &str) -> Answer {
     let folder = quoted_path(request.resource.file.parent().unwrap_or(Path::new("/"))).into_owned();
     let text = format!("cannot read directory for multi: {folder}/: {reason}");
     request.notify(Notice::new("negotiation", Level::Error, 686, text));
-    Stopped { request, plan, answer: Status::FORBIDDEN.into() }
+    Status::FORBIDDEN.into()
 }
 
 /// The files of the folder whose names go on behind the request's with a dot, in the order of
-/// their bytes, so that the order of the folder decides nothing. What was not read beforehand is
-/// read now, unless that would keep others waiting.
-fn names(request: &mut Request) -> Result<Vec<Vec<u8>>, Box<str>> {
+/// their bytes, so that the order of the folder decides nothing. A small folder is read at once, a
+/// large one beside the serving thread.
+async fn names(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+) -> Result<Vec<Vec<u8>>, Answer> {
     let (Some(folder), Some(base)) =
         (request.resource.file.parent(), request.resource.file.file_name())
     else {
         return Ok(Vec::new());
     };
-    let base = base.as_bytes();
-    let is_known = |read: &&Rc<Siblings>| {
-        read.folder == folder && read.bases.iter().any(|known| known == base)
-    };
-    let read = match request.siblings.as_ref().filter(is_known) {
-        Some(read) => Rc::clone(read),
+    // Others get their turn the sooner for it.
+    request.work = request.work.saturating_add(WORK_A_FOLDER);
+    let read = match negotiation::few_siblings(folder, base.as_bytes()) {
+        Some(read) => read,
         None => {
-            let read = negotiation::few_siblings(folder, &[base.to_vec()]);
-            // Others get their turn the sooner for it.
-            request.work = request.work.saturating_add(WORK_A_FOLDER);
-            match read {
-                Some(read) => Rc::new(read),
-                // A look at another path cannot wait until so many are read: it finds no variant.
-                None => return Ok(Vec::new()),
-            }
+            let (folder, base) = (folder.to_owned(), base.as_bytes().to_vec());
+            request.looks = request.looks.saturating_add(LOOKS_A_FOLDER);
+            pipeline.before_wait(request, plan).await;
+            let read = negotiation::siblings(&pipeline.beside(request), folder, base).await;
+            read.ok_or(Status::SERVICE_UNAVAILABLE)?
         }
     };
-    let names = read.names.as_ref().map_err(Clone::clone)?;
-    let meant = names.iter().filter(|name| negotiation::goes_on(name, base));
-    let mut names: Vec<Vec<u8>> = meant.cloned().collect();
-    names.sort_unstable();
-    Ok(names)
+    match read {
+        Ok(mut names) => {
+            names.sort_unstable();
+            Ok(names)
+        }
+        Err(reason) => Err(unlisted(request, &reason)),
+    }
 }
 
 /// Looks at each file; a type map among them stands for all. An error is the answer.
-fn gather(
-    pipeline: &Pipeline,
+async fn gather(
+    pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
     names: &[Vec<u8>],
 ) -> (Box<Request>, Result<Variants, Status>) {
@@ -244,7 +166,7 @@ fn gather(
             continue;
         }
         let asked = request.resource.file.file_name().unwrap_or_default().as_bytes().to_vec();
-        let (back, aside, seen) = look_beside(pipeline, request, name);
+        let (back, aside, seen) = look_beside(pipeline, request, name).await;
         request = back;
         if request.variant_looks > VARIANT_LOOKS {
             // The look has said so, once.
@@ -257,7 +179,7 @@ fn gather(
         aside.restore(&mut request);
         if map {
             return match &seen.found {
-                Some(looked) => read_variants(pipeline, request, &seen.plan, looked),
+                Some(looked) => read_variants(pipeline, request, &seen.plan, looked).await,
                 None => (request, Err(Status::NOT_FOUND)),
             };
         }
@@ -315,8 +237,8 @@ fn variant(request: &Request, seen: &Seen, name: &[u8]) -> Option<Variant> {
 }
 
 /// Makes the request one for a file beside its own and runs the phases for it.
-fn look_beside(
-    pipeline: &Pipeline,
+async fn look_beside(
+    pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
     name: &[u8],
 ) -> (Box<Request>, Aside, Seen) {
@@ -326,7 +248,7 @@ fn look_beside(
     let query = request.resource.query.clone();
     let aside = Aside::put(&mut request, path, query);
     request.resource.file = file;
-    let (request, seen) = look::see_file(pipeline, request);
+    let (request, seen) = look::see_file(pipeline, request).await;
     (request, aside, seen)
 }
 
@@ -354,13 +276,13 @@ fn name_choice(request: &mut Request, name: &[u8], transparent: bool) {
 
 /// Serves a type map: the request goes on as one for the chosen file, or is answered with what
 /// the map itself holds (mod_negotiation.c: handle_map_file).
-pub(crate) fn serve_map(
-    pipeline: &Pipeline,
+pub(crate) async fn serve_map(
+    pipeline: &Rc<Pipeline>,
     mut request: Box<Request>,
     plan: &Arc<Plan>,
     looked: &Looked,
 ) -> (Box<Request>, Result<Response, Answer>) {
-    let (back, read) = read_variants(pipeline, request, plan, looked);
+    let (back, read) = read_variants(pipeline, request, plan, looked).await;
     request = back;
     let mut variants = match read {
         Ok(variants) => variants,
@@ -379,7 +301,7 @@ pub(crate) fn serve_map(
     };
     let chosen = variants.list.swap_remove(index);
     if transparent {
-        let (back, aside, seen) = look_beside(pipeline, request, &chosen.name);
+        let (back, aside, seen) = look_beside(pipeline, request, &chosen.name).await;
         request = back;
         let outcome = may_send(&request, &seen, true);
         aside.restore(&mut request);
@@ -472,7 +394,7 @@ fn send_part(
 }
 
 /// Reads a type map. An error is the answer.
-fn read_variants(
+async fn read_variants(
     pipeline: &Pipeline,
     mut request: Box<Request>,
     plan: &Plan,
@@ -507,7 +429,7 @@ fn read_variants(
     notices.into_iter().for_each(|notice| request.notify(notice));
     for (number, variant) in list.iter_mut().take(MEASURED).enumerate() {
         if variant.length.is_none() {
-            request = measure(pipeline, request, looked, variant, number < LOOKED_AT);
+            request = measure(pipeline, request, looked, variant, number < LOOKED_AT).await;
         }
     }
     let validator = core::tag_of(&stat, &plan.core, request.time_us);
@@ -517,7 +439,7 @@ fn read_variants(
 
 /// Finds out the length of a file that a map names. It counts in the choice, but is told only to
 /// clients that may see the file.
-fn measure(
+async fn measure(
     pipeline: &Pipeline,
     request: Box<Request>,
     map: &Looked,
@@ -538,7 +460,7 @@ fn measure(
         return request;
     }
     let url = target(&request, &variant.name);
-    let (request, admitted) = look::admitted(pipeline, request, &url);
+    let (request, admitted) = look::admitted(pipeline, request, &url).await;
     let is_same = admitted.is_some_and(|looked| looked.found.path() == found.path());
     variant.is_length_hidden = !is_same;
     request

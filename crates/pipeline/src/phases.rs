@@ -2,11 +2,13 @@
 //! act. A module is called here and nowhere else.
 
 use crate::body;
+use crate::frames::MaybeReady;
 use crate::hosts::is_below;
 use crate::known;
 use crate::listing;
 use crate::look;
 use crate::negotiate;
+use crate::question;
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace;
@@ -19,30 +21,25 @@ use evenkeel_message::{
     Resource, Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
-use evenkeel_modules::core::{Tristate, WantedNames};
+use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     RequestContext, alias, authz_core, core, deflate, env, filter, headers, lab, mime, negotiation,
     setenvif, status,
 };
-use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// What a handler gives: its answer, or the promise of one.
-pub(crate) enum Generated {
-    Now(Concluded),
-    Later(Pin<Box<dyn Future<Output = Concluded>>>),
-}
 
 /// A request after the section walk, with what stands at its file.
 pub(crate) type Walked = Mapped<Plan, Option<Looked>>;
 
 /// A request that may be answered.
 pub(crate) type Access = Admitted<Plan, Option<Looked>>;
+
+/// A request whose content and handler are known.
+pub(crate) type Ready = Prepared<Plan, Option<Looked>>;
 
 /// The longest name of a file that Apache walks to: APR_PATH_MAX, less the end of the text and what
 /// apr_filepath_merge keeps free behind it.
@@ -55,9 +52,12 @@ fn stop<T>(request: Box<Request>, plan: Arc<Plan>, answer: impl Into<Answer>) ->
 }
 
 /// Early changes to the request, before anything is asked of its path.
-pub(crate) fn receive(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
+pub(crate) async fn receive(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+) -> Phase<Received<Plan>> {
     act_early(pipeline, &mut request);
-    locate(pipeline, request)
+    locate(pipeline, request).await
 }
 
 /// What acts on requests that are refused for their path too.
@@ -72,43 +72,53 @@ pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
 /// and once more when the file is known; the first walk compares the path before it is decoded, and
 /// what it finds is compared with other walks and serves nothing else (request.c,
 /// ap_process_request_internal: walk_location_and_if before pre_translate_name and translate_name).
-pub(crate) fn locate(pipeline: &Pipeline, mut request: Box<Request>) -> Phase<Received<Plan>> {
+pub(crate) async fn locate(
+    pipeline: &Pipeline,
+    mut request: Box<Request>,
+) -> Phase<Received<Plan>> {
     let server = pipeline.site.server(request.server);
     let find =
         |request: &mut Request| pipeline.walker.borrow_mut().before_translation(server, request);
     let located = match request.resource.path.before_decoding() {
         None => {
             let located = find(&mut request);
-            walk_path(pipeline, &mut request, located.as_ref());
+            walk_path(pipeline, &mut request, located.as_ref()).await;
             located
         }
         Some(undecoded) => {
             let path = std::mem::replace(&mut request.resource.path, undecoded);
             let located = find(&mut request);
-            walk_path(pipeline, &mut request, located.as_ref());
+            walk_path(pipeline, &mut request, located.as_ref()).await;
             request.resource.path = path;
             find(&mut request)
         }
     };
-    let plan = walk_path(pipeline, &mut request, located.as_ref());
+    let plan = walk_path(pipeline, &mut request, located.as_ref()).await;
     Ok(Received { request, plan })
 }
 
 /// Walks the sections of the path: the `<Location>` sections that hold, none where the server has
 /// none, and `<If>` outside of folders and files.
-fn walk_path(
-    pipeline: &Pipeline,
-    request: &mut Request,
+fn walk_path<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
     located: Option<&Rc<Merged>>,
-) -> Arc<Plan> {
-    let (site, walker) = (&pipeline.site, &pipeline.walker);
+) -> MaybeReady<'a, Arc<Plan>> {
     known::begin(request);
     let Some(merged) = located else {
-        let plan = Arc::clone(&site.server(request.server).defaults);
-        return conditions(walker, site, request, plan, &[]);
+        let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
+        return conditions(pipeline, request, plan, &[]);
     };
     let merged = note_locations(pipeline, request, Rc::clone(merged));
-    conditions(walker, site, request, Arc::clone(&merged.plan), &merged.sections)
+    let plan = Arc::clone(&merged.plan);
+    match plan.core.conditions.is_empty() {
+        true => MaybeReady::now(plan),
+        false => {
+            MaybeReady::later(
+                async move { conditions(pipeline, request, plan, &merged.sections).await },
+            )
+        }
+    }
 }
 
 /// Notes the `<Location>` sections among those that hold for a request. Where the walk that this
@@ -182,20 +192,16 @@ fn below_document_root(request: &mut Request, server: &Server) {
     file.set(root.as_os_str().as_bytes(), below);
 }
 
+/// Whether a request is answered by [`show`].
+pub(crate) fn is_trace(request: &Request) -> bool {
+    request.resource.method == Method::Trace && &*request.resource.path != b"*"
+}
+
 /// The answer to TRACE, which takes the place of the section walk (Apache's hook map_to_storage).
-/// None for other requests.
 ///
 /// # Errors
 /// The request with what refuses it.
-pub(crate) fn show(
-    pipeline: &Rc<Pipeline>,
-    translated: Translated<Plan>,
-) -> Phase<Result<Generated, Translated<Plan>>> {
-    if translated.request.resource.method != Method::Trace
-        || &*translated.request.resource.path == b"*"
-    {
-        return Ok(Err(translated));
-    }
+pub(crate) async fn show(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Concluded> {
     let mut request = translated.request;
     let server = pipeline.site.server(request.server);
     // What sections said before the path was translated holds no longer, and they are not asked
@@ -206,19 +212,18 @@ pub(crate) fn show(
     if let Err(answer) = trace::check(&mut request, enabled) {
         return stop(request, plan, answer);
     }
-    if request.body.is_none() {
-        let result = Ok(trace::show(&request));
-        return Ok(Ok(Generated::Now(Concluded { request, plan, result })));
-    }
-    pipeline.tell_now(&mut request, &plan);
-    Ok(Ok(Generated::Later(Box::pin(async move {
-        let result = trace::show_whole(&mut request, &plan).await.map_err(Answer::from);
-        Concluded { request, plan, result }
-    }))))
+    let result = match request.body {
+        None => Ok(trace::show(&request)),
+        Some(_) => {
+            pipeline.before_wait(&mut request, &plan).await;
+            trace::show_whole(&mut request, &plan).await.map_err(Answer::from)
+        }
+    };
+    Ok(Concluded { request, plan, result })
 }
 
 /// The section walk.
-pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
+pub(crate) async fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Walked> {
     let Translated { mut request, plan } = translated;
     if &*request.resource.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
@@ -237,7 +242,7 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
         merged = note_locations(pipeline, &mut request, merged);
     }
     let plan = Arc::clone(&merged.plan);
-    let plan = conditions(&pipeline.walker, &pipeline.site, &mut request, plan, &merged.sections);
+    let plan = conditions(pipeline, &mut request, plan, &merged.sections).await;
     // Apache's header_parser runs for requests of clients alone.
     if request.resource.depth == 0 {
         setenvif::set_by_sections(&mut request, &plan.setenvif, server.core(&plan));
@@ -246,9 +251,10 @@ pub(crate) fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Phase<Wa
 }
 
 /// What must be looked up before access can be decided; none as a rule.
-pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<WantedNames> {
+fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<WantedNames> {
     let Mapped { request, plan, .. } = mapped;
-    if request.names.is_some() {
+    let is_presumed = request.resource.depth > 0 && known::are_settings_known(request);
+    if is_presumed {
         return None;
     }
     let lookups = plan.core.hostname_lookups.unwrap_or_default();
@@ -261,22 +267,32 @@ pub(crate) fn wants_names(pipeline: &Pipeline, mapped: &Walked) -> Option<Wanted
     let server = pipeline.site.server(request.server);
     wanted.verify |= plan.access_compat.wants_name();
     plan.authz_core.want(&RequestContext::new(request, server.core(plan)), &mut wanted);
+    if let Some(known) = &request.names {
+        wanted = wanted.unless_known(known);
+    }
     (!wanted.is_nothing()).then_some(wanted)
 }
 
 /// Whether the request may be answered at all (request.c: ap_process_request_internal).
-pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan, Option<Looked>>> {
+pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Access> {
+    if let Some(wanted) = wants_names(pipeline, &mapped) {
+        let Mapped { request, plan, .. } = &mut mapped;
+        let names = async {
+            pipeline.before_wait(request, plan).await;
+            look_up_names(request, wanted).await;
+        };
+        Box::pin(names).await;
+    }
     let Mapped { mut request, plan, found } = mapped;
     if std::mem::take(&mut request.undecided) {
         request.doubtful = true;
         known::forget(&mut request);
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
-    let server = pipeline.site.server(request.server);
     if found.is_some() {
         if known::are_settings_known(&request) {
-            note_presumed(server, &mut request, &plan);
-        } else if let Err(status) = decide(server, &mut request, &plan) {
+            note_presumed(pipeline, &mut request, &plan).await;
+        } else if let Err(status) = decide(pipeline, &mut request, &plan).await {
             return stop(request, plan, status);
         }
     }
@@ -284,29 +300,35 @@ pub(crate) fn admit(pipeline: &Pipeline, mapped: Walked) -> Phase<Admitted<Plan,
 }
 
 /// Tells a question that was let in by the sections of its asker where these would refuse it.
-fn note_presumed(server: &Server, request: &mut Request, plan: &Plan) {
+async fn note_presumed(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
     let Some(beyond) = request.beyond.clone() else { return };
     let told = request.notices.len();
-    let refused = decide(server, request, plan).is_err();
+    let refused = decide(pipeline, request, plan).await.is_err();
     request.notices.truncate(told);
     beyond.is_presumed.set(beyond.is_presumed.get() || refused);
 }
 
-fn decide(server: &Server, request: &mut Request, plan: &Plan) -> Result<(), Status> {
+fn decide<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: &'a Plan,
+) -> MaybeReady<'a, Result<(), Status>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
     match plan.access_compat.admits(request) {
-        true if any => Ok(()),
-        false if !any => Err(Status::FORBIDDEN),
-        _ => authz_core::authorize(request, &plan.authz_core, server.core(plan)),
+        true if any => MaybeReady::now(Ok(())),
+        false if !any => MaybeReady::now(Err(Status::FORBIDDEN)),
+        _ => {
+            let core = pipeline.site.server(request.server).core(plan);
+            let authorize =
+                move |request: &mut Request| authz_core::authorize(request, &plan.authz_core, core);
+            question::evaluate(pipeline, request, plan, authorize)
+        }
     }
 }
 
 /// What the content is and who handles it.
-pub(crate) fn prepare(
-    pipeline: &Pipeline,
-    admitted: Admitted<Plan, Option<Looked>>,
-) -> Phase<Prepared<Plan, Option<Looked>>> {
-    let (prepared, is_variant) = negotiate::find_variant(pipeline, admitted)?;
+pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<Ready> {
+    let (prepared, is_variant) = negotiate::find_variant(pipeline, admitted).await?;
     let Prepared { mut request, plan, found } = prepared;
     let is_directory = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Directory);
     let server = pipeline.site.server(request.server);
@@ -325,7 +347,7 @@ pub(crate) fn prepare(
         negotiation::spell_encoding(&mut request);
     }
     let Prepared { mut request, plan, found } =
-        look::find_index(pipeline, Prepared { request, plan, found })?;
+        look::find_index(pipeline, Prepared { request, plan, found }).await?;
     // A look changes no fields: the request that it is taken for does so once.
     if request.resource.depth == 0 {
         headers::act_on_request(&mut request, around(pipeline, server, &plan));
@@ -336,32 +358,99 @@ pub(crate) fn prepare(
     Ok(Prepared { request, plan, found })
 }
 
-/// The handler. A body that none wants is read to its end first.
-pub(crate) fn generate(
-    pipeline: &Rc<Pipeline>,
-    mut prepared: Prepared<Plan, Option<Looked>>,
-) -> Generated {
-    if prepared.request.shed && !status::is_wanted(&prepared.request) {
-        let Prepared { request, plan, .. } = prepared;
-        return Generated::Now(Concluded { request, plan, result: Ok(shed()) });
+/// What answers a request.
+enum Handler {
+    /// Nothing does: the request is turned away.
+    Shed,
+    /// mod_autoindex.
+    Listing,
+    /// mod_lab.
+    Lab(lab::Work),
+    /// mod_status.
+    Status,
+    /// mod_negotiation, for a type map.
+    Map,
+    /// The file itself (Apache: default_handler).
+    File,
+}
+
+impl Handler {
+    /// Whether the handler reads the body of the request.
+    fn reads_body(&self) -> bool {
+        matches!(self, Handler::Lab(lab::Work::Echo))
     }
-    if prepared.request.body.is_none() {
-        return handle(pipeline, prepared);
+}
+
+/// Chooses the handler, in the order of Apache's hook handler.
+///
+/// # Errors
+/// The answer where a handler is meant that refuses what it is asked.
+fn choose(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    found: Option<&Looked>,
+) -> Result<Handler, Answer> {
+    if request.shed && !status::is_wanted(request) {
+        return Ok(Handler::Shed);
     }
-    pipeline.tell_now(&mut prepared.request, &prepared.plan);
-    let pipeline = Rc::clone(pipeline);
-    Generated::Later(Box::pin(async move {
-        match body::discard(&mut prepared.request, &prepared.plan).await {
-            Ok(()) => match handle(&pipeline, prepared) {
-                Generated::Now(concluded) => concluded,
-                Generated::Later(future) => future.await,
-            },
-            Err(status) => {
-                let Prepared { request, plan, .. } = prepared;
-                Concluded { request, plan, result: Err(status.into()) }
-            }
+    if found.is_some_and(|folder| listing::is_wanted(pipeline, request, folder)) {
+        return Ok(Handler::Listing);
+    }
+    if let Some(work) = lab::wanted(request, &pipeline.site.global.lab)? {
+        return Ok(Handler::Lab(work));
+    }
+    if pipeline.status.is_some() && status::is_wanted(request) {
+        return Ok(Handler::Status);
+    }
+    let is_map = pipeline.site.negotiates && negotiation::is_map(&request.resource.content);
+    Ok(if is_map && found.is_some() { Handler::Map } else { Handler::File })
+}
+
+/// The handler is chosen, and gets the body of the request. If the handler does not want the body,
+/// it is read to its end first.
+pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<Concluded> {
+    let Prepared { mut request, plan, found } = prepared;
+    if let Err(status) = body::begin(&mut request, &plan) {
+        return stop(request, plan, status);
+    }
+    let handler = match choose(pipeline, &mut request, found.as_ref()) {
+        Ok(handler) => handler,
+        Err(answer) => return stop(request, plan, answer),
+    };
+    if request.body.is_some() && !matches!(handler, Handler::Shed) && !handler.reads_body() {
+        let discard = async {
+            pipeline.before_wait(&mut request, &plan).await;
+            body::discard(&mut request).await
+        };
+        if let Err(status) = Box::pin(discard).await {
+            return stop(request, plan, status);
         }
-    }))
+    }
+    let result = match (handler, &found) {
+        (Handler::Shed, _) => Ok(shed()),
+        (Handler::Listing, Some(folder)) => {
+            let listed = Box::pin(listing::generate(pipeline, request, &plan, folder));
+            let (request, result) = listed.await;
+            return Ok(Concluded { request, plan, result });
+        }
+        (Handler::Map, Some(map)) => {
+            let served = Box::pin(negotiate::serve_map(pipeline, request, &plan, map));
+            let (request, result) = served.await;
+            return Ok(Concluded { request, plan, result });
+        }
+        (Handler::Lab(work), _) => {
+            let performed = async {
+                pipeline.before_wait(&mut request, &plan).await;
+                lab::perform(work, &mut request, &pipeline.blocking_pool).await
+            };
+            Box::pin(performed).await
+        }
+        (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
+        (Handler::Listing | Handler::Map | Handler::File, found) => {
+            default_handler(pipeline, &mut request, &plan, found.as_ref())
+        }
+    };
+    Ok(Concluded { request, plan, result })
 }
 
 /// The answer to a request that has waited too long for a worker (OverloadShedding): the same for
@@ -375,58 +464,14 @@ fn shed() -> Response {
     response
 }
 
-/// Who handles the request.
-fn handle(pipeline: &Rc<Pipeline>, prepared: Prepared<Plan, Option<Looked>>) -> Generated {
-    let Prepared { mut request, plan, found } = prepared;
-    if let Some(folder) = found.as_ref().filter(|it| listing::is_wanted(pipeline, &request, it)) {
-        return listing::generate(pipeline, request, plan, folder);
-    }
-    let result = match lab::wanted(&mut request, &pipeline.site.global.lab) {
-        Ok(Some(work)) => return in_the_lab(pipeline, request, plan, work),
-        Err(answer) => Err(answer),
-        Ok(None) => match server_status(pipeline, &request, &plan) {
-            Some(page) => Ok(page),
-            None => match found.as_ref().filter(|_| is_map(pipeline, &request)) {
-                Some(looked) => {
-                    let (back, result) = negotiate::serve_map(pipeline, request, &plan, looked);
-                    request = back;
-                    result
-                }
-                None => default_handler(pipeline, &mut request, &plan, found.as_ref()),
-            },
-        },
-    };
-    Generated::Now(Concluded { request, plan, result })
-}
-
-fn is_map(pipeline: &Pipeline, request: &Request) -> bool {
-    pipeline.site.negotiates && negotiation::is_map(&request.resource.content)
-}
-
-/// What the lab works on; other requests are served meanwhile.
-fn in_the_lab(
-    pipeline: &Pipeline,
-    mut request: Box<Request>,
-    plan: Arc<Plan>,
-    work: lab::Work,
-) -> Generated {
-    pipeline.tell_now(&mut request, &plan);
-    let blocking_pool = Arc::clone(&pipeline.blocking_pool);
-    Generated::Later(Box::pin(async move {
-        let result =
-            lab::perform(work, request.resource.status, &blocking_pool, &request.departure).await;
-        Concluded { request, plan, result }
-    }))
-}
-
-/// The status page, where it is asked for and the module is active.
-fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Option<Response> {
-    let source = pipeline.status.as_deref().filter(|_| status::is_wanted(request))?;
+/// The status page.
+fn server_status(pipeline: &Pipeline, request: &Request, plan: &Plan) -> Response {
+    let Some(source) = pipeline.status.as_deref() else { return Response::new(Status::NOT_FOUND) };
     let server = pipeline.site.server(request.server);
     let name = core::public_name(request, server.core(plan));
     // mod_status ends its page in XHTML.
     let signature = pipeline.site.signature(request, plan).replacen("<hr>", "<hr />", 1);
-    Some(status::page(request, source, &String::from_utf8_lossy(&name), &signature))
+    status::page(request, source, &String::from_utf8_lossy(&name), &signature)
 }
 
 /// What answers where no handler is named: the file itself.

@@ -3,32 +3,31 @@
 //! Nothing here touches a socket.
 
 use crate::die;
+use crate::frames::Frames;
 use crate::look;
-use crate::negotiate::{self, Wanted};
-use crate::phases::{self, Access, Generated, Walked};
+use crate::phases;
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
-    Admitted, Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped,
-    quoted_path,
+    Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped, quoted_path,
 };
 use evenkeel_modules::ServerState;
 use evenkeel_modules::beside::{Beside, Large, Thrift};
-use evenkeel_modules::core::{WantedNames, is_logged, look_up_names, public_name};
+use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::BlockingPool;
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 use std::time::Duration;
 
 /// How long work may stand still before nobody waits for it, whatever Timeout says.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A response that a handler has still to make.
+/// A response that is waited for.
 pub type Pending = Pin<Box<dyn Future<Output = (Box<Request>, Response)>>>;
 
 /// Writes the notices of a request to the error log and takes them out of it.
@@ -59,14 +58,24 @@ pub struct Pipeline {
     teller: Teller,
     /// What gives memory of large requests back.
     thrift: Thrift,
+    /// The frames of [`respond`].
+    responses: Rc<Responses>,
+    /// The frames of subrequests.
+    pub(crate) looks: Rc<look::Looks>,
+    /// Itself, for questions.
+    pub(crate) own: Weak<Pipeline>,
 }
 
 /// A round of looks, until it is dropped.
-pub(crate) struct Round(Rc<Pipeline>);
+pub(crate) struct Round {
+    pipeline: Rc<Pipeline>,
+    /// Whether it is for a large folder.
+    pub(crate) is_large: bool,
+}
 
 impl Drop for Round {
     fn drop(&mut self) {
-        self.0.walker.borrow().files.end_round();
+        self.pipeline.walker.borrow().files.end_round();
     }
 }
 
@@ -93,7 +102,20 @@ impl Pipeline {
             source.clone().filter(|_| site.language.vocabulary.module_loaded("mod_status.c"));
         let walker = RefCell::new(Walker::new(files));
         let thrift = Thrift::default();
-        Rc::new(Self { site, status, source, walker, blocking_pool, presses, teller, thrift })
+        let (responses, looks) = (Frames::new(respond), Frames::new(look::look));
+        Rc::new_cyclic(|own| Self {
+            site,
+            status,
+            source,
+            walker,
+            blocking_pool,
+            presses,
+            teller,
+            thrift,
+            responses,
+            looks,
+            own: Weak::clone(own),
+        })
     }
 
     /// Runs all phases on a request whose virtual host and path are known.
@@ -101,17 +123,7 @@ impl Pipeline {
     pub fn serve(self: &Rc<Self>, mut request: Box<Request>) -> Served {
         request.probe = Some(Rc::<Self>::clone(self));
         request.resource.method = request.head.method;
-        self.serve_resource(request)
-    }
-
-    /// Runs all phases on what a client's request or an internal redirect of it is for.
-    fn serve_resource(self: &Rc<Self>, request: Box<Request>) -> Served {
-        match self.run(request) {
-            Ok(generated) => self.finish(generated),
-            Err(Stopped { request, plan, answer }) => {
-                self.conclude(Concluded { request, plan, result: Err(answer) })
-            }
-        }
+        self.begin(Start::Serve(request))
     }
 
     /// The answer to a request that cannot be served: it was malformed, too long, too slow, or
@@ -124,56 +136,31 @@ impl Pipeline {
             phases::act_early(self, &mut request);
         }
         let plan = Arc::clone(&self.site.server(request.server).defaults);
-        let result = Err(Answer::Status(status, Fields::new()));
-        self.conclude(Concluded { request, plan, result })
+        let result = Err(status.into());
+        self.begin(Start::Refuse(Box::new(Concluded { request, plan, result })))
+    }
+
+    /// Polls the response at once, so that one which need not wait takes no task.
+    fn begin(self: &Rc<Self>, start: Start) -> Served {
+        let mut call = self.responses.call((Rc::clone(self), start));
+        match call.run_now() {
+            Some((request, response)) => Served::Now(request, response),
+            None => Served::Later(Box::pin(call)),
+        }
     }
 
     /// The phases, each consuming what the one before has made (ARCHITECTURE.md: The journey
     /// of a request).
-    fn run(self: &Rc<Self>, request: Box<Request>) -> Result<Generated, Stopped<Plan>> {
-        let received = phases::receive(self, request)?;
+    async fn phases(self: &Rc<Self>, request: Box<Request>) -> Result<Concluded, Stopped<Plan>> {
+        let received = phases::receive(self, request).await?;
         let translated = phases::translate(self, received)?;
-        let translated = match phases::show(self, translated)? {
-            Ok(shown) => return Ok(shown),
-            Err(translated) => translated,
-        };
-        let mut mapped = phases::map(self, translated)?;
-        match phases::wants_names(self, &mapped) {
-            None => self.answer(mapped),
-            Some(wanted) => {
-                self.tell_now(&mut mapped.request, &mapped.plan);
-                Ok(Generated::Later(Box::pin(Rc::clone(self).wait(mapped, wanted))))
-            }
+        if phases::is_trace(&translated.request) {
+            return Box::pin(phases::show(self, translated)).await;
         }
-    }
-
-    /// The phases behind the section walk.
-    fn answer(self: &Rc<Self>, mapped: Walked) -> Result<Generated, Stopped<Plan>> {
-        let mut admitted = phases::admit(self, mapped)?;
-        match negotiate::wanted(self, &mut admitted) {
-            None => self.handle(admitted),
-            Some(wanted) => {
-                self.tell_now(&mut admitted.request, &admitted.plan);
-                Ok(Generated::Later(Box::pin(Rc::clone(self).read(admitted, wanted))))
-            }
-        }
-    }
-
-    /// The phases behind the decision about access.
-    fn handle(self: &Rc<Self>, admitted: Access) -> Result<Generated, Stopped<Plan>> {
-        let prepared = phases::prepare(self, admitted)?;
-        Ok(phases::generate(self, prepared))
-    }
-
-    /// Goes on when the folder has been read without which nothing can be prepared.
-    async fn read(self: Rc<Self>, admitted: Access, wanted: Wanted) -> Concluded {
-        let Admitted { mut request, plan, found } = admitted;
-        let Some(read) = wanted.read(&self.beside(&request)).await else {
-            let result = Err(Status::SERVICE_UNAVAILABLE.into());
-            return Concluded { request, plan, result };
-        };
-        request.siblings = Some(Rc::new(read));
-        settled(self.handle(Admitted { request, plan, found })).await
+        let mapped = phases::map(self, translated).await?;
+        let admitted = phases::admit(self, mapped).await?;
+        let prepared = phases::prepare(self, admitted).await?;
+        phases::generate(self, prepared).await
     }
 
     /// Where a request has work done that would hold its serving thread up.
@@ -207,36 +194,21 @@ impl Pipeline {
     /// Begins a round of looks that follow each other without a wait: see `Files::begin_round`.
     pub(crate) fn begin_round(self: &Rc<Self>, is_large: bool) -> Round {
         self.walker.borrow().files.begin_round(is_large);
-        Round(Rc::clone(self))
-    }
-
-    /// Goes on when the names have been looked up without which access cannot be decided.
-    async fn wait(self: Rc<Self>, mut mapped: Walked, wanted: WantedNames) -> Concluded {
-        look_up_names(&mut mapped.request, wanted).await;
-        settled(self.answer(mapped)).await
-    }
-
-    fn finish(self: &Rc<Self>, generated: Generated) -> Served {
-        match generated {
-            Generated::Now(concluded) => self.conclude(concluded),
-            Generated::Later(handler) => {
-                let pipeline = Rc::clone(self);
-                Served::Later(Box::pin(Later { pipeline, stage: Stage::Handler(handler) }))
-            }
-        }
+        Round { pipeline: Rc::clone(self), is_large }
     }
 
     /// Makes a response of whatever the phases ended with: filters it, sends an error through
-    /// its ErrorDocument, or runs the request that it is redirected to.
-    pub(crate) fn conclude(self: &Rc<Self>, concluded: Concluded) -> Served {
+    /// its ErrorDocument, or finds the request that it is redirected to.
+    fn conclude(self: &Rc<Self>, concluded: Concluded) -> Next {
         let Concluded { request, plan, result } = concluded;
         match result {
             Ok(response) => self.filtered(request, &plan, response),
             Err(Answer::Response(response)) => self.filtered(request, &plan, *response),
             Err(Answer::Redirect(target)) => self.redirect(request, &plan, &target),
             Err(Answer::Status(status, fields)) => {
+                let fields = fields.map_or_else(Fields::new, |fields| *fields);
                 match die::die(self, request, &plan, status, fields) {
-                    die::Fate::Respond(request, response) => Served::Now(request, response),
+                    die::Fate::Respond(request, response) => Next::Respond(request, response),
                     die::Fate::Redirect(request, target) => self.redirect(request, &plan, &target),
                 }
             }
@@ -248,7 +220,7 @@ impl Pipeline {
         mut request: Box<Request>,
         plan: &Arc<Plan>,
         response: Response,
-    ) -> Served {
+    ) -> Next {
         let filtered = phases::filter(self, &mut request, plan, response);
         if request.allowance.is_spent() {
             return self.give_up(request, plan);
@@ -279,15 +251,15 @@ impl Pipeline {
     }
 
     /// What is served where nothing is left to be done.
-    fn settled(&self, mut request: Box<Request>, plan: &Plan, response: Response) -> Served {
+    fn settled(&self, mut request: Box<Request>, plan: &Plan, response: Response) -> Next {
         self.keep_notices(&mut request, plan);
         self.settle_name(&mut request, plan);
-        Served::Now(request, response)
+        Next::Respond(request, response)
     }
 
     /// The answer where patterns and expressions have taken all that the request may spend: some
     /// of what they say was not carried out.
-    fn give_up(self: &Rc<Self>, mut request: Box<Request>, plan: &Arc<Plan>) -> Served {
+    fn give_up(self: &Rc<Self>, mut request: Box<Request>, plan: &Arc<Plan>) -> Next {
         let text = format!(
             "what the configuration and the .htaccess files say of {} takes more than {} steps",
             quoted_path(&request.resource.file),
@@ -296,37 +268,55 @@ impl Pipeline {
         request.notify(Notice::own("core", Level::Error, text));
         let status = Status::INTERNAL_SERVER_ERROR;
         let (request, response) = die::canned(self, request, plan, status, Fields::new());
-        Served::Now(request, response)
+        Next::Respond(request, response)
     }
 
-    /// Runs the request again for another path on this server (Apache: ap_internal_redirect).
+    /// Makes the request one for another path on this server (Apache: ap_internal_redirect).
     fn redirect(
         self: &Rc<Self>,
         mut request: Box<Request>,
         plan: &Arc<Plan>,
         target: &[u8],
-    ) -> Served {
+    ) -> Next {
         let limit = self.site.server(request.server).redirect_limit();
         if request.redirects() >= limit {
             request.notify(look::too_many_redirects(limit));
             let status = Status::INTERNAL_SERVER_ERROR;
             let (request, response) = die::canned(self, request, plan, status, Fields::new());
-            return Served::Now(request, response);
+            return Next::Respond(request, response);
         }
         // Those of the request that follows are of a request of their own.
         self.tell_now(&mut request, plan);
         match die::redirected(self, request, plan, target) {
-            Ok(request) => self.serve_resource(request),
+            Ok(request) => Next::Again(request),
             Err((request, status)) => {
                 let (request, response) = die::canned(self, request, plan, status, Fields::new());
-                Served::Now(request, response)
+                Next::Respond(request, response)
             }
         }
     }
 
-    /// Has the notices of a request written that is about to wait: for its client, a resolver or
-    /// a thread, all of which may take minutes.
-    pub(crate) fn tell_now(&self, request: &mut Request, plan: &Plan) {
+    /// Comes before whatever waits: for a client, a resolver or a thread, all of which may take
+    /// minutes. The notices of the request are written; those of a subrequest are told with the
+    /// request, whose section says what is logged. What follows is polled by a task: until then
+    /// there may be no runtime, which a process of one connection is spared.
+    pub(crate) async fn before_wait(&self, request: &mut Request, plan: &Plan) {
+        if request.resource.depth == 0 {
+            self.tell_now(request, plan);
+        }
+        let mut is_in_task = false;
+        let task = poll_fn(|context| match std::mem::replace(&mut is_in_task, true) {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        });
+        task.await;
+    }
+
+    /// Has the notices of a request written.
+    fn tell_now(&self, request: &mut Request, plan: &Plan) {
         self.keep_notices(request, plan);
         if !request.notices.is_empty() {
             self.settle_name(request, plan);
@@ -355,45 +345,43 @@ impl Pipeline {
     }
 }
 
-/// A response that a handler makes: its result is concluded when it is there. As a type of its own
-/// it has room for one stage alone, where an async block keeps the space of all; thousands of these
-/// wait at a time.
-struct Later {
-    pipeline: Rc<Pipeline>,
-    stage: Stage,
+/// How a response begins.
+pub(crate) enum Start {
+    /// With the phases.
+    Serve(Box<Request>),
+    /// With a refusal.
+    Refuse(Box<Concluded>),
 }
 
-enum Stage {
-    Handler(Pin<Box<dyn Future<Output = Concluded>>>),
-    /// The error page or the redirected request has to wait too.
-    Again(Pending),
+/// The frames of responses.
+type Responses = Frames<(Rc<Pipeline>, Start), (Box<Request>, Response)>;
+
+/// What becomes of a request whose phases have ended.
+enum Next {
+    /// It is answered.
+    Respond(Box<Request>, Response),
+    /// The phases run again, for the path that it is redirected to.
+    Again(Box<Request>),
 }
 
-impl Future for Later {
-    type Output = (Box<Request>, Response);
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        loop {
-            match &mut this.stage {
-                Stage::Handler(handler) => {
-                    let concluded = ready!(handler.as_mut().poll(context));
-                    match this.pipeline.conclude(concluded) {
-                        Served::Now(request, response) => return Poll::Ready((request, response)),
-                        Served::Later(again) => this.stage = Stage::Again(again),
+/// Serves a request until there is a response.
+pub(crate) async fn respond((pipeline, start): (Rc<Pipeline>, Start)) -> (Box<Request>, Response) {
+    let mut next = match start {
+        Start::Serve(request) => Next::Again(request),
+        Start::Refuse(concluded) => pipeline.conclude(*concluded),
+    };
+    loop {
+        match next {
+            Next::Respond(request, response) => return (request, response),
+            Next::Again(request) => {
+                let concluded = match pipeline.phases(request).await {
+                    Ok(concluded) => concluded,
+                    Err(Stopped { request, plan, answer }) => {
+                        Concluded { request, plan, result: Err(answer) }
                     }
-                }
-                Stage::Again(again) => return again.as_mut().poll(context),
+                };
+                next = pipeline.conclude(concluded);
             }
         }
-    }
-}
-
-/// What the phases have come to, when it is there.
-async fn settled(outcome: Result<Generated, Stopped<Plan>>) -> Concluded {
-    match outcome {
-        Ok(Generated::Now(concluded)) => concluded,
-        Ok(Generated::Later(future)) => future.await,
-        Err(Stopped { request, plan, answer }) => Concluded { request, plan, result: Err(answer) },
     }
 }

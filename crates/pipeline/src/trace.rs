@@ -27,7 +27,7 @@ pub(crate) fn check(request: &mut Request, enabled: Option<TraceEnable>) -> Resu
         TraceEnable::Off => {
             let mut fields = Fields::new();
             fields.add("Allow", "");
-            return Err(Answer::Status(Status::METHOD_NOT_ALLOWED, fields));
+            return Err(Answer::with_fields(Status::METHOD_NOT_ALLOWED, fields));
         }
         TraceEnable::On if has_body => {
             let path = quoted(&request.resource.path);
@@ -57,7 +57,8 @@ pub(crate) async fn show_whole(request: &mut Request, plan: &Plan) -> Result<Res
     let mut text = head(request);
     let most = text.len() + LONGEST_BODY;
     let mut is_too_long = false;
-    let read = body::read(request, plan, |bytes| {
+    body::begin(request, plan)?;
+    let read = body::read(request, |bytes| {
         is_too_long = text.len() + bytes.len() > most;
         text.extend_from_slice(bytes);
         if is_too_long { Err(Status::CONTENT_TOO_LARGE) } else { Ok(()) }

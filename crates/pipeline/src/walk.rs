@@ -3,8 +3,11 @@
 //! ap_directory_walk, ap_file_walk, ap_location_walk, ap_if_walk). Merged plans are kept by the
 //! sections they were made of, whole walks as long as nothing on the way has changed.
 
+use crate::frames::MaybeReady;
 use crate::htaccess::AccessFiles;
 use crate::known::ConditionWalk;
+use crate::question;
+use crate::serve::Pipeline;
 use crate::site::{Plan, Server, Site};
 use crate::walks::{FolderWalk, Merged, Plans, Walk, Walks};
 use crate::way::{Way, denied, forbidden_link, locations};
@@ -13,7 +16,6 @@ use evenkeel_message::{Answer, Fields, Level, Notice, Request};
 use evenkeel_modules::core::merge_vary;
 use evenkeel_modules::core::{Match, Section};
 use evenkeel_modules::{Merge, RequestContext};
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -240,16 +242,25 @@ impl Walker {
 
 /// Adds the `<If>` sections whose conditions hold, and those within them. A condition may ask
 /// about other paths, so that the walker is borrowed only for what it merges.
-pub(crate) fn conditions(
-    walker: &RefCell<Walker>,
-    site: &Site,
+pub(crate) fn conditions<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: Arc<Plan>,
+    sections: &'a [Arc<Section>],
+) -> MaybeReady<'a, Arc<Plan>> {
+    match plan.core.conditions.is_empty() {
+        true => MaybeReady::now(plan),
+        false => MaybeReady::later(add_conditions(pipeline, request, plan, sections)),
+    }
+}
+
+async fn add_conditions(
+    pipeline: &Pipeline,
     request: &mut Request,
     mut plan: Arc<Plan>,
     sections: &[Arc<Section>],
 ) -> Arc<Plan> {
-    if plan.core.conditions.is_empty() {
-        return plan;
-    }
+    let site = &pipeline.site;
     let server = site.server(request.server);
     let mut applied: Vec<Arc<Section>> = sections.to_vec();
     let mut levels = Vec::new();
@@ -261,7 +272,7 @@ pub(crate) fn conditions(
             break;
         }
         let mut walk = ConditionWalk::begin(request, site.compares_sections);
-        let matched = matching_conditions(server, request, &plan, &open, &mut walk);
+        let matched = matching_conditions(pipeline, request, &plan, &open, &mut walk).await;
         let is_known = walk.end(request);
         let within = matched.iter().filter(|_| !is_known);
         open = within.flat_map(|section| section.settings.core.conditions.clone()).collect();
@@ -269,7 +280,7 @@ pub(crate) fn conditions(
             levels.push(applied.len());
         }
         applied.extend(matched);
-        plan = Arc::clone(&walker.borrow_mut().plan(server, &applied, &levels).plan);
+        plan = Arc::clone(&pipeline.walker.borrow_mut().plan(server, &applied, &levels).plan);
     }
     plan
 }
@@ -311,8 +322,8 @@ fn together(sections: &[Arc<Section>]) -> Option<Plan> {
     Some(together)
 }
 
-fn matching_conditions(
-    server: &Server,
+async fn matching_conditions(
+    pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
     sections: &[Arc<Section>],
@@ -322,9 +333,9 @@ fn matching_conditions(
     let mut held = false;
     for section in sections {
         let holds = match &section.matches {
-            Match::If(condition) => evaluate(server, request, plan, condition),
+            Match::If(condition) => evaluate(pipeline, request, plan, condition).await,
             Match::ElseIf(_) | Match::Else if held => continue,
-            Match::ElseIf(condition) => evaluate(server, request, plan, condition),
+            Match::ElseIf(condition) => evaluate(pipeline, request, plan, condition).await,
             _ => true,
         };
         held = holds;
@@ -338,15 +349,19 @@ fn matching_conditions(
 
 /// The log tells of a condition that cannot be evaluated. One that asks for a file which cannot be
 /// read does not hold, as in Apache; any other leaves the request undecided.
-fn evaluate(
-    server: &Server,
+async fn evaluate(
+    pipeline: &Pipeline,
     request: &mut Request,
     plan: &Plan,
     condition: &evenkeel_expr::Condition,
 ) -> bool {
-    let mut vary = Fields::new();
-    let context = RequestContext::new(request, server.core(plan));
-    let answer = context.holds(condition, &mut vary);
+    let server = pipeline.site.server(request.server);
+    let evaluation = |request: &mut Request| {
+        let mut vary = Fields::new();
+        let context = RequestContext::new(request, server.core(plan));
+        (context.holds(condition, &mut vary), vary)
+    };
+    let (answer, vary) = question::evaluate(pipeline, request, plan, evaluation).await;
     merge_vary(&mut request.resource.fields, &vary);
     match answer {
         Ok(holds) => holds,

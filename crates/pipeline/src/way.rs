@@ -9,7 +9,7 @@ use crate::walks::{FolderWalk, OfFolder};
 use evenkeel_config::Position;
 use evenkeel_expr::{Captures, GlobStyle, glob};
 use evenkeel_files::{Found, Looked, SymlinkRule};
-use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
+use evenkeel_message::{Answer, Level, Notice, Request, Status, quoted};
 use evenkeel_modules::Merge;
 use evenkeel_modules::core::{AllowOverride, Match, OptionChange, Options, Section};
 use std::ffi::OsStr;
@@ -226,7 +226,7 @@ pub(crate) fn forbidden_link(request: &mut Request, path: &[u8]) -> Answer {
     let path = quoted(path);
     let text = format!("Symbolic link not allowed or link target not accessible: {path}");
     request.notify(Notice::new("core", Level::Error, 37, text));
-    Answer::Status(Status::FORBIDDEN, Fields::new())
+    Status::FORBIDDEN.into()
 }
 
 pub(crate) fn denied(request: &mut Request, found: &Found, errno: i32) -> Answer {

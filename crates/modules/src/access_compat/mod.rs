@@ -274,7 +274,8 @@ mod tests {
         let mut request = Request::new(RequestHead::default(), Peer { client, local }, 0);
         request.resource.env.set("known", "");
         let client = Some("a.example.org".into());
-        request.names = Some(Box::new(HostNames { client, verified: true, addresses: vec![] }));
+        request.names =
+            Some(Box::new(HostNames { client, verified: true, ..HostNames::default() }));
         request
     }
 

@@ -193,7 +193,7 @@ fn redirect<'a>(
     }
     let mut fields = Fields::new();
     fields.set("Location", location);
-    Err(Answer::Status(status, fields))
+    Err(Answer::with_fields(status, fields))
 }
 
 /// The redirect of the section itself: its status and target.
@@ -339,6 +339,7 @@ mod tests {
         match result {
             Ok(()) => "none".into(),
             Err(Answer::Status(status, fields)) => {
+                let fields = fields.unwrap_or_default();
                 let location = fields.first("Location").unwrap_or_default();
                 format!("{} {}", status.code(), String::from_utf8_lossy(location))
             }

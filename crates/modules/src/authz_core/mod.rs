@@ -429,7 +429,8 @@ mod tests {
             let mut request = request();
             let client = Some("www.example.org".into());
             let addresses = vec![("here.test".into(), vec![request.peer.client_ip()])];
-            request.names = Some(Box::new(HostNames { client, verified, addresses }));
+            request.names =
+                Some(Box::new(HostNames { client, verified, addresses, ..HostNames::default() }));
             request
         };
         let text = "Require host example.com example.org";

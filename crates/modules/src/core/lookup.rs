@@ -1,7 +1,6 @@
-//! Looking up names: what the rules of a request want to know comes in, what the resolver says
-//! goes out. The system's resolver blocks, so each look-up has a thread of its own; their number
-//! and the time that is waited for them are bounded, so that a resolver that hangs holds up no
-//! request that does not need it.
+//! Looks up the names that the rules of a request ask for. The system's resolver blocks, so each
+//! look-up has a thread of its own. The number of look-ups and the time of each are bounded: a
+//! resolver that hangs holds up no request that does not need it.
 
 use evenkeel_message::{HostNames, Request};
 use evenkeel_sys::resolve;
@@ -36,13 +35,32 @@ impl WantedNames {
         let Self { client, verify, only_verified, names } = self;
         !(client | verify | only_verified) && names.is_empty()
     }
+
+    /// What of it is not known yet.
+    #[must_use]
+    pub fn unless_known(mut self, known: &HostNames) -> Self {
+        self.client &= !known.has_asked_client;
+        self.verify &= !known.has_verified;
+        self.only_verified &= !known.has_verified;
+        self.names.retain(|name| known.addresses.iter().all(|(other, _)| other != name));
+        self
+    }
 }
 
-/// Looks up what is wanted and puts it into the request. What cannot be found stays unknown.
+/// Looks up what is wanted and adds it to what the request knows. What cannot be found stays
+/// unknown, and is not asked for again.
 pub async fn look_up_names(request: &mut Request, wanted: WantedNames) {
     let client = request.peer.client_ip();
-    let found = run(move || ask(client, wanted)).await;
-    request.names = Some(Box::new(found.unwrap_or_default()));
+    let mut names = request.names.take().unwrap_or_default();
+    let mut unknown = names.clone();
+    unknown.has_asked_client |= wanted.client || wanted.verify || wanted.only_verified;
+    unknown.has_verified |= wanted.verify || wanted.only_verified;
+    unknown.addresses.extend(wanted.names.iter().map(|name| (name.clone(), Vec::new())));
+    let found = run(move || {
+        ask(client, wanted, &mut names);
+        names
+    });
+    request.names = Some(found.await.unwrap_or(unknown));
 }
 
 /// Runs a look-up on a thread of its own; none where there is no thread or no answer in time.
@@ -63,21 +81,67 @@ async fn run<T: Send + 'static>(look_up: impl FnOnce() -> T + Send + 'static) ->
     tokio::time::timeout(PATIENCE, answer).await.ok().flatten()
 }
 
-fn ask(client: IpAddr, wanted: WantedNames) -> HostNames {
-    let mut found = HostNames::default();
-    if wanted.client || wanted.verify || wanted.only_verified {
+fn ask(client: IpAddr, wanted: WantedNames, names: &mut HostNames) {
+    if !names.has_asked_client && (wanted.client || wanted.verify || wanted.only_verified) {
         let name = resolve::name_of(client).ok().flatten();
-        found.client = name.map(|name| name.to_ascii_lowercase().into());
+        names.client = name.map(|name| name.to_ascii_lowercase().into());
+        names.has_asked_client = true;
     }
-    if wanted.verify
-        && let Some(name) = &found.client
-    {
-        found.verified = resolve::addresses_of(name).is_ok_and(|list| list.contains(&client));
+    if wanted.verify || wanted.only_verified {
+        let leads_back = |name: &str| {
+            resolve::addresses_of(name).is_ok_and(|addresses| addresses.contains(&client))
+        };
+        verify(names, wanted.only_verified, leads_back);
     }
     for name in wanted.names {
-        if let Ok(addresses) = resolve::addresses_of(&name) {
-            found.addresses.push((name, addresses));
+        let addresses = resolve::addresses_of(&name).unwrap_or_default();
+        names.addresses.push((name, addresses));
+    }
+}
+
+/// Notes whether the client's name leads back to the client. One that does not is dropped where
+/// only verified names count (core.c: ap_get_useragent_host).
+fn verify(names: &mut HostNames, only_verified: bool, leads_back: impl Fn(&str) -> bool) {
+    names.verified = names.client.as_deref().is_some_and(leads_back);
+    names.has_verified = true;
+    if only_verified && !names.verified {
+        names.client = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_does_not_lead_back_is_dropped_where_only_verified_ones_count() {
+        let named = || HostNames { client: Some("a.test".into()), ..HostNames::default() };
+        for (only_verified, leads_back, stays) in
+            [(false, false, true), (true, true, true), (true, false, false)]
+        {
+            let mut names = named();
+            verify(&mut names, only_verified, |_| leads_back);
+            assert_eq!((names.verified, names.client.is_some()), (leads_back, stays));
         }
     }
-    found
+
+    #[test]
+    fn what_is_known_is_not_asked_for_again() {
+        let all = || WantedNames {
+            client: true,
+            verify: true,
+            only_verified: true,
+            names: vec!["a.test".into(), "b.test".into()],
+        };
+        assert_eq!(all().unless_known(&HostNames::default()), all());
+        let addresses = vec![("a.test".into(), Vec::new())];
+        let known = HostNames { has_asked_client: true, addresses, ..HostNames::default() };
+        let rest = all().unless_known(&known);
+        assert_eq!(rest, WantedNames { client: false, names: vec!["b.test".into()], ..all() });
+        // What was asked for in vain is known to be unknown.
+        assert_eq!(known.addresses_of("a.test"), None);
+        let known = HostNames { has_verified: true, ..known };
+        let rest = WantedNames { names: Vec::new(), ..all() }.unless_known(&known);
+        assert!(rest.is_nothing());
+    }
 }

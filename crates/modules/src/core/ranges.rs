@@ -44,7 +44,7 @@ pub fn cut_to_ranges(
         Ranges::Unsatisfiable => {
             let mut fields = Fields::new();
             fields.add("Content-Range", format!("bytes */{length}"));
-            Err(Answer::Status(Status::RANGE_NOT_SATISFIABLE, fields))
+            Err(Answer::with_fields(Status::RANGE_NOT_SATISFIABLE, fields))
         }
         Ranges::Parts(parts) => Ok(partial(response, &pieces, length, &parts)),
     }
@@ -161,7 +161,7 @@ mod tests {
                 }
                 Ok((response.status.code(), String::from_utf8(text).unwrap()))
             }
-            Err(Answer::Status(Status::RANGE_NOT_SATISFIABLE, fields)) => Err(fields),
+            Err(Answer::Status(Status::RANGE_NOT_SATISFIABLE, Some(fields))) => Err(*fields),
             Err(other) => panic!("{other:?}"),
         }
     }

@@ -282,7 +282,7 @@ fn other_method(request: &mut Request, server: &Server) -> Answer {
             request.notify(Notice::new("core", Level::Error, 135, text));
             Status::NOT_IMPLEMENTED.into()
         }
-        _ => Answer::Status(Status::METHOD_NOT_ALLOWED, fields),
+        _ => Answer::with_fields(Status::METHOD_NOT_ALLOWED, fields),
     }
 }
 
@@ -485,7 +485,7 @@ mod tests {
             Directory { accept_path_info: Some(AcceptPathInfo::On), ..Directory::default() };
         assert!(site.ask("GET", "a.txt/info", &[], &settings).0.is_ok());
         let (result, _) = site.ask("DELETE", "a.txt", &[], &settings);
-        let Err(Answer::Status(_, fields)) = result else { panic!("deleted") };
+        let Err(Answer::Status(_, Some(fields))) = result else { panic!("deleted") };
         assert_eq!(fields.first("Allow"), Some(&b"GET,POST,OPTIONS,HEAD,TRACE"[..]));
     }
 

@@ -155,6 +155,10 @@ impl Recoded {
 }
 
 impl Source for Recoded {
+    fn is_expensive(&self) -> bool {
+        true
+    }
+
     fn poll_chunk(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Chunk> {
         let this = &mut *self;
         loop {

@@ -107,7 +107,7 @@ pub fn slash(request: &Request, settings: &Directory, core: CoreSettings<'_>) ->
     }
     let mut fields = Fields::new();
     fields.set("Location", public_url(request, core, &path));
-    Slash::Redirect(Answer::Status(Status::MOVED_PERMANENTLY, fields))
+    Slash::Redirect(Answer::with_fields(Status::MOVED_PERMANENTLY, fields))
 }
 
 /// The answer that leads to an index by its own name (DirectoryIndexRedirect).
@@ -120,7 +120,7 @@ pub fn redirect_to_index(
 ) -> Answer {
     let mut fields = Fields::new();
     fields.set("Location", public_url(request, core, index));
-    Answer::Status(status, fields)
+    Answer::with_fields(status, fields)
 }
 
 #[cfg(test)]
@@ -140,7 +140,9 @@ mod tests {
     }
 
     fn location(answer: &Slash) -> String {
-        let Slash::Redirect(Answer::Status(status, fields)) = answer else { return String::new() };
+        let Slash::Redirect(Answer::Status(status, Some(fields))) = answer else {
+            return String::new();
+        };
         let location = String::from_utf8_lossy(fields.first("Location").unwrap()).into_owned();
         format!("{} {location}", status.code())
     }

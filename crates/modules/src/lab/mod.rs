@@ -10,7 +10,9 @@ pub use crate::{NoSettings as Directory, NoSettings as Server};
 use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_directive};
 use bytes::Bytes;
 use evenkeel_config::{Call, GlobalCall, Shape};
-use evenkeel_message::{Answer, Body, Departure, Level, Notice, Request, Response, Status};
+use evenkeel_message::{
+    Answer, Body, BodyLength, Departure, Level, Notice, ReadAhead, Request, Response, Status,
+};
 pub use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::blocking_pool::Progress;
 use evenkeel_sys::clock;
@@ -36,6 +38,8 @@ pub struct Global {
     pub max_burn_ms: u64,
     /// LabGatePlaces; none where `lab-gate` is off.
     pub gate: Option<Gate>,
+    /// LabEcho: whether `lab-echo` is on.
+    pub echo: bool,
     /// LabChildStartDelay: how long a child takes before it serves.
     pub child_start_delay_ms: u64,
 }
@@ -45,6 +49,7 @@ const DIRECTIVES: &[Directive] = &[
     global_directive("LabMaxWait", Shape::One, "0", "The most milliseconds that a request of the handler lab-wait may wait; 0 switches the handler off", max_wait),
     global_directive("LabMaxBurn", Shape::One, "0", "The most milliseconds of CPU time that a request of the handler lab-burn may use; 0 switches the handler off", max_burn),
     global_directive("LabGatePlaces", Shape::One, "0", "How many requests of the handler lab-gate are worked on at once, in all children together, for as long as LabMaxWait lets them; the others wait in line; 0 switches the handler off", gate_places),
+    global_directive("LabEcho", Shape::Flag, "off", "Whether the handler lab-echo sends the body of a request back", echo_switch),
     global_directive("LabChildStartDelay", Shape::One, "0", "Milliseconds that every child process waits before it serves", child_start_delay),
 ];
 
@@ -58,7 +63,8 @@ pub const MODULE: Module = Module {
               `lab-wait` answers `?ms=N` after N milliseconds, `lab-burn` after as much CPU time, \
               `lab-gate` after N milliseconds at one of LabGatePlaces places, for which the \
               requests of all children stand in line; all hold a worker meanwhile. A handler is \
-              off until its bound is configured, and refuses with 400 what is beyond it.",
+              off until its bound is configured, and refuses with 400 what is beyond it. \
+              `lab-echo` (LabEcho) sends the body of the request back as it comes.",
     remarks: &[],
     directives: &[DIRECTIVES],
     provides: &[],
@@ -81,6 +87,11 @@ fn gate_places(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
         0 => None,
         places => Some(Gate::new(places).map_err(|error| format!("LabGatePlaces: {error}"))?),
     };
+    Ok(())
+}
+
+fn echo_switch(scope: &mut Scope, call: &GlobalCall<'_>) -> DirectiveResult {
+    scope.global_mut(call).lab.echo = call.flag;
     Ok(())
 }
 
@@ -108,6 +119,8 @@ pub enum Work {
     Pass(Gate, Duration),
     /// To use CPU time, as a program does that computes its page.
     Burn(Duration),
+    /// To send the body of the request back, as it comes.
+    Echo,
 }
 
 /// What the request asks of the lab; none where its handler is another, or is off.
@@ -120,6 +133,7 @@ pub fn wanted(request: &mut Request, bounds: &Global) -> Result<Option<Work>, An
         b"lab-wait" => bounds.max_wait_ms,
         b"lab-gate" if bounds.gate.is_some() => bounds.max_wait_ms,
         b"lab-burn" => bounds.max_burn_ms,
+        b"lab-echo" if bounds.echo => return Ok(Some(Work::Echo)),
         _ => return Ok(None),
     };
     if most_ms == 0 {
@@ -151,6 +165,24 @@ fn parse(query: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// The response whose body is that of the request, with its type. It is read as the client takes
+/// it, and a little ahead while the client does not.
+fn echo(request: &mut Request) -> Response {
+    let mut response = Response::new(request.resource.status);
+    let media_type = request.fields().whole("Content-Type");
+    let media_type =
+        media_type.map_or_else(|| b"application/octet-stream".to_vec(), |it| it.to_vec());
+    response.fields.set("Content-Type", media_type);
+    let length = match request.head.length {
+        BodyLength::Exact(length) => Some(length),
+        BodyLength::None | BodyLength::Chunked => None,
+    };
+    if let Some(body) = request.body.take() {
+        response.body = Body::Stream(Box::pin(ReadAhead::new(body)), length);
+    }
+    response
+}
+
 /// Does the work and says what was done, in a response of this status. Waiting takes no thread;
 /// burning takes one of those that the process has for work that blocks, in its turn.
 ///
@@ -158,18 +190,19 @@ fn parse(query: &[u8]) -> Option<u64> {
 /// 503 where no thread can be had, or the client has gone before one or a place was free.
 pub async fn perform(
     work: Work,
-    status: Status,
+    request: &mut Request,
     blocking_pool: &BlockingPool,
-    departure: &Departure,
 ) -> Result<Response, Answer> {
+    let departure = &*request.departure;
     let text = match work {
+        Work::Echo => return Ok(echo(request)),
         Work::Wait(time) => waited(time).await,
         // Thousands wait at a time: they must not have room for what others keep.
         Work::Pass(gate, time) => Box::pin(passed(&gate, time, departure)).await,
         Work::Burn(time) => Box::pin(burned(time, blocking_pool, departure)).await,
     };
     let text = text.ok_or(Status::SERVICE_UNAVAILABLE)?;
-    let mut response = Response::new(status);
+    let mut response = Response::new(request.resource.status);
     response.fields.set("Content-Type", "text/plain");
     response.body = Body::Bytes(Bytes::from(text));
     Ok(response)
@@ -245,6 +278,7 @@ mod tests {
     use super::*;
     use evenkeel_config::{Node, Position};
     use evenkeel_message::{Peer, RequestHead};
+    use std::rc::Rc;
 
     fn request(handler: &str, query: &str) -> Request {
         let address = "127.0.0.1:1".parse().unwrap();
@@ -255,8 +289,13 @@ mod tests {
         request
     }
 
-    const BOUNDS: Global =
-        Global { max_wait_ms: 100, max_burn_ms: 0, gate: None, child_start_delay_ms: 0 };
+    const BOUNDS: Global = Global {
+        max_wait_ms: 100,
+        max_burn_ms: 0,
+        gate: None,
+        echo: false,
+        child_start_delay_ms: 0,
+    };
 
     #[test]
     fn work_is_bounded_and_off_without_a_bound() {
@@ -306,10 +345,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _inside = runtime.enter();
         let (gate, hour) = (Gate::new(1).unwrap(), Duration::from_millis(MOST_MS));
-        let (blocking_pool, departure) = (BlockingPool::new(1), Departure::default());
+        let (blocking_pool, mut request) = (BlockingPool::new(1), request("lab-gate", ""));
+        let departure = Rc::clone(&request.departure);
         let first = gate.enter(hour);
         let work = Work::Pass(gate.clone(), hour);
-        let mut performed = Box::pin(perform(work, Status::OK, &blocking_pool, &departure));
+        let mut performed = Box::pin(perform(work, &mut request, &blocking_pool));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited());
@@ -323,9 +363,10 @@ mod tests {
     #[test]
     fn burning_uses_cpu_time_and_waiting_does_not() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let (blocking_pool, stays) = (BlockingPool::new(1), Departure::default());
+        let blocking_pool = BlockingPool::new(1);
         let text = |work: Work| {
-            let performed = perform(work, Status::OK, &blocking_pool, &stays);
+            let mut request = request("lab", "");
+            let performed = perform(work, &mut request, &blocking_pool);
             match &runtime.block_on(performed).unwrap().body {
                 Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
                 other => panic!("{other:?}"),
@@ -347,10 +388,11 @@ mod tests {
             freed.recv()
         });
         is_begun.recv().unwrap();
-        let departure = Departure::default();
+        let mut request = request("lab-burn", "");
+        let departure = Rc::clone(&request.departure);
         // An hour: were it begun, this test would not end.
         let work = Work::Burn(Duration::from_millis(MOST_MS));
-        let mut performed = Box::pin(perform(work, Status::OK, &blocking_pool, &departure));
+        let mut performed = Box::pin(perform(work, &mut request, &blocking_pool));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited() && blocking_pool.queued() == 1);

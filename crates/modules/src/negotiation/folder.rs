@@ -1,9 +1,9 @@
-//! Reading a folder for the files that a name without its extensions may mean: the folder and
-//! such names come in, the names that go on behind one of them with a dot come out. It blocks: a
-//! small folder is read at once, a large one beside the serving thread.
+//! Reads a folder for the files that a name without its extensions may mean: those whose names go
+//! on behind it with a dot. Reading blocks, so a small folder is read at once and a large one in
+//! the blocking pool.
 
 use crate::beside::{Beside, SMALL};
-use evenkeel_message::{Siblings, quoted_path};
+use evenkeel_message::quoted_path;
 use std::fs::read_dir;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -21,36 +21,37 @@ enum Names {
     Unwanted,
 }
 
-/// The siblings that bear one of those names, of a folder that is small; none for a larger one.
+/// The names of the files of a folder that go on behind a name with a dot, in no order; or why the
+/// folder cannot be read.
+pub type Siblings = Result<Vec<Vec<u8>>, Box<str>>;
+
+/// The siblings of a name in a folder that is small; none for a larger one.
 #[must_use]
-pub fn few_siblings(folder: &Path, bases: &[Vec<u8>]) -> Option<Siblings> {
-    let names = match read(folder, bases, SMALL, || true) {
-        Ok(Names::All(names)) => Ok(names),
-        Ok(_) => return None,
-        Err(error) => Err(error.to_string().into()),
-    };
-    Some(Siblings { folder: folder.to_owned(), bases: bases.to_vec(), names })
+pub fn few_siblings(folder: &Path, base: &[u8]) -> Option<Siblings> {
+    match read(folder, base, SMALL, || true) {
+        Ok(Names::All(names)) => Some(Ok(names)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error.to_string().into())),
+    }
 }
 
 /// The same of any folder, read beside the serving thread; none where nothing comes of that (see
 /// [`Beside::perform`]).
-pub async fn siblings(beside: &Beside, folder: PathBuf, bases: Vec<Vec<u8>>) -> Option<Siblings> {
+pub async fn siblings(beside: &Beside, folder: PathBuf, base: Vec<u8>) -> Option<Siblings> {
     let what = format!("reading the folder {} for MultiViews", quoted_path(&folder));
     let work = beside.perform(what, move |progress| {
-        let names = match read(&folder, &bases, MOST, || progress.report()) {
-            Ok(Names::All(names)) => Ok(names),
-            Ok(Names::TooMany) => Err(format!("it has more than {MOST} entries").into()),
-            Ok(Names::Unwanted) => return None,
-            Err(error) => Err(error.to_string().into()),
-        };
-        Some(Siblings { folder, bases, names })
+        match read(&folder, &base, MOST, || progress.report()) {
+            Ok(Names::All(names)) => Some(Ok(names)),
+            Ok(Names::TooMany) => Some(Err(format!("it has more than {MOST} entries").into())),
+            Ok(Names::Unwanted) => None,
+            Err(error) => Some(Err(error.to_string().into())),
+        }
     });
     work.await
 }
 
 /// Whether a file is one of those that a name may mean: its own goes on with a dot.
-#[must_use]
-pub fn goes_on(name: &[u8], base: &[u8]) -> bool {
+fn goes_on(name: &[u8], base: &[u8]) -> bool {
     name.strip_prefix(base).is_some_and(|rest| rest.starts_with(b"."))
 }
 
@@ -58,7 +59,7 @@ pub fn goes_on(name: &[u8], base: &[u8]) -> bool {
 /// read only in part has no other names.
 fn read(
     folder: &Path,
-    bases: &[Vec<u8>],
+    base: &[u8],
     most: usize,
     mut is_wanted: impl FnMut() -> bool,
 ) -> io::Result<Names> {
@@ -72,8 +73,7 @@ fn read(
         }
         let Ok(entry) = entry else { break };
         let name = entry.file_name().into_vec();
-        let is_meant = bases.iter().any(|base| goes_on(&name, base));
-        if is_meant && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        if goes_on(&name, base) && !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             names.push(name);
         }
     }
@@ -95,14 +95,13 @@ mod tests {
             std::fs::write(folder.join(name), "").unwrap();
         }
         std::fs::create_dir(folder.join("page.d")).unwrap();
-        let bases = [b"page".to_vec(), b"other".to_vec()];
-        let Ok(Names::All(mut names)) = read(folder, &bases, 7, || true) else { panic!("7 fit") };
+        let Ok(Names::All(mut names)) = read(folder, b"page", 7, || true) else { panic!("7 fit") };
         names.sort();
-        assert_eq!(names, [&b"other.x"[..], b"page.de", b"page.en"]);
-        assert_eq!(read(folder, &bases, 6, || true).unwrap(), Names::TooMany);
-        assert!(read(folder, &bases, 7, || false).is_ok_and(|it| it != Names::Unwanted));
-        let absent = few_siblings(Path::new("/nonexistent"), &bases).unwrap();
-        assert!(absent.names.unwrap_err().starts_with("No such file"));
+        assert_eq!(names, [b"page.de", b"page.en"]);
+        assert_eq!(read(folder, b"page", 6, || true).unwrap(), Names::TooMany);
+        assert!(read(folder, b"page", 7, || false).is_ok_and(|it| it != Names::Unwanted));
+        let absent = few_siblings(Path::new("/nonexistent"), b"page").unwrap();
+        assert!(absent.unwrap_err().starts_with("No such file"));
     }
 
     #[test]
@@ -111,16 +110,15 @@ mod tests {
         for number in 0..SMALL {
             std::fs::write(root.path().join(number.to_string()), "").unwrap();
         }
-        let bases = vec![b"7".to_vec()];
-        assert!(few_siblings(root.path(), &bases).is_some());
+        assert!(few_siblings(root.path(), b"7").is_some());
         std::fs::write(root.path().join("7.txt"), "").unwrap();
-        assert!(few_siblings(root.path(), &bases).is_none());
+        assert!(few_siblings(root.path(), b"7").is_none());
         let beside =
             Beside { blocking_pool: Arc::new(BlockingPool::new(1)), departure: Rc::default() };
-        let reading = siblings(&beside, root.path().into(), bases);
+        let reading = siblings(&beside, root.path().into(), b"7".to_vec());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let found = runtime.block_on(reading).unwrap();
-        assert_eq!(found.names.unwrap(), [b"7.txt"]);
-        assert_eq!(read(root.path(), &[], MOST, || false).unwrap(), Names::Unwanted);
+        assert_eq!(found.unwrap(), [b"7.txt"]);
+        assert_eq!(read(root.path(), b"", MOST, || false).unwrap(), Names::Unwanted);
     }
 }

@@ -17,7 +17,7 @@ mod variant;
 pub use crate::NoSettings as Global;
 pub use answer::escape_segment;
 pub use directives::MODULE;
-pub use folder::{few_siblings, goes_on, siblings};
+pub use folder::{few_siblings, siblings};
 pub use map::{Fault, map_text, read_map};
 pub use variant::Variant;
 
