@@ -26,7 +26,7 @@ struct Words {
 
 impl Words {
     fn new() -> Self {
-        let modules = ModuleSet::preset(OFFERS);
+        let modules = ModuleSet::preset(OFFERS.to_vec());
         Self { tables: active_tables(&modules), modules }
     }
 }

@@ -8,30 +8,33 @@ use std::cell::RefCell;
 use std::ops::Deref;
 
 use crate::directive::{Act, Contexts, Directive, Overrides, Tables};
-use crate::fault::{Fault, Notice};
+use crate::fault::{Fault, Faults, Notice};
 use crate::keyword::{self, Keyword};
+use crate::missing::{Finding, is_condition};
 use crate::node::{Node, Position};
 use crate::place::{Parent, Permit, Scope};
 use crate::shape;
 use evenkeel_message::has_quoted;
 
 /// Applies a server's configuration to `target`. Notices are added to `notices`, also before a
-/// fault.
+/// fault. After a fault the other directives are applied all the same, so that an administrator
+/// learns of all faults at once; what follows a fault in the section of the fault may depend on it,
+/// so the section itself has no effect.
 ///
 /// # Errors
 ///
-/// The first directive that is unknown, out of place, or refused by its function.
+/// The directives that are unknown, out of place, or refused by their function.
 pub fn apply<T: 'static>(
     tables: &Tables<T>,
     nodes: &[Node],
     target: &mut T,
     notices: &mut Vec<Notice>,
-) -> Result<(), Fault> {
-    let remarks = RefCell::new(Vec::new());
-    let walker = Walker { tables, remarks: &remarks, grant: None };
+) -> Result<(), Faults> {
+    let (remarks, faults) = (RefCell::new(Vec::new()), RefCell::new(Faults::default()));
+    let walker = Walker { tables, remarks: &remarks, faults: &faults, grant: None };
     let result = walker.walk(nodes, target, &Scope::server());
     notices.append(&mut remarks.take());
-    result
+    result.map_err(|_| faults.take())
 }
 
 /// Applies an .htaccess file to `target`, as far as `grant` allows.
@@ -46,8 +49,8 @@ pub fn apply_htaccess<T: 'static>(
     grant: &Grant,
     notices: &mut Vec<Notice>,
 ) -> Result<(), Fault> {
-    let remarks = RefCell::new(Vec::new());
-    let walker = Walker { tables, remarks: &remarks, grant: Some(grant) };
+    let (remarks, faults) = (RefCell::new(Vec::new()), RefCell::new(Faults::default()));
+    let walker = Walker { tables, remarks: &remarks, faults: &faults, grant: Some(grant) };
     let result = walker.walk(nodes, target, &Scope::htaccess(grant.overrides));
     notices.append(&mut remarks.take());
     result
@@ -274,16 +277,42 @@ impl<T: 'static> Block<'_, T> {
 struct Walker<'a, T: 'static> {
     tables: &'a Tables<T>,
     remarks: &'a RefCell<Vec<Notice>>,
+    faults: &'a RefCell<Faults>,
     grant: Option<&'a Grant>,
 }
 
 impl<T: 'static> Walker<'_, T> {
+    /// Visits all nodes of a server's configuration and collects the faults, or those of an
+    /// .htaccess file up to the first fault.
     fn walk(&self, nodes: &[Node], target: &mut T, scope: &Scope<'_>) -> Result<(), Fault> {
-        nodes.iter().try_for_each(|node| self.visit(node, target, scope))
+        if self.grant.is_some() {
+            return nodes.iter().try_for_each(|node| self.visit(node, target, scope));
+        }
+        let mut result = Ok(());
+        for node in nodes {
+            let known = self.faults.borrow().count();
+            if let Err(fault) = self.visit(node, target, scope) {
+                // The walk through a section has collected the faults in it.
+                if self.faults.borrow().count() == known {
+                    self.faults.borrow_mut().add(fault.clone());
+                }
+                result = result.and(Err(fault));
+            }
+        }
+        result
     }
 
     fn visit(&self, node: &Node, target: &mut T, scope: &Scope<'_>) -> Result<(), Fault> {
         let found = self.tables.find(&node.name);
+        match self.tables.missing().examine(node, !found.is_empty()) {
+            Some(Finding::Use(text)) => return self.refuse_use(node, text, target, scope),
+            Some(Finding::Harmless(text)) => {
+                let notice = Notice { number: None, ..Notice::warn("so", 0, self.at(node, text)) };
+                self.remarks.borrow_mut().push(notice.at(node.position.clone()));
+                return Ok(());
+            }
+            None => {}
+        }
         if found.is_empty() {
             return self.visit_other(node, scope);
         }
@@ -296,6 +325,34 @@ impl<T: 'static> Walker<'_, T> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a use of a missing module. What a condition contains is visited too, so that its
+    /// faults are known.
+    fn refuse_use(
+        &self,
+        node: &Node,
+        text: String,
+        target: &mut T,
+        scope: &Scope<'_>,
+    ) -> Result<(), Fault> {
+        if self.grant.is_some() {
+            return Err(Fault::new(node.position.clone(), self.at(node, text)));
+        }
+        let fault = Fault::new(node.position.clone(), text);
+        if is_condition(&node.name) {
+            self.faults.borrow_mut().add(fault.clone());
+            let _collected = self.walk(node.section.as_deref().unwrap_or(&[]), target, scope);
+        }
+        Err(fault)
+    }
+
+    /// A text that names the line of a node, because the message that shows it does not.
+    fn at(&self, node: &Node, text: String) -> String {
+        match self.grant {
+            Some(_) => format!("{text} (line {})", node.position.line),
+            None => format!("{text} ({})", node.position),
+        }
     }
 
     /// Handles a name that is in no table: the directive Error of the language, or a fault.
@@ -464,7 +521,11 @@ mod tests {
 
     fn tables() -> Tables<Log> {
         let module = "mod_test.c";
-        Tables::new(&[Table { module, identifier: "test_module", directives: DIRECTIVES }], &[])
+        Tables::new(
+            &[Table { module, identifier: "test_module", directives: DIRECTIVES }],
+            &[],
+            crate::Missing::default(),
+        )
     }
 
     fn node(name: &str, arguments: &str, section: Option<Vec<Node>>) -> Node {
@@ -474,7 +535,8 @@ mod tests {
 
     fn run(nodes: &[Node]) -> Result<Log, String> {
         let (mut target, mut notices) = (Log::new(), Vec::new());
-        apply(&tables(), nodes, &mut target, &mut notices).map_err(|fault| fault.text)?;
+        apply(&tables(), nodes, &mut target, &mut notices)
+            .map_err(|faults| faults.kept()[0].text.clone())?;
         Ok(target)
     }
 
@@ -522,9 +584,20 @@ mod tests {
     fn faults_and_remarks_have_their_position() {
         let (mut target, mut notices) = (Log::new(), Vec::new());
         let nodes = [node("Both", "x", None), node("Both", "bad", None)];
-        let fault = apply(&tables(), &nodes, &mut target, &mut notices).unwrap_err();
-        assert_eq!(fault.to_string(), "AH00526: Syntax error on line 1 of t:\nBoth is bad");
+        let faults = apply(&tables(), &nodes, &mut target, &mut notices).unwrap_err();
+        let want = "AH00526: Syntax error on line 1 of t:\nBoth is bad";
+        assert_eq!(faults.report("t", &crate::Missing::default()), want);
         assert_eq!(notices, [Notice::warn("test", 7, "seen").at(nodes[0].position.clone())]);
+    }
+
+    #[test]
+    fn all_faults_are_collected_and_fifty_are_shown() {
+        let bad = || node("Both", "bad", None);
+        let nodes: Vec<Node> = (0..60).map(|_| bad()).chain([node("Foo", "", None)]).collect();
+        let faults = apply(&tables(), &nodes, &mut Log::new(), &mut Vec::new()).unwrap_err();
+        assert_eq!((faults.count(), faults.kept().len()), (61, Faults::SHOWN));
+        let report = faults.report("t", &crate::Missing::default());
+        assert!(report.ends_with("\nt: 11 more refusals are not shown"), "{report}");
     }
 
     #[test]

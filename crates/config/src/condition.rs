@@ -1,6 +1,8 @@
 //! The conditions that act while the text is read: IfModule, IfDefine, IfFile, IfDirective,
 //! IfSection, IfVersion. If a condition holds, the nodes within it are added to the tree; otherwise
-//! its text is skipped, and only its sections must be closed.
+//! its text is skipped, and only its sections must be closed. A module that is loaded and that the
+//! server lacks counts as there. If such a condition contains anything, it becomes a node of its
+//! own, which applying the tree refuses.
 
 use crate::keyword::{self, Keyword, Reserved};
 use crate::node::Node;
@@ -31,11 +33,36 @@ impl Reader<'_> {
         if word.is_empty() {
             return Err(format!("{name}> directive requires additional arguments").into());
         }
-        if self.holds(reserved.keyword, &word) == negated {
+        let is_missing = self.is_missing(reserved.keyword, &word);
+        if (is_missing || self.holds(reserved.keyword, &word)) == negated {
             self.skip(name, source)?;
             return Ok(Vec::new());
         }
-        self.contents(name, source)
+        let (position, acts) = (source.position(), self.acts);
+        let contents = self.contents(name, source)?;
+        if !is_missing || self.acts == acts {
+            return Ok(contents);
+        }
+        let (name, arguments) = (name.into(), format!("{word}>").into());
+        Ok(vec![Node { name, arguments, position, section: Some(contents) }])
+    }
+
+    /// Whether a condition is about a module that is loaded and that the server lacks.
+    fn is_missing(&self, keyword: Keyword, word: &str) -> bool {
+        let known = self.terms.known();
+        match keyword {
+            Keyword::IfModule => {
+                !known.module_loaded(word) && known.missing().module(word).is_some()
+            }
+            Keyword::IfDirective => {
+                !self.directive_exists(word) && known.missing().of_directive(word).is_some()
+            }
+            Keyword::IfSection => {
+                let section = format!("<{word}");
+                !self.directive_exists(&section) && known.missing().of_directive(&section).is_some()
+            }
+            _ => false,
+        }
     }
 
     fn holds(&self, keyword: Keyword, word: &str) -> bool {

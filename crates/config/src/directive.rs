@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::apply::{Block, Call, GlobalCall};
 use crate::fault::Fault;
+use crate::missing::Missing;
 
 /// The places where a directive may stand, and exceptions from them, as a set of flags.
 ///
@@ -278,14 +279,15 @@ impl<T> Copy for Table<T> {}
 pub struct Tables<T: 'static> {
     by_name: HashMap<String, Vec<(&'static str, &'static Directive<T>)>>,
     present: Vec<&'static str>,
+    missing: Missing,
 }
 
 impl<T: 'static> Tables<T> {
     /// The directives of `active`. `present` lists the source files of all modules that this server
     /// has, active or not. The refusal of a directive that belongs to any other module names that
-    /// module.
+    /// module. `missing` are the modules that the configuration has and the server lacks.
     #[must_use]
-    pub fn new(active: &[Table<T>], present: &[&'static str]) -> Self {
+    pub fn new(active: &[Table<T>], present: &[&'static str], missing: Missing) -> Self {
         let mut by_name: HashMap<String, Vec<_>> = HashMap::new();
         for table in active {
             for directive in table.directives {
@@ -293,7 +295,13 @@ impl<T: 'static> Tables<T> {
                 entry.push((table.module, directive));
             }
         }
-        Self { by_name, present: present.to_vec() }
+        Self { by_name, present: present.to_vec(), missing }
+    }
+
+    /// The modules that the configuration has and the server lacks.
+    #[must_use]
+    pub fn missing(&self) -> &Missing {
+        &self.missing
     }
 
     /// The declarations of `name` with their modules, compared without case. Two modules may
@@ -397,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_module_that_is_lacking() {
-        let tables: Tables<()> = Tables::new(&[], &["mod_alias.c"]);
+        let tables: Tables<()> = Tables::new(&[], &["mod_alias.c"], Missing::default());
         assert!(tables.refusal("DavLockDB").contains("defined by mod_dav_fs, a module"));
         assert!(tables.refusal("Redirect").contains("perhaps misspelled"));
         assert!(tables.refusal("Foo").contains("perhaps misspelled"));

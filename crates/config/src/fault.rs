@@ -5,6 +5,8 @@ use std::fmt;
 
 use evenkeel_message::unquoted;
 
+use crate::known::Standard;
+use crate::missing::{Missing, refuses_use_of};
 use crate::node::Position;
 
 /// The pass that found a fault. It determines the form of the message.
@@ -90,6 +92,80 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// The faults of a configuration in the order of its text: the first ones, and how many more there
+/// are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Faults {
+    kept: Vec<Fault>,
+    more: usize,
+}
+
+impl Faults {
+    /// The number of faults that are kept and shown.
+    pub const SHOWN: usize = 50;
+
+    /// Adds a fault.
+    pub fn add(&mut self, fault: Fault) {
+        if self.kept.len() < Self::SHOWN {
+            self.kept.push(fault);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Adds other faults.
+    pub fn extend(&mut self, other: Faults) {
+        other.kept.into_iter().for_each(|fault| self.add(fault));
+        self.more += other.more;
+    }
+
+    /// The faults that are kept.
+    #[must_use]
+    pub fn kept(&self) -> &[Fault] {
+        &self.kept
+    }
+
+    /// The number of all faults.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.kept.len() + self.more
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The message about all of them as `apache2 -t` prints it about the first, and what to do
+    /// about the modules among `missing` that they are about. `program` is the name under which
+    /// the program was started.
+    #[must_use]
+    pub fn report(&self, program: &str, missing: &Missing) -> String {
+        let mut lines: Vec<String> = self.kept.iter().map(|fault| fault.report(program)).collect();
+        if self.more > 0 {
+            lines.push(format!("{program}: {} more refusals are not shown", self.more));
+        }
+        for module in missing.loaded() {
+            if self.kept.iter().any(|fault| refuses_use_of(&fault.text, module)) {
+                let Standard { file, identifier } = module;
+                lines.push(format!(
+                    "{program}: this server does not have {file}, which the configuration uses. \
+                     Remove the LoadModule line of {identifier} to go on without it; what \
+                     .htaccess files protect inside its <IfModule> then stands open, as in Apache."
+                ));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+impl From<Fault> for Faults {
+    fn from(fault: Fault) -> Self {
+        Self { kept: vec![fault], more: 0 }
+    }
+}
 
 /// The severity of a notice, with the names of LogLevel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -83,8 +83,12 @@ impl Reader<'_> {
         let mut source = Source::new(file.into(), text);
         self.enter()?;
         let outer = self.blame.take();
+        self.trail.extend(outer.clone());
         let built = self.build(&mut source);
         let inner = std::mem::replace(&mut self.blame, outer);
+        if self.blame.is_some() {
+            self.trail.pop();
+        }
         self.leave();
         built.map_err(|mut halt| {
             if let Some(inner) = inner {

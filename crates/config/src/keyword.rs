@@ -48,6 +48,22 @@ pub(crate) enum Keyword {
 }
 
 impl Keyword {
+    /// Whether it only selects which lines are read, so that these alone have an effect.
+    pub(crate) fn only_selects(self) -> bool {
+        matches!(
+            self,
+            Self::IfModule
+                | Self::IfDefine
+                | Self::IfFile
+                | Self::IfDirective
+                | Self::IfSection
+                | Self::IfVersion
+                | Self::Include
+                | Self::IncludeOptional
+                | Self::Use
+        )
+    }
+
     /// Whether its arguments are file names. Such names must be UTF-8.
     pub(crate) fn names_file(self) -> bool {
         matches!(

@@ -8,9 +8,60 @@
 /// Source: the quick reference of Apache's manual, and `apache2 -L` for what it leaves out.
 #[must_use]
 pub fn module_of(directive: &str) -> Option<&'static str> {
-    let holds = |names: &&[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(directive));
-    DIRECTIVES.iter().find(|(_, names)| holds(names)).map(|(module, _)| *module)
+    modules_of(directive).next()
 }
+
+/// All modules that define `directive`.
+pub(crate) fn modules_of(directive: &str) -> impl Iterator<Item = &'static str> {
+    let holds = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(directive));
+    DIRECTIVES.iter().filter(move |(_, names)| holds(names)).map(|(module, _)| *module)
+}
+
+/// What an administrator does instead of loading a module that is not of Apache's distribution, or
+/// that this server replaces; None for a module that is not known.
+///
+/// Source: the modules that distributions package beside Apache httpd.
+#[must_use]
+pub fn replacement_of(identifier: &str) -> Option<&'static str> {
+    let is = |names: &[&str]| names.contains(&identifier);
+    FOREIGN.iter().find(|(names, _)| is(names)).map(|(_, text)| *text)
+}
+
+/// Modules that are not of Apache's distribution, by what replaces them.
+#[rustfmt::skip]
+const FOREIGN: &[(&[&str], &str)] = &[
+    (&["php_module", "php5_module", "php7_module"],
+     "PHP runs in php-fpm instead: `apt-get install php-fpm`, `a2dismod php8.2 mpm_prefork`, \
+      `a2enmod proxy_fcgi setenvif mpm_event`, `a2enconf php8.2-fpm` (with the version of your PHP)"),
+    (&["security2_module", "security3_module"],
+     "nothing replaces the rules of ModSecurity: put a proxy with them in front of the server"),
+    (&["evasive20_module", "evasive_module"],
+     "fail2ban on the access log replaces it, and the server sheds load by itself"),
+    (&["auth_gssapi_module", "auth_kerb_module", "authnz_pam_module"],
+     "nothing replaces it: let a proxy that authenticates stand in front of the server"),
+    (&["auth_openidc_module", "auth_mellon_module"],
+     "oauth2-proxy in front of the server replaces it"),
+    (&["mod_shib", "shib_module"],
+     "nothing replaces it: let a proxy that authenticates stand in front of the server"),
+    (&["wsgi_module"],
+     "gunicorn or uwsgi replaces it, behind a proxy"),
+    (&["passenger_module"],
+     "puma or Passenger Standalone replaces it, behind a proxy"),
+    (&["perl_module", "apreq_module"],
+     "a FastCGI program replaces it (FCGI.pm)"),
+    (&["jk_module"],
+     "mod_proxy_ajp or mod_proxy_http replaces it in Apache; this server has neither yet"),
+    (&["dav_svn_module", "authz_svn_module"],
+     "svnserve replaces it"),
+    (&["fcgid_module", "fastcgi_module"],
+     "mod_proxy_fcgi replaces it where the program listens on a socket"),
+    (&["mpm_itk_module", "ruid2_module"],
+     "a php-fpm pool for each user replaces it"),
+    (&["xsendfile_module"],
+     "nothing replaces it"),
+    (&["pagespeed_module", "cloudflare_module", "qos_module", "geoip_module", "maxminddb_module"],
+     "nothing replaces it"),
+];
 
 /// A module of Apache's distribution with its two names: the source file (`mod_alias.c`) that
 /// `<IfModule>` and `apache2 -l` use, and the identifier (`alias_module`) that LoadModule uses.

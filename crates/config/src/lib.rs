@@ -16,6 +16,7 @@ mod keyword;
 mod known;
 mod lines;
 mod macros;
+mod missing;
 mod modules;
 mod node;
 mod path;
@@ -33,10 +34,11 @@ pub use directive::{
     Act, Contexts, Directive, Enter, EnterGlobal, Overrides, Set, SetGlobal, Shape, Table, Tables,
     allowed_text,
 };
-pub use fault::{Fault, Level, Notice, Stage};
+pub use fault::{Fault, Faults, Level, Notice, Stage};
 pub use include::Included;
 pub use keyword::{Reserved, reserved};
 pub use known::{Standard, module_of, standard_module};
+pub use missing::Missing;
 pub use modules::{ModuleSet, Offer};
 pub use node::{Node, Position, print_tree};
 pub use path::absolute;

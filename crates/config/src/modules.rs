@@ -3,7 +3,8 @@
 //! of them take part.
 
 use crate::fault::Notice;
-use crate::known::standard_module;
+use crate::known::{replacement_of, standard_module};
+use crate::missing::Missing;
 
 /// A module that the server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +13,8 @@ pub struct Offer {
     pub file: &'static str,
     /// The identifier, such as `alias_module`.
     pub identifier: &'static str,
-    /// Whether Debian's apache2 has it built in (`apache2 -l`), so that it is always active.
+    /// Whether Debian's apache2 has it built in (`apache2 -l`), so that it is always active. A
+    /// LoadModule line for it changes nothing, because other distributions load it.
     pub builtin: bool,
     /// Whether it is active if no LoadModule line says which modules are.
     pub default: bool,
@@ -25,27 +27,29 @@ pub struct Offer {
 /// turns out to be true.
 #[derive(Debug, Clone)]
 pub struct ModuleSet {
-    offers: &'static [Offer],
+    offers: Vec<Offer>,
     active: Vec<Offer>,
     named: bool,
     from_lines: Vec<&'static str>,
-    left_out: Vec<String>,
+    missing: Missing,
 }
 
 impl ModuleSet {
     /// The built-in and the default modules.
     #[must_use]
-    pub fn preset(offers: &'static [Offer]) -> Self {
+    pub fn preset(offers: Vec<Offer>) -> Self {
         let active =
             offers.iter().filter(|offer| offer.builtin || offer.default).copied().collect();
-        Self { offers, active, named: false, from_lines: Vec::new(), left_out: Vec::new() }
+        let missing = Missing::all_but(offers.iter().map(|offer| offer.file).collect());
+        Self { offers, active, named: false, from_lines: Vec::new(), missing }
     }
 
     /// Only the built-in modules; LoadModule adds the others.
     #[must_use]
-    pub fn named(offers: &'static [Offer]) -> Self {
+    pub fn named(offers: Vec<Offer>) -> Self {
         let active = offers.iter().filter(|offer| offer.builtin).copied().collect();
-        Self { offers, active, named: true, from_lines: Vec::new(), left_out: Vec::new() }
+        let missing = Missing::default();
+        Self { offers, active, named: true, from_lines: Vec::new(), missing }
     }
 
     /// Whether LoadModule lines say which modules are active.
@@ -73,18 +77,18 @@ impl ModuleSet {
         self.from_lines.contains(&identifier)
     }
 
-    /// The files of Apache's modules that LoadModule lines name and this server does not have.
+    /// The modules of Apache that the configuration has and this server lacks.
     #[must_use]
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
+    pub fn missing(&self) -> &Missing {
+        &self.missing
     }
 
-    /// Executes LoadModule. A module of Apache that this server does not have only causes a notice,
-    /// because stock configurations load dozens of modules that they never use.
+    /// Executes LoadModule. A module of Apache that this server lacks is noted, because stock
+    /// configurations load dozens of modules that they never use.
     ///
     /// # Errors
     ///
-    /// The text of the fault: the module is built in, or unknown to Apache too.
+    /// The text of the fault: the module is not one of Apache's.
     pub fn load(
         &mut self,
         identifier: &str,
@@ -92,10 +96,11 @@ impl ModuleSet {
         path: &str,
     ) -> Result<Option<Notice>, String> {
         let Some(offer) = self.offers.iter().find(|offer| offer.identifier == identifier) else {
-            return self.load_unknown(identifier, written, path).map(Some);
+            return self.load_unknown(identifier, written, path).map(|()| None);
         };
         if offer.builtin {
-            return Err(format!("module {identifier} is built-in and can't be loaded"));
+            self.named = true;
+            return Ok(None);
         }
         if self.from_lines.contains(&offer.identifier) {
             let text = format!("module {identifier} is already loaded, skipping");
@@ -109,23 +114,20 @@ impl ModuleSet {
         Ok(None)
     }
 
-    fn load_unknown(
-        &mut self,
-        identifier: &str,
-        written: &str,
-        path: &str,
-    ) -> Result<Notice, String> {
+    fn load_unknown(&mut self, identifier: &str, written: &str, path: &str) -> Result<(), String> {
         if let Some(standard) = standard_module(identifier) {
             self.named |= !is_process_model(identifier);
-            let file = standard.file;
-            let text = format!("this server does not have {file}: {identifier} is left out");
-            self.left_out.push(file);
-            return Ok(Notice { number: None, ..Notice::warn("so", 0, text) });
+            self.missing.add(standard);
+            return Ok(());
         }
-        let why = if std::fs::metadata(path).is_ok() {
-            format!("no module of Apache httpd is called {identifier}, and others cannot be loaded")
-        } else {
-            format!("{path}: cannot open shared object file: No such file or directory")
+        let why = match replacement_of(identifier) {
+            Some(replacement) => format!("this server does not have {identifier}: {replacement}"),
+            None if std::fs::metadata(path).is_ok() => format!(
+                "no module of Apache httpd is called {identifier}, and others cannot be loaded"
+            ),
+            None => {
+                format!("{path}: cannot open shared object file: No such file or directory")
+            }
         };
         Err(format!("Cannot load {written} into server: {why}"))
     }
@@ -157,34 +159,33 @@ mod tests {
 
     #[test]
     fn lines_replace_the_default_set() {
-        let mut set = ModuleSet::preset(OFFERS);
+        let mut set = ModuleSet::preset(OFFERS.to_vec());
         assert!(set.is_active("mod_alias.c") && !set.is_active("env_module"));
         assert_eq!(set.load("mpm_event_module", "x.so", "/x.so"), Ok(None));
         assert!(!set.is_named());
         assert_eq!(set.load("env_module", "x.so", "/x.so"), Ok(None));
         assert!(set.is_named());
-        let mut set = ModuleSet::named(OFFERS);
+        let mut set = ModuleSet::named(OFFERS.to_vec());
         assert!(set.is_active("core.c") && !set.is_active("alias_module"));
         assert_eq!(set.load("env_module", "x.so", "/x.so"), Ok(None));
         assert!(set.is_active("mod_env.c") && set.is_shared("env_module"));
     }
 
     #[test]
-    fn odd_lines_are_remarked_on_or_refused() {
-        let mut set = ModuleSet::named(OFFERS);
-        let text = set.load("core_module", "x.so", "/x.so").unwrap_err();
-        assert_eq!(text, "module core_module is built-in and can't be loaded");
+    fn odd_lines_are_remarked_on_noted_or_refused() {
+        let mut set = ModuleSet::named(OFFERS.to_vec());
+        assert_eq!(set.load("core_module", "x.so", "/x.so"), Ok(None));
         set.load("env_module", "x.so", "/x.so").unwrap();
         let notice = set.load("env_module", "x.so", "/x.so").unwrap().unwrap();
         let want = "AH01574: module env_module is already loaded, skipping";
         assert_eq!(notice.to_string(), want);
-        let notice = set.load("dav_module", "x.so", "/x.so").unwrap().unwrap();
-        assert!(notice.to_string().starts_with("this server does not have mod_dav.c"));
-        assert!(!set.is_active("mod_dav.c"));
-        assert_eq!(set.left_out(), ["mod_dav.c"]);
+        assert_eq!(set.load("dav_module", "x.so", "/x.so"), Ok(None));
+        assert!(!set.is_active("mod_dav.c") && set.missing().is_loaded("mod_dav.c"));
         let text = set.load("foo_module", "m/foo.so", "/nonexistent/m/foo.so").unwrap_err();
         let want = "Cannot load m/foo.so into server: /nonexistent/m/foo.so: cannot open shared \
                     object file: No such file or directory";
         assert_eq!(text, want);
+        let text = set.load("wsgi_module", "w.so", "/w.so").unwrap_err();
+        assert!(text.ends_with("gunicorn or uwsgi replaces it, behind a proxy"), "{text}");
     }
 }

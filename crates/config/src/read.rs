@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::apply::Grant;
 use crate::directive::Overrides;
-use crate::fault::{Fault, Level, Notice, Stage};
+use crate::fault::{Fault, Faults, Level, Notice, Stage};
 use crate::include::Included;
 use crate::keyword::{self, Keyword, Reserved};
 use crate::lines::{HTACCESS_LINE_LIMIT, LINE_LIMIT, Lines};
@@ -97,6 +97,9 @@ pub struct Tree {
     pub server_root: String,
     /// DefaultRuntimeDir, absolute; None if it is not set.
     pub runtime_dir: Option<String>,
+    /// The LoadModule lines that are refused. The text behind them was read all the same, so that
+    /// an administrator learns of all of them at once.
+    pub refused: Faults,
 }
 
 /// Reads a server's configuration. Notices are added to `notices`, and the names of the files to
@@ -122,6 +125,7 @@ pub fn read(
         variables: reader.variables.into_owned(),
         server_root: reader.server_root,
         runtime_dir: reader.runtime_dir,
+        refused: reader.refused,
     })
 }
 
@@ -249,7 +253,13 @@ pub(crate) struct Reader<'a> {
     pub(crate) macros: Macros,
     /// The directive that a fault would be reported with (Apache's err_directive).
     pub(crate) blame: Option<Position>,
+    /// The Include directives that led to the current file, outermost first.
+    pub(crate) trail: Vec<Position>,
+    /// How many lines had an effect that is not due to a missing module ([`crate::Missing`]).
+    pub(crate) acts: u64,
     runtime_dir: Option<String>,
+    refused: Faults,
+    stage: Stage,
     grant: Option<&'a Grant>,
     depth: usize,
     pub(crate) budget: Budget,
@@ -266,7 +276,11 @@ impl<'a> Reader<'a> {
             include_depth: 0,
             macros: Macros::default(),
             blame: None,
+            trail: Vec::new(),
+            acts: 0,
             runtime_dir: None,
+            refused: Faults::default(),
+            stage: Stage::Read,
             grant: None,
             depth: 0,
             budget: SERVER_BUDGET,
@@ -289,7 +303,10 @@ impl<'a> Reader<'a> {
     fn commands(&mut self, lines: &[String]) -> Result<Vec<Node>, Fault> {
         let text = unquoted(&lines.join("\n")).into_owned();
         let mut source = Source::new("-c/-C directives".into(), text);
-        self.build(&mut source).map_err(|halt| self.fault(halt, Stage::CommandLine))
+        self.stage = Stage::CommandLine;
+        let built = self.build(&mut source);
+        self.stage = Stage::Read;
+        built.map_err(|halt| self.fault(halt, Stage::CommandLine))
     }
 
     fn main(&mut self, main: Main, optional: bool) -> Result<Vec<Node>, Fault> {
@@ -424,12 +441,15 @@ impl<'a> Reader<'a> {
         }
         if let Some(reserved) = self.reserved(&name) {
             self.blame = Some(position);
+            self.acts += u64::from(!reserved.keyword.only_selects());
             for node in self.execute(reserved, arguments, source)? {
                 frame.push(node);
             }
         } else if closing && name.starts_with('<') {
             self.close(&name, position, frame)?;
         } else {
+            let is_act = self.terms.known().missing().is_act(&name, arguments);
+            self.acts += u64::from(is_act);
             let section = name.starts_with('<').then(Vec::new);
             let (name, arguments) = (name.into_boxed_str(), arguments.into());
             let node = Node { name, arguments, position, section };
@@ -543,7 +563,7 @@ impl<'a> Reader<'a> {
                                  relative to ServerRoot";
                 self.runtime_dir = Some(self.folder(path, complaint)?);
             }
-            (Keyword::LoadModule, [identifier, path]) => self.load_module(identifier, path)?,
+            (Keyword::LoadModule, [identifier, path]) => self.load_module(identifier, path),
             (Keyword::LoadFile, [path]) => self.load_file(path, source.position())?,
             (Keyword::Macro, _) => self.define_macro(raw, source)?,
             (Keyword::Use, _) => self.use_macro(raw, source)?,
@@ -564,15 +584,18 @@ impl<'a> Reader<'a> {
         Ok(path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(&path).to_owned())
     }
 
-    fn load_module(&mut self, identifier: &str, written: &str) -> Result<(), Halt> {
+    fn load_module(&mut self, identifier: &str, written: &str) {
         let path = absolute(&self.server_root, written);
         if let Terms::Loading(vocabulary) = &mut self.terms {
-            let notice = vocabulary.load_module(identifier, written, &path)?;
-            if let Some(notice) = notice {
-                self.remark_here(notice);
+            match vocabulary.load_module(identifier, written, &path) {
+                Ok(Some(notice)) => self.remark_here(notice),
+                Ok(None) => {}
+                Err(text) => {
+                    let (position, trail) = (self.blame.clone(), self.trail.clone());
+                    self.refused.add(Fault { position, text, trail, stage: self.stage });
+                }
             }
         }
-        Ok(())
     }
 
     /// LoadFile loads libraries that Apache's modules are linked against. No module here needs any.

@@ -2,6 +2,7 @@
 //! directives exist. Only LoadModule lines of the text change the answers.
 
 use crate::fault::Notice;
+use crate::missing::Missing;
 
 /// The names that are known while a text is read.
 pub trait Vocabulary {
@@ -9,10 +10,10 @@ pub trait Vocabulary {
     /// `worker.c`) or an identifier (`alias_module`). Case matters.
     fn module_loaded(&self, name: &str) -> bool;
 
-    /// Whether a LoadModule line names the module of Apache with the source file `name`, and this
-    /// server does not have it.
-    fn is_left_out(&self, _name: &str) -> bool {
-        false
+    /// The modules of Apache that the configuration has and this server lacks. Conditions take
+    /// them for loaded.
+    fn missing(&self) -> &Missing {
+        &crate::missing::NONE
     }
 
     /// Loads the module `identifier`. Its object file is ignored; `written` is its path in the

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use evenkeel_config::{Main, Start, Variables, apply, read};
+use evenkeel_config::{Faults, Main, Start, Variables, apply, read};
 
 /// The additions of the command line: the `-C` lines of the prelude and the arguments of the case.
 fn start(dir: &Path, conf: &Path, text: &str) -> Start {
@@ -38,14 +38,19 @@ fn check(dir: &Path, conf: &Path) -> String {
     let mut words = stub::Words::default();
     let mut notices = Vec::new();
     let result = read(start(dir, conf, &text), &mut words, &mut notices, &mut Vec::new())
-        .and_then(|tree| apply(&words.tables(), &tree.nodes, &mut stub::Nothing, &mut notices));
+        .map_err(Faults::from)
+        .and_then(|tree| match tree.refused.is_empty() {
+            true => apply(&words.tables(), &tree.nodes, &mut stub::Nothing, &mut notices),
+            false => Err(tree.refused),
+        });
     let mut out = String::new();
     for notice in notices.iter().filter(|notice| notice.number.is_some()) {
         writeln!(out, "[{}:warn] {notice}", notice.module).unwrap();
     }
     match result {
         Ok(()) => out.push_str("Syntax OK\n"),
-        Err(fault) => writeln!(out, "{fault}").unwrap(),
+        // Apache stops at the first fault.
+        Err(faults) => writeln!(out, "{}", faults.kept()[0]).unwrap(),
     }
     out.replace(dir.to_str().unwrap(), "@DIR@")
 }

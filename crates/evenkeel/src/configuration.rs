@@ -3,7 +3,9 @@
 
 use crate::server::to_message;
 use crate::vocabulary::Words;
-use evenkeel_config::{Fault, Included, Main, ModuleSet, Notice, Stage, Start, Tree, Variables};
+use evenkeel_config::{
+    Fault, Faults, Included, Main, Missing, ModuleSet, Notice, Offer, Stage, Start, Tree, Variables,
+};
 use evenkeel_message::Level;
 use evenkeel_modules::{MODELS, OFFERS, active_tables};
 use evenkeel_pipeline::{Language, Site};
@@ -47,13 +49,15 @@ pub struct Configuration {
     pub notices: Vec<Notice>,
 }
 
-/// A configuration that cannot be used, with the notices before the fault.
+/// A configuration that cannot be used, with the notices about it.
 pub struct Refused {
-    /// The reason.
-    pub fault: Fault,
-    /// The files that were read before the fault.
+    /// The reasons.
+    pub faults: Faults,
+    /// The modules that it loads and this server lacks.
+    pub missing: Missing,
+    /// The files that were read.
     pub includes: Vec<Included>,
-    /// The notices before the fault.
+    /// The notices.
     pub notices: Vec<Notice>,
 }
 
@@ -85,16 +89,46 @@ impl Choice {
     /// Reads and applies the configuration.
     ///
     /// # Errors
-    /// The first fault, with its file and line.
+    /// The faults, each with its file and line. A fault in the structure of the text hides those
+    /// that applying it would find.
     pub fn read(&self) -> Result<Configuration, Box<Refused>> {
         let (mut notices, mut includes) = (Vec::new(), Vec::new());
         let (tree, modules) = self.read_text(&mut notices, &mut includes);
-        let tree = match tree.and_then(|tree| self.one_model(&modules).map(|()| tree)) {
-            Ok(tree) => tree,
-            Err(fault) => return Err(Box::new(Refused { fault, includes, notices })),
-        };
+        let tree = tree.and_then(|tree| self.one_model(&modules).map(|()| tree));
+        let read = tree.map_err(Faults::from).and_then(|mut tree| {
+            let mut refused = std::mem::take(&mut tree.refused);
+            match self.compile(&tree, &modules, &mut notices) {
+                Ok(site) if refused.is_empty() => Ok((site, tree)),
+                Ok(_) => Err(refused),
+                Err(faults) => {
+                    refused.extend(faults);
+                    Err(refused)
+                }
+            }
+        });
+        notices.retain(|notice| self.is_worth_saying(notice));
+        match read {
+            Ok((site, tree)) => {
+                notices.extend(unused(modules.missing()));
+                let site = Arc::new(site);
+                Ok(Configuration { site, tree, includes, modules, notices })
+            }
+            Err(faults) => {
+                let missing = modules.missing().clone();
+                Err(Box::new(Refused { faults, missing, includes, notices }))
+            }
+        }
+    }
+
+    /// Applies a tree that was read.
+    fn compile(
+        &self,
+        tree: &Tree,
+        modules: &ModuleSet,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Site, Faults> {
         let language = Language {
-            tables: active_tables(&modules),
+            tables: active_tables(modules),
             variables: tree.variables.clone(),
             roots_unchecked: self.skip_root_check,
             vocabulary: Box::new(Words::new(modules.clone())),
@@ -102,15 +136,9 @@ impl Choice {
         let root = Path::new(&tree.server_root);
         let unnamed = Cell::new(None);
         let own_name = || own_name(&self.program, &unnamed);
-        let site = Site::compile(&tree.nodes, language, root, &own_name, &mut notices);
+        let site = Site::compile(&tree.nodes, language, root, &own_name, notices);
         notices.extend(unnamed.take());
-        notices.retain(|notice| self.is_worth_saying(notice));
-        match site {
-            Ok(site) => {
-                Ok(Configuration { site: Arc::new(site), tree, includes, modules, notices })
-            }
-            Err(fault) => Err(Box::new(Refused { fault, includes, notices })),
-        }
+        site
     }
 
     /// Checks that there is at most one process model. If none is named, it is event
@@ -134,7 +162,11 @@ impl Choice {
     /// The modules that the configuration makes active, as far as its text can be read.
     pub fn modules(&self) -> Named {
         let (tree, modules) = self.read_text(&mut Vec::new(), &mut Vec::new());
-        Named { modules, fault: tree.err() }
+        let fault = match tree {
+            Ok(tree) => tree.refused.kept().first().cloned(),
+            Err(fault) => Some(fault),
+        };
+        Named { modules, fault }
     }
 
     /// Reads the text. Conditions before the first LoadModule line depend on the active modules, so
@@ -144,12 +176,12 @@ impl Choice {
         notices: &mut Vec<Notice>,
         includes: &mut Vec<Included>,
     ) -> (Result<Tree, Fault>, ModuleSet) {
-        let mut words = Words::new(ModuleSet::preset(OFFERS));
+        let mut words = Words::new(ModuleSet::preset(offers()));
         let mut tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
         if words.modules().is_named() {
             notices.clear();
             includes.clear();
-            words = Words::new(ModuleSet::named(OFFERS));
+            words = Words::new(ModuleSet::named(offers()));
             tree = evenkeel_config::read(self.start(), &mut words, notices, includes);
         }
         (tree, words.modules().clone())
@@ -164,6 +196,29 @@ impl Choice {
             variables: Variables::new(self.defines.clone(), environment()),
         }
     }
+}
+
+/// The modules that this server has. A debug build lacks those that EVENKEEL_WITHOUT names by their
+/// source files, so that tests can see what a configuration does without them.
+fn offers() -> Vec<Offer> {
+    let mut offers = OFFERS.to_vec();
+    if cfg!(debug_assertions)
+        && let Ok(without) = std::env::var("EVENKEEL_WITHOUT")
+    {
+        offers.retain(|offer| !without.split(',').any(|file| file == offer.file));
+    }
+    offers
+}
+
+/// The warning about modules that are loaded, missing and unused.
+fn unused(missing: &Missing) -> Option<Notice> {
+    let names: Vec<&str> = missing.loaded().iter().map(|module| &*module.file).collect();
+    let text = format!(
+        "LoadModule names modules that this server does not have, and nothing in the \
+         configuration uses them: {}",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| Notice { number: None, ..Notice::warn("so", 0, text) })
 }
 
 /// The machine's name with its domain. If it has none, its address, with a notice.

@@ -3,7 +3,7 @@
 //! core.c: core_dump_config; mod_so.c: dump_loaded_modules).
 
 use crate::command_line::{CommandLine, Show};
-use crate::configuration::{Configuration, Named};
+use crate::configuration::Configuration;
 use evenkeel_config::{Included, ModuleSet, Offer, allowed_text, print_tree, reserved};
 use evenkeel_modules::{MODELS, OFFERS, active_tables, is_active, model};
 use evenkeel_pipeline::{AddressHosts, Site};
@@ -154,7 +154,7 @@ fn modules(configuration: &Configuration, text: &mut String) {
     text.push_str("Loaded Modules:\n");
     let modules = &configuration.modules;
     for offer in active(modules) {
-        let how = if modules.is_shared(offer.identifier) { "shared" } else { "static" };
+        let how = if offer.builtin { "static" } else { "shared" };
         let _infallible = writeln!(text, " {} ({how})", offer.identifier);
     }
 }
@@ -170,16 +170,11 @@ fn active(modules: &ModuleSet) -> impl Iterator<Item = &Offer> {
     modules.active().iter().filter(move |offer| !is_apart(offer)).chain(event)
 }
 
-/// `-l`: the modules that are active without a line that loads them. If the text cannot be read, it
-/// may have lines that name modules; then only those count that Debian's apache2 has built in.
-pub fn compiled_in(named: &Named) -> String {
+/// `-l`: the modules that are active whatever the configuration says. Those that are active because
+/// no LoadModule line names any are not among them: `-M` calls them shared.
+pub fn compiled_in() -> String {
     let mut text = "Compiled in modules:\n".to_owned();
-    let Named { modules, fault } = named;
-    let is_static = |offer: &&Offer| {
-        let is_usual = fault.is_none() && !modules.is_named();
-        offer.builtin || (is_usual && !modules.is_shared(offer.identifier))
-    };
-    for offer in active(modules).filter(is_static) {
+    for offer in OFFERS.iter().filter(|offer| offer.builtin) {
         let _infallible = writeln!(text, "  {}", offer.file);
     }
     text

@@ -49,7 +49,7 @@ fn act(program: &str, line: &CommandLine) -> i32 {
             return 0;
         }
         Some(Show::Modules) => {
-            say(&dump::compiled_in(&choice.modules()));
+            say(&dump::compiled_in());
             return 0;
         }
         Some(show @ (Show::Build | Show::Directives)) => return describe(program, &choice, *show),

@@ -77,6 +77,18 @@ fn is_open_to_all(folder: &Path) -> bool {
     folder.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
 }
 
+/// What Debian's configuration gives to PHP, and what it denies. Nothing runs PHP here, so such a
+/// file is answered with 500 and its source is not sent.
+const PHP: &str = "<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\n\
+         SetHandler application/x-httpd-php\n\
+     </FilesMatch>\n\
+     <FilesMatch \".+\\.phps$\">\n\
+         Require all denied\n\
+     </FilesMatch>\n\
+     <FilesMatch \"^\\.ph(?:ar|p|ps|tml)$\">\n\
+         Require all denied\n\
+     </FilesMatch>\n";
+
 /// The configuration for a folder that has none.
 fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -> String {
     let user = if evenkeel_sys::identity::is_root() {
@@ -122,6 +134,7 @@ fn configuration(folder: &str, listen: &str, model: Model, lenience: Lenience) -
          <Directory \"{folder}\">\n\
              Options FollowSymLinks\n\
          </Directory>\n\
+         {PHP}\
          <Location \"/server-status\">\n\
              SetHandler server-status\n\
              Require local\n\

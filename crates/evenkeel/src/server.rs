@@ -203,7 +203,7 @@ pub fn refusal(refused: &Refused, program: &str) -> String {
     for notice in &refused.notices {
         text.push_str(&remark_text(notice));
     }
-    text.push_str(&refused.fault.report(program));
+    text.push_str(&refused.faults.report(program, &refused.missing));
     text
 }
 

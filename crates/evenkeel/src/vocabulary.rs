@@ -1,7 +1,7 @@
 //! Answers what the configuration language asks while a text is read: which modules are active,
 //! which directives they have, which version the server claims.
 
-use evenkeel_config::{ModuleSet, Notice, Tables, Vocabulary};
+use evenkeel_config::{Missing, ModuleSet, Notice, Tables, Vocabulary};
 use evenkeel_expr::{Pattern, PatternOptions};
 use evenkeel_modules::{SERVER_VERSION, Scope, active_tables, is_active};
 
@@ -29,8 +29,8 @@ impl Vocabulary for Words {
         is_active(&self.modules, name)
     }
 
-    fn is_left_out(&self, name: &str) -> bool {
-        self.modules.left_out().iter().any(|file| file == name)
+    fn missing(&self) -> &Missing {
+        self.modules.missing()
     }
 
     fn load_module(

@@ -18,8 +18,7 @@ pub struct Content {
     pub languages: Vec<Box<[u8]>>,
     /// The output filters that the file's extensions name, separated by `;` (AddOutputFilter).
     pub output_filters: Option<Box<[u8]>>,
-    /// The name of the handler; none means the default handler. A media type never selects a
-    /// handler.
+    /// The name of the handler; none means that the media type names it ([`Content::handler_name`]).
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not change the media type.
     pub charset_fixed: bool,
@@ -27,6 +26,48 @@ pub struct Content {
     /// then see the media type as the handler's name (config.c: ap_invoke_handler).
     pub is_by_type: bool,
 }
+
+impl Content {
+    /// The name of the handler: the one that the configuration says, or else the media type
+    /// without its parameters (config.c: ap_invoke_handler).
+    #[must_use]
+    pub fn handler_name(&self) -> Option<&[u8]> {
+        let of_type = || {
+            let media_type = self.media_type.as_deref()?;
+            let name = media_type.split(|byte| *byte == b';').next()?;
+            Some(name.trim_ascii())
+        };
+        self.handler.as_deref().or_else(of_type)
+    }
+
+    /// The name of the handler if it runs programs, whichever module has it: the file of such a
+    /// handler is the source of a program and must not be sent.
+    #[must_use]
+    pub fn program_handler(&self) -> Option<&[u8]> {
+        self.handler_name().filter(|name| {
+            let name = name.to_ascii_lowercase();
+            let contains = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+            name.starts_with(b"proxy:") || contains(b"php") || PROGRAMS.contains(&&*name)
+        })
+    }
+}
+
+/// Handlers that run programs, in lower case. The last one is a media type that mod_cgi takes for the name
+/// of its handler.
+const PROGRAMS: [&[u8]; 12] = [
+    b"cgi-script",
+    b"fcgid-script",
+    b"fastcgi-script",
+    b"wsgi-script",
+    b"perl-script",
+    b"modperl",
+    b"mod_python",
+    b"python-program",
+    b"passenger-handler",
+    b"lua-script",
+    b"isapi-handler",
+    b"application/x-httpd-cgi",
+];
 
 /// What a response must say because one of several variants was chosen (mod_negotiation).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

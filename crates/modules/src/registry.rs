@@ -31,7 +31,7 @@ pub fn active_tables(modules: &ModuleSet) -> Tables<Scope> {
     let active = MODULES.iter().filter(|module| is_active(modules, module.identifier));
     let active: Vec<Table> = active.copied().flat_map(Module::tables).collect();
     let present: Vec<&'static str> = OFFERS.iter().map(|offer| offer.file).collect();
-    Tables::new(&active, &present)
+    Tables::new(&active, &present, modules.missing().clone())
 }
 
 #[cfg(test)]

@@ -37,14 +37,14 @@ pub(crate) fn apply_in(module: Module, place: Place, text: &str) -> Result<Scope
     let mut scope = Scope::new(Path::new("/etc/base"), Arc::default());
     scope.place = place;
     evenkeel_config::apply(&tables(&[module]), &nodes, &mut scope, &mut Vec::new())
-        .map_err(|fault| fault.text)?;
+        .map_err(|faults| faults.kept()[0].text.clone())?;
     Ok(scope)
 }
 
 /// The directives of these modules.
 pub(crate) fn tables(modules: &[Module]) -> Tables<Scope> {
     let tables: Vec<_> = modules.iter().copied().flat_map(Module::tables).collect();
-    Tables::new(&tables, &[])
+    Tables::new(&tables, &[], evenkeel_config::Missing::default())
 }
 
 /// The settings of the core where nothing is configured.

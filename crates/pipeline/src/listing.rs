@@ -259,6 +259,9 @@ async fn find_insert(
 /// the server can read.
 fn insert(pipeline: &Pipeline, glance: &Glance) -> Option<Insert> {
     let looked = glance.found.as_ref().filter(|looked| looked.found.kind() == Kind::File)?;
+    if glance.content.program_handler().is_some() {
+        return None;
+    }
     let media_type = glance.content.media_type.as_deref()?;
     let contents = pipeline.walker.borrow().files.contents(&looked.found).ok()?;
     let piece: Piece = contents.piece.clone();

@@ -403,7 +403,29 @@ fn choose(
         return Ok(Handler::Status);
     }
     let is_map = pipeline.site.negotiates && negotiation::is_map(&request.resource.content);
-    Ok(if is_map && found.is_some() { Handler::Map } else { Handler::File })
+    if is_map && found.is_some() {
+        return Ok(Handler::Map);
+    }
+    refuse_program(request, found)?;
+    Ok(Handler::File)
+}
+
+/// Refuses to send a file that a handler of programs is named for, where no module has that
+/// handler: Apache would send the source of the program.
+fn refuse_program(request: &mut Request, found: Option<&Looked>) -> Result<(), Answer> {
+    let Some(name) = request.resource.content.program_handler() else { return Ok(()) };
+    let is_file = found.is_some_and(|looked| looked.found.kind() == Kind::File);
+    if !is_file && !name.starts_with(b"proxy:") {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: the configuration gives this file to the handler {}, which runs programs and which no \
+         loaded module provides",
+        core::refused_target(request),
+        quoted(name)
+    );
+    request.notify(Notice::own("core", Level::Error, text));
+    Err(Status::INTERNAL_SERVER_ERROR.into())
 }
 
 /// The handler is chosen, and gets the body of the request. If the handler does not want the body,

@@ -3,7 +3,7 @@
 //! threads, changed by none.
 
 use crate::hosts::{Address, Host, Hosts, parse_address};
-use evenkeel_config::{Fault, Node, Notice, Stage, Tables, Variables, Vocabulary};
+use evenkeel_config::{Fault, Faults, Node, Notice, Stage, Tables, Variables, Vocabulary};
 use evenkeel_message::{Request, Status, UriOptions, UrlPath, without_doubled_slash};
 use evenkeel_modules::core::{
     Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
@@ -225,14 +225,14 @@ impl Site {
     /// hosts.
     ///
     /// # Errors
-    /// The first directive that cannot be applied, with its file and line.
+    /// The directives that cannot be applied, each with its file and line.
     pub fn compile(
         nodes: &[Node],
         language: Language,
         server_root: &Path,
         own_name: &dyn Fn() -> String,
         notices: &mut Vec<Notice>,
-    ) -> Result<Site, Fault> {
+    ) -> Result<Site, Faults> {
         let active = ActiveModules::new(|it| language.vocabulary.module_loaded(it.file));
         let global = GlobalSettings { active, ..GlobalSettings::default() };
         let mut scope = Scope::new(server_root, Arc::new(global));
@@ -276,8 +276,11 @@ impl Site {
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
-        let is_left_out = |name: &&str| language.vocabulary.is_left_out(name);
-        let compares_sections = !DECIDING_EACH.iter().any(is_left_out);
+        let is_loaded = |name: &&str| {
+            let vocabulary = &language.vocabulary;
+            vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
+        };
+        let compares_sections = !DECIDING_EACH.iter().any(is_loaded);
         Ok(Site {
             negotiates,
             compares_sections,

@@ -159,7 +159,7 @@ pub struct Words {
 
 impl Default for Words {
     fn default() -> Self {
-        Self { modules: ModuleSet::named(OFFERS) }
+        Self { modules: ModuleSet::named(OFFERS.to_vec()) }
     }
 }
 
@@ -168,7 +168,7 @@ impl Words {
         let active: Vec<_> =
             TABLES.iter().filter(|table| self.modules.is_active(table.module)).copied().collect();
         let present: Vec<_> = OFFERS.iter().map(|offer| offer.file).collect();
-        Tables::new(&active, &present)
+        Tables::new(&active, &present, evenkeel_config::Missing::default())
     }
 }
 

@@ -17,7 +17,7 @@ struct Words(ModuleSet, Tables<Scope>);
 
 impl Words {
     fn usual() -> Self {
-        let modules = ModuleSet::preset(OFFERS);
+        let modules = ModuleSet::preset(OFFERS.to_vec());
         let tables = active_tables(&modules);
         Self(modules, tables)
     }
