@@ -179,3 +179,39 @@ fn the_source_of_a_program_is_never_sent() {
     house.stop().unwrap();
     assert!(house.error_log().contains("a.cgi: the configuration gives this file to the handler"));
 }
+
+/// Stock configurations start, or one report says all that they lack: nothing else in them is
+/// refused.
+#[test]
+fn stock_configurations_start_or_say_all_that_they_lack() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("stock");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let house = House::lay_out("").unwrap();
+        let root = house.path("");
+        let root = root.to_str().unwrap().trim_end_matches('/');
+        for folder in ["htdocs/cgi-bin", "icons", "error", "extra"] {
+            fs::create_dir(house.path(folder)).unwrap();
+        }
+        fs::write(house.path("mime.types"), "text/html html\n").unwrap();
+        fs::write(house.path("extra/proxy-html.conf"), "# nothing\n").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.replace("@ROOT@", root).replace("@PORT@", "8080");
+        let file = house.path("stock.conf");
+        fs::write(&file, text).unwrap();
+        let program = program(Kind::Evenkeel, &house.path("")).unwrap();
+        let output = command(&program, &["-t", "-f", file.to_str().unwrap()]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let refusals = said.matches("AH00526: ").count();
+        let lacking =
+            said.lines().filter(|line| line.ends_with("a module that this server does not have"));
+        assert_eq!(refusals, lacking.count(), "{name}: {said}");
+        assert_eq!(output.status.success(), refusals == 0, "{name}: {said}");
+        assert_eq!(refusals > 0, said.contains("Remove the LoadModule line of "), "{name}: {said}");
+        names.push(name);
+    }
+    names.sort();
+    assert_eq!(names, ["arch", "bitnami", "docker", "redhat", "upstream"]);
+}

@@ -6,6 +6,8 @@ use evenkeel_message::{FilterPosition, OutputFilter};
 
 /// The filters that Apache has for every response.
 pub(super) const OUTPUT_FILTERS: &[Provided] = &[
+    // Responses are sent as they are where a configuration asks for brotli.
+    always("BROTLI_COMPRESS"),
     always("BYTERANGE"),
     always("CHUNK"),
     always("CONTENT_LENGTH"),
