@@ -93,6 +93,11 @@ impl Output {
         self.flow.as_ref().is_some_and(|flow| flow.source.is_expensive())
     }
 
+    /// Whether the stream is given up when the client has disconnected while it is waited for.
+    pub(crate) fn ends_with_client(&self) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.source.ends_with_client())
+    }
+
     /// Has the stream fetch up to `most` bytes in advance.
     pub(crate) fn poll_ahead(&mut self, context: &mut Context<'_>, most: u64) {
         if let Some(flow) = &mut self.flow {

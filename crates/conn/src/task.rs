@@ -311,8 +311,18 @@ impl<S: Site> Task<S> {
                     ready!(self.poll_turn(context, departure, slot));
                     departure.give_permit();
                 }
+                if departure.wants_credit() {
+                    ready!(self.link.lease.poll_hold(context));
+                    departure.give_credit();
+                }
                 match guarded(&mut pending, context) {
-                    Ok(Poll::Pending) if departure.wants_permit() => continue,
+                    Ok(Poll::Pending) if departure.wants_permit() || departure.wants_credit() => {
+                        continue;
+                    }
+                    Ok(Poll::Pending) if departure.has_returned_credit() => {
+                        self.link.lease.release();
+                        shown::set_aside(&self.inner.thread, slot);
+                    }
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(made)) => return Poll::Ready(Ok(made)),
                     Err(panic) => return Poll::Ready(Err(panic)),
@@ -529,7 +539,17 @@ impl<S: Site> Task<S> {
             if reply.begun.slot.is_none() {
                 reply.begun.slot = self.inner.show(&self.connection, &reply.request);
             }
-            let fetched = poll_fn(|context| fetch(reply, context)).await;
+            let fetched = poll_fn(|context| {
+                let fetched = fetch(reply, context);
+                let is_left = fetched.is_pending()
+                    && reply.output.ends_with_client()
+                    && self.link.has_ended(context);
+                match is_left {
+                    true => Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
+                    false => fetched,
+                }
+            });
+            let fetched = fetched.await;
             lease.end_work();
             fetched?;
         }

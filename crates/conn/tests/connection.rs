@@ -320,6 +320,46 @@ fn a_crowd_of_expensive_requests_leaves_room_for_others() {
 }
 
 #[test]
+fn requests_that_wait_without_a_credit_leave_it_to_others() {
+    let running = Running::with_credits(Settings::default(), 1);
+    let ask = |path: &str| {
+        let mut client = running.connect();
+        client.write_all(get(path, "").as_bytes()).unwrap();
+        client
+    };
+    let mut waiting: Vec<_> = (0..3).map(|_| ask("/place")).collect();
+    // The only credit is free.
+    assert_eq!(read_one(&mut ask("/later")).1, b"later");
+    for client in &mut waiting {
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_one(client).1, b"placed");
+    }
+    drop(waiting);
+    running.end();
+}
+
+#[test]
+fn a_stream_that_is_waited_for_ends_when_its_client_leaves() {
+    let running = Running::with_credits(Settings::default(), 1);
+    let mut client = running.connect();
+    client.write_all(get("/events", "").as_bytes()).unwrap();
+    let mut came = Vec::new();
+    while !came.ends_with(b"event\r\n") {
+        let mut bytes = [0; 512];
+        let count = client.read(&mut bytes).unwrap();
+        assert!(count > 0);
+        came.extend_from_slice(&bytes[..count]);
+    }
+    drop(client);
+    // The stream held the only credit.
+    let mut other = running.connect();
+    other.write_all(get("/later", "").as_bytes()).unwrap();
+    assert_eq!(read_one(&mut other).1, b"later");
+    drop(other);
+    running.end();
+}
+
+#[test]
 fn bodies_come_by_length_and_in_chunks_with_whatever_follows() {
     let running = Running::start(Settings::default());
     let mut client = running.connect();

@@ -47,6 +47,13 @@ pub trait Source {
     fn is_expensive(&self) -> bool {
         false
     }
+
+    /// Whether the response is given up if the client disconnects while the next piece is waited
+    /// for. It is asked after each poll that has to wait. A client that has closed only its sending
+    /// side counts as disconnected, so a source says so only of pieces that may take long.
+    fn ends_with_client(&self) -> bool {
+        false
+    }
 }
 
 /// A source that can be read ahead: what comes while the client does not read waits in memory, up
@@ -101,6 +108,10 @@ impl Source for ReadAhead {
 
     fn is_expensive(&self) -> bool {
         self.source.is_expensive()
+    }
+
+    fn ends_with_client(&self) -> bool {
+        self.source.ends_with_client()
     }
 }
 
@@ -165,6 +176,10 @@ impl Source for Limited {
 
     fn is_expensive(&self) -> bool {
         self.source.is_expensive()
+    }
+
+    fn ends_with_client(&self) -> bool {
+        self.source.ends_with_client()
     }
 }
 

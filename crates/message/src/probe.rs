@@ -1,7 +1,7 @@
 //! The questions that an expression may ask about other paths of the site while a request is being
 //! served (`-U` and `-F` of ap_expr).
 
-use crate::Request;
+use crate::{MayWait, Request};
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
@@ -20,10 +20,21 @@ pub type Answering = Pin<Box<dyn Future<Output = Option<bool>>>>;
 
 /// A question whose answer has to wait.
 pub struct OpenQuestion {
-    /// What is asked.
-    pub asked: Vec<u8>,
-    /// The answer.
-    pub answer: Answering,
+    asked: Vec<u8>,
+    answer: Answering,
+}
+
+impl OpenQuestion {
+    /// The question `asked`, with its answer.
+    #[must_use]
+    pub fn new(asked: Vec<u8>, answer: Answering) -> Self {
+        Self { asked, answer }
+    }
+
+    /// Waits for the answer.
+    pub async fn answered(self, _: &MayWait) -> (Vec<u8>, Option<bool>) {
+        (self.asked, self.answer.await)
+    }
 }
 
 /// The questions of the expressions that are being evaluated for a request. An expression cannot

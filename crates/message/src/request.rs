@@ -210,16 +210,29 @@ pub struct Late {
     pub notices: Vec<Notice>,
 }
 
+/// The state of the credit of a request, which counts it among the requests in progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CreditState {
+    /// The request holds it, or `conn` gives it back by itself while it waits for the client.
+    #[default]
+    Held,
+    /// The handler has given it back.
+    Returned,
+    /// The handler has asked for it again.
+    Asked,
+}
+
 /// What a handler that waits, or has much work, and `conn` tell each other. First, whether the
 /// client has disconnected: `conn` watches the connection for as long as the handler asks. A client
 /// that has closed only its sending side counts as disconnected, because the two cannot be told
 /// apart; where a response takes little work, it is answered all the same. Second, whether the
-/// request may begin expensive work.
+/// request may begin expensive work. Third, whether the request holds its credit.
 #[derive(Debug, Default)]
 pub struct Departure {
     awaited: Cell<bool>,
     told: Cell<bool>,
     permit: Cell<Permit>,
+    credit: Cell<CreditState>,
 }
 
 /// The state of a request that may need a permit for expensive work.
@@ -260,6 +273,40 @@ impl Departure {
     /// Gives the permit.
     pub fn give_permit(&self) {
         self.permit.set(Permit::Given);
+    }
+
+    /// Gives the credit of the request back: it waits for something that other requests keep from
+    /// it, such as a place at an application, and is no request in progress until
+    /// [`Departure::poll_credit`] returns.
+    pub fn return_credit(&self) {
+        self.credit.set(CreditState::Returned);
+    }
+
+    /// Returns ready once the request holds its credit again. The caller is polled again at that
+    /// time, and must not wait for anything else until then.
+    pub fn poll_credit(&self) -> Poll<()> {
+        if self.credit.get() == CreditState::Held {
+            return Poll::Ready(());
+        }
+        self.credit.set(CreditState::Asked);
+        Poll::Pending
+    }
+
+    /// Whether the request has given its credit back and not asked for it since.
+    #[must_use]
+    pub fn has_returned_credit(&self) -> bool {
+        self.credit.get() == CreditState::Returned
+    }
+
+    /// Whether the request has asked for its credit.
+    #[must_use]
+    pub fn wants_credit(&self) -> bool {
+        self.credit.get() == CreditState::Asked
+    }
+
+    /// Gives the request its credit.
+    pub fn give_credit(&self) {
+        self.credit.set(CreditState::Held);
     }
 
     /// Whether the client has disconnected. The caller is polled again when it does.

@@ -2,7 +2,7 @@
 //! result comes back unless the client has gone.
 
 use bytes::Bytes;
-use evenkeel_message::{Body, Departure, Piece};
+use evenkeel_message::{Body, Departure, MayWait, Piece};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask, Progress};
 use evenkeel_sys::memory;
 use std::future::{Future, poll_fn};
@@ -91,15 +91,26 @@ impl AsRef<[u8]> for Page {
     }
 }
 
-/// Where a request has work done.
+/// Runs work of a request in the blocking pool.
 pub struct Beside {
-    /// The threads.
-    pub blocking_pool: Arc<BlockingPool>,
-    /// Where it is told that the client has gone.
-    pub departure: Rc<Departure>,
+    blocking_pool: Arc<BlockingPool>,
+    departure: Rc<Departure>,
 }
 
 impl Beside {
+    /// For a request that may wait: `blocking_pool` runs the work, and `departure` tells whether
+    /// the client has disconnected.
+    #[must_use]
+    pub fn new(_: &MayWait, blocking_pool: Arc<BlockingPool>, departure: Rc<Departure>) -> Self {
+        Self { blocking_pool, departure }
+    }
+
+    /// Whether the client has disconnected. The request is polled again when it does.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.departure.is_told()
+    }
+
     /// Runs work that `what` names in the blocking pool, once the request has a permit: only so
     /// many requests have such work at a time as keep the pool's threads busy, and the others hold
     /// no credit meanwhile. The result is none if the work ends because it was cancelled, if no
@@ -172,7 +183,7 @@ mod tests {
     #[test]
     fn what_was_begun_learns_that_its_client_has_gone() {
         let beside =
-            Beside { blocking_pool: Arc::new(BlockingPool::new(1)), departure: Rc::default() };
+            Beside::new(&MayWait::in_task(), Arc::new(BlockingPool::new(1)), Rc::default());
         let (begun, is_begun) = mpsc::channel();
         let endless = move |progress: &Progress| {
             begun.send(()).unwrap();

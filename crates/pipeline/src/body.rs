@@ -3,7 +3,9 @@
 //! begins where it should (http_filters.c: ap_discard_request_body, ap_http_filter).
 
 use crate::site::Plan;
-use evenkeel_message::{BeyondLimit, BodyLength, Level, Limited, Notice, Request, Source, Status};
+use evenkeel_message::{
+    BeyondLimit, BodyLength, Level, Limited, MayWait, Notice, Request, Source, Status,
+};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -26,8 +28,8 @@ pub(crate) fn begin(request: &mut Request, plan: &Plan) -> Result<(), Status> {
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) async fn discard(request: &mut Request) -> Result<(), Status> {
-    read(request, |_| Ok(())).await
+pub(crate) async fn discard(request: &mut Request, may_wait: &MayWait) -> Result<(), Status> {
+    read(request, may_wait, |_| Ok(())).await
 }
 
 /// Reads the body to its end and hands its pieces to `take`.
@@ -37,6 +39,7 @@ pub(crate) async fn discard(request: &mut Request) -> Result<(), Status> {
 /// for one that is too slow, and what `take` refuses it with.
 pub(crate) async fn read(
     request: &mut Request,
+    _: &MayWait,
     mut take: impl FnMut(&[u8]) -> Result<(), Status>,
 ) -> Result<(), Status> {
     let Some(mut body) = request.body.take() else { return Ok(()) };

@@ -56,8 +56,9 @@ pub(crate) async fn generate(
     let said = plan.autoindex.said();
     let asked = Asked::parse(&said, request.resource.query.as_deref());
     let response = autoindex::head(&mut request, &plan.core, &said, &folder.found);
-    pipeline.before_wait(&mut request, plan).await;
-    let desk = Desk { pipeline: Rc::clone(pipeline), beside: pipeline.beside(&request) };
+    let may_wait = pipeline.before_wait(&mut request, plan).await;
+    let beside = pipeline.beside(&request, &may_wait);
+    let desk = Desk { pipeline: Rc::clone(pipeline), beside };
     // Large, and rare beside what else has room in the frame of a response.
     let list = desk.list(request, plan, (said, asked), response);
     let (mut request, listed) = Box::pin(list).await;
@@ -150,7 +151,7 @@ impl Desk {
                 drop(round);
                 autoindex::pause().await;
                 round = Some(self.pipeline.begin_round(is_large));
-                if self.beside.departure.is_told() && number >= SMALL {
+                if self.beside.is_left() && number >= SMALL {
                     return (request, None);
                 }
             }

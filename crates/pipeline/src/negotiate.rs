@@ -140,8 +140,9 @@ async fn names(
         None => {
             let (folder, base) = (folder.to_owned(), base.as_bytes().to_vec());
             request.looks = request.looks.saturating_add(LOOKS_A_FOLDER);
-            pipeline.before_wait(request, plan).await;
-            let read = negotiation::siblings(&pipeline.beside(request), folder, base).await;
+            let may_wait = pipeline.before_wait(request, plan).await;
+            let beside = pipeline.beside(request, &may_wait);
+            let read = negotiation::siblings(&beside, folder, base).await;
             read.ok_or(Status::SERVICE_UNAVAILABLE)?
         }
     };

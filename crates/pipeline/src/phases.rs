@@ -215,8 +215,8 @@ pub(crate) async fn show(pipeline: &Pipeline, translated: Translated<Plan>) -> P
     let result = match request.body {
         None => Ok(trace::show(&request)),
         Some(_) => {
-            pipeline.before_wait(&mut request, &plan).await;
-            trace::show_whole(&mut request, &plan).await.map_err(Answer::from)
+            let may_wait = pipeline.before_wait(&mut request, &plan).await;
+            trace::show_whole(&mut request, &plan, &may_wait).await.map_err(Answer::from)
         }
     };
     Ok(Concluded { request, plan, result })
@@ -278,8 +278,8 @@ pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Acce
     if let Some(wanted) = wants_names(pipeline, &mapped) {
         let Mapped { request, plan, .. } = &mut mapped;
         let names = async {
-            pipeline.before_wait(request, plan).await;
-            look_up_names(request, wanted).await;
+            let may_wait = pipeline.before_wait(request, plan).await;
+            look_up_names(request, wanted, &may_wait).await;
         };
         Box::pin(names).await;
     }
@@ -441,8 +441,8 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
     };
     if request.body.is_some() && !matches!(handler, Handler::Shed) && !handler.reads_body() {
         let discard = async {
-            pipeline.before_wait(&mut request, &plan).await;
-            body::discard(&mut request).await
+            let may_wait = pipeline.before_wait(&mut request, &plan).await;
+            body::discard(&mut request, &may_wait).await
         };
         if let Err(status) = Box::pin(discard).await {
             return stop(request, plan, status);
@@ -462,8 +462,8 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
         }
         (Handler::Lab(work), _) => {
             let performed = async {
-                pipeline.before_wait(&mut request, &plan).await;
-                lab::perform(work, &mut request, &pipeline.blocking_pool).await
+                let may_wait = pipeline.before_wait(&mut request, &plan).await;
+                lab::perform(work, &mut request, &pipeline.blocking_pool, &may_wait).await
             };
             Box::pin(performed).await
         }

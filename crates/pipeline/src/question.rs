@@ -48,8 +48,9 @@ pub(crate) fn evaluate<'a, T>(
     request.notices.truncate(told);
     MaybeReady::later(async move {
         loop {
-            pipeline.before_wait(request, plan).await;
-            request.questions.note(open.asked, open.answer.await);
+            let may_wait = pipeline.before_wait(request, plan).await;
+            let (asked, answer) = open.answered(&may_wait).await;
+            request.questions.note(asked, answer);
             // The last evaluation tells what it tells.
             let told = request.notices.len();
             let result = evaluation(request);
@@ -146,7 +147,7 @@ impl Pipeline {
         match now_or_never(answer.as_mut()) {
             Some(answer) => answer,
             None => {
-                request.questions.leave_open(OpenQuestion { asked, answer });
+                request.questions.leave_open(OpenQuestion::new(asked, answer));
                 None
             }
         }

@@ -9,7 +9,8 @@ use crate::phases;
 use crate::site::{Plan, Site};
 use crate::walk::Walker;
 use evenkeel_message::{
-    Allowance, Answer, Fields, Level, Notice, Request, Response, Status, Stopped, quoted_path,
+    Allowance, Answer, Fields, Level, MayWait, Notice, Request, Response, Status, Stopped,
+    quoted_path,
 };
 use evenkeel_modules::ServerState;
 use evenkeel_modules::beside::{Beside, Large, Thrift};
@@ -163,12 +164,9 @@ impl Pipeline {
         phases::generate(self, prepared).await
     }
 
-    /// Where a request has work done that would hold its serving thread up.
-    pub(crate) fn beside(&self, request: &Request) -> Beside {
-        Beside {
-            blocking_pool: Arc::clone(&self.blocking_pool),
-            departure: Rc::clone(&request.departure),
-        }
+    /// Runs work of a request that would hold up its serving thread.
+    pub(crate) fn beside(&self, request: &Request, may_wait: &MayWait) -> Beside {
+        Beside::new(may_wait, Arc::clone(&self.blocking_pool), Rc::clone(&request.departure))
     }
 
     /// Comes about once a second. Nobody waits longer than Timeout for work beside the serving
@@ -296,11 +294,12 @@ impl Pipeline {
         }
     }
 
-    /// Comes before whatever waits: for a client, a resolver or a thread, all of which may take
-    /// minutes. The notices of the request are written; those of a subrequest are told with the
-    /// request, whose section says what is logged. What follows is polled by a task: until then
-    /// there may be no runtime, which a process of one connection is spared.
-    pub(crate) async fn before_wait(&self, request: &mut Request, plan: &Plan) {
+    /// Prepares a request for waiting: for a client, a resolver, a thread or an application, all of
+    /// which may take minutes. The notices of the request are written; those of a subrequest are
+    /// written with the request, whose section determines what is logged. A task polls what
+    /// follows. Until then there may be no runtime, because a process of one connection makes one
+    /// only when something waits.
+    pub(crate) async fn before_wait(&self, request: &mut Request, plan: &Plan) -> MayWait {
         if request.resource.depth == 0 {
             self.tell_now(request, plan);
         }
@@ -313,6 +312,7 @@ impl Pipeline {
             }
         });
         task.await;
+        MayWait::in_task()
     }
 
     /// Has the notices of a request written.

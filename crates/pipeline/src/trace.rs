@@ -6,8 +6,8 @@ use crate::body;
 use crate::site::Plan;
 use bytes::Bytes;
 use evenkeel_message::{
-    Answer, Body, BodyLength, Chunk, Fields, Level, Notice, Request, Response, Source, Status,
-    quoted,
+    Answer, Body, BodyLength, Chunk, Fields, Level, MayWait, Notice, Request, Response, Source,
+    Status, quoted,
 };
 use evenkeel_modules::core::TraceEnable;
 use std::pin::Pin;
@@ -53,12 +53,16 @@ pub(crate) fn show(request: &Request) -> Response {
 ///
 /// # Errors
 /// As [`body::read`].
-pub(crate) async fn show_whole(request: &mut Request, plan: &Plan) -> Result<Response, Status> {
+pub(crate) async fn show_whole(
+    request: &mut Request,
+    plan: &Plan,
+    may_wait: &MayWait,
+) -> Result<Response, Status> {
     let mut text = head(request);
     let most = text.len() + LONGEST_BODY;
     let mut is_too_long = false;
     body::begin(request, plan)?;
-    let read = body::read(request, |bytes| {
+    let read = body::read(request, may_wait, |bytes| {
         is_too_long = text.len() + bytes.len() > most;
         text.extend_from_slice(bytes);
         if is_too_long { Err(Status::CONTENT_TOO_LARGE) } else { Ok(()) }

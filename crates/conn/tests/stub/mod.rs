@@ -125,6 +125,21 @@ impl Stub {
                     (request, response)
                 }));
             }
+            b"/place" => {
+                // Waits without a credit until its client ends its side, then takes one again.
+                return Served::Later(Box::pin(async move {
+                    let departure = Rc::clone(&request.departure);
+                    departure.return_credit();
+                    let gone = |told| if told { Poll::Ready(()) } else { Poll::Pending };
+                    poll_fn(|_| gone(departure.is_told())).await;
+                    poll_fn(|_| departure.poll_credit()).await;
+                    response.body = Body::Bytes(Bytes::from_static(b"placed"));
+                    (request, response)
+                }));
+            }
+            b"/events" => {
+                response.body = Body::Stream(Box::pin(Events(true)), None);
+            }
             b"/turn" => {
                 return Served::Later(Box::pin(async move {
                     let departure = Rc::clone(&request.departure);
@@ -181,6 +196,22 @@ impl Source for Flood {
             barrier.wait();
         }
         Pin::new(&mut self.1).poll_chunk(context)
+    }
+}
+
+/// A word, and then nothing for as long as the client stays.
+struct Events(bool);
+
+impl Source for Events {
+    fn poll_chunk(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Chunk> {
+        match std::mem::replace(&mut self.0, false) {
+            true => Poll::Ready(Some(Ok(Bytes::from_static(b"event")))),
+            false => Poll::Pending,
+        }
+    }
+
+    fn ends_with_client(&self) -> bool {
+        true
     }
 }
 

@@ -289,7 +289,7 @@ mod tests {
         };
         let mut scope = Scope::default();
         evenkeel_config::apply(&tables, &[location], &mut scope, &mut vec![])
-            .map_err(|fault| fault.text)?;
+            .map_err(|faults| faults.kept()[0].text.clone())?;
         *scope.directory = scope.server.core.sections.locations[0].settings.clone();
         Ok(scope)
     }

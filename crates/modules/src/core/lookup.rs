@@ -2,7 +2,7 @@
 //! look-up has a thread of its own. The number of look-ups and the time of each are bounded: a
 //! resolver that hangs holds up no request that does not need it.
 
-use evenkeel_message::{HostNames, Request};
+use evenkeel_message::{HostNames, MayWait, Request};
 use evenkeel_sys::resolve;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl WantedNames {
 
 /// Looks up what is wanted and adds it to what the request knows. What cannot be found stays
 /// unknown, and is not asked for again.
-pub async fn look_up_names(request: &mut Request, wanted: WantedNames) {
+pub async fn look_up_names(request: &mut Request, wanted: WantedNames, _: &MayWait) {
     let client = request.peer.client_ip();
     let mut names = request.names.take().unwrap_or_default();
     let mut unknown = names.clone();

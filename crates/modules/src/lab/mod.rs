@@ -11,7 +11,8 @@ use crate::{Active, Directive, DirectiveResult, Module, Scope, argument, global_
 use bytes::Bytes;
 use evenkeel_config::{Call, GlobalCall, Shape};
 use evenkeel_message::{
-    Answer, Body, BodyLength, Departure, Level, Notice, ReadAhead, Request, Response, Status,
+    Answer, Body, BodyLength, Departure, Level, MayWait, Notice, ReadAhead, Request, Response,
+    Status,
 };
 pub use evenkeel_sys::blocking_pool::BlockingPool;
 use evenkeel_sys::blocking_pool::Progress;
@@ -192,6 +193,7 @@ pub async fn perform(
     work: Work,
     request: &mut Request,
     blocking_pool: &BlockingPool,
+    _: &MayWait,
 ) -> Result<Response, Answer> {
     let departure = &*request.departure;
     let text = match work {
@@ -318,7 +320,7 @@ mod tests {
             let (tables, mut scope) = (crate::testing::tables(&[MODULE]), Scope::default());
             evenkeel_config::apply(&tables, &[node], &mut scope, &mut Vec::new())
                 .map(|()| scope.take_global().lab)
-                .map_err(|fault| fault.text)
+                .map_err(|faults| faults.kept()[0].text.clone())
         };
         assert_eq!(apply("LabMaxWait", "5").unwrap().max_wait_ms, 5);
         assert_eq!(apply("LabMaxBurn", "6").unwrap().max_burn_ms, 6);
@@ -349,7 +351,8 @@ mod tests {
         let departure = Rc::clone(&request.departure);
         let first = gate.enter(hour);
         let work = Work::Pass(gate.clone(), hour);
-        let mut performed = Box::pin(perform(work, &mut request, &blocking_pool));
+        let mut performed =
+            Box::pin(perform(work, &mut request, &blocking_pool, &MayWait::in_task()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited());
@@ -366,7 +369,7 @@ mod tests {
         let blocking_pool = BlockingPool::new(1);
         let text = |work: Work| {
             let mut request = request("lab", "");
-            let performed = perform(work, &mut request, &blocking_pool);
+            let performed = perform(work, &mut request, &blocking_pool, &MayWait::in_task());
             match &runtime.block_on(performed).unwrap().body {
                 Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
                 other => panic!("{other:?}"),
@@ -392,7 +395,8 @@ mod tests {
         let departure = Rc::clone(&request.departure);
         // An hour: were it begun, this test would not end.
         let work = Work::Burn(Duration::from_millis(MOST_MS));
-        let mut performed = Box::pin(perform(work, &mut request, &blocking_pool));
+        let mut performed =
+            Box::pin(perform(work, &mut request, &blocking_pool, &MayWait::in_task()));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited() && blocking_pool.queued() == 1);

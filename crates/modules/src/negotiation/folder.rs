@@ -114,7 +114,7 @@ mod tests {
         std::fs::write(root.path().join("7.txt"), "").unwrap();
         assert!(few_siblings(root.path(), b"7").is_none());
         let beside =
-            Beside { blocking_pool: Arc::new(BlockingPool::new(1)), departure: Rc::default() };
+            Beside::new(&MayWait::in_task(), Arc::new(BlockingPool::new(1)), Rc::default());
         let reading = siblings(&beside, root.path().into(), b"7".to_vec());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let found = runtime.block_on(reading).unwrap();

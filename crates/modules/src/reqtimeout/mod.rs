@@ -171,7 +171,7 @@ mod tests {
             &mut Vec::new(),
         )
         .map(|()| ReadTimeouts::clone(&scope.server.reqtimeout))
-        .map_err(|fault| fault.text)
+        .map_err(|faults| faults.kept()[0].text.clone())
     }
 
     #[test]
