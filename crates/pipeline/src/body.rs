@@ -126,7 +126,8 @@ mod tests {
         let mut plan = Plan::default();
         plan.core.limit_request_body = limit;
         begin(&mut request, &plan)?;
-        let mut future = Box::pin(discard(&mut request));
+        let may_wait = MayWait::in_task();
+        let mut future = Box::pin(discard(&mut request, &may_wait));
         let mut context = Context::from_waker(Waker::noop());
         match future.as_mut().poll(&mut context) {
             Poll::Ready(result) => result,

@@ -142,7 +142,8 @@ mod tests {
         request.body = Some(Box::pin(Pieces(pieces)));
         let mut plan = Plan::default();
         plan.core.limit_request_body = limit;
-        let mut future = Box::pin(show_whole(&mut request, &plan));
+        let may_wait = MayWait::in_task();
+        let mut future = Box::pin(show_whole(&mut request, &plan, &may_wait));
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result.map(shown).map_err(Status::code),
             Poll::Pending => panic!("the pieces are all there"),

@@ -349,10 +349,9 @@ mod tests {
         let (gate, hour) = (Gate::new(1).unwrap(), Duration::from_millis(MOST_MS));
         let (blocking_pool, mut request) = (BlockingPool::new(1), request("lab-gate", ""));
         let departure = Rc::clone(&request.departure);
-        let first = gate.enter(hour);
+        let (first, may_wait) = (gate.enter(hour), MayWait::in_task());
         let work = Work::Pass(gate.clone(), hour);
-        let mut performed =
-            Box::pin(perform(work, &mut request, &blocking_pool, &MayWait::in_task()));
+        let mut performed = Box::pin(perform(work, &mut request, &blocking_pool, &may_wait));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited());
@@ -368,8 +367,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let blocking_pool = BlockingPool::new(1);
         let text = |work: Work| {
-            let mut request = request("lab", "");
-            let performed = perform(work, &mut request, &blocking_pool, &MayWait::in_task());
+            let (mut request, may_wait) = (request("lab", ""), MayWait::in_task());
+            let performed = perform(work, &mut request, &blocking_pool, &may_wait);
             match &runtime.block_on(performed).unwrap().body {
                 Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
                 other => panic!("{other:?}"),
@@ -394,9 +393,8 @@ mod tests {
         let mut request = request("lab-burn", "");
         let departure = Rc::clone(&request.departure);
         // An hour: were it begun, this test would not end.
-        let work = Work::Burn(Duration::from_millis(MOST_MS));
-        let mut performed =
-            Box::pin(perform(work, &mut request, &blocking_pool, &MayWait::in_task()));
+        let (work, may_wait) = (Work::Burn(Duration::from_millis(MOST_MS)), MayWait::in_task());
+        let mut performed = Box::pin(perform(work, &mut request, &blocking_pool, &may_wait));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         assert!(performed.as_mut().poll(&mut context).is_pending());
         assert!(departure.is_awaited() && blocking_pool.queued() == 1);

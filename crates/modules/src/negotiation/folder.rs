@@ -83,6 +83,7 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_message::MayWait;
     use evenkeel_sys::blocking_pool::BlockingPool;
     use std::rc::Rc;
     use std::sync::Arc;
