@@ -86,10 +86,13 @@ impl Aside {
         self.restore(request);
     }
 
-    /// Leaves the request at the path that it looked at.
-    pub(crate) fn keep(self, request: &mut Request) {
+    /// Leaves the request at the path that it looked at. AcceptPathInfo stays as the plan of the
+    /// request says, whatever that of the look does (core.c: core_override_type, which runs once).
+    pub(crate) fn keep(self, request: &mut Request, plan: &Plan) {
         let found = std::mem::take(&mut request.resource);
         request.resource = self.0.replaced_by(found);
+        let says_so = plan.core.accept_path_info == Some(AcceptPathInfo::On);
+        request.resource.takes_path.get_or_insert(says_so);
     }
 }
 
@@ -373,7 +376,7 @@ async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
                 let answer = dir::redirect_to_index(&request, core, &index, status);
                 return Err(Stopped { request, plan, answer });
             }
-            aside.keep(&mut request);
+            aside.keep(&mut request, &plan);
             return Ok(Prepared { request, plan: seen.plan, found: seen.found });
         }
         let is_last = plan.dir.index_name(number + 1).is_none();
@@ -411,7 +414,7 @@ async fn fallback(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
     let aside = Aside::put(&mut request, path, query);
     let (mut request, seen) = see(pipeline, request, Start::Path).await;
     if seen.is_file() {
-        aside.keep(&mut request);
+        aside.keep(&mut request, &plan);
         return Ok(Prepared { request, plan: seen.plan, found: seen.found });
     }
     let status = seen.status();
