@@ -176,8 +176,8 @@ pub struct Resource {
     /// Fields of every response, including errors and the responses after internal redirects
     /// (Apache: err_headers_out).
     pub always: Fields,
-    /// Whether a path behind the file is accepted, if a subrequest has taken the request's place: the
-    /// request itself has decided it before (Apache: used_path_info).
+    /// Whether a path behind the file is accepted, if a subrequest has taken the request's place:
+    /// the request itself has decided it before (Apache: used_path_info).
     pub takes_path: Option<bool>,
     /// What a choice among variants adds to the response; none if there was no choice.
     pub negotiated: Option<Box<Negotiated>>,
