@@ -176,6 +176,9 @@ pub struct Resource {
     /// Fields of every response, including errors and the responses after internal redirects
     /// (Apache: err_headers_out).
     pub always: Fields,
+    /// Whether a path behind the file is accepted, if a subrequest has taken the request's place:
+    /// the request itself has decided it before (Apache: used_path_info).
+    pub takes_path: Option<bool>,
     /// What a choice among variants adds to the response; none if there was no choice.
     pub negotiated: Option<Box<Negotiated>>,
     /// The depth of subrequests; 0 for the client's own request (Apache: the length of the chain
@@ -220,6 +223,7 @@ impl Default for Resource {
             auth_type: None,
             fields: Fields::new(),
             always: Fields::new(),
+            takes_path: None,
             negotiated: None,
             depth: 0,
             main_path: None,
@@ -253,6 +257,7 @@ impl Resource {
             auth_type: self.auth_type.clone(),
             fields: Fields::new(),
             always: Fields::new(),
+            takes_path: None,
             negotiated: None,
             depth: self.depth + 1,
             main_path: Some(self.path[..].into()),
@@ -294,6 +299,7 @@ impl Resource {
             auth_type: found.auth_type,
             fields,
             always,
+            takes_path: self.takes_path,
             negotiated: self.negotiated,
             depth: self.depth,
             main_path: self.main_path,
@@ -325,6 +331,7 @@ impl Resource {
             auth_type: self.auth_type.clone(),
             fields: Fields::new(),
             always: std::mem::take(&mut self.always),
+            takes_path: None,
             negotiated: self.negotiated.take(),
             depth: self.depth,
             main_path: self.main_path.clone(),
@@ -356,6 +363,7 @@ impl Resource {
             auth_type,
             fields,
             always,
+            takes_path,
             negotiated,
             depth,
             main_path,
@@ -381,7 +389,7 @@ impl Resource {
         (*query, *user, *auth_type, *main_path) = (None, None, None, None);
         *is_question = false;
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
-        (*is_of_file, *settings) = (false, SettingsId::default());
+        (*is_of_file, *takes_path, *settings) = (false, None, SettingsId::default());
     }
 
     /// The memory for what a client and its files have said, used or not, in bytes.

@@ -68,7 +68,9 @@ fn refuse(request: &mut Request, error: &io::Error) -> Status {
     status_of(error.kind())
 }
 
-/// LimitRequestBody, which the length that the head tells does not exceed.
+/// LimitRequestBody, which the length that the head tells does not exceed. The document of an error
+/// that ends the connection has no body: nothing reads what is left of it (http_filters.c:
+/// ap_discard_request_body).
 ///
 /// # Errors
 /// 413 where it does.
@@ -78,6 +80,10 @@ pub(crate) fn check_length(request: &mut Request, plan: &Plan) -> Result<u64, St
         Some(0) => u64::MAX,
         Some(limit) => limit,
     };
+    if request.resource.status.drops_connection() {
+        request.body = None;
+        return Ok(limit);
+    }
     match request.head.length {
         BodyLength::Exact(length) if length > limit => {
             request.body = None;

@@ -86,10 +86,13 @@ impl Aside {
         self.restore(request);
     }
 
-    /// Leaves the request at the path that it looked at.
-    pub(crate) fn keep(self, request: &mut Request) {
+    /// Leaves the request at the path that it looked at. AcceptPathInfo stays as the plan of the
+    /// request says, whatever that of the look does (core.c: core_override_type, which runs once).
+    pub(crate) fn keep(self, request: &mut Request, plan: &Plan) {
         let found = std::mem::take(&mut request.resource);
         request.resource = self.0.replaced_by(found);
+        let says_so = plan.core.accept_path_info == Some(AcceptPathInfo::On);
+        request.resource.takes_path.get_or_insert(says_so);
     }
 }
 
@@ -248,7 +251,7 @@ pub(crate) async fn at_name(
     request: Box<Request>,
     name: &[u8],
 ) -> (Box<Request>, Option<Glance>) {
-    let Some(target) = beside(pipeline, &request, name) else { return (request, None) };
+    let Ok(target) = beside(pipeline, &request, name) else { return (request, None) };
     let (request, glance) = glance(pipeline, request, target, None).await;
     (request, Some(glance))
 }
@@ -261,7 +264,7 @@ pub(crate) async fn admitted(
     mut request: Box<Request>,
     url: &[u8],
 ) -> (Box<Request>, Option<Looked>) {
-    let Some((path, query)) = beside(pipeline, &request, url) else { return (request, None) };
+    let Ok((path, query)) = beside(pipeline, &request, url) else { return (request, None) };
     let told = request.notices.len();
     let aside = Aside::put(&mut request, path, query);
     let (mut request, found) = match admit_path(pipeline, request).await {
@@ -352,7 +355,13 @@ async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
     let mut refused = None;
     for number in 0.. {
         let Some(name) = plan.dir.index_name(number) else { break };
-        let Some(target) = beside(pipeline, &request, name.as_bytes()) else { continue };
+        let target = match beside(pipeline, &request, name.as_bytes()) {
+            Ok(target) => target,
+            Err(status) => {
+                refused = Some(status).filter(|it| *it != Status::NOT_FOUND).or(refused);
+                continue;
+            }
+        };
         let (path, query) = with_query(&request, target);
         let aside = Aside::put(&mut request, path, query);
         let (back, seen) = see(pipeline, request, Start::Path).await;
@@ -367,7 +376,7 @@ async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
                 let answer = dir::redirect_to_index(&request, core, &index, status);
                 return Err(Stopped { request, plan, answer });
             }
-            aside.keep(&mut request);
+            aside.keep(&mut request, &plan);
             return Ok(Prepared { request, plan: seen.plan, found: seen.found });
         }
         let is_last = plan.dir.index_name(number + 1).is_none();
@@ -395,15 +404,17 @@ async fn folder(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
 /// upon itself until that has a limit, as in Apache (mod_dir.c: fixup_dflt).
 async fn fallback(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Phase {
     let Prepared { mut request, plan, found } = prepared;
-    let target = plan.dir.fallback().map(str::as_bytes);
-    let Some(target) = target.and_then(|target| beside(pipeline, &request, target)) else {
-        return Ok(Prepared { request, plan, found });
+    let Some(target) = plan.dir.fallback() else { return Ok(Prepared { request, plan, found }) };
+    let target = match beside(pipeline, &request, target.as_bytes()) {
+        Ok(target) => target,
+        Err(Status::NOT_FOUND) => return Ok(Prepared { request, plan, found }),
+        Err(status) => return Err(Stopped { request, plan, answer: status.into() }),
     };
     let (path, query) = with_query(&request, target);
     let aside = Aside::put(&mut request, path, query);
     let (mut request, seen) = see(pipeline, request, Start::Path).await;
     if seen.is_file() {
-        aside.keep(&mut request);
+        aside.keep(&mut request, &plan);
         return Ok(Prepared { request, plan: seen.plan, found: seen.found });
     }
     let status = seen.status();
@@ -434,12 +445,15 @@ fn with_query(
 }
 
 /// The path and query of a name that was configured for a folder: the name may be a path of its
-/// own, and may hold escapes and a query. None where it cannot be a path.
+/// own, and may hold escapes and a query.
+///
+/// # Errors
+/// The status of a request for what cannot be a path.
 pub(crate) fn beside(
     pipeline: &Pipeline,
     request: &Request,
     name: &[u8],
-) -> Option<(UrlPath, Option<Vec<u8>>)> {
+) -> Result<(UrlPath, Option<Vec<u8>>), Status> {
     let mut parts = name.splitn(2, |byte| *byte == b'?');
     let (name, own) = (parts.next().unwrap_or_default(), parts.next());
     let query = own.map(<[u8]>::to_vec);
@@ -453,10 +467,10 @@ pub(crate) fn beside(
     let is_file_name = name.first().is_some_and(is_plain)
         && name.iter().all(|byte| is_plain(byte) || *byte == b'.');
     if is_file_name && is_plain_folder() {
-        return Some((request.resource.path.beside(name, b""), query));
+        return Ok((request.resource.path.beside(name, b""), query));
     }
     let mut target = Vec::new();
     evenkeel_proto::escape_uri(&mut target, folder);
     target.extend_from_slice(name);
-    pipeline.site.path(request, &target).ok().map(|path| (path, query))
+    pipeline.site.path(request, &target).map(|path| (path, query))
 }

@@ -98,7 +98,7 @@ async fn choose(pipeline: &Rc<Pipeline>, prepared: phases::Ready) -> Chosen {
                 aside.restore(&mut request);
                 return Err(Stopped { request, plan, answer: status.into() });
             }
-            aside.keep(&mut request);
+            aside.keep(&mut request, &plan);
             name_choice(&mut request, &name, transparent);
             negotiation::tell(&mut request, &fields);
             let validator = variants.validator;

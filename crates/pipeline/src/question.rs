@@ -78,7 +78,7 @@ impl Probe for Pipeline {
         if request.resource.main_path.as_deref() == Some(&request.resource.path[..]) {
             return Some(false);
         }
-        let Some((path, query)) = beside(self, request, url) else { return Some(false) };
+        let Ok((path, query)) = beside(self, request, url) else { return Some(false) };
         self.ask(request, [b"U", url].concat(), Subject::Url(path, query))
     }
 

@@ -9,9 +9,11 @@ use evenkeel_message::{Fields, Level, Name, Notice, Request, Version};
 use std::net::Ipv6Addr;
 
 /// Sets host, port and query of a request whose head is complete. The host of the target wins over
-/// the field Host and replaces it, if the scheme of the target is that of the connection, which is
-/// http. The host of another scheme is ignored, because an intermediary may have chosen by the
-/// field (Apache: protocol.c, `ap_parse_uri`). A request that is refused has no host.
+/// the field Host, if the scheme of the target is that of the connection, which is http. The host
+/// of another scheme is ignored, because an intermediary may have chosen by the field (Apache:
+/// protocol.c, `ap_parse_uri`). Under Strict, the host of the target also replaces the field; under
+/// Unsafe, conditions see the field as it came (vhost.c, `ap_update_vhost_from_headers_ex`). A
+/// request that is refused has no host.
 ///
 /// # Errors
 ///
@@ -59,7 +61,7 @@ fn fill(request: &mut Request, options: &HttpProtocolOptions) -> Result<(), Refu
         if host.is_empty() {
             return Err(malformed(authority));
         }
-        if has_field {
+        if has_field && options.strict {
             let value = host_value(whole);
             head.fields.set("Host", value);
         }

@@ -3,7 +3,7 @@
 //! twice, and files change before and among those of the second time.
 
 use super::dice::Dice;
-use super::grammar::{NOUNS, ROWS, Row, load_line, place};
+use super::grammar::{MISSING, NOUNS, ROWS, Row, load_line, place};
 use super::site::{Ask, Change, Entry, Kind, Node, Site, section_name};
 
 /// The number of sites that share the lines of a main server.
@@ -87,6 +87,9 @@ fn compose_main(seed: u64, batch: u64) -> Vec<Node> {
     if writer.dice.chance(10) {
         let name = writer.dice.word(&ASKED);
         nodes.push(Node::Line(load_line(name)));
+    }
+    if writer.dice.chance(40) {
+        nodes.extend(MISSING.iter().map(|name| Node::Line(load_line(name))));
     }
     if writer.dice.chance(85) {
         let options = writer.dice.word(&["Options FollowSymLinks", "Options None", "Options All"]);

@@ -79,6 +79,10 @@ pub fn load_line(name: &str) -> String {
     format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so")
 }
 
+/// Modules of Debian's apache2 that Evenkeel does not have. Some sites load them and protect files
+/// with their conditions.
+pub const MISSING: [&str; 3] = ["lua", "dbd", "dialup"];
+
 /// Directives and sections.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
@@ -96,6 +100,8 @@ pub const ROWS: &[Row] = &[
     row("core", 5, INNER, "<Limit $limited>"),
     row("core", 4, INNER, "<LimitExcept $limited>"),
     row("core", 1, OPEN, "<IfModule $module>"),
+    row("core", 1, OPEN, "<IfModule $missing>"),
+    row("core", 1, OPEN, "<IfDirective $missing_directive>"),
     // core: directives
     row("core", 12, OPEN, "Options $options"),
     row("core", 5, FOLDER, "AllowOverride $overrides"),
@@ -140,6 +146,9 @@ pub const ROWS: &[Row] = &[
     row("alias", 9, SERVER, "Alias \"$prefix\" \"$target\""),
     row("alias", 5, SERVER, "AliasMatch \"$alias_pattern\" \"$match_target\""),
     row("alias", 1, LOCATION, "Alias \"$target\""),
+    row("alias", 2, SERVER, "ScriptAlias \"$prefix\" \"$target\""),
+    row("alias", 1, SERVER, "ScriptAliasMatch \"$alias_pattern\" \"$match_target\""),
+    row("alias", 1, LOCATION, "ScriptAlias \"$target\""),
     row("alias", 3, SERVER | FOLDER | FILES | HTACCESS, "Redirect $redirect \"$prefix\" \"$redirect_target\""),
     row("alias", 1, SERVER | FOLDER | HTACCESS, "Redirect $gone \"$uri\""),
     row("alias", 3, SERVER | FOLDER | FILES | HTACCESS, "RedirectMatch $redirect \"$alias_pattern\" \"$redirect_target\""),
@@ -222,6 +231,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("methods", &["GET", "POST", "GET POST", "OPTIONS", "TRACE", "PUT DELETE", "HEAD", "PATCH GET"]),
     ("limited", &["GET", "POST", "GET POST", "OPTIONS", "PUT DELETE", "HEAD", "PATCH GET"]),
     ("module", &["mod_alias.c", "!mod_alias.c", "alias_module", "mod_nothing.c", "!mod_nothing.c"]),
+    ("missing", &["mod_lua.c", "lua_module", "!mod_lua.c", "mod_dbd.c", "mod_dialup.c", "!dialup_module"]),
+    ("missing_directive", &["LuaRoot", "DBDriver", "ModemStandard", "!LuaRoot", "Redirect"]),
     // conditions; `-F` would end a child of apache2, because it recurses without end
     ("condition", &["$test", "$test", "$test", "! ($test)", "$test && $test", "$test || $test", "true", "false"]),
     ("test", &["%{REQUEST_URI} =~ m#$uri_pattern#", "%{REQUEST_URI} =~ m#^/$name#", "%{REQUEST_URI} == '$uri'", "%{REQUEST_URI} -strmatch '/$wild'", "%{REQUEST_FILENAME} =~ m#$folder_pattern#", "%{REQUEST_FILENAME} == '@SITE@/htdocs$in_file'", "-f %{REQUEST_FILENAME}", "-d %{REQUEST_FILENAME}", "-e %{REQUEST_FILENAME}", "-L %{REQUEST_FILENAME}", "%{REQUEST_METHOD} == 'GET'", "%{REQUEST_METHOD} in { 'POST', 'OPTIONS', 'TRACE' }", "%{HTTP_USER_AGENT} =~ /Moz/", "%{HTTP:X-Flag} == '1'", "%{QUERY_STRING} =~ /q=/", "-n %{QUERY_STRING}", "-n env('$env')", "-n reqenv('$env')", "%{PATH_INFO} =~ m#^/#", "-n %{PATH_INFO}", "%{HTTP_HOST} =~ /test/", "%{SERVER_NAME} == '@HOST@'", "%{REMOTE_ADDR} -ipmatch '127.0.0.0/8'", "%{THE_REQUEST} =~ m#//#", "%{HANDLER} == ''", "%{HANDLER} == 'type-map'", "%{CONTENT_TYPE} == 'text/html'", "-U '$uri'", "-U '$hub'", "%{DOCUMENT_ROOT} == '@SITE@/htdocs'", "%{CONTEXT_PREFIX} == ''", "%{CONTEXT_DOCUMENT_ROOT} =~ /out/", "%{SERVER_PROTOCOL} == 'HTTP/1.1'", "tolower(%{REQUEST_URI}) == '/dir/x.txt'", "unescape('%%2fdir') == '/dir'", "%{REQUEST_STATUS} == '404'", "%{SCRIPT_FILENAME} =~ /secret/", "%{IS_SUBREQ} == 'true'", "%{LAST_MODIFIED} -gt 0", "%{REQUEST_URI} -ge '/m'", "%{ENV:$env} == '1'", "%{HTTP_ACCEPT} =~ /html/", "osenv('PATH') =~ /bin/", "req('X-Flag') -eq 1", "%{QUERY_STRING} -in { 'q=1' }"]),
@@ -235,7 +246,7 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("encoded_slashes", &["On", "Off", "NoDecode"]),
     ("error", &["403", "403", "404", "404", "500", "400", "405", "401", "405", "406", "413"]),
     ("document", &["$hub", "$hub", "$hub", "$hub", "$hub", "$uri", "/$name.txt", "\"denied\"", "http://other.test/x", "$folder_uri/", "default", "/none", "/map.var"]),
-    ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is"]),
+    ("handler", &["default-handler", "type-map", "none", "nothing-such", "send-as-is", "foo", "cgi-script"]),
     ("path_info", &["On", "Off", "Default"]),
     ("access_files", &[".htaccess", ".other .htaccess", ".other"]),
     ("trace", &["On", "Off", "Extended"]),

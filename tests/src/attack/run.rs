@@ -264,8 +264,15 @@ fn sighting(plan: &Plan, case: &Case) -> String {
     format!("-- {} (seed {}, site {}{asked})", case.difference, plan.seed, case.number)
 }
 
-/// The difference for a refusal.
+/// What Evenkeel says of a configuration that uses a module which it does not have.
+const LACKS: &str = "a module that this server does not have";
+
+/// The difference for a refusal. A configuration that is refused for a module that is missing opens
+/// nothing, so that such refusals are one kind.
 fn refused(refusal: &Refusal) -> Difference {
+    if !refusal.is_oracles && refusal.said.contains(LACKS) {
+        return Difference { class: Class::Refused, detail: "whole".to_owned() };
+    }
     let class = if refusal.is_oracles { Class::Taken } else { Class::Refused };
     let said = refusal.said.lines().last().unwrap_or_default();
     let is_plain = |c: &char| !c.is_ascii_digit();

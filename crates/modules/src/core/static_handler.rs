@@ -53,7 +53,8 @@ pub fn serve_file(
         Kind::Absent => return Err(not_found(request, 128, "File does not exist: ")),
         Kind::Other | Kind::Denied(_) => return Err(forbidden(request, None)),
     }
-    let accepts_path = settings.accept_path_info == Some(AcceptPathInfo::On);
+    let says_so = settings.accept_path_info == Some(AcceptPathInfo::On);
+    let accepts_path = request.resource.takes_path.unwrap_or(says_so);
     if !request.resource.path_info.is_empty() && !accepts_path {
         return Err(not_found(request, 130, "File does not exist: "));
     }

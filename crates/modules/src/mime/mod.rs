@@ -105,12 +105,13 @@ pub struct Global {
     pub types_config: Option<PathBuf>,
 }
 
-/// Finds out what the request's file is from its name. What `is_directory` says decides for a
-/// folder, which has a type of its own.
+/// Finds out what the request's file is from its name. A folder, which `is_directory` tells, has a
+/// type of its own. It has a handler of its own too, unless ScriptAlias has named one (mod_dir.c:
+/// fixup_dir).
 pub fn find_type(request: &mut Request, settings: &Directory, types: &Types, is_directory: bool) {
     if is_directory {
         request.resource.content.media_type = Some(FOLDER.into());
-        request.resource.content.handler = Some(FOLDER.into());
+        request.resource.content.handler.get_or_insert_with(|| FOLDER.into());
         return;
     }
     let Resource { file, path_info, content, .. } = &mut request.resource;
