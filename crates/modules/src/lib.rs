@@ -44,7 +44,9 @@ modules! {
     mod access_compat;
     mod authz_core;
     mod authz_host;
+    mod allowmethods;
     mod headers;
+    mod expires;
     mod autoindex;
     mod negotiation;
     mod filter;

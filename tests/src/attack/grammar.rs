@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 13] = [
+pub const MODULES: [&str; 15] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -72,6 +72,8 @@ pub const MODULES: [&str; 13] = [
     "autoindex",
     "filter",
     "deflate",
+    "expires",
+    "allowmethods",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -199,6 +201,11 @@ pub const ROWS: &[Row] = &[
     // deflate, filter
     row("filter", 2, OPEN, "AddOutputFilterByType DEFLATE $type"),
     row("core", 1, INNER, "SetOutputFilter $filter"),
+    // expires, allowmethods
+    row("expires", 1, OPEN, "ExpiresActive $switch"),
+    row("expires", 2, OPEN, "ExpiresDefault $expiry"),
+    row("expires", 2, OPEN, "ExpiresByType $expiring $expiry"),
+    row("allowmethods", 2, SECTION, "AllowMethods $allowed_methods"),
 ];
 
 /// The texts for each noun.
@@ -291,6 +298,10 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("order_key", &["Name", "Date", "Size", "Description"]),
     ("document_name", &["$some_file", "a.txt", "secret.txt", "$uri", "$hub", "$hub", "$hub", "README.html", "index.html"]),
     ("filter", &["DEFLATE", "INFLATE;DEFLATE"]),
+    // expires, allowmethods. Times that the seconds of the request do not change.
+    ("expiry", &["A0", "\"modification plus 1 hour\"", "M5", "A-5"]),
+    ("expiring", &["text/html", "text/*", "*/*", "image/png"]),
+    ("allowed_methods", &["GET", "GET POST", "reset", "OPTIONS PUT", "GET HEAD POST OPTIONS"]),
     // requests
     ("method", &["GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "OPTIONS", "TRACE", "PUT", "FOO", "get", "PATCH", "PROPFIND", "CONNECT"]),
     ("version", &["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0"]),
