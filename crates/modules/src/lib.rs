@@ -32,6 +32,8 @@ modules! {
     mod unixd;
     #[every_request]
     mod alias;
+    mod userdir;
+    mod vhost_alias;
     mod env;
     #[every_request]
     mod setenvif;

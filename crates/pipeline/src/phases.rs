@@ -25,7 +25,7 @@ use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     RequestContext, alias, allowmethods, authz_core, core, deflate, env, expires, filter, headers,
-    lab, mime, negotiation, setenvif, status,
+    lab, mime, negotiation, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -139,7 +139,10 @@ fn note_locations(pipeline: &Pipeline, request: &mut Request, merged: Rc<Merged>
 }
 
 /// From the URL path to a file name.
-pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<Translated<Plan>> {
+pub(crate) async fn translate(
+    pipeline: &Pipeline,
+    received: Received<Plan>,
+) -> Phase<Translated<Plan>> {
     let Received { mut request, plan } = received;
     let server = pipeline.site.server(request.server);
     if &*request.resource.path == b"*" && request.resource.method == Method::Options {
@@ -159,14 +162,44 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         }
         Err(answer) => return stop(request, plan, answer),
     }
+    let home = match userdir::wanted_home(&request, &settings.userdir).map(str::to_owned) {
+        Some(user) => Box::pin(find_home(pipeline, &mut request, &plan, user)).await,
+        None => None,
+    };
+    match userdir::translate(&mut request, &settings.userdir, home.as_deref()) {
+        Ok(None) => {}
+        Ok(Some(file)) => {
+            request.resource.file = file;
+            return bounded(request, plan);
+        }
+        Err(answer) => return stop(request, plan, answer),
+    }
     if request.resource.path.first() != Some(&b'/') {
         let line = quoted(&request.head.line).into_owned();
         let text = format!("Invalid URI in request '{line}'");
         request.notify(Notice::new("core", Level::Error, 126, text));
         return stop(request, plan, Status::BAD_REQUEST);
     }
-    below_document_root(&mut request, server);
+    match vhost_alias::translate(&mut request, &settings.vhost_alias, core) {
+        Some(file) => request.resource.file = file,
+        None => below_document_root(&mut request, server),
+    }
     bounded(request, plan)
+}
+
+/// The home folder of a user. Only a user that this thread does not know yet is waited for.
+async fn find_home(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    user: String,
+) -> Option<Box<[u8]>> {
+    let now_us = request.time_us;
+    if let Some(known) = pipeline.homes.known(&user, now_us) {
+        return known;
+    }
+    pipeline.before_wait(request, plan).await;
+    pipeline.homes.look_up(&pipeline.blocking_pool, user, now_us).await
 }
 
 /// Refuses a name that is too long for the kernel, whatever part of it a file may have (core.c:
