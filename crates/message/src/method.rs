@@ -92,6 +92,14 @@ impl MethodSet {
         self.others.retain(|method| other.others.contains(method) == wanted);
     }
 
+    /// The methods as the Allow field lists them (RFC 9110, section 10.2.1).
+    #[must_use]
+    pub fn list(&self) -> Vec<u8> {
+        let known = Method::ALL.iter().filter(|method| self.bits & Self::bit(**method) != 0);
+        let known = known.map(|method| method.text().as_bytes());
+        known.chain(self.others.iter().map(|other| &**other)).collect::<Vec<_>>().join(&b',')
+    }
+
     /// Whether no method is in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -25,6 +25,9 @@ pub struct Content {
     /// Whether the default handler has taken the request. If no other handler is named, conditions
     /// then see the media type as the handler's name (config.c: ap_invoke_handler).
     pub is_by_type: bool,
+    /// When the file was last changed, in microseconds since 1970, if the configuration asks for
+    /// that; none if there is no file (Apache: finfo).
+    pub changed_us: Option<i64>,
 }
 
 impl Content {

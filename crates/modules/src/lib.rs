@@ -32,6 +32,8 @@ modules! {
     mod unixd;
     #[every_request]
     mod alias;
+    mod userdir;
+    mod vhost_alias;
     mod env;
     #[every_request]
     mod setenvif;
@@ -44,7 +46,9 @@ modules! {
     mod access_compat;
     mod authz_core;
     mod authz_host;
+    mod allowmethods;
     mod headers;
+    mod expires;
     mod autoindex;
     mod negotiation;
     mod filter;

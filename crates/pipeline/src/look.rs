@@ -172,7 +172,7 @@ async fn prepare(pipeline: &Rc<Pipeline>, request: Box<Request>, start: Start) -
     let translated = match start {
         Start::Path => {
             let received = phases::locate(pipeline, request).await?;
-            phases::translate(pipeline, received)?
+            phases::translate(pipeline, received).await?
         }
         Start::File => {
             let plan = Arc::clone(&pipeline.site.server(request.server).defaults);
@@ -282,7 +282,8 @@ async fn admit_path(
     request: Box<Request>,
 ) -> Result<phases::Access, Stopped<Plan>> {
     let received = phases::locate(pipeline, request).await?;
-    admit(pipeline, phases::translate(pipeline, received)?).await
+    let translated = phases::translate(pipeline, received).await?;
+    admit(pipeline, translated).await
 }
 
 /// The phases from the section walk to the decision about access.

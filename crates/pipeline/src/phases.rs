@@ -24,8 +24,8 @@ use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    RequestContext, alias, authz_core, core, deflate, env, filter, headers, lab, mime, negotiation,
-    setenvif, status,
+    RequestContext, alias, allowmethods, authz_core, core, deflate, env, expires, filter, headers,
+    lab, mime, negotiation, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -139,7 +139,10 @@ fn note_locations(pipeline: &Pipeline, request: &mut Request, merged: Rc<Merged>
 }
 
 /// From the URL path to a file name.
-pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<Translated<Plan>> {
+pub(crate) async fn translate(
+    pipeline: &Pipeline,
+    received: Received<Plan>,
+) -> Phase<Translated<Plan>> {
     let Received { mut request, plan } = received;
     let server = pipeline.site.server(request.server);
     if &*request.resource.path == b"*" && request.resource.method == Method::Options {
@@ -159,14 +162,44 @@ pub(crate) fn translate(pipeline: &Pipeline, received: Received<Plan>) -> Phase<
         }
         Err(answer) => return stop(request, plan, answer),
     }
+    let home = match userdir::wanted_home(&request, &settings.userdir).map(str::to_owned) {
+        Some(user) => Box::pin(find_home(pipeline, &mut request, &plan, user)).await,
+        None => None,
+    };
+    match userdir::translate(&mut request, &settings.userdir, home.as_deref()) {
+        Ok(None) => {}
+        Ok(Some(file)) => {
+            request.resource.file = file;
+            return bounded(request, plan);
+        }
+        Err(answer) => return stop(request, plan, answer),
+    }
     if request.resource.path.first() != Some(&b'/') {
         let line = quoted(&request.head.line).into_owned();
         let text = format!("Invalid URI in request '{line}'");
         request.notify(Notice::new("core", Level::Error, 126, text));
         return stop(request, plan, Status::BAD_REQUEST);
     }
-    below_document_root(&mut request, server);
+    match vhost_alias::translate(&mut request, &settings.vhost_alias, core) {
+        Some(file) => request.resource.file = file,
+        None => below_document_root(&mut request, server),
+    }
     bounded(request, plan)
+}
+
+/// The home folder of a user. Only a user that this thread does not know yet is waited for.
+async fn find_home(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    user: String,
+) -> Option<Box<[u8]>> {
+    let now_us = request.time_us;
+    if let Some(known) = pipeline.homes.known(&user, now_us) {
+        return known;
+    }
+    pipeline.before_wait(request, plan).await;
+    pipeline.homes.look_up(&pipeline.blocking_pool, user, now_us).await
 }
 
 /// Refuses a name that is too long for the kernel, whatever part of it a file may have (core.c:
@@ -293,7 +326,12 @@ pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Acce
         if known::are_settings_known(&request) {
             note_presumed(pipeline, &mut request, &plan).await;
         } else if let Err(status) = decide(pipeline, &mut request, &plan).await {
-            return stop(request, plan, status);
+            // No other rule of access answers with 405.
+            let answer = match status {
+                Status::METHOD_NOT_ALLOWED => allowmethods::refusal(&plan.allowmethods),
+                status => status.into(),
+            };
+            return stop(request, plan, answer);
         }
     }
     Ok(Admitted { request, plan, found })
@@ -314,9 +352,13 @@ fn decide<'a>(
     plan: &'a Plan,
 ) -> MaybeReady<'a, Result<(), Status>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
-    match plan.access_compat.admits(request) {
-        true if any => MaybeReady::now(Ok(())),
-        false if !any => MaybeReady::now(Err(Status::FORBIDDEN)),
+    let checked = allowmethods::check(request, &plan.allowmethods).and_then(|()| {
+        let admitted = plan.access_compat.admits(request);
+        admitted.then_some(()).ok_or(Status::FORBIDDEN)
+    });
+    match checked {
+        Ok(()) if any => MaybeReady::now(Ok(())),
+        Err(status) if !any => MaybeReady::now(Err(status)),
         _ => {
             let core = pipeline.site.server(request.server).core(plan);
             let authorize =
@@ -330,6 +372,10 @@ fn decide<'a>(
 pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<Ready> {
     let (prepared, is_variant) = negotiate::find_variant(pipeline, admitted).await?;
     let Prepared { mut request, plan, found } = prepared;
+    if plan.expires.needs_change_time() {
+        let stat = found.as_ref().and_then(|looked| looked.found.stat());
+        request.resource.content.changed_us = stat.map(|stat| stat.modified_ns / 1000);
+    }
     let is_directory = found.as_ref().is_some_and(|looked| looked.found.kind() == Kind::Directory);
     let server = pipeline.site.server(request.server);
     // The look at a variant has told its type.
@@ -542,6 +588,9 @@ pub(crate) fn filter(
     // What shows a request as it came, or speaks for the server as a whole, is sent before filters
     // are put in (request.c: the answer of map_to_storage is the last word).
     let is_traced = request.resource.method == Method::Trace || &*request.resource.path == b"*";
+    if !is_traced {
+        expires::act_on_response(request, &plan.expires, &mut response);
+    }
     let is_compressed = !is_traced && recode(pipeline, request, plan, &mut response)?;
     if !is_traced {
         headers::act_on_response(request, around(pipeline, server, plan), &mut response);
@@ -637,6 +686,7 @@ pub(crate) fn filter_error(
     mut response: Response,
 ) -> Response {
     let server = pipeline.site.server(request.server);
+    expires::act_on_page(request, &plan.expires, &mut response);
     headers::act_on_error(request, around(pipeline, server, plan), &mut response);
     core::settle_vary(request, &mut response);
     core::forbid_caching(request, &mut response);

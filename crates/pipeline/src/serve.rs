@@ -17,6 +17,7 @@ use evenkeel_modules::beside::{Beside, Large, Thrift};
 use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::BlockingPool;
+use evenkeel_modules::userdir::Homes;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -59,6 +60,8 @@ pub struct Pipeline {
     teller: Teller,
     /// What gives memory of large requests back.
     thrift: Thrift,
+    /// The home folders of users, for mod_userdir.
+    pub(crate) homes: Homes,
     /// The frames of [`respond`].
     responses: Rc<Responses>,
     /// The frames of subrequests.
@@ -113,6 +116,7 @@ impl Pipeline {
             presses,
             teller,
             thrift,
+            homes: Homes::default(),
             responses,
             looks,
             own: Weak::clone(own),
@@ -154,7 +158,7 @@ impl Pipeline {
     /// of a request).
     async fn phases(self: &Rc<Self>, request: Box<Request>) -> Result<Concluded, Stopped<Plan>> {
         let received = phases::receive(self, request).await?;
-        let translated = phases::translate(self, received)?;
+        let translated = phases::translate(self, received).await?;
         if phases::is_trace(&translated.request) {
             return Box::pin(phases::show(self, translated)).await;
         }

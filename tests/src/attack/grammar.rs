@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 13] = [
+pub const MODULES: [&str; 17] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -72,6 +72,10 @@ pub const MODULES: [&str; 13] = [
     "autoindex",
     "filter",
     "deflate",
+    "expires",
+    "allowmethods",
+    "userdir",
+    "vhost_alias",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -208,6 +212,15 @@ pub const ROWS: &[Row] = &[
     // deflate, filter
     row("filter", 2, OPEN, "AddOutputFilterByType DEFLATE $type"),
     row("core", 1, INNER, "SetOutputFilter $filter"),
+    // expires, allowmethods
+    row("expires", 1, OPEN, "ExpiresActive $switch"),
+    row("expires", 2, OPEN, "ExpiresDefault $expiry"),
+    row("expires", 2, OPEN, "ExpiresByType $expiring $expiry"),
+    row("allowmethods", 2, SECTION, "AllowMethods $allowed_methods"),
+    // userdir, vhost_alias
+    row("userdir", 2, SERVER, "UserDir $user_dir"),
+    row("vhost_alias", 1, HOST, "VirtualDocumentRoot $host_root"),
+    row("vhost_alias", 1, HOST, "VirtualDocumentRootIP $host_root"),
 ];
 
 /// The texts for each noun.
@@ -302,6 +315,13 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("order_key", &["Name", "Date", "Size", "Description"]),
     ("document_name", &["$some_file", "a.txt", "secret.txt", "$uri", "$hub", "$hub", "$hub", "README.html", "index.html"]),
     ("filter", &["DEFLATE", "INFLATE;DEFLATE"]),
+    // expires, allowmethods. Times that the seconds of the request do not change.
+    ("expiry", &["A0", "\"modification plus 1 hour\"", "M5", "A-5"]),
+    ("expiring", &["text/html", "text/*", "*/*", "image/png"]),
+    ("allowed_methods", &["GET", "GET POST", "reset", "OPTIONS PUT", "GET HEAD POST OPTIONS"]),
+    // userdir, vhost_alias
+    ("user_dir", &["@SITE@/htdocs", "@SITE@/htdocs/*/docs", "@SITE@/out", "disabled", "enabled dir a", "disabled dir", "@SITE@/none $in_folder @SITE@/htdocs/*", "http://other.test/*"]),
+    ("host_root", &["@SITE@/htdocs", "@SITE@/htdocs/", "@SITE@/htdocs/%1.1/..", "@SITE@/%%1", "@SITE@/out", "none"]),
     // requests
     ("method", &["GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "OPTIONS", "TRACE", "PUT", "FOO", "get", "PATCH", "PROPFIND", "CONNECT"]),
     ("version", &["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0"]),

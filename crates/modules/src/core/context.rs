@@ -8,6 +8,10 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 
+/// The note that holds the DocumentRoot of a request that has one of its own (Apache:
+/// ap_set_document_root).
+pub const DOCUMENT_ROOT_NOTE: &str = "document-root";
+
 /// What an expression may ask of a request.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
@@ -115,8 +119,10 @@ impl<'a> RequestContext<'a> {
                 Some(request.resource.file.as_bytes().into())
             }
             Variable::DocumentRoot => {
+                let own = request.resource.notes.value(DOCUMENT_ROOT_NOTE);
                 let root = self.core.server.document_root.as_ref();
-                Some(root.map_or(&b""[..], |root| root.as_os_str().as_bytes()).into())
+                let root = own.or_else(|| root.map(|root| root.as_os_str().as_bytes()));
+                Some(root.unwrap_or_default().into())
             }
             Variable::ContentType => {
                 let sent = self.response.and_then(|it| it.fields.first("Content-Type"));

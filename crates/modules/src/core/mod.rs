@@ -24,7 +24,7 @@ mod vary;
 
 pub use client::{AddressFault, in_domain, parse_network, verified_name};
 pub use content::{describe_content, name_type, override_type};
-pub use context::RequestContext;
+pub use context::{DOCUMENT_ROOT_NOTE, RequestContext};
 pub use directory::{AcceptPathInfo, Directory, ErrorDocuments, EtagParts, OnOff, Tristate};
 pub use directory_directives::is_url;
 pub use error_document::ErrorDocument;
