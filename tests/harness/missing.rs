@@ -1,7 +1,7 @@
 //! Checks the rule about modules that a configuration loads and the server lacks: what uses such a
 //! module is refused with file and line, what does not use it starts, and no file of a program is
-//! sent. The tests use modules that the server does not have (lua, dbd, dialup), and EVENKEEL_WITHOUT,
-//! which takes a module away from a debug build.
+//! sent. The tests use modules that the server does not have (lua, dbd, dialup), and
+//! EVENKEEL_WITHOUT, which takes a module away from a debug build.
 #![expect(clippy::unwrap_used, reason = "functions beside the tests end a test as the tests do")]
 
 use evenkeel_tests::house::House;

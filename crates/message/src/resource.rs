@@ -18,7 +18,8 @@ pub struct Content {
     pub languages: Vec<Box<[u8]>>,
     /// The output filters that the file's extensions name, separated by `;` (AddOutputFilter).
     pub output_filters: Option<Box<[u8]>>,
-    /// The name of the handler; none means that the media type names it ([`Content::handler_name`]).
+    /// The name of the handler; none means that the media type names it
+    /// ([`Content::handler_name`]).
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not change the media type.
     pub charset_fixed: bool,
@@ -55,8 +56,8 @@ impl Content {
     }
 }
 
-/// Handlers that run programs, in lower case. The last one is a media type that mod_cgi takes for the name
-/// of its handler.
+/// Handlers that run programs, in lower case. The last one is a media type that mod_cgi takes for
+/// the name of its handler.
 const PROGRAMS: [&[u8]; 12] = [
     b"cgi-script",
     b"fcgid-script",
