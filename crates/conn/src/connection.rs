@@ -23,10 +23,25 @@ pub(crate) struct Connection {
     pub(crate) since_ms: u16,
     /// Whether the error log has a line of it.
     pub(crate) is_told: bool,
+    /// Whether a PROXY header names the client.
+    pub(crate) introduction: Introduction,
+}
+
+/// Whether the client of a connection is the peer, or one that the peer names in a PROXY header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Introduction {
+    /// The client is the peer.
+    None,
+    /// The header has not come yet.
+    Awaited,
+    /// It has; the proxy's address is known while the socket is at hand.
+    Made(Option<SocketAddr>),
 }
 
 const IS_V4: u64 = 1 << 16;
 const IS_TOLD: u64 = 1 << 63;
+const IS_AWAITED: u64 = 1 << 62;
+const IS_MADE: u64 = 1 << 61;
 
 impl Connection {
     pub(crate) fn to_parked_state(self) -> ParkedState {
@@ -37,6 +52,11 @@ impl Connection {
         let bits = ip.to_bits();
         let v4 = if self.peer.client.is_ipv4() { IS_V4 } else { 0 };
         let told = if self.is_told { IS_TOLD } else { 0 };
+        let introduction = match self.introduction {
+            Introduction::None => 0,
+            Introduction::Awaited => IS_AWAITED,
+            Introduction::Made(_) => IS_MADE,
+        };
         let who = u64::from(self.peer.client.port())
             | u64::from(self.kibibytes) << 16
             | u64::from(self.keepalives) << 32;
@@ -44,7 +64,8 @@ impl Connection {
             | v4
             | u64::from(self.server & 0x7FFF) << 17
             | u64::from(self.since_ms) << 32
-            | u64::from(self.server >> 15 & 0x7FFF) << 48
+            | u64::from(self.server >> 15 & 0x1FFF) << 48
+            | introduction
             | told;
         [(bits >> 64) as u64, bits as u64, who, place]
     }
@@ -62,11 +83,16 @@ impl Connection {
         Some(Self {
             peer: Peer { client, local: addresses.at(local)? },
             local,
-            server: (place >> 17 & 0x7FFF) as u32 | ((place >> 48 & 0x7FFF) as u32) << 15,
+            server: (place >> 17 & 0x7FFF) as u32 | ((place >> 48 & 0x1FFF) as u32) << 15,
             keepalives: (who >> 32) as u32,
             kibibytes: (who >> 16) as u16,
             since_ms: (place >> 32) as u16,
             is_told: place & IS_TOLD != 0,
+            introduction: match (place & IS_AWAITED != 0, place & IS_MADE != 0) {
+                (true, _) => Introduction::Awaited,
+                (_, true) => Introduction::Made(None),
+                _ => Introduction::None,
+            },
         })
     }
 }
@@ -84,7 +110,12 @@ mod tests {
         let local6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
         assert_eq!(addresses.index(local6), Some(1));
         for client in ["203.0.113.9:65535", "[::ffff:203.0.113.9]:1", "[2001:db8::2]:4711"] {
-            for (server, index, local) in [(0, 0, local), (123_456_789, 1, local6)] {
+            let made = Introduction::Made(None);
+            for (server, index, local, introduction) in [
+                (0, 0, local, Introduction::None),
+                (123_456_789, 1, local6, Introduction::Awaited),
+                (123_456_789, 1, local6, made),
+            ] {
                 let connection = Connection {
                     peer: Peer { client: client.parse().unwrap(), local },
                     local: index,
@@ -93,6 +124,7 @@ mod tests {
                     kibibytes: 65535,
                     since_ms: 54321,
                     is_told: index == 1,
+                    introduction,
                 };
                 let back = Connection::from_parked_state(connection.to_parked_state(), &addresses)
                     .unwrap();

@@ -5,6 +5,7 @@
 
 mod body;
 mod connection;
+mod introduction;
 mod link;
 mod output;
 mod pace;

@@ -4,7 +4,7 @@
 use evenkeel_message::{Notice, Peer, Request, Response, Status, Transfer};
 use evenkeel_proto::{HttpProtocolOptions, KeepAlive, Limits, Refusal};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 /// The settings of a server that bear on its connections.
@@ -101,6 +101,11 @@ pub struct Done<'a> {
 pub trait Site: 'static {
     /// The server of a connection before a request names its host.
     fn server_of(&self, local: SocketAddr) -> usize;
+
+    /// Whether a connection of that client to that address begins with a PROXY header.
+    fn awaits_proxy_header(&self, _local: SocketAddr, _client: IpAddr) -> bool {
+        false
+    }
 
     /// The settings of a server.
     fn settings(&self, server: usize) -> &Settings;

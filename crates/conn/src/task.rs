@@ -3,7 +3,8 @@
 //! come, and gives the connection back to rest.
 
 use crate::body::{Fate, Incoming};
-use crate::connection::Connection;
+use crate::connection::{Connection, Introduction};
+use crate::introduction::{self, Introduced};
 use crate::link::{Inbox, Link, waits_for_client};
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
@@ -169,10 +170,11 @@ impl<S: Site> Task<S> {
         let Reading { mut request, mut parser, started_us } = reading;
         request.time_us = self.inner.thread.day_us(started_us);
         loop {
+            let is_known = self.is_introduced(&mut request)?;
             let settings = self.inner.site.settings(self.connection.server as usize);
             let parsed = {
                 let inbox = self.link.inbox.borrow();
-                let rest = inbox.rest();
+                let rest = if is_known { inbox.rest() } else { &[] };
                 parser.parse(request.head.receive(), rest, &settings.limits, &settings.options)
             };
             match parsed {
@@ -208,6 +210,26 @@ impl<S: Site> Task<S> {
                 },
                 Err(_) => return self.late(request, parser.has_line(), started_us),
             }
+        }
+    }
+
+    /// Whether it is known who the client is: the connection awaits no PROXY header, or it has come.
+    ///
+    /// # Errors
+    /// The connection begins with something else.
+    fn is_introduced(&mut self, request: &mut Request) -> Result<bool, Outcome> {
+        if self.connection.introduction != Introduction::Awaited {
+            return Ok(true);
+        }
+        let mut inbox = self.link.inbox.borrow_mut();
+        match introduction::make(&self.inner, &mut self.connection, inbox.rest()) {
+            Introduced::Known(used) => {
+                inbox.consume(used);
+                introduction::note(request, &self.connection);
+                Ok(true)
+            }
+            Introduced::Partly => Ok(false),
+            Introduced::Not => Err(Outcome::Closed),
         }
     }
 

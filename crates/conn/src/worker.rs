@@ -2,7 +2,8 @@
 //! what can be answered at once is read, served and sent here without a task, request after
 //! request, and what must wait goes on as a task.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Introduction};
+use crate::introduction::{self, Introduced};
 use crate::link::Inbox;
 use crate::output::Progress;
 use crate::reply::{Begun, Reply};
@@ -198,8 +199,11 @@ impl<S: Site> Inner<S> {
                 (Connection::from_parked_state(state, &thread.addresses), reason, hangup)
             }
         };
-        let Some(connection) = connection else { return Outcome::Closed };
+        let Some(mut connection) = connection else { return Outcome::Closed };
         *peer = connection.peer;
+        if let Introduction::Made(proxy) = &mut connection.introduction {
+            *proxy = socket.peer_address().ok();
+        }
         if reason == ParkReason::LingeringClose {
             return linger_on(socket, connection);
         }
@@ -217,6 +221,11 @@ impl<S: Site> Inner<S> {
             None => socket.local_address().ok()?,
         };
         let index = thread.addresses.index(local)?;
+        let ip = client.ip().to_canonical();
+        let introduction = match self.site.awaits_proxy_header(local, ip) {
+            true => Introduction::Awaited,
+            false => Introduction::None,
+        };
         Some(Connection {
             peer: Peer { client, local },
             local: index,
@@ -225,6 +234,7 @@ impl<S: Site> Inner<S> {
             kibibytes: 0,
             since_ms: now_ms(),
             is_told: false,
+            introduction,
         })
     }
 
@@ -250,6 +260,20 @@ impl<S: Site> Inner<S> {
             };
             let more = count == buffer.len() || hangup;
             let mut at = 0;
+            if connection.introduction == Introduction::Awaited {
+                let bytes = buffer.get(..count).unwrap_or_default();
+                match introduction::make(self, &mut connection, bytes) {
+                    Introduced::Known(used) => at = used,
+                    Introduced::Not => return Outcome::Closed,
+                    Introduced::Partly => {
+                        let request = self.request(&connection);
+                        let (parser, started_us) = (HeadParser::new(), clock::monotonic_us());
+                        let begin = Begin::Head(task::Reading { request, parser, started_us });
+                        let inbox = Inbox::new(bytes);
+                        return task::go_on(self, socket, connection, inbox, more, begin, None);
+                    }
+                }
+            }
             while at < count {
                 let bytes = buffer.get(at..count).unwrap_or_default();
                 let step = self.answer(&socket, &mut connection, bytes, answered > 0);
@@ -413,6 +437,7 @@ impl<S: Site> Inner<S> {
         let mut request = spare
             .unwrap_or_else(|| Box::new(Request::new(RequestHead::default(), connection.peer, 0)));
         request.peer = connection.peer;
+        introduction::note(&mut request, connection);
         request.keepalives = connection.keepalives;
         request.told.connection = connection.is_told;
         request.server = connection.server as usize;

@@ -27,7 +27,7 @@ use evenkeel_sys::process;
 use evenkeel_sys::socket::Socket;
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -257,6 +257,10 @@ fn served(served: evenkeel_pipeline::Served) -> Served {
 impl ConnectionSite for ThreadSite {
     fn server_of(&self, local: SocketAddr) -> usize {
         self.site().hosts.server(local, b"", b"")
+    }
+
+    fn awaits_proxy_header(&self, local: SocketAddr, client: IpAddr) -> bool {
+        self.site().proxy_protocol.is_wanted(local, client)
     }
 
     fn settings(&self, server: usize) -> &Settings {

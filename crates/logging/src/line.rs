@@ -77,7 +77,8 @@ fn write_item(item: &Item, original: bool, exchange: &Exchange<'_>, out: &mut Ve
             Some(name) => quote(name, out),
             None => address(request.peer.client.ip(), out),
         },
-        Item::ClientAddress | Item::PeerAddress => address(request.peer.client.ip(), out),
+        Item::ClientAddress => address(request.peer.client.ip(), out),
+        Item::PeerAddress => address(request.connected().ip(), out),
         Item::LocalAddress => address(request.peer.local.ip(), out),
         Item::User => match request.resource.user.as_deref() {
             Some(b"") => out.extend_from_slice(b"\"\""),

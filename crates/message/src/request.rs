@@ -6,6 +6,7 @@ use crate::{
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -136,8 +137,13 @@ pub struct Request {
     pub trailers: Fields,
     /// The body that is still to be read; none if the head says that there is no body.
     pub body: Option<Pin<Box<dyn Source>>>,
-    /// The two ends of the connection.
+    /// The client and our end of the connection.
     pub peer: Peer,
+    /// The other end of the connection, where it is a proxy that speaks for the client
+    /// (mod_remoteip; Apache: the client_addr of the connection, beside useragent_addr).
+    pub proxy: Option<SocketAddr>,
+    /// Whether the proxy has named the client in the PROXY header of the connection.
+    pub is_introduced: bool,
     /// The time of the first byte, in microseconds since 1970 (%t, REQUEST_TIME).
     pub time_us: u64,
     /// The number of requests answered on this connection before (%k).
@@ -370,6 +376,8 @@ impl Request {
             trailers: Fields::new(),
             body: None,
             peer,
+            proxy: None,
+            is_introduced: false,
             time_us,
             keepalives: 0,
             server: 0,
@@ -423,6 +431,8 @@ impl Request {
             trailers: self.trailers.clone(),
             body: None,
             peer: self.peer,
+            proxy: self.proxy,
+            is_introduced: self.is_introduced,
             time_us: self.time_us,
             keepalives: 0,
             server: self.server,
@@ -452,6 +462,12 @@ impl Request {
         }
     }
 
+    /// The other end of the connection: the client, or a proxy that speaks for it.
+    #[must_use]
+    pub fn connected(&self) -> SocketAddr {
+        self.proxy.unwrap_or(self.peer.client)
+    }
+
     /// The request's fields for its resource: those of the head, or as changed by RequestHeader and
     /// by a subrequest (Apache: headers_in).
     #[must_use]
@@ -472,6 +488,8 @@ impl Request {
             trailers,
             body,
             peer,
+            proxy,
+            is_introduced,
             time_us,
             keepalives,
             server,
@@ -511,6 +529,7 @@ impl Request {
         }
         (*peer, *time_us, *keepalives, *server) = (client, came_us, 0, 0);
         (*body, *port, *names, *beyond) = (None, None, None, None);
+        (*proxy, *is_introduced) = (None, false);
         (*probe, *previous, *used_name, *late) = (None, None, None, None);
         (*looks, *variant_looks, *work, *merges) = (0, 0, 0, 0);
         (*undecided, *doubtful, *has_bad_path, *shed) = (false, false, false, false);

@@ -37,6 +37,7 @@ modules! {
     mod env;
     #[every_request]
     mod setenvif;
+    mod remoteip;
     mod dir;
     mod mime;
     mod reqtimeout;

@@ -25,7 +25,7 @@ use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     RequestContext, alias, allowmethods, authz_core, core, deflate, env, expires, filter, headers,
-    lab, mime, negotiation, setenvif, status, userdir, vhost_alias,
+    lab, mime, negotiation, remoteip, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -63,6 +63,7 @@ pub(crate) async fn receive(
 /// What acts on requests that are refused for their path too.
 pub(crate) fn act_early(pipeline: &Pipeline, request: &mut Request) {
     let server = pipeline.site.server(request.server);
+    remoteip::find_client(request, &server.settings.remoteip);
     headers::act_early(request, around(pipeline, server, &server.defaults));
     let core = server.core(&server.defaults);
     setenvif::set_by_server(request, &server.settings.setenvif, core);

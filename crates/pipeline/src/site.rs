@@ -9,6 +9,7 @@ use evenkeel_modules::core::{
     Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
 };
 use evenkeel_modules::mime::Types;
+use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
     ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
 };
@@ -36,6 +37,8 @@ pub struct Site {
     pub servers: Vec<Server>,
     /// Which of them an address and a host name mean.
     pub hosts: Hosts,
+    /// Which connections begin with the PROXY header.
+    pub proxy_protocol: ProxyProtocol,
     /// What reading .htaccess files takes.
     pub language: Language,
     /// Media types by extension (TypesConfig).
@@ -250,6 +253,8 @@ impl Site {
         // Hosts that say nothing outside of sections share what holds there.
         let unsaid = Arc::new(DirectorySettings::merge(&directory, &DirectorySettings::default()));
         let mut hosts = Hosts::default();
+        let mut proxy_protocol = ProxyProtocol::default();
+        proxy_protocol.add(&server.remoteip, &[(None, None)]);
         for virtual_host in &virtual_hosts {
             let mut settings = ServerSettings::merge(&server, &virtual_host.server);
             // What stays is made here, and not in between of what was read and goes with it:
@@ -267,6 +272,8 @@ impl Site {
                 position: virtual_host.position.clone(),
             };
             hosts.add(&addresses, &host);
+            let places: Vec<_> = addresses.iter().map(|it| (it.ip, it.port)).collect();
+            proxy_protocol.add(&virtual_host.server.remoteip, &places);
             let mut merged = Server::new(settings, defaults, servers.first());
             merged.position = Some(virtual_host.position.clone());
             servers.push(merged);
@@ -290,6 +297,7 @@ impl Site {
             global: Arc::new(global),
             servers,
             hosts,
+            proxy_protocol,
             language,
             identity,
             server_root: server_root.to_owned(),

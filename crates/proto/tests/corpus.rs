@@ -9,6 +9,8 @@
 
 #[path = "../../../fuzz/bodies/chunked_body.rs"]
 mod chunked_body;
+#[path = "../../../fuzz/bodies/proxy_header.rs"]
+mod proxy_header;
 #[path = "../../../fuzz/bodies/request_head.rs"]
 mod request_head;
 #[path = "../../../fuzz/bodies/uri.rs"]
@@ -32,6 +34,11 @@ fn the_corpus_of_request_head_does_no_harm() {
 #[test]
 fn the_corpus_of_chunked_body_does_no_harm() {
     replay("chunked_body", chunked_body::run);
+}
+
+#[test]
+fn the_corpus_of_proxy_header_does_no_harm() {
+    replay("proxy_header", proxy_header::run);
 }
 
 #[test]

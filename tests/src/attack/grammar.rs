@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 17] = [
+pub const MODULES: [&str; 18] = [
     "authz_core",
     "authz_host",
     "access_compat",
@@ -76,6 +76,7 @@ pub const MODULES: [&str; 17] = [
     "allowmethods",
     "userdir",
     "vhost_alias",
+    "remoteip",
 ];
 
 /// The line that loads a module of Debian's apache2, by its name without `mod_`.
@@ -218,6 +219,11 @@ pub const ROWS: &[Row] = &[
     row("expires", 2, OPEN, "ExpiresDefault $expiry"),
     row("expires", 2, OPEN, "ExpiresByType $expiring $expiry"),
     row("allowmethods", 2, SECTION, "AllowMethods $allowed_methods"),
+    // remoteip
+    row("remoteip", 2, SERVER, "RemoteIPHeader X-Forwarded-For"),
+    row("remoteip", 1, SERVER, "RemoteIPInternalProxy 127.0.0.0/8 10.0.0.0/8"),
+    row("remoteip", 1, SERVER, "RemoteIPTrustedProxy $proxies"),
+    row("remoteip", 1, SERVER, "RemoteIPProxiesHeader X-Flag"),
     // userdir, vhost_alias
     row("userdir", 2, SERVER, "UserDir $user_dir"),
     row("vhost_alias", 1, HOST, "VirtualDocumentRoot $host_root"),
@@ -320,6 +326,8 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("expiry", &["A0", "\"modification plus 1 hour\"", "M5", "A-5"]),
     ("expiring", &["text/html", "text/*", "*/*", "image/png"]),
     ("allowed_methods", &["GET", "GET POST", "reset", "OPTIONS PUT", "GET HEAD POST OPTIONS"]),
+    // remoteip
+    ("proxies", &["127.0.0.1", "10.0.0.1", "8.8.8.0/24 127.0.0.1"]),
     // userdir, vhost_alias
     ("user_dir", &["@SITE@/htdocs", "@SITE@/htdocs/*/docs", "@SITE@/out", "disabled", "enabled dir a", "disabled dir", "@SITE@/none $in_folder @SITE@/htdocs/*", "http://other.test/*"]),
     ("host_root", &["@SITE@/htdocs", "@SITE@/htdocs/", "@SITE@/htdocs/%1.1/..", "@SITE@/%%1", "@SITE@/out", "none"]),
@@ -329,5 +337,5 @@ pub const NOUNS: &[(&str, &[&str])] = &[
     ("host", &["@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@", "@HOST@:@PORT@", "S@N@.TEST", "@HOST@.", "alias.@HOST@", "second.@HOST@", "second.@HOST@", "deep.wild.@HOST@", "unknown.test"]),
     ("query", &["q=1", "", "q=%2fx", "C=N;O=D", "C=S&O=A", "/../x", "F=2", "P=a*"]),
     ("tail", &["/", "//", "/info", "/info/more", "/info//more", "//info/", "%e9", "%c3%a9", "/.", "/..", "/../a.txt", "/../secret", ".", "%20", "%00", ";x=1", ":x", "~", ".txt", ".bak", "/*", "%5c", "%3f", "/%2e", "/index.html", "%2f", "%2Finfo", "%", "%zz", "?", "#x"]),
-    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Content-Type: text/plain", "TE: trailers"]),
+    ("header", &["Accept: text/html", "Accept: text/plain;q=0.5, */*;q=0.1", "Accept: image/png", "Accept-Language: fr", "Accept-Language: en;q=0.5, fr", "Accept-Language: de", "Accept-Language: en-GB", "Accept-Encoding: gzip", "Accept-Charset: utf-8", "If-Modified-Since: Sat, 29 Oct 2033 19:43:31 GMT", "If-Modified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 2015 00:00:00 GMT", "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT", "If-None-Match: @TAG@", "If-None-Match: *", "If-None-Match: \"none\"", "If-Match: @TAG@", "If-Match: \"none\"", "If-Match: *", "Range: bytes=0-4", "Range: bytes=-3", "Range: bytes=2-3,8-", "Range: bytes=500-", "Range: bytes=4-2", "Range: lines=1-2", "If-Range: @TAG@", "If-Range: \"none\"", "User-Agent: Mozilla/5.0", "User-Agent: curl/8", "X-Flag: 1", "X-Flag: 0", "X-Flag: (secret)", "Connection: close", "Cookie: a=b", "Expect: 100-continue", "Referer: http://other.test/", "Max-Forwards: 0", "Authorization: Basic YTpi", "Content-Type: text/plain", "TE: trailers", "X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: 10.0.0.1, 8.8.8.8", "X-Forwarded-For: 127.0.0.1", "X-Forwarded-For: x, "]),
 ];

@@ -69,9 +69,8 @@ impl<'a> RequestContext<'a> {
                 b"false"[..].into()
             }),
             Variable::TheRequest => Some((&*request.head.line).into()),
-            Variable::RemoteAddr | Variable::ConnRemoteAddr => {
-                text(request.peer.client_ip().to_string())
-            }
+            Variable::RemoteAddr => text(request.peer.client_ip().to_string()),
+            Variable::ConnRemoteAddr => text(request.connected().ip().to_canonical().to_string()),
             Variable::RemoteHost => {
                 let name = request.names.as_deref().and_then(|names| names.client.as_deref());
                 match name {
@@ -79,7 +78,7 @@ impl<'a> RequestContext<'a> {
                     None => text(request.peer.client_ip().to_string()),
                 }
             }
-            Variable::RemotePort => text(request.peer.client.port().to_string()),
+            Variable::RemotePort => text(request.connected().port().to_string()),
             Variable::RemoteUser => {
                 Some(request.resource.user.as_deref().unwrap_or_default().into())
             }
@@ -99,7 +98,7 @@ impl<'a> RequestContext<'a> {
             Variable::ServerProtocol if request.resource.depth > 0 => Some(b"INCLUDED"[..].into()),
             Variable::ServerProtocol => Some(request.head.version.text().as_bytes().into()),
             Variable::Https | Variable::Http2 => Some(b"off"[..].into()),
-            Variable::Ipv6 => Some(if request.peer.client_ip().is_ipv6() {
+            Variable::Ipv6 => Some(if request.connected().ip().to_canonical().is_ipv6() {
                 b"on"[..].into()
             } else {
                 b"off"[..].into()

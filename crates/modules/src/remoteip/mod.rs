@@ -1,0 +1,206 @@
+//! mod_remoteip: the client for which a proxy speaks. [`find_client`] takes its address from a
+//! field of the request; [`protocol`] says which connections begin with the PROXY header, which
+//! `conn` reads.
+
+pub use crate::{NoSettings as Directory, NoSettings as Global};
+
+mod directives;
+pub mod protocol;
+
+pub use directives::MODULE;
+
+use crate::Merge;
+use evenkeel_expr::Subnet;
+use evenkeel_message::{Level, Notice, Request, quoted};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// What a server says; none where it says nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Server(Option<Arc<Said>>);
+
+#[derive(Clone, Debug, Default)]
+struct Said {
+    /// RemoteIPHeader.
+    header: Option<Box<[u8]>>,
+    /// RemoteIPProxiesHeader.
+    proxies_header: Option<Box<[u8]>>,
+    /// Those that may name a client, in the order in which they are tried; none where all may.
+    proxies: Option<Vec<Proxy>>,
+    /// RemoteIPProxyProtocol, which holds for the addresses of the server where it stands.
+    protocol: Option<bool>,
+    /// RemoteIPProxyProtocolExceptions, which hold for all servers.
+    exceptions: Vec<Subnet>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Proxy {
+    network: Subnet,
+    /// Whether it may name clients of private networks.
+    is_internal: bool,
+}
+
+impl Merge for Server {
+    fn merge(base: &Self, over: &Self) -> Self {
+        let (Some(outer), Some(inner)) = (&base.0, &over.0) else {
+            return if over.0.is_some() { over.clone() } else { base.clone() };
+        };
+        let Said { header, proxies_header, proxies, protocol, exceptions } = Said::clone(inner);
+        Self(Some(Arc::new(Said {
+            header: header.or_else(|| outer.header.clone()),
+            proxies_header: proxies_header.or_else(|| outer.proxies_header.clone()),
+            proxies: proxies.or_else(|| outer.proxies.clone()),
+            protocol,
+            exceptions,
+        })))
+    }
+}
+
+/// What a walk through the addresses of a field has found.
+struct Found {
+    client: IpAddr,
+    /// The proxies that are known to the outside, nearest first.
+    proxies: Vec<String>,
+}
+
+/// Takes the client's address from RemoteIPHeader, as far as the proxies on the way are trusted
+/// (mod_remoteip.c: remoteip_modify_request). A client that the PROXY header has named stays.
+pub fn find_client(request: &mut Request, server: &Server) {
+    let Some(said) = server.0.as_deref() else { return };
+    let Some(header) = said.header.as_deref().filter(|_| !request.is_introduced) else { return };
+    let Some(text) = request.fields().whole(header).map(|text| text.into_owned()) else { return };
+    let (found, left) = walk(request, said, header, &text);
+    let Some(Found { client, proxies }) = found else { return };
+    match left {
+        Some(left) => request.fields_mut().set(header, left),
+        None => drop(request.fields_mut().remove(header)),
+    }
+    if !proxies.is_empty() {
+        let list = proxies.join(", ");
+        request.resource.notes.set("remoteip-proxy-ip-list", &list);
+        if let Some(name) = said.proxies_header.as_deref() {
+            request.fields_mut().set(name, list);
+        }
+    }
+    request.proxy.get_or_insert(request.peer.client);
+    // The port is not known.
+    request.peer.client = SocketAddr::new(client, 0);
+}
+
+/// Goes through the addresses of a field from its end, as long as the one before is a proxy that
+/// may name another. Gives the last address, and what is left of the field.
+fn walk<'a>(
+    request: &mut Request,
+    said: &Said,
+    header: &[u8],
+    text: &'a [u8],
+) -> (Option<Found>, Option<&'a [u8]>) {
+    let mut is_internal = said.proxies.is_some();
+    let mut client = request.peer.client_ip();
+    let (mut found, mut left): (Option<Found>, _) = (None, Some(text));
+    while let Some(rest) = left {
+        if let Some(proxies) = &said.proxies {
+            let Some(proxy) = proxies.iter().find(|it| it.network.contains(client)) else { break };
+            // What an external proxy names stays external.
+            is_internal &= proxy.is_internal;
+        }
+        let comma = rest.iter().rposition(|byte| *byte == b',');
+        let last = rest.get(comma.map_or(0, |at| at + 1)..).unwrap_or_default();
+        let word = trim_spaces(last);
+        if word.is_empty() {
+            break;
+        }
+        let fault = match std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()) {
+            None => Some((1568, "cannot be parsed as a client IP")),
+            Some(named) => {
+                let named: IpAddr = named;
+                let named = named.to_canonical();
+                if is_internal || is_global(named) {
+                    let proxies = found.take().map_or_else(Vec::new, |found| found.proxies);
+                    found = Some(Found { client: named, proxies });
+                    if let Some(found) = found.as_mut().filter(|_| !is_internal) {
+                        found.proxies.push(client.to_string());
+                    }
+                    client = named;
+                    None
+                } else {
+                    Some((1569, "appears to be a private IP or nonsensical.  Ignored"))
+                }
+            }
+        };
+        if let Some((number, fault)) = fault {
+            let (header, word) = (quoted(header), quoted(word));
+            let text = format!("RemoteIP: Header {header} value of {word} {fault}");
+            request.notify(Notice::new("remoteip", Level::Debug, number, text));
+            if comma.is_none() {
+                left = Some(trim_spaces(rest));
+            }
+            break;
+        }
+        left = comma.and_then(|at| rest.get(..at));
+    }
+    (found, left)
+}
+
+fn trim_spaces(mut text: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = text {
+        text = rest;
+    }
+    text
+}
+
+/// Whether an external proxy may name the address: none of a private network.
+fn is_global(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            !(address.is_private() || address.is_loopback() || address.is_link_local())
+        }
+        IpAddr::V6(address) => address.octets().first().is_some_and(|octet| octet & 0xe0 == 0x20),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::apply;
+    use evenkeel_message::{Peer, RequestHead};
+
+    /// The client, X-Forwarded-For and X-By of a request from that address.
+    fn found(text: &str, from: &str, forwarded: &str) -> String {
+        let text = format!("RemoteIPHeader X-Forwarded-For\nRemoteIPProxiesHeader X-By\n{text}");
+        let scope = apply(MODULE, &text).unwrap();
+        let client = SocketAddr::new(from.parse().unwrap(), 7);
+        let mut request = Request::new(RequestHead::default(), Peer { client, local: client }, 0);
+        request.fields_mut().set("X-Forwarded-For", forwarded);
+        find_client(&mut request, &scope.server.remoteip);
+        let changed = request.peer.client != client;
+        assert_eq!(request.proxy, changed.then_some(client));
+        let field = |name| String::from_utf8_lossy(request.fields().first(name).unwrap_or(b"-"));
+        format!("{} {} {}", request.peer.client, field("X-Forwarded-For"), field("X-By"))
+    }
+
+    #[test]
+    fn without_a_list_every_proxy_is_an_external_one() {
+        assert_eq!(found("", "10.1.1.1", "8.8.8.8"), "8.8.8.8:0 - 10.1.1.1");
+        assert_eq!(found("", "10.1.1.1", "9.9.9.9, 8.8.8.8"), "9.9.9.9:0 - 10.1.1.1, 8.8.8.8");
+        assert_eq!(found("", "1.1.1.1", "8.8.8.8 , 10.0.0.1 "), "1.1.1.1:7 8.8.8.8 , 10.0.0.1  -");
+        assert_eq!(found("", "1.1.1.1", "10.0.0.1, 8.8.8.8"), "8.8.8.8:0 10.0.0.1 1.1.1.1");
+        assert_eq!(found("", "1.1.1.1", "unknown,8.8.8.8"), "8.8.8.8:0 unknown 1.1.1.1");
+        assert_eq!(found("", "1.1.1.1", ""), "1.1.1.1:7  -");
+        assert_eq!(found("", "1.1.1.1", "2001:db8::1"), "[2001:db8::1]:0 - 1.1.1.1");
+        assert_eq!(found("", "1.1.1.1", "fe80::1"), "1.1.1.1:7 fe80::1 -");
+        assert_eq!(found("", "1.1.1.1", "::ffff:8.8.8.8"), "8.8.8.8:0 - 1.1.1.1");
+    }
+
+    #[test]
+    fn only_listed_proxies_are_believed() {
+        let internal = "RemoteIPInternalProxy 10.0.0.0/8";
+        assert_eq!(found(internal, "1.1.1.1", "8.8.8.8"), "1.1.1.1:7 8.8.8.8 -");
+        assert_eq!(found(internal, "10.1.1.1", "8.8.8.8"), "8.8.8.8:0 - -");
+        assert_eq!(found(internal, "10.1.1.1", "9.9.9.9, 8.8.8.8"), "8.8.8.8:0 9.9.9.9 -");
+        assert_eq!(found(internal, "10.1.1.1", "192.168.1.1, 10.2.2.2"), "192.168.1.1:0 - -");
+        let both = "RemoteIPInternalProxy 10.0.0.0/8\nRemoteIPTrustedProxy 8.8.8.8";
+        assert_eq!(found(both, "10.1.1.1", "9.9.9.9, 8.8.8.8"), "9.9.9.9:0 - 8.8.8.8");
+        assert_eq!(found(both, "10.1.1.1", "10.9.9.9, 8.8.8.8"), "8.8.8.8:0 10.9.9.9 -");
+    }
+}
