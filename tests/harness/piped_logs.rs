@@ -101,6 +101,18 @@ fn the_error_log_goes_to_a_program_to_its_last_line() {
     assert!(lines.last().unwrap().contains("AH00491: caught SIGTERM, shutting down"), "{lines:#?}");
 }
 
+#[test]
+fn a_reload_ends_the_program_of_the_error_log() {
+    let house = open("ErrorLog \"|/bin/sh @ROOT@/logger.sh error\"\n");
+    for reload in 1..=3 {
+        // Without an error log in a file, the programs tell of the reload.
+        house.signal(Signal::USR1);
+        wait_for("a successor", || lines(&house, "error.came").len() == reload + 1).unwrap();
+        wait_for("the end of the one before", || lines(&house, "error.went").len() == reload)
+            .unwrap();
+    }
+}
+
 /// Apache's own program, as in real configurations.
 #[test]
 fn rotatelogs_gets_every_line() {

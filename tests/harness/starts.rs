@@ -90,6 +90,19 @@ fn a_reload_that_would_serve_as_root_is_refused() {
     assert!(!children.is_empty() && children.iter().all(|pid| is_of(*pid, "www-data")));
 }
 
+#[test]
+fn a_reload_without_the_folder_of_a_log_is_refused_before_it_is_sent() {
+    let house = House::open("", &[]).unwrap();
+    house.configure("CustomLog @ROOT@/gone/access.log %h\n").unwrap();
+    for word in ["graceful", "restart"] {
+        let words = ["-k", word];
+        let [theirs, ours] = [Kind::Apache, Kind::Evenkeel].map(|kind| said(kind, &house, &words));
+        assert_eq!(ours, theirs, "{word}");
+        assert!(ours.1.contains("AH02297") && ours.2 == Some(1), "{ours:?}");
+    }
+    probe(house.address).unwrap();
+}
+
 /// Blocks for two process models, each from a public report, in one configuration.
 const BLOCKS: &str = "\
 LoadModule status_module /usr/lib/apache2/modules/mod_status.so

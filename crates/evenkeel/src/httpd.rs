@@ -12,6 +12,7 @@ use evenkeel_message::Level;
 use evenkeel_mpm::{
     Mode, Moment, SignalCommand, SignalOutcome, Start, check_limits, signal_server,
 };
+use evenkeel_pipeline::Site;
 use evenkeel_sys::listen::somaxconn;
 use evenkeel_sys::process::usable_cores;
 
@@ -174,9 +175,8 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
     let (_, said) = check_limits(&parent.configured, Moment::Start, cores, somaxconn());
     let worth_saying = said.iter().filter(|notice| notice.level <= choice.start_level);
     worth_saying.for_each(|notice| complain(&startup_text(notice)));
-    if let Err(missing) = logs::check(site) {
-        missing.iter().for_each(|notice| complain(&startup_text(notice)));
-        complain("AH00014: Configuration check failed");
+    if let Err(text) = check_logs(site) {
+        complain(&text);
         return 1;
     }
     if dump::is_asked(line) {
@@ -189,6 +189,15 @@ fn check(program: &str, line: &CommandLine, choice: &Choice) -> i32 {
         complain("Syntax OK");
     }
     0
+}
+
+/// Checks whether the folders of all logs exist. The error is the text for the
+/// terminal.
+fn check_logs(site: &Site) -> Result<(), String> {
+    logs::check(site).map_err(|missing| {
+        let texts: String = missing.iter().map(startup_text).collect();
+        texts + "AH00014: Configuration check failed"
+    })
 }
 
 /// `-k stop` and the other signals: sends one to the server of the pid file. `start`, `restart` and
@@ -210,8 +219,19 @@ fn send(program: &str, line: &CommandLine, choice: Choice, signal: &str) -> i32 
         }
     };
     let Some(command) = SignalCommand::parse(signal) else { return 1 };
+    let reloads = matches!(
+        command,
+        SignalCommand::Restart | SignalCommand::Graceful | SignalCommand::Upgrade
+    );
+    let planned = logs::plan(&configuration.site).map_err(|fault| fault.report(program));
+    if reloads && let Err(text) = planned.and_then(|_| check_logs(&configuration.site)) {
+        complain(&text);
+        return 1;
+    }
     match signal_server(&settings.pid_file.unwrap_or_default(), command) {
         SignalOutcome::Done(said) => {
+            let remarks = configuration.notices.iter().filter(|_| reloads);
+            remarks.for_each(|notice| complain(&remark_text(notice)));
             said.iter().for_each(|said| say(said));
             0
         }

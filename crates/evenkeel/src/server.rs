@@ -62,7 +62,7 @@ const UNABLE: &str = "AH00015: Unable to open logs\n";
 impl Evenkeel {
     /// A server that has not read its configuration. `greeting` is printed when it listens.
     pub fn new(choice: Choice, program: &str, mode: Mode, greeting: Option<String>) -> Self {
-        let (program, programs) = (program.to_owned(), Programs::default());
+        let (program, programs) = (program.to_owned(), Programs::new(mode == Mode::Detached));
         Self { choice, program, mode, programs, active: None, greeting }
     }
 
@@ -143,12 +143,17 @@ impl Server for Evenkeel {
             let errors =
                 ErrorLogs::open(plan.errors, plan.errors_of, &self.program, &mut self.programs)
                     .map_err(failed)?;
-            let access =
-                AccessLogs::open(plan.access, plan.access_of, plan.buffered, &mut self.programs)
-                    .map_err(|notice| {
-                        errors.write_plain(&notice);
-                        failed(notice)
-                    })?;
+            let access = AccessLogs::open(
+                plan.access,
+                plan.access_of,
+                plan.buffered,
+                &mut self.programs,
+                Some(&errors),
+            )
+            .map_err(|notice| {
+                errors.write_plain(&notice);
+                failed(notice)
+            })?;
             let logs = (Arc::new(access), Arc::new(errors));
             let _already_open = running.open.set(logs);
             // The text that the site was made from takes more memory than the site.

@@ -73,10 +73,18 @@ fn serving_threads(configured: &Configured) -> usize {
 fn addresses(global: &GlobalSettings) -> Result<Vec<Listen>, String> {
     let mut all = Vec::new();
     for line in &global.mpm.listen {
-        let parsed = Listen::parse(&line.address, line.protocol.as_deref()).map_err(|text| {
+        let fault = |text: String| {
             let position = &line.position;
             format!("AH00526: Syntax error on line {} of {}:\n{text}", position.line, position.file)
-        })?;
+        };
+        let parsed = Listen::parse(&line.address, line.protocol.as_deref()).map_err(fault)?;
+        let is_known = |one: &Listen| {
+            all.iter().any(|known: &Listen| (known.address, known.port) == (one.address, one.port))
+        };
+        if parsed.iter().any(is_known) {
+            // server/listen.c, alloc_listener
+            return Err(fault("Cannot define multiple Listeners on the same IP:port".into()));
+        }
         for mut listen in parsed {
             let filters = &global.core.accept_filters;
             let filter = filters.iter().find(|(protocol, _)| **protocol == *listen.protocol);

@@ -119,6 +119,7 @@ impl AccessLogs {
         servers: Vec<Arc<[usize]>>,
         buffered: bool,
         programs: &mut Programs,
+        errors: Option<&ErrorLogs>,
     ) -> Result<AccessLogs, Notice> {
         let mut targets: Vec<Target> = Vec::new();
         let mut sinks = Vec::new();
@@ -128,7 +129,7 @@ impl AccessLogs {
             let sink = match known {
                 Some(sink) => sink,
                 None => {
-                    sinks.push(open_sink(&log.target, programs)?);
+                    sinks.push(open_sink(&log.target, programs, errors)?);
                     targets.push(log.target.clone());
                     sinks.len() - 1
                 }
@@ -183,9 +184,13 @@ impl AccessLogs {
     }
 }
 
-fn open_sink(target: &Target, programs: &mut Programs) -> Result<Sink, Notice> {
+fn open_sink(
+    target: &Target,
+    programs: &mut Programs,
+    errors: Option<&ErrorLogs>,
+) -> Result<Sink, Notice> {
     let name = target.describe();
-    match Sink::open(target, programs) {
+    match Sink::open(target, programs, errors.and_then(ErrorLogs::main_sink)) {
         Some(Ok(sink)) => Ok(sink),
         Some(Err(error)) if matches!(target, Target::Program(_)) => {
             let text = format!("unable to start piped log program '{name}'");
@@ -461,7 +466,7 @@ mod tests {
 
     fn open(logs: Vec<AccessLog>, servers: Vec<Vec<usize>>, buffered: bool) -> Arc<AccessLogs> {
         let servers = servers.into_iter().map(Into::into).collect();
-        Arc::new(AccessLogs::open(logs, servers, buffered, &mut Programs::default()).unwrap())
+        Arc::new(AccessLogs::open(logs, servers, buffered, &mut Programs::default(), None).unwrap())
     }
 
     fn recorder(logs: &Arc<AccessLogs>, safe: Option<LineWriter>) -> Recorder {
@@ -625,7 +630,7 @@ mod tests {
         );
         let mut programs = Programs::default();
         let logs = vec![log(folder.path(), &command, &line, Condition::Always)];
-        let logs = AccessLogs::open(logs, vec![[0].into()], true, &mut programs).unwrap();
+        let logs = AccessLogs::open(logs, vec![[0].into()], true, &mut programs, None).unwrap();
         let logs = Arc::new(logs);
         let mut recorder = recorder(&logs, None);
         let mut case = Case::new(0);

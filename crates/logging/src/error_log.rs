@@ -59,14 +59,16 @@ impl ErrorLogs {
         programs: &mut Programs,
     ) -> Result<ErrorLogs, Notice> {
         let mut targets: Vec<Target> = Vec::new();
-        let mut outlets = Vec::new();
+        let mut outlets: Vec<Outlet> = Vec::new();
         let mut open = Vec::with_capacity(logs.len());
         for log in logs {
             let known = targets.iter().position(|target| *target == log.target);
             let outlet = match known {
                 Some(outlet) => outlet,
                 None => {
-                    outlets.push(open_outlet(&log.target, name, programs)?);
+                    let main = outlets.first().and_then(Outlet::sink);
+                    let outlet = open_outlet(&log.target, name, programs, main)?;
+                    outlets.push(outlet);
                     targets.push(log.target.clone());
                     outlets.len() - 1
                 }
@@ -126,10 +128,20 @@ impl ErrorLogs {
     /// Makes the main server's log the standard error of the process, so that it gets what
     /// libraries, panics and programs print (Apache: ap_open_logs). Errors are those of dup3(2).
     pub fn take_standard_error(&self) -> io::Result<()> {
-        match self.logs.first().and_then(|(outlet, _)| self.outlets.get(*outlet)) {
-            Some(Outlet::Sink(sink, _)) => sink.replace_standard_error(),
-            _ => Ok(()),
+        match self.main_sink() {
+            Some(sink) => sink.replace_standard_error(),
+            // Syslog has no descriptor, and the caller's standard error must not stay open.
+            None => {
+                let null = std::fs::File::options().write(true).open("/dev/null")?;
+                evenkeel_sys::process::replace_standard(2, &null)
+            }
         }
+    }
+
+    /// The file or pipe of the main server's log; none if that is syslog.
+    pub(crate) fn main_sink(&self) -> Option<&Sink> {
+        let (outlet, _) = self.logs.first()?;
+        self.outlets.get(*outlet)?.sink()
     }
 
     /// Tries again to write what a program or a disk has not taken. Call it about once a second.
@@ -163,7 +175,13 @@ pub fn startup_text(notice: &Notice) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-fn open_outlet(target: &Target, name: &str, programs: &mut Programs) -> Result<Outlet, Notice> {
+/// Opens a log. A program's standard error is the `main` log, which is open unless this is it.
+fn open_outlet(
+    target: &Target,
+    name: &str,
+    programs: &mut Programs,
+    main: Option<&Sink>,
+) -> Result<Outlet, Notice> {
     let failure = |number, text: String| Notice::new("core", Level::Error, number, text);
     if let Target::Syslog { facility, tag } = target {
         let tag = tag.as_deref().unwrap_or(name);
@@ -174,7 +192,7 @@ fn open_outlet(target: &Target, name: &str, programs: &mut Programs) -> Result<O
         });
     }
     let path = target.describe();
-    match Sink::open(target, programs) {
+    match Sink::open(target, programs, main) {
         Some(Ok(sink)) => Ok(Outlet::Sink(sink, Mutex::default())),
         Some(Err(error)) if matches!(target, Target::Program(_)) => {
             Err(failure(89, format!("Couldn't start ErrorLog process '{path}'.")).because(&error))
@@ -188,6 +206,13 @@ fn open_outlet(target: &Target, name: &str, programs: &mut Programs) -> Result<O
 }
 
 impl Outlet {
+    fn sink(&self) -> Option<&Sink> {
+        match self {
+            Outlet::Sink(sink, _) => Some(sink),
+            Outlet::Syslog(_) => None,
+        }
+    }
+
     fn write(&self, level: Level, now_us: u64, lines: &[u8]) {
         match self {
             Outlet::Syslog(syslog) => {

@@ -8,7 +8,7 @@ use evenkeel_message::{Level, Notice};
 use evenkeel_sys::pipe::log_pipe;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 
@@ -17,12 +17,16 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Default)]
 pub struct Programs {
     running: Vec<Running>,
+    /// Whether the server leaves its caller, whose standard output no program may then keep.
+    detached: bool,
 }
 
 #[derive(Debug)]
 struct Running {
     program: Program,
     reader: OwnedFd,
+    /// Whether its standard error is the error log's, and not its standard output.
+    complains: bool,
     /// Only sites own the writing end: a child that has dropped the site of another generation must
     /// not keep that site's programs from ending.
     writer: Weak<File>,
@@ -35,13 +39,18 @@ struct Running {
 const SHORTEST_LIFE_US: u64 = 1_000_000;
 
 impl Start for Programs {
-    fn start(&mut self, program: &Program) -> io::Result<Arc<File>> {
+    fn start(&mut self, program: &Program, errors: Option<&File>) -> io::Result<Arc<File>> {
         let (reader, writer) = log_pipe()?;
         let writer = Arc::new(File::from(writer));
-        let pid = spawn(program, &reader)?;
+        let complaints = match errors {
+            Some(errors) => Some(Stdio::from(errors.try_clone()?)),
+            None => None,
+        };
+        let pid = spawn(program, &reader, self.detached, complaints)?;
         self.running.push(Running {
             program: program.clone(),
             reader,
+            complains: errors.is_some(),
             writer: Arc::downgrade(&writer),
             pid: Some(pid),
             started_us: evenkeel_sys::clock::monotonic_us(),
@@ -51,6 +60,12 @@ impl Start for Programs {
 }
 
 impl Programs {
+    /// No programs yet, of a server that leaves its caller if `detached`.
+    #[must_use]
+    pub fn new(detached: bool) -> Self {
+        Self { running: Vec::new(), detached }
+    }
+
     /// Handles the end of a process. The notice is for the error log, if the process was a program
     /// that is still needed.
     pub fn ended(&mut self, pid: u32) -> Option<Notice> {
@@ -75,7 +90,9 @@ impl Programs {
                 continue;
             }
             running.started_us = now_us;
-            match spawn(&running.program, &running.reader) {
+            // The standard error of the parent is the main error log by now.
+            let errors = running.complains.then(Stdio::inherit);
+            match spawn(&running.program, &running.reader, self.detached, errors) {
                 Ok(pid) => running.pid = Some(pid),
                 Err(error) => {
                     let command = &running.program.command;
@@ -94,15 +111,33 @@ impl Programs {
     }
 }
 
-/// Starts the program with the pipe as its standard input. The standard library uses posix_spawn
-/// and closes all descriptors except the first three.
-fn spawn(program: &Program, reader: &OwnedFd) -> io::Result<u32> {
+/// Starts the program with the pipe as its standard input. Its standard output is /dev/null if the
+/// server leaves its caller, and that of the server otherwise. The standard library uses
+/// posix_spawn and closes all descriptors except the first three.
+fn spawn(
+    program: &Program,
+    reader: &OwnedFd,
+    detached: bool,
+    errors: Option<Stdio>,
+) -> io::Result<u32> {
     let words = program.words();
     let Some((name, arguments)) = words.split_first() else {
         return Err(io::ErrorKind::NotFound.into());
     };
-    let child =
-        Command::new(name).args(arguments).stdin(Stdio::from(reader.try_clone()?)).spawn()?;
+    let output = || match detached {
+        true => Ok(Stdio::null()),
+        false => io::stdout().as_fd().try_clone_to_owned().map(Stdio::from),
+    };
+    let errors = match errors {
+        Some(errors) => errors,
+        None => output()?,
+    };
+    let child = Command::new(name)
+        .args(arguments)
+        .stdin(Stdio::from(reader.try_clone()?))
+        .stdout(output()?)
+        .stderr(errors)
+        .spawn()?;
     Ok(child.id())
 }
 
@@ -122,7 +157,7 @@ mod tests {
         let mut programs = Programs::default();
         // Reads one line, writes it to the file and ends.
         let command = format!("read line; echo \"$line\" >> '{}'", path.display());
-        let pipe = programs.start(&shell(command)).unwrap();
+        let pipe = programs.start(&shell(command), None).unwrap();
         (&*pipe).write_all(b"one\n").unwrap();
         let pid = programs.pids()[0];
         assert!(wait(pid));
@@ -141,7 +176,7 @@ mod tests {
     #[test]
     fn a_pipe_that_nobody_uses_is_closed() {
         let mut programs = Programs::default();
-        let pipe = programs.start(&shell("cat > /dev/null".into())).unwrap();
+        let pipe = programs.start(&shell("cat > /dev/null".into()), None).unwrap();
         let pid = programs.pids()[0];
         drop(pipe);
         assert!(programs.turn().is_empty() && programs.pids().is_empty());
@@ -153,7 +188,7 @@ mod tests {
     #[test]
     fn a_command_that_does_not_exist_is_an_error() {
         let program = Program { command: "/nonexistent/logger x".into(), shell: false };
-        let error = Programs::default().start(&program).unwrap_err();
+        let error = Programs::default().start(&program, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 

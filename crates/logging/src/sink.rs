@@ -16,12 +16,31 @@ use std::sync::Arc;
 /// another user's terminal, or a socket. Apache does not start in that case.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let opened = OpenOptions::new().append(true).create(true).mode(0o644).open(path);
-    opened.or_else(|error| match path.to_str() {
-        Some("/dev/stdout" | "/proc/self/fd/1") => duplicate(&io::stdout()),
-        Some("/dev/stderr" | "/proc/self/fd/2") => duplicate(&io::stderr()),
-        _ => Err(error),
+    opened.or_else(|error| match standard_descriptor(path) {
+        Some(1) => duplicate(&io::stdout()),
+        Some(_) => duplicate(&io::stderr()),
+        None => Err(error),
     })
 }
+
+/// The number of the standard output or standard error that a path names, itself or by a chain of
+/// symbolic links, as log files in containers do.
+fn standard_descriptor(path: &Path) -> Option<i32> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match path.to_str() {
+            Some("/dev/stdout" | "/proc/self/fd/1") => return Some(1),
+            Some("/dev/stderr" | "/proc/self/fd/2") => return Some(2),
+            _ => {}
+        }
+        let target = path.read_link().ok()?;
+        path = path.parent()?.join(target);
+    }
+    None
+}
+
+/// The most symbolic links that the kernel follows in a path (path_resolution(7)).
+const MOST_LINKS: usize = 40;
 
 fn duplicate(open: &impl AsFd) -> io::Result<File> {
     Ok(File::from(open.as_fd().try_clone_to_owned()?))
@@ -29,8 +48,10 @@ fn duplicate(open: &impl AsFd) -> io::Result<File> {
 
 /// Starts the programs that logs are piped to. The parent implements it.
 pub(crate) trait Start {
-    /// Starts a program. What is written to the pipe reaches it and its successors.
-    fn start(&mut self, program: &Program) -> io::Result<Arc<File>>;
+    /// Starts a program. What is written to the pipe reaches it and its successors. `errors` is
+    /// its standard error; without it, that is its standard output, so that the program of an error
+    /// log does not keep the previous log's pipe open.
+    fn start(&mut self, program: &Program, errors: Option<&File>) -> io::Result<Arc<File>>;
 }
 
 /// An open file or pipe.
@@ -55,10 +76,18 @@ pub(crate) struct Queue {
 
 impl Sink {
     /// Opens the file or starts the program. Syslog is not a sink of lines: `None`.
-    pub(crate) fn open(target: &Target, programs: &mut dyn Start) -> Option<io::Result<Sink>> {
+    /// `errors` gets the standard error of a program ([`Start::start`]).
+    pub(crate) fn open(
+        target: &Target,
+        programs: &mut dyn Start,
+        errors: Option<&Sink>,
+    ) -> Option<io::Result<Sink>> {
         let opened = match target {
             Target::File(path) => open_file(path).map(|file| (Arc::new(file), false)),
-            Target::Program(program) => programs.start(program).map(|pipe| (pipe, true)),
+            Target::Program(program) => {
+                let errors = errors.map(|sink| &*sink.file);
+                programs.start(program, errors).map(|pipe| (pipe, true))
+            }
             Target::Syslog { .. } => return None,
         };
         Some(opened.map(|(file, piped)| Sink { file, name: target.describe(), piped }))
@@ -144,6 +173,21 @@ mod tests {
 
     fn queue(text: &str) -> Queue {
         Queue { lines: text.as_bytes().to_vec(), torn: false }
+    }
+
+    #[test]
+    fn a_link_to_a_standard_descriptor_is_that_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = |name: &str, to: &str| {
+            let path = folder.path().join(name);
+            std::os::unix::fs::symlink(to, &path).unwrap();
+            path
+        };
+        assert_eq!(standard_descriptor(&link("error.log", "/dev/stderr")), Some(2));
+        assert_eq!(standard_descriptor(&link("access.log", "/proc/self/fd/1")), Some(1));
+        assert_eq!(standard_descriptor(&link("further.log", "error.log")), Some(2));
+        assert_eq!(standard_descriptor(&link("loop", "loop")), None);
+        assert_eq!(standard_descriptor(&link("null", "/dev/null")), None);
     }
 
     #[test]

@@ -19,15 +19,20 @@ pub(crate) struct StartReport {
     pipe: PipeWriter,
 }
 
-/// Forks. The caller's side returns once the other has reported or ended.
+/// Forks. The caller's side returns once the other has reported success or ended.
 pub(crate) fn detach() -> io::Result<Detached> {
     let (mut reader, pipe) = io::pipe()?;
     match process::fork()? {
-        Side::Parent(_) => {
+        Side::Parent(pid) => {
             drop(pipe);
             let mut status = [1_u8; 1];
             let told = reader.read(&mut status).unwrap_or(0);
-            Ok(Detached::Caller(if told == 1 { i32::from(status[0]) } else { 1 }))
+            if told == 1 {
+                return Ok(Detached::Caller(i32::from(status[0])));
+            }
+            // The server has failed. Its last words are written once it has ended.
+            let _status_unused = process::wait(pid);
+            Ok(Detached::Caller(1))
         }
         Side::Child => {
             process::leave_terminal()?;

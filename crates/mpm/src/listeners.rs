@@ -69,7 +69,9 @@ impl Listeners {
                 && all.open.iter().any(|other| {
                     other.asked == SocketAddr::from((Ipv6Addr::UNSPECIFIED, asked.port()))
                 });
-            if is_covered && asked.port() != 0 {
+            // Without IPv6, `Listen 80` and `Listen 0.0.0.0:80` are one address.
+            let is_open = all.kept(asked, 0).is_some();
+            if (is_covered || is_open) && asked.port() != 0 {
                 // The IPv6 socket accepts IPv4 connections too (open_listeners).
                 continue;
             }
@@ -489,6 +491,17 @@ mod tests {
                  to open logs"
             )
         );
+    }
+
+    #[test]
+    fn two_lines_that_mean_the_same_address_open_one_socket() {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let twice = [(Ipv4Addr::UNSPECIFIED.into(), port); 2];
+        let open =
+            Listeners::open(&settings(&twice), 1, &Listeners::none(), Duration::ZERO).unwrap();
+        assert_eq!(open.open.len(), 1);
     }
 
     #[test]
