@@ -213,7 +213,7 @@ impl<S: Site> Task<S> {
         }
     }
 
-    /// Whether it is known who the client is: the connection awaits no PROXY header, or it has come.
+    /// Whether the client is known: the connection awaits no PROXY header, or it has come.
     ///
     /// # Errors
     /// The connection begins with something else.
