@@ -4,7 +4,7 @@
 
 use crate::hosts::{Address, Host, Hosts, parse_address};
 use evenkeel_config::{Fault, Faults, Node, Notice, Stage, Tables, Variables, Vocabulary};
-use evenkeel_message::{Request, Status, UriOptions, UrlPath, without_doubled_slash};
+use evenkeel_message::{Request, UriOptions, UrlPath, without_doubled_slash};
 use evenkeel_modules::core::{
     Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
 };
@@ -13,7 +13,7 @@ use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
     ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
 };
-use evenkeel_proto::{HttpProtocolOptions, Limits, bad_path};
+use evenkeel_proto::{HttpProtocolOptions, Limits, Refusal, bad_path};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -55,6 +55,8 @@ pub struct Site {
     pub folders_are_listed: bool,
     /// Whether mod_negotiation is active.
     pub negotiates: bool,
+    /// Whether mod_rewrite is active.
+    pub rewrites: bool,
     /// Whether a subrequest or redirect that comes to the sections of the request before is in its
     /// settings (`known`).
     pub compares_sections: bool,
@@ -283,6 +285,7 @@ impl Site {
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
+        let rewrites = language.vocabulary.module_loaded("mod_rewrite.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
             vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
@@ -290,6 +293,7 @@ impl Site {
         let compares_sections = !DECIDING_EACH.iter().any(is_loaded);
         Ok(Site {
             negotiates,
+            rewrites,
             compares_sections,
             folders_have_indexes,
             folders_are_listed,
@@ -345,11 +349,11 @@ impl Site {
     /// of a request is (server/util.c: ap_parse_uri).
     ///
     /// # Errors
-    /// The status for a path that cannot be one.
-    pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Status> {
+    /// Why a path cannot be one.
+    pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Refusal> {
         let options = self.server(request.server).uri_options();
         UrlPath::parse(without_doubled_slash(text), options)
-            .map_err(|reason| bad_path(reason, text).status)
+            .map_err(|reason| bad_path(reason, text))
     }
 }
 
