@@ -238,7 +238,8 @@ fn compare_lines(oracle: &[u8], other: &[u8], in_order: bool) -> Vec<String> {
     differences
 }
 
-/// The text with each log id after `id=` replaced, because all of them differ.
+/// The text with each log id after `id=`, and each number of a server or request in mod_rewrite's
+/// lines (`sid#`, `rid#`), replaced, because all of them differ.
 fn without_ids(text: &[u8]) -> String {
     const BYTES: usize = 11;
     let text = String::from_utf8_lossy(text);
@@ -248,7 +249,16 @@ fn without_ids(text: &[u8]) -> String {
         let is_id = number > 0 && part.chars().take_while(is_of_id).count() == BYTES;
         if is_id { format!("ID{rest}") } else { part.to_owned() }
     };
-    text.split("id=").enumerate().map(mask).collect::<Vec<_>>().join("id=")
+    let text = text.split("id=").enumerate().map(mask).collect::<Vec<_>>().join("id=");
+    let without = |text: &str, mark: &str| {
+        let unnumbered =
+            |part: &str| part.trim_start_matches(|c: char| c.is_ascii_hexdigit()).to_owned();
+        let mask = |(number, part): (usize, &str)| {
+            if number > 0 { unnumbered(part) } else { part.to_owned() }
+        };
+        text.split(mark).enumerate().map(mask).collect::<Vec<_>>().join(mark)
+    };
+    without(&without(&text, "/sid#"), "[rid#")
 }
 
 fn run(script: &Script, kind: Kind, more: &str, root: &Path, port: u16) -> Result<Run, String> {

@@ -23,6 +23,9 @@ pub struct Content {
     pub handler: Option<Box<[u8]>>,
     /// Whether AddDefaultCharset must not change the media type.
     pub charset_fixed: bool,
+    /// The path to which the handler `redirect-handler` redirects the request internally, without
+    /// the query (mod_rewrite).
+    pub redirect: Option<Box<[u8]>>,
     /// Whether the default handler has taken the request. If no other handler is named, conditions
     /// then see the media type as the handler's name (config.c: ap_invoke_handler).
     pub is_by_type: bool,
@@ -195,6 +198,9 @@ pub struct Resource {
     /// Whether this is the resource of a subrequest (or of one within it) for a file whose name was
     /// known before its path.
     pub is_of_file: bool,
+    /// Whether a rule with the flag END has put an end to rewriting, for this request and those that
+    /// it is redirected to internally (mod_rewrite).
+    pub is_rewriting_over: bool,
     /// What the section walk has found of the folder, for subrequests to other files in it; none
     /// before the walk. A request that is redirected internally begins with the result of the
     /// request before it.
@@ -233,6 +239,7 @@ impl Default for Resource {
             main_path: None,
             is_question: false,
             is_of_file: false,
+            is_rewriting_over: false,
             walked: None,
             settings: SettingsId::default(),
             walks: SectionWalks::default(),
@@ -267,6 +274,7 @@ impl Resource {
             main_path: Some(self.path[..].into()),
             is_question: false,
             is_of_file: self.is_of_file,
+            is_rewriting_over: false,
             walked: self.walked.clone(),
             settings: SettingsId::default(),
             walks: SectionWalks::default(),
@@ -309,6 +317,7 @@ impl Resource {
             main_path: self.main_path,
             is_question: self.is_question,
             is_of_file: self.is_of_file,
+            is_rewriting_over: self.is_rewriting_over,
             walked: self.walked,
             settings: found.settings,
             walks: self.walks,
@@ -341,6 +350,7 @@ impl Resource {
             main_path: self.main_path.clone(),
             is_question: self.is_question,
             is_of_file: false,
+            is_rewriting_over: self.is_rewriting_over,
             walked: self.walked.clone(),
             settings: SettingsId::default(),
             walks: SectionWalks::default(),
@@ -373,6 +383,7 @@ impl Resource {
             main_path,
             is_question,
             is_of_file,
+            is_rewriting_over,
             walked,
             settings,
             walks,
@@ -391,7 +402,7 @@ impl Resource {
         *content = Content::default();
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
         (*query, *user, *auth_type, *main_path) = (None, None, None, None);
-        *is_question = false;
+        (*is_question, *is_rewriting_over) = (false, false);
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
         (*is_of_file, *takes_path, *settings) = (false, None, SettingsId::default());
     }

@@ -54,6 +54,7 @@ modules! {
     mod negotiation;
     mod filter;
     mod deflate;
+    mod rewrite;
     use mpm::WORKER;
     use mpm::PREFORK;
     use language::MACRO;

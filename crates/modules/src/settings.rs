@@ -305,6 +305,9 @@ pub struct Scope {
     pub directory: Said<DirectorySettings>,
     /// The section at hand.
     pub place: Place,
+    /// The path, name or pattern of the section at hand, `*If` for a condition; none outside of
+    /// sections (Apache: cmd->path).
+    pub section_path: Option<Box<str>>,
     /// `<Limit>` around the directive.
     pub limit: Option<Access>,
     /// Whether the directives stand in a <VirtualHost>.

@@ -35,6 +35,7 @@ pub(crate) fn apply_in(module: Module, place: Place, text: &str) -> Result<Scope
     };
     let nodes: Vec<Node> = text.lines().enumerate().map(node).collect();
     let mut scope = Scope::new(Path::new("/etc/base"), Arc::default());
+    scope.section_path = place.path().map(Into::into);
     scope.place = place;
     evenkeel_config::apply(&tables(&[module]), &nodes, &mut scope, &mut Vec::new())
         .map_err(|faults| faults.kept()[0].text.clone())?;

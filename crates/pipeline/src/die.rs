@@ -14,6 +14,7 @@ use evenkeel_message::{
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::core::ErrorDocument;
 use evenkeel_modules::negotiation::LIST_NOTE;
+use evenkeel_modules::rewrite::KEEPS_VARY;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -265,8 +266,14 @@ pub(crate) fn redirected(
     };
     let mut env = renamed(&request.resource.env);
     env.set("REDIRECT_STATUS", request.resource.status.code().to_string());
+    let before = request.resource.redirect(path, query, env);
+    if before.notes.contains(KEEPS_VARY)
+        && let Some(vary) = before.fields.joined(b"Vary")
+    {
+        request.resource.fields.set("Vary", vary);
+    }
     let previous = Previous {
-        resource: request.resource.redirect(path, query, env),
+        resource: before,
         method: request.head.method_text().to_vec(),
         plan: Some(Arc::clone(plan) as Arc<dyn Any>),
         told: std::mem::take(&mut request.told.request),

@@ -2,7 +2,7 @@
 //! in, the index of a server comes out (Apache: vhost.c). It never looks at anything else.
 
 use evenkeel_config::Position;
-use evenkeel_modules::core::Aliases;
+use evenkeel_modules::core::{Aliases, wildcard_match};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -169,32 +169,6 @@ impl AddressHosts {
     }
 }
 
-/// Whether a name matches a pattern with `*` and `?` (Apache: ap_strcasecmp_match), both in
-/// lower case. Linear in their product, so that no pattern can stall a request.
-#[must_use]
-pub fn wildcard_match(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p + 1, n));
-                p += 1;
-            }
-            Some(b'?') => (p, n) = (p + 1, n + 1),
-            Some(byte) if name.get(n) == Some(byte) => (p, n) = (p + 1, n + 1),
-            _ => match retry {
-                Some((after, start)) => {
-                    (p, n) = (after, start + 1);
-                    retry = Some((after, start + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(p..).is_none_or(|rest| rest.iter().all(|byte| *byte == b'*'))
-}
-
 /// The addresses that one word of a `<VirtualHost>` line means: `*`, `_default_`, an address, a
 /// name, each with a port, `:*` or none.
 ///
@@ -290,21 +264,6 @@ mod tests {
         assert_eq!(at("127.0.0.2:80", "www.d.example"), 4);
         assert_eq!(at("127.0.0.2:80", ""), 1);
         assert_eq!(at("127.0.0.2:81", "a.example"), 0);
-    }
-
-    #[test]
-    fn wildcards_match_as_a_shell_would() {
-        for (pattern, name, matches) in [
-            ("*.example", "a.b.example", true),
-            ("*.example", "example", false),
-            ("w?w.*", "www.x", true),
-            ("a*b*c", "aXbYbc", true),
-            ("a*b*c", "aXbYb", false),
-            ("", "", true),
-            ("*", "", true),
-        ] {
-            assert_eq!(wildcard_match(pattern.as_bytes(), name.as_bytes()), matches, "{pattern}");
-        }
     }
 
     #[test]

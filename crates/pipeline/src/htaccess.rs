@@ -184,6 +184,7 @@ impl AccessFiles {
         if !directory.ends_with('/') {
             directory.push('/');
         }
+        scope.section_path = Some(directory.as_str().into());
         scope.place = Place::Directory(directory.into());
         scope.in_htaccess = true;
         scope.sections = site.section_base + self.sections;

@@ -14,6 +14,7 @@ mod look;
 mod negotiate;
 mod phases;
 mod question;
+mod rewriting;
 mod serve;
 mod site;
 mod trace;

@@ -9,6 +9,7 @@ use crate::listing;
 use crate::look;
 use crate::negotiate;
 use crate::question;
+use crate::rewriting::{self, Translation};
 use crate::serve::{Concluded, Pipeline};
 use crate::site::{Plan, Server};
 use crate::trace;
@@ -18,14 +19,14 @@ use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
     Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
-    Resource, Response, Status, Stopped, Translated, quoted,
+    Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
     RequestContext, alias, allowmethods, authz_core, core, deflate, env, expires, filter, headers,
-    lab, mime, negotiation, remoteip, setenvif, status, userdir, vhost_alias,
+    lab, mime, negotiation, remoteip, rewrite, setenvif, status, userdir, vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -146,6 +147,13 @@ pub(crate) async fn translate(
 ) -> Phase<Translated<Plan>> {
     let Received { mut request, plan } = received;
     let server = pipeline.site.server(request.server);
+    if plan.rewrite.is_on() && server.settings.rewrite.has_rules() {
+        match Box::pin(rewriting::translate(pipeline, &mut request, &plan)).await {
+            Ok(Translation::Open) => {}
+            Ok(Translation::Mapped) => return bounded(request, plan),
+            Err(answer) => return stop(request, plan, answer),
+        }
+    }
     if &*request.resource.path == b"*" && request.resource.method == Method::Options {
         return Ok(Translated { request, plan });
     }
@@ -183,7 +191,11 @@ pub(crate) async fn translate(
     }
     match vhost_alias::translate(&mut request, &settings.vhost_alias, core) {
         Some(file) => request.resource.file = file,
-        None => below_document_root(&mut request, server),
+        None => {
+            let path = std::mem::take(&mut request.resource.path);
+            below_document_root(&mut request, server, &path);
+            request.resource.path = path;
+        }
     }
     bounded(request, plan)
 }
@@ -210,20 +222,24 @@ fn bounded(mut request: Box<Request>, plan: Arc<Plan>) -> Phase<Translated<Plan>
         return Ok(Translated { request, plan });
     }
     request.resource.file.clear();
-    let text = format!("Cannot map {} to file", quoted(&request.head.line));
-    request.notify(Notice::new("core", Level::Error, 127, text));
+    tell_unmapped(&mut request);
     stop(request, plan, Status::FORBIDDEN)
 }
 
+/// Tells of a path that is the name of no file below DocumentRoot.
+pub(crate) fn tell_unmapped(request: &mut Request) {
+    let text = format!("Cannot map {} to file", quoted(&request.head.line));
+    request.notify(Notice::new("core", Level::Error, 127, text));
+}
+
 /// The file is the path below DocumentRoot, without the ServerPath that it may begin with (core.c:
-/// ap_core_translate).
-fn below_document_root(request: &mut Request, server: &Server) {
-    let Resource { file, path, .. } = &mut request.resource;
+/// ap_core_translate). The path does not lead above its root.
+pub(crate) fn below_document_root(request: &mut Request, server: &Server, path: &[u8]) {
     let core = &server.settings.core;
     let server_path = core.aliases.as_ref().and_then(|it| it.path.as_deref()).map(str::as_bytes);
     let below = server_path.and_then(|prefix| is_below(path, prefix)).unwrap_or(path);
     let root = core.document_root.as_deref().unwrap_or(Path::new(""));
-    file.set(root.as_os_str().as_bytes(), below);
+    request.resource.file.set(root.as_os_str().as_bytes(), below);
 }
 
 /// Whether a request is answered by [`show`].
@@ -386,6 +402,12 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     if let Err(status) = core::override_type(&mut request, server.core(&plan)) {
         return stop(request, plan, status);
     }
+    if plan.rewrite.has_rules() {
+        let rewritten = rewriting::fix_up(pipeline, &mut request, &plan, found.as_ref());
+        if let Err(answer) = Box::pin(rewritten).await {
+            return stop(request, plan, answer);
+        }
+    }
     if let Err(answer) = alias::redirect_last(&mut request, &plan.alias, server.core(&plan)) {
         return stop(request, plan, answer);
     }
@@ -395,6 +417,9 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     }
     let Prepared { mut request, plan, found } =
         look::find_index(pipeline, Prepared { request, plan, found }).await?;
+    if pipeline.site.rewrites {
+        rewrite::force_content(&mut request, server.core(&plan));
+    }
     // A look changes no fields: the request that it is taken for does so once.
     if request.resource.depth == 0 {
         headers::act_on_request(&mut request, around(pipeline, server, &plan));
@@ -479,6 +504,10 @@ fn refuse_program(request: &mut Request, found: Option<&Looked>) -> Result<(), A
 /// it is read to its end first.
 pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<Concluded> {
     let Prepared { mut request, plan, found } = prepared;
+    // The body is that of the request which follows.
+    if let Some(target) = rewriting::redirect_target(&request) {
+        return stop(request, plan, Answer::Redirect(target));
+    }
     if let Err(status) = body::begin(&mut request, &plan) {
         return stop(request, plan, status);
     }

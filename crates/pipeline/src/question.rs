@@ -83,26 +83,31 @@ impl Probe for Pipeline {
     }
 
     fn allows_file(&self, request: &Request, path: &[u8]) -> Option<bool> {
-        // A relative name leads no higher than its folder (request.c: ap_sub_req_lookup_file).
-        if !path.starts_with(b"/") && climbs(path) {
-            return Some(false);
-        }
-        let own = request.resource.file.as_bytes();
-        let folder = match own.ends_with(b"/") {
-            true => &*request.resource.file,
-            false => request.resource.file.parent().unwrap_or(Path::new("/")),
-        };
-        let file = FileName::new(folder.join(OsStr::from_bytes(path)));
-        // A file of the request's own folder has a path of its own, any other none (request.c:
-        // ap_sub_req_lookup_file).
-        let name = file.file_name().filter(|_| file.parent() == Some(folder));
-        let beside = name.map(|name| request.resource.path.beside(name.as_bytes(), b""));
+        let Some((file, beside)) = file_beside(request, path) else { return Some(false) };
         self.ask(request, [b"F", path].concat(), Subject::File(file, beside))
     }
 }
 
+/// The file of a name that may be relative to that of a request, and its path: a file of the
+/// request's own folder has one, any other none. A relative name leads no higher than its folder
+/// (request.c: ap_sub_req_lookup_file).
+pub(crate) fn file_beside(request: &Request, path: &[u8]) -> Option<(FileName, Option<UrlPath>)> {
+    if !path.starts_with(b"/") && climbs(path) {
+        return None;
+    }
+    let own = request.resource.file.as_bytes();
+    let folder = match own.ends_with(b"/") {
+        true => &*request.resource.file,
+        false => request.resource.file.parent().unwrap_or(Path::new("/")),
+    };
+    let file = FileName::new(folder.join(OsStr::from_bytes(path)));
+    let name = file.file_name().filter(|_| file.parent() == Some(folder));
+    let beside = name.map(|name| request.resource.path.beside(name.as_bytes(), b""));
+    Some((file, beside))
+}
+
 /// Whether a name leads above the folder that it begins in.
-fn climbs(path: &[u8]) -> bool {
+pub(crate) fn climbs(path: &[u8]) -> bool {
     let mut depth = 0_usize;
     for segment in path.split(|byte| *byte == b'/') {
         depth = match segment {

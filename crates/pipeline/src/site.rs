@@ -55,6 +55,8 @@ pub struct Site {
     pub folders_are_listed: bool,
     /// Whether mod_negotiation is active.
     pub negotiates: bool,
+    /// Whether mod_rewrite is active.
+    pub rewrites: bool,
     /// Whether a subrequest or redirect that comes to the sections of the request before is in its
     /// settings (`known`).
     pub compares_sections: bool,
@@ -283,6 +285,7 @@ impl Site {
         let folders_have_indexes = language.vocabulary.module_loaded("mod_dir.c");
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
+        let rewrites = language.vocabulary.module_loaded("mod_rewrite.c");
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
             vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
@@ -290,6 +293,7 @@ impl Site {
         let compares_sections = !DECIDING_EACH.iter().any(is_loaded);
         Ok(Site {
             negotiates,
+            rewrites,
             compares_sections,
             folders_have_indexes,
             folders_are_listed,

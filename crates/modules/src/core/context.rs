@@ -21,13 +21,23 @@ pub struct RequestContext<'a> {
     pub core: CoreSettings<'a>,
     /// The response, once there is one.
     pub response: Option<&'a Response>,
+    /// What REQUEST_FILENAME is while the name of the file is being made; none where it is that of
+    /// the request.
+    filename: Option<&'a [u8]>,
 }
 
 impl<'a> RequestContext<'a> {
     /// A request without response.
     #[must_use]
     pub fn new(request: &'a Request, core: CoreSettings<'a>) -> Self {
-        Self { request, core, response: None }
+        Self { request, core, response: None, filename: None }
+    }
+
+    /// The same with another name of the file.
+    #[must_use]
+    pub fn with_filename(mut self, filename: &'a [u8]) -> Self {
+        self.filename = Some(filename);
+        self
     }
 
     /// The same with the response that answers it.
@@ -115,7 +125,7 @@ impl<'a> RequestContext<'a> {
         let text = |text: String| Some(Cow::Owned(text.into_bytes()));
         match variable {
             Variable::RequestFilename | Variable::ScriptFilename => {
-                Some(request.resource.file.as_bytes().into())
+                Some(self.filename.unwrap_or(request.resource.file.as_bytes()).into())
             }
             Variable::DocumentRoot => {
                 let own = request.resource.notes.value(DOCUMENT_ROOT_NOTE);

@@ -31,7 +31,7 @@ pub use error_document::ErrorDocument;
 pub use facts::{file_fact, time_fact};
 pub use global::{Global, VirtualHost};
 pub use lookup::{WantedNames, look_up_names};
-pub use naming::{public_name, public_port, public_url, server_name};
+pub use naming::{public_name, public_port, public_url, server_name, wildcard_match};
 pub use options::{AllowOverride, OptionChange, Options};
 pub use ranges::cut_to_ranges;
 pub use refusal::refused_target;

@@ -52,3 +52,49 @@ pub fn public_url(request: &Request, core: CoreSettings<'_>, path: &[u8]) -> Vec
     url.extend_from_slice(path);
     url
 }
+
+/// Whether a name matches a pattern with `*` and `?` (Apache: ap_strcasecmp_match), both in
+/// lower case. Linear in their product, so that no pattern can stall a request.
+#[must_use]
+pub fn wildcard_match(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p + 1, n));
+                p += 1;
+            }
+            Some(b'?') => (p, n) = (p + 1, n + 1),
+            Some(byte) if name.get(n) == Some(byte) => (p, n) = (p + 1, n + 1),
+            _ => match retry {
+                Some((after, start)) => {
+                    (p, n) = (after, start + 1);
+                    retry = Some((after, start + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(p..).is_none_or(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_match_as_a_shell_would() {
+        for (pattern, name, matches) in [
+            ("*.example", "a.b.example", true),
+            ("*.example", "example", false),
+            ("w?w.*", "www.x", true),
+            ("a*b*c", "aXbYbc", true),
+            ("a*b*c", "aXbYb", false),
+            ("", "", true),
+            ("*", "", true),
+        ] {
+            assert_eq!(wildcard_match(pattern.as_bytes(), name.as_bytes()), matches, "{pattern}");
+        }
+    }
+}

@@ -139,17 +139,19 @@ fn place_within(scope: &Scope) -> Place {
     }
 }
 
-/// Walks a section's children with settings of their own and gives those back.
+/// Walks a section's children with settings of their own and gives those back. `path` is what the
+/// section is called in those (Apache: cmd->path).
 fn inner_settings(
     scope: &mut Scope,
     block: &Block<'_, Scope>,
     place: Place,
-    inside: Contexts,
+    path: &str,
 ) -> Result<DirectorySettings, Fault> {
     let outer = std::mem::take(&mut scope.directory);
     let outer_place = std::mem::replace(&mut scope.place, place);
-    let walked = block.walk(scope, inside);
-    scope.place = outer_place;
+    let outer_path = scope.section_path.replace(path.into());
+    let walked = block.walk(scope, Contexts::DIRECTORY);
+    (scope.place, scope.section_path) = (outer_place, outer_path);
     let inner = std::mem::replace(&mut scope.directory, outer);
     walked.map(|()| inner.into_settings())
 }
@@ -174,7 +176,8 @@ fn directory(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         let path = directory_path(scope, &argument.text);
         (plain(&path), Place::Directory(path.into()))
     };
-    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let path = place.path().unwrap_or(&argument.text).to_owned();
+    let settings = inner_settings(scope, block, place, &path)?;
     argument.check_rest(block)?;
     let section = numbered(scope, block, Kind::Directory, matches, settings);
     scope.server.core.sections.directories.push(section);
@@ -201,7 +204,7 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     } else {
         (plain(&argument.text), Place::Location(argument.text.as_str().into()))
     };
-    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let settings = inner_settings(scope, block, place, &argument.text)?;
     argument.check_rest(block)?;
     let section = numbered(scope, block, Kind::Location, matches, settings);
     scope.server.core.sections.locations.push(section);
@@ -210,12 +213,15 @@ fn location(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
 
 fn files(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
     let argument = Argument::of(block, block.call.name == "<Files")?;
-    let matches = match argument.is_pattern {
-        true => compile_pattern(scope, block, &argument.text)?,
-        false => plain(&canonical_name(&argument.text)),
+    let (matches, path) = match argument.is_pattern {
+        true => (compile_pattern(scope, block, &argument.text)?, argument.text.clone()),
+        false => {
+            let name = canonical_name(&argument.text);
+            (plain(&name), name)
+        }
     };
     let place = place_within(scope);
-    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let settings = inner_settings(scope, block, place, &path)?;
     argument.check_rest(block)?;
     let section = numbered(scope, block, Kind::Files, matches, settings);
     scope.directory.core.files.push(section);
@@ -258,7 +264,7 @@ fn condition(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
         (if name == "<If" { Match::If(condition) } else { Match::ElseIf(condition) }, rest)
     };
     let place = place_within(scope);
-    let settings = inner_settings(scope, block, place, Contexts::DIRECTORY)?;
+    let settings = inner_settings(scope, block, place, "*If")?;
     if !rest.is_empty() {
         return Err(block.fault(format!("Multiple {name}> arguments not supported.")));
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The handler of redirects (mod_dir.c: REWRITE_REDIRECT_HANDLER_NAME). A folder with this handler
 /// has no index, even where the handler comes from SetHandler.
-const REDIRECT: &[u8] = b"redirect-handler";
+pub const REDIRECT: &[u8] = b"redirect-handler";
 
 /// What a folder's index is called where nothing is said (AP_DEFAULT_INDEX).
 const DEFAULT_INDEX: &str = "index.html";

@@ -1,0 +1,293 @@
+//! Texts with all that they name: variables, maps and groups (mod_rewrite.c: do_expand). What is
+//! put in is never looked at again.
+
+use super::condition::Condition;
+use super::engine::{Ahead, Later, Run, Step};
+use super::map::{Map, TableFault, choose};
+use super::rule::Rule;
+use super::template::{Lookup, Piece, Template};
+use super::trace::{HANDLER_NOTE, TYPE_NOTE};
+use super::uri::Escaping;
+use super::variable::Variable;
+use crate::RequestContext;
+use evenkeel_expr::Variable as Known;
+use evenkeel_message::{Level, Notice, quoted, quoted_path};
+use std::io;
+
+/// The longest text, in bytes: without a bound, two variables in a line could double what the line
+/// before has set, and again in each round.
+const LONGEST: usize = 1 << 20;
+
+/// What a byte of a text costs a request, in steps of its allowance.
+const STEPS_A_BYTE: u64 = 4;
+
+/// Which question mark of a substitution begins the query, and whether a group or variable has put
+/// it there: a client could choose the query of a script so.
+#[derive(Debug)]
+pub(super) struct QuestionMark {
+    is_unsafe: bool,
+    /// Whether the next one counts.
+    is_open: bool,
+    is_last: bool,
+}
+
+impl QuestionMark {
+    /// The first one of a text, or the last one.
+    pub(super) fn new(is_last: bool) -> Self {
+        Self { is_unsafe: false, is_open: true, is_last }
+    }
+
+    /// Whether it came with a group or variable.
+    pub(super) fn is_unsafe(&self) -> bool {
+        self.is_unsafe
+    }
+
+    fn see(&mut self, text: &[u8], is_inserted: bool) {
+        if self.is_open && text.contains(&b'?') {
+            self.is_unsafe = is_inserted;
+            self.is_open = self.is_last;
+        }
+    }
+}
+
+impl Run<'_> {
+    /// A text with all that it names.
+    pub(super) async fn expand(
+        &mut self,
+        rule: &Rule,
+        template: &Template,
+        escaping: Option<&Escaping>,
+        mut mark: Option<&mut QuestionMark>,
+    ) -> Step<Vec<u8>> {
+        let mut text = Vec::new();
+        for piece in &template.pieces {
+            let begin = text.len();
+            let mut is_inserted = true;
+            match piece {
+                Piece::Literal(literal) => {
+                    text.extend_from_slice(literal);
+                    is_inserted = false;
+                }
+                Piece::EscapedQuestionMark => {
+                    text.push(b'?');
+                    continue;
+                }
+                Piece::Variable(variable) if variable.is_ahead() => {
+                    let value = self.look_ahead(rule, variable).await?;
+                    text.extend_from_slice(&value);
+                }
+                Piece::Variable(variable) => self.put_variable(variable, &mut text),
+                Piece::Map(lookup) => {
+                    let found: Later<'_, _> = Box::pin(self.ask_map(rule, lookup, escaping));
+                    text.extend_from_slice(&found.await?);
+                }
+                Piece::RuleGroup(number) => {
+                    put_group(self.rule_groups.group(*number), escaping, &mut text);
+                    self.trace_escape(self.rule_groups.group(*number).to_vec(), escaping);
+                }
+                Piece::ConditionGroup(number) => {
+                    put_group(self.condition_groups.group(*number), escaping, &mut text);
+                    self.trace_escape(self.condition_groups.group(*number).to_vec(), escaping);
+                }
+            }
+            if let Some(mark) = mark.as_deref_mut() {
+                mark.see(text.get(begin..).unwrap_or_default(), is_inserted);
+            }
+            if text.len() > LONGEST {
+                let why = format!("a text is longer than {LONGEST} bytes");
+                return Err(self.give_up(rule, &why));
+            }
+        }
+        let steps = STEPS_A_BYTE.saturating_mul(text.len() as u64);
+        match self.request.allowance.spend(steps) && !self.request.allowance.is_spent() {
+            true => Ok(text),
+            false => Err(self.give_up(rule, &"the request takes too many steps in all")),
+        }
+    }
+
+    fn trace_escape(&mut self, group: Vec<u8>, escaping: Option<&Escaping>) {
+        if let Some(escaping) = escaping.filter(|_| !group.is_empty() && self.trace.level >= 5) {
+            let escaped = escaping.escape(&group);
+            let (before, after) = (quoted(&group), quoted(&escaped));
+            trace!(self, 5, "escaping backreference '{before}' to '{after}'");
+        }
+    }
+
+    fn put_variable(&mut self, variable: &Variable, text: &mut Vec<u8>) {
+        let begin = text.len();
+        text.extend_from_slice(&variable.value(&self.context(), &self.filename));
+        if let Some(name) = variable.varies_by(self.request) {
+            self.varies_by.push(name.to_vec());
+        }
+        let value = text.get(begin..).unwrap_or_default();
+        match variable {
+            Variable::Known(Known::Time) => trace!(self, 1, "RESULT='{}'", quoted(value)),
+            Variable::Known(Known::Ipv6) => trace!(self, 1, "IPV6='{}'", quoted(value)),
+            _ => {}
+        }
+    }
+
+    /// The value of a variable at the path that the rule is matched with.
+    async fn look_ahead(&mut self, rule: &Rule, variable: &Variable) -> Step<Vec<u8>> {
+        let Variable::LookAhead { is_file, name, variable } = variable else {
+            return Ok(Vec::new());
+        };
+        if !self.may_look() {
+            return Ok(Vec::new());
+        }
+        let ahead = match (is_file, self.base) {
+            // A path that leads out of the folder is that of a URL.
+            (true, Some(_)) if self.uri.starts_with(b"/") => Ahead::Url(self.uri.clone()),
+            (true, Some(base)) => Ahead::File([base.folder, &self.uri].concat()),
+            (true, None) => Ahead::File(self.uri.clone()),
+            (false, Some(base)) if !self.uri.starts_with(b"/") => {
+                Ahead::Url([base.url.unwrap_or(base.folder), &self.uri].concat())
+            }
+            (false, _) => Ahead::Url(self.uri.clone()),
+        };
+        let (Ahead::Url(path) | Ahead::File(path)) = ahead.clone();
+        let read =
+            |context: &RequestContext<'_>, file: &[u8]| variable.value(context, file).into_owned();
+        let look = self.look(rule, ahead, &read).await?;
+        if let Some(name) = variable.varies_by(self.request) {
+            self.varies_by.push(name.to_vec());
+        }
+        trace!(
+            self,
+            5,
+            "lookahead: path={} var={} -> val={}",
+            quoted(&path),
+            quoted(name),
+            quoted(&look.value)
+        );
+        Ok(look.value)
+    }
+
+    /// The value that a map has for a key, or the default beside it.
+    async fn ask_map(
+        &mut self,
+        rule: &Rule,
+        lookup: &Lookup,
+        escaping: Option<&Escaping>,
+    ) -> Step<Vec<u8>> {
+        let key = self.expand(rule, &lookup.key, escaping, None).await?;
+        match self.look_up(&lookup.map, &key) {
+            Some(value) => Ok(value),
+            None => self.expand(rule, &lookup.default, escaping, None).await,
+        }
+    }
+
+    /// The value of a key; none where the map has none, and where there is no such map
+    /// (mod_rewrite.c: lookup_map).
+    fn look_up(&mut self, name: &str, key: &[u8]) -> Option<Vec<u8>> {
+        let server = self.server;
+        let map = server.map(name)?;
+        let (table, is_choice) = match &**map {
+            Map::Function(function) => {
+                let value = function.of(key);
+                trace_plain!(
+                    self,
+                    5,
+                    "map lookup OK: map={name} key={} -> val={}",
+                    quoted(key),
+                    quoted(&value)
+                );
+                return Some(value);
+            }
+            Map::File { table, is_choice } => (table, *is_choice),
+        };
+        let found = match table.look_up(key) {
+            Ok(found) => found,
+            Err(fault) => {
+                self.tell_fault(table.path(), &fault);
+                return None;
+            }
+        };
+        if !found.is_known {
+            trace_plain!(self, 6, "cache lookup FAILED, forcing new map lookup");
+        }
+        let Some(value) = found.value else {
+            trace_plain!(self, 5, "map lookup FAILED: map={name}[txt] key={}", quoted(key));
+            return None;
+        };
+        let what = if found.is_known { "cache" } else { "map" };
+        trace_plain!(
+            self,
+            5,
+            "{what} lookup OK: map={name}[txt] key={} -> val={}",
+            quoted(key),
+            quoted(&value)
+        );
+        if !is_choice {
+            return Some(value);
+        }
+        let chosen = choose(&value).to_vec();
+        trace_plain!(self, 5, "randomly chosen the subvalue `{}'", quoted(&chosen));
+        (!chosen.is_empty()).then_some(chosen)
+    }
+
+    fn tell_fault(&mut self, path: &std::path::Path, fault: &TableFault) {
+        let path = quoted_path(path);
+        let (number, what, error): (_, _, &io::Error) = match fault {
+            TableFault::Access(error) => (661, "access", error),
+            TableFault::Open(error) => (655, "open", error),
+        };
+        let text = format!("mod_rewrite: can't {what} text RewriteMap file {path}");
+        let notice = Notice::new("rewrite", Level::Error, number, text);
+        self.request.notify(notice.because(error));
+    }
+
+    /// Sets and removes the variables of the flag E (mod_rewrite.c: do_expand_env).
+    pub(super) async fn set_variables(&mut self, rule: &Rule) -> Step<()> {
+        for text in &rule.flags.env {
+            let text = self.expand(rule, text, None, None).await?;
+            let env = &mut self.request.resource.env;
+            if let Some(name) = text.strip_prefix(b"!") {
+                env.unset(name);
+                trace_plain!(self, 5, "unsetting env variable '{}'", quoted(name));
+                continue;
+            }
+            let mut parts = text.splitn(2, |byte| *byte == b':');
+            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+            let value = value.unwrap_or_default();
+            env.set(name, value);
+            trace_plain!(self, 5, "setting env variable '{}' to '{}'", quoted(name), quoted(value));
+        }
+        Ok(())
+    }
+
+    /// Notes the media type and the handler of the flags T and H (mod_rewrite.c:
+    /// force_type_handler).
+    pub(super) async fn force_content(&mut self, rule: &Rule) -> Step<()> {
+        let escaping = rule.flags.escaping.as_ref();
+        let forced = [
+            (&rule.flags.media_type, TYPE_NOTE, "MIME-type"),
+            (&rule.flags.handler, HANDLER_NOTE, "Content-handler"),
+        ];
+        for (template, note, what) in forced {
+            let Some(template) = template else { continue };
+            let mut value = self.expand(rule, template, escaping, None).await?;
+            if value.is_empty() {
+                continue;
+            }
+            value.make_ascii_lowercase();
+            let (filename, value) = (&self.filename, value);
+            trace!(self, 2, "remember {} to have {what} '{}'", quoted(filename), quoted(&value));
+            self.request.resource.notes.set(note, &value);
+        }
+        Ok(())
+    }
+
+    /// The text that a condition tests.
+    pub(super) async fn input(&mut self, rule: &Rule, condition: &Condition) -> Step<Vec<u8>> {
+        self.expand(rule, &condition.input, None, None).await
+    }
+}
+
+/// Appends a group, escaped where the rule says so.
+fn put_group(group: &[u8], escaping: Option<&Escaping>, text: &mut Vec<u8>) {
+    match escaping {
+        Some(escaping) => text.extend_from_slice(&escaping.escape(group)),
+        None => text.extend_from_slice(group),
+    }
+}

@@ -1,0 +1,226 @@
+//! The rules of mod_rewrite in the phases: what they ask of the server around them, and what
+//! becomes of a request that they have changed. Requests that no rule is on for never come here.
+
+use crate::look::{self, Aside, Start, beside, see};
+use crate::phases;
+use crate::question::{self, climbs};
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_expr::{Condition, Evaluation};
+use evenkeel_files::Looked;
+use evenkeel_message::{
+    Answer, Fields, FileName, Level, Notice, Request, RequestHead, Status, UrlPath, quoted,
+};
+use evenkeel_modules::RequestContext;
+use evenkeel_modules::dir::REDIRECT;
+use evenkeel_modules::rewrite::{self, Ahead, Look, Outcome, Proxied, Surroundings, Verdict};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What a look ahead costs a request, in steps of its allowance: it runs the phases once more.
+const LOOK_STEPS: u64 = 1_000_000;
+
+/// What is before a URI that a module for proxies has to get.
+const PROXY: &[u8] = b"proxy:";
+
+/// What the rules of a server have made of a request.
+pub(crate) enum Translation {
+    /// It goes on, with its own path or another one.
+    Open,
+    /// Its file is known.
+    Mapped,
+}
+
+/// Applies the rules of the server.
+///
+/// # Errors
+/// What answers the request.
+pub(crate) async fn translate(
+    pipeline: &Pipeline,
+    request: &mut Box<Request>,
+    plan: &Arc<Plan>,
+) -> Result<Translation, Answer> {
+    let server = pipeline.site.server(request.server);
+    let around = Around { pipeline, plan };
+    let rules = &server.settings.rewrite;
+    let core = server.core(plan);
+    match rewrite::translate(request, rules, &plan.rewrite, core, &around).await {
+        Outcome::Declined | Outcome::Redirected(_) => Ok(Translation::Open),
+        Outcome::Passed(path) => pass(request, path).map(|()| Translation::Open),
+        Outcome::Mapped => Ok(Translation::Mapped),
+        Outcome::Proxied(target) => Err(proxy(request, &target, 669)),
+        Outcome::Answered(answer) => Err(answer),
+    }
+}
+
+/// Applies the rules of the sections of a request whose file is known.
+///
+/// # Errors
+/// What answers the request.
+pub(crate) async fn fix_up(
+    pipeline: &Pipeline,
+    request: &mut Box<Request>,
+    plan: &Arc<Plan>,
+    found: Option<&Looked>,
+) -> Result<(), Answer> {
+    let server = pipeline.site.server(request.server);
+    let around = Around { pipeline, plan };
+    let rules = &server.settings.rewrite;
+    let core = server.core(plan);
+    match rewrite::fix_up(request, rules, &plan.rewrite, core, found, &around).await {
+        Outcome::Declined | Outcome::Mapped | Outcome::Passed(_) => Ok(()),
+        Outcome::Redirected(path) => {
+            let content = &mut request.resource.content;
+            content.handler = Some(REDIRECT.into());
+            content.redirect = Some(path.into());
+            Ok(())
+        }
+        Outcome::Proxied(target) => Err(proxy(request, &target, 10160)),
+        Outcome::Answered(answer) => Err(answer),
+    }
+}
+
+/// Where the handler of redirects leads a request that rules have changed, with its query
+/// (mod_rewrite.c: handler_redirect).
+pub(crate) fn redirect_target(request: &Request) -> Option<Vec<u8>> {
+    let content = &request.resource.content;
+    let mut target = content.redirect.as_ref()?.to_vec();
+    if content.handler.as_deref() != Some(REDIRECT) {
+        return None;
+    }
+    if let Some(query) = &request.resource.query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    Some(target)
+}
+
+/// Makes the path of a request the one that a rule with the flag PT has made.
+fn pass(request: &mut Request, path: Vec<u8>) -> Result<(), Answer> {
+    if !path.starts_with(b"/") {
+        let line = quoted(&request.head.line);
+        let notice =
+            Notice::new("core", Level::Error, 126, format!("Invalid URI in request '{line}'"));
+        request.notify(notice);
+        return Err(Status::BAD_REQUEST.into());
+    }
+    let Some(decoded) = UrlPath::of_rule(&path) else {
+        let text = format!(
+            "a rule with the flag PT leads to '{}', whose . or .. is refused",
+            quoted(&path)
+        );
+        request.notify(Notice::own("rewrite", Level::Error, text));
+        return Err(Status::FORBIDDEN.into());
+    };
+    request.resource.path = decoded;
+    Ok(())
+}
+
+/// Where a request of a rule with the flag P goes: nowhere, as long as no module is a proxy.
+fn proxy(request: &mut Request, target: &Proxied, number: u16) -> Answer {
+    let uri = [PROXY, &target.uri].concat();
+    let text = format!(
+        "attempt to make remote request from mod_rewrite without proxy enabled: {}",
+        quoted(&uri)
+    );
+    request.notify(Notice::new("rewrite", Level::Error, number, text));
+    Status::FORBIDDEN.into()
+}
+
+/// What rules ask for.
+struct Around<'a> {
+    pipeline: &'a Pipeline,
+    plan: &'a Arc<Plan>,
+}
+
+impl Surroundings for Around<'_> {
+    fn look<'a>(
+        &'a self,
+        request: &'a mut Box<Request>,
+        ahead: Ahead,
+        read: &'a dyn Fn(&RequestContext<'_>, &[u8]) -> Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = Look> + 'a>> {
+        Box::pin(look(self.pipeline, request, ahead, read))
+    }
+
+    fn decide<'a>(
+        &'a self,
+        request: &'a mut Box<Request>,
+        filename: &'a [u8],
+        condition: &'a Condition,
+    ) -> Pin<Box<dyn Future<Output = Verdict> + 'a>> {
+        let server = self.pipeline.site.server(request.server);
+        let evaluation = move |request: &mut Request| {
+            let context = RequestContext::new(request, server.core(self.plan));
+            let context = context.with_filename(filename);
+            let mut evaluation = Evaluation::new(&context);
+            let answer = evaluation.holds(condition);
+            let mut vary = Fields::new();
+            evaluation.vary().iter().for_each(|name| vary.merge("Vary", name));
+            Verdict { answer, captures: evaluation.captures().clone(), vary }
+        };
+        Box::pin(question::evaluate(self.pipeline, request, self.plan, evaluation))
+    }
+
+    fn map_below_root(&self, request: &mut Request, path: &[u8]) -> Result<(), Status> {
+        let server = self.pipeline.site.server(request.server);
+        if climbs(path) {
+            phases::tell_unmapped(request);
+            return Err(Status::FORBIDDEN);
+        }
+        phases::below_document_root(request, server, path);
+        Ok(())
+    }
+}
+
+/// Runs the phases before the handler for another path or file, and reads a value there.
+async fn look(
+    pipeline: &Pipeline,
+    request: &mut Box<Request>,
+    ahead: Ahead,
+    read: &dyn Fn(&RequestContext<'_>, &[u8]) -> Vec<u8>,
+) -> Look {
+    let refused =
+        |status, is_undecided| Look { status, file: Vec::new(), value: Vec::new(), is_undecided };
+    let is_paid = request.allowance.spend(LOOK_STEPS);
+    let Some(own) = pipeline.own.upgrade().filter(|_| is_paid) else {
+        return refused(Status::INTERNAL_SERVER_ERROR, true);
+    };
+    let (path, query, file) = match ahead {
+        Ahead::Url(url) => match beside(pipeline, request, &url) {
+            Some((path, query)) => (path, query, None),
+            None => return refused(Status::BAD_REQUEST, false),
+        },
+        Ahead::File(path) => match question::file_beside(request, &path) {
+            Some((file, path)) => (path.unwrap_or_default(), None, Some(file)),
+            None => return refused(Status::FORBIDDEN, false),
+        },
+    };
+    let was_doubtful = std::mem::take(&mut request.doubtful);
+    let stand_in = Box::new(Request::new(RequestHead::default(), request.peer, request.time_us));
+    let mut asked = std::mem::replace(request, stand_in);
+    let aside = Aside::put(&mut asked, path, query);
+    let start = match file {
+        None => Start::Path,
+        Some(file) => at_file(&mut asked, file),
+    };
+    let (mut asked, seen) = see(&own, asked, start).await;
+    let resource = &asked.resource;
+    let file = match &resource.content.redirect {
+        Some(target) => [b"redirect:", &**target].concat(),
+        None => resource.file.as_bytes().to_vec(),
+    };
+    let core = pipeline.site.server(asked.server).core(&seen.plan);
+    let value = read(&RequestContext::new(&asked, core), &file);
+    let is_undecided = asked.doubtful;
+    aside.restore(&mut asked);
+    asked.doubtful |= was_doubtful;
+    *request = asked;
+    Look { status: seen.status(), file, value, is_undecided }
+}
+
+fn at_file(request: &mut Request, file: FileName) -> look::Start {
+    (request.resource.file, request.resource.is_of_file) = (file, true);
+    Start::File
+}
