@@ -262,7 +262,10 @@ pub(crate) fn redirected(
     };
     let path = match pipeline.site.path(&request, path.unwrap_or_default()) {
         Ok(path) => path,
-        Err(status) => return Err((request, status)),
+        Err(refusal) => {
+            request.notify(refusal.notice);
+            return Err((request, refusal.status));
+        }
     };
     let mut env = renamed(&request.resource.env);
     env.set("REDIRECT_STATUS", request.resource.status.code().to_string());

@@ -223,7 +223,7 @@ const fn sentence(status: Status) -> Option<&'static str> {
              large.</p>\n"
         }
         Status::UNAVAILABLE_FOR_LEGAL_REASONS => {
-            "<p>Access to this URL has been denied for legal reasons.</p>\n"
+            "<p>Access to this URL has been denied for legal reasons.<br />\n</p>\n"
         }
         Status::BAD_GATEWAY => {
             "<p>The proxy server received an invalid\r\nresponse from an upstream server.<br />\

@@ -4,7 +4,7 @@
 
 use crate::hosts::{Address, Host, Hosts, parse_address};
 use evenkeel_config::{Fault, Faults, Node, Notice, Stage, Tables, Variables, Vocabulary};
-use evenkeel_message::{Request, Status, UriOptions, UrlPath, without_doubled_slash};
+use evenkeel_message::{Request, UriOptions, UrlPath, without_doubled_slash};
 use evenkeel_modules::core::{
     Match, Section, Tristate, VirtualHost, public_name, public_port, server_name, software,
 };
@@ -13,7 +13,7 @@ use evenkeel_modules::remoteip::protocol::ProxyProtocol;
 use evenkeel_modules::{
     ActiveModules, CoreSettings, DirectorySettings, GlobalSettings, Merge, Scope, ServerSettings,
 };
-use evenkeel_proto::{HttpProtocolOptions, Limits, bad_path};
+use evenkeel_proto::{HttpProtocolOptions, Limits, Refusal, bad_path};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -349,11 +349,11 @@ impl Site {
     /// of a request is (server/util.c: ap_parse_uri).
     ///
     /// # Errors
-    /// The status for a path that cannot be one.
-    pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Status> {
+    /// Why a path cannot be one.
+    pub fn path(&self, request: &Request, text: &[u8]) -> Result<UrlPath, Refusal> {
         let options = self.server(request.server).uri_options();
         UrlPath::parse(without_doubled_slash(text), options)
-            .map_err(|reason| bad_path(reason, text).status)
+            .map_err(|reason| bad_path(reason, text))
     }
 }
 

@@ -4,6 +4,7 @@
 use super::arguments::{self, Arguments};
 use super::flags::number;
 use super::template::Template;
+use evenkeel_config::Position;
 use evenkeel_expr::{Condition as Expression, Pattern};
 use std::cmp::Ordering;
 
@@ -19,6 +20,7 @@ pub struct Condition {
     /// Whether the test must fail.
     pub(super) is_negated: bool,
     pub(super) flags: ConditionFlags,
+    pub(super) position: Position,
 }
 
 /// The flags of a RewriteCond.

@@ -171,6 +171,7 @@ fn rewrite_cond(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
         test,
         is_negated: parts.is_negated,
         flags: parts.flags,
+        position: call.position.clone(),
     };
     let is_of_server = is_of_server(scope);
     let section = section(scope);

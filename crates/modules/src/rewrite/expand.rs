@@ -3,7 +3,7 @@
 
 use super::condition::Condition;
 use super::engine::{Ahead, Later, Run, Step};
-use super::map::{Map, TableFault, choose};
+use super::map::{Function, Map, TableFault, choose};
 use super::rule::Rule;
 use super::template::{Lookup, Piece, Template};
 use super::trace::{HANDLER_NOTE, TYPE_NOTE};
@@ -185,6 +185,8 @@ impl Run<'_> {
         let (table, is_choice) = match &**map {
             Map::Function(function) => {
                 let value = function.of(key);
+                // Apache's functions change the key itself, but for one.
+                let key = if *function == Function::Escape { key } else { &value };
                 trace_plain!(
                     self,
                     5,
@@ -207,6 +209,11 @@ impl Run<'_> {
             trace_plain!(self, 6, "cache lookup FAILED, forcing new map lookup");
         }
         let Some(value) = found.value else {
+            if found.is_known {
+                let key = quoted(key);
+                trace_plain!(self, 5, "cache lookup OK: map={name}[txt] key={key} -> val=");
+                return None;
+            }
             trace_plain!(self, 5, "map lookup FAILED: map={name}[txt] key={}", quoted(key));
             return None;
         };

@@ -147,7 +147,10 @@ impl Flags {
             "seeother" => 303,
             number if number.starts_with(|first: char| first.is_ascii_digit()) => {
                 let code = u16::try_from(unsigned(number)).unwrap_or(u16::MAX);
-                let known = Status::new(code).filter(|status| status.reason().is_some());
+                // Apache has no text for these two.
+                let is_known =
+                    |status: &Status| status.reason().is_some() && !matches!(code, 418 | 425);
+                let known = Status::new(code).filter(is_known);
                 let Some(status) = known else {
                     return Err(format!("invalid HTTP response code '{value}' for flag 'R'"));
                 };

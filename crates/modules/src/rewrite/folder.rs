@@ -62,7 +62,7 @@ pub async fn fix_up(
             Outcome::Declined
         }
         _ if !is_query_sound(&mut run, change, 10411) => answered(Status::FORBIDDEN),
-        Change::Answered => answer(run.status),
+        Change::Answered => answer(run.status, core),
         Change::Refused(status) => answered(status),
         Change::Substituted { is_raw } if run.is_proxied => proxied(&mut run, is_raw),
         Change::Substituted { is_raw } if scheme(&run.filename).is_some() && !run.is_passed => {

@@ -2,7 +2,7 @@
 //! read anew when it has changed.
 
 use super::uri::unescape;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -90,7 +90,12 @@ struct Table {
     version: Version,
     /// The values, and whether they were asked for.
     values: HashMap<Box<[u8]>, (Box<[u8]>, bool)>,
+    /// Keys without a value that were asked for, for the log.
+    absent: HashSet<Box<[u8]>>,
 }
+
+/// As many keys without a value are remembered: they come from clients.
+const ABSENT: usize = 1000;
 
 /// What tells whether a file has changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -133,14 +138,21 @@ impl TextFile {
             Some(table) if table.version == version => table,
             outdated => {
                 let text = std::fs::read(&self.path).map_err(TableFault::Open)?;
-                outdated.insert(Table { version, values: values(&text) })
+                let absent = HashSet::new();
+                outdated.insert(Table { version, values: values(&text), absent })
             }
         };
         Ok(match table.values.get_mut(key) {
             Some((value, is_known)) => {
                 Found { value: Some(value.to_vec()), is_known: std::mem::replace(is_known, true) }
             }
-            None => Found { value: None, is_known: false },
+            None => {
+                let is_known = table.absent.contains(key);
+                if !is_known && table.absent.len() < ABSENT {
+                    table.absent.insert(key.into());
+                }
+                Found { value: None, is_known }
+            }
         })
     }
 }
@@ -173,7 +185,6 @@ pub(super) fn choose(value: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
 
     #[test]
     fn lines_are_read_as_apache_does() {
@@ -204,6 +215,7 @@ mod tests {
         assert_eq!(table.look_up(b"a").unwrap(), found("1", false));
         assert_eq!(table.look_up(b"a").unwrap(), found("1", true));
         assert_eq!(table.look_up(b"b").unwrap(), Found { value: None, is_known: false });
+        assert_eq!(table.look_up(b"b").unwrap(), Found { value: None, is_known: true });
         std::fs::write(&path, "a 1234\n").unwrap();
         assert_eq!(table.look_up(b"a").unwrap(), found("1234", false));
     }

@@ -5,7 +5,7 @@ use super::engine::{Change, Run, Surroundings};
 use super::rule::Rule;
 use super::uri::{is_visible, scheme};
 use super::{Directory, Options, Outcome, Proxied, Server};
-use crate::core::public_url;
+use crate::core::{TraceEnable, public_url};
 use crate::{CoreSettings, RequestContext};
 use evenkeel_expr::{Context as _, Variable as Known};
 use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted};
@@ -58,7 +58,7 @@ pub async fn translate(
             Outcome::Declined
         }
         _ if !is_query_sound(&mut run, change, 10410) => answered(Status::FORBIDDEN),
-        Change::Answered => answer(run.status),
+        Change::Answered => answer(run.status, core),
         Change::Refused(status) => answered(status),
         Change::Substituted { is_raw } => substituted(&mut run, is_raw, asked.as_deref(), last),
     }
@@ -234,7 +234,15 @@ pub(super) fn answered(status: Status) -> Outcome {
     Outcome::Answered(status.into())
 }
 
-/// The answer with the status of a rule.
-pub(super) fn answer(status: u16) -> Outcome {
-    answered(Status::new(status).unwrap_or(Status::INTERNAL_SERVER_ERROR))
+/// The answer with the status of a rule. No handler has said which methods there are, so that a
+/// refused one is told of TRACE alone (http_protocol.c: make_allow).
+pub(super) fn answer(status: u16, core: CoreSettings<'_>) -> Outcome {
+    let status = Status::new(status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+    if !matches!(status, Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED) {
+        return answered(status);
+    }
+    let is_traced = core.server.conduct.trace_enable != Some(TraceEnable::Off);
+    let mut fields = Fields::new();
+    fields.set("Allow", if is_traced { "TRACE" } else { "" });
+    Outcome::Answered(Answer::with_fields(status, fields))
 }

@@ -8,7 +8,7 @@ use crate::RequestContext;
 use crate::core::merge_vary;
 use evenkeel_expr::Condition as Expression;
 use evenkeel_files::Kind;
-use evenkeel_message::quoted;
+use evenkeel_message::{Level, Notice, quoted};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -74,14 +74,22 @@ impl Run<'_> {
         if !condition.flags.no_vary {
             merge_vary(&mut self.request.resource.fields, &verdict.vary);
         }
+        let position = &condition.position;
         match verdict.answer {
             Ok(holds) => {
+                if self.trace.level >= 4 {
+                    let gave = u8::from(holds);
+                    let text = format!("Evaluation of expression from {position} gave: {gave}");
+                    self.trace.write_alone(self.request, 4, text);
+                }
                 if holds && !condition.is_negated {
                     self.condition_groups = verdict.captures;
                 }
                 Ok(holds)
             }
             Err(error) if error.is_of_file() => {
+                let text = format!("Evaluation of expression from {position} failed: {error}");
+                self.request.notify(Notice::own("rewrite", Level::Error, text));
                 let shown = &condition.shown;
                 trace!(self, 1, "RewriteCond: expr='{shown}' evaluation failed: {error}");
                 Ok(false)

@@ -48,6 +48,11 @@ impl Trace {
     ) {
         let folder = folder.map(|folder| format!("[perdir {}] ", quoted(folder)));
         let text = format!("{}{}{text}", self.head, folder.unwrap_or_default());
+        self.write_alone(request, level, text);
+    }
+
+    /// Writes a line that does not begin with client, server and request.
+    pub(super) fn write_alone(&self, request: &mut Request, level: u8, text: String) {
         let level = LEVELS.get(usize::from(level) - 1).copied().unwrap_or(Level::Trace8);
         let mut notice = Notice::own("rewrite", level, text);
         notice.passed = true;
@@ -68,7 +73,9 @@ fn head(request: &Request, core: CoreSettings<'_>) -> String {
     let name = public_name(request, core);
     let kind = if request.resource.depth > 0 { "subreq" } else { "initial" };
     let redirects = match request.redirects() {
+        // A subrequest has not been redirected, whatever its request was.
         0 => String::new(),
+        _ if request.resource.depth > 0 => String::new(),
         number => format!("/redir#{number}"),
     };
     format!(
@@ -114,7 +121,10 @@ pub fn force_content(request: &mut Request, core: CoreSettings<'_>) {
         return;
     }
     let trace = Trace::of(request, core);
-    let file = quoted(request.resource.file.as_bytes()).into_owned();
+    let file = match &request.resource.content.redirect {
+        Some(path) => format!("redirect:{}", quoted(path)),
+        None => quoted(request.resource.file.as_bytes()).into_owned(),
+    };
     if let Some(media_type) = media_type {
         if trace.level > 0 {
             let shown = quoted(&media_type);

@@ -18,6 +18,8 @@ pub(super) enum Variable {
     Field(Box<[u8]>),
     /// The file, or the path that was made of it so far.
     Filename,
+    /// SERVER_ADDR.
+    ServerAddress,
     /// What expressions know too.
     Known(Known),
     /// `LA-U:NAME` or `LA-F:NAME`: the value that a variable would have at the URL, or at the file.
@@ -80,6 +82,9 @@ impl Variable {
         if is("REQUEST_FILENAME", name) || is("SCRIPT_FILENAME", name) {
             return Variable::Filename;
         }
+        if is("SERVER_ADDR", name) {
+            return Variable::ServerAddress;
+        }
         let known = Known::ALL.iter().find(|known| is(known.name(), name));
         match known.filter(|known| !OF_EXPRESSIONS.contains(known)) {
             Some(known) => Variable::Known(*known),
@@ -101,6 +106,9 @@ impl Variable {
         match self {
             Variable::Nothing | Variable::LookAhead { .. } => Cow::Borrowed(b""),
             Variable::Filename => filename.into(),
+            Variable::ServerAddress => {
+                context.request.peer.local_ip().to_string().into_bytes().into()
+            }
             Variable::Field(name) => context.request_header(name).unwrap_or_default(),
             Variable::Environment(name) => {
                 let own = context.note(name).or_else(|| context.request_environment(name));
