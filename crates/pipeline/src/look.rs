@@ -473,5 +473,6 @@ pub(crate) fn beside(
     let mut target = Vec::new();
     evenkeel_proto::escape_uri(&mut target, folder);
     target.extend_from_slice(name);
-    pipeline.site.path(request, &target).map(|path| (path, query))
+    let path = pipeline.site.path(request, &target).map_err(|refusal| refusal.status)?;
+    Ok((path, query))
 }

@@ -189,8 +189,8 @@ async fn look(
     };
     let (path, query, file) = match ahead {
         Ahead::Url(url) => match beside(pipeline, request, &url) {
-            Some((path, query)) => (path, query, None),
-            None => return refused(Status::BAD_REQUEST, false),
+            Ok((path, query)) => (path, query, None),
+            Err(status) => return refused(status, false),
         },
         Ahead::File(path) => match question::file_beside(request, &path) {
             Some((file, path)) => (path.unwrap_or_default(), None, Some(file)),

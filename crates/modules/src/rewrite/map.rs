@@ -84,12 +84,14 @@ pub(super) enum TableFault {
     Open(io::Error),
 }
 
+/// Values by their keys, and whether they were asked for.
+type Values = HashMap<Box<[u8]>, (Box<[u8]>, bool)>;
+
 /// What was read of a file.
 #[derive(Debug)]
 struct Table {
     version: Version,
-    /// The values, and whether they were asked for.
-    values: HashMap<Box<[u8]>, (Box<[u8]>, bool)>,
+    values: Values,
     /// Keys without a value that were asked for, for the log.
     absent: HashSet<Box<[u8]>>,
 }
@@ -158,7 +160,7 @@ impl TextFile {
 }
 
 /// The first value of each key (mod_rewrite.c: lookup_map_txtfile).
-fn values(text: &[u8]) -> HashMap<Box<[u8]>, (Box<[u8]>, bool)> {
+fn values(text: &[u8]) -> Values {
     let mut values = HashMap::new();
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let lines = text.split_inclusive(|byte| *byte == b'\n').flat_map(|line| line.chunks(LINE));

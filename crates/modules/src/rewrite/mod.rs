@@ -201,7 +201,7 @@ impl Merge for Directory {
     /// anything else has none.
     fn merge(base: &Self, over: &Self) -> Self {
         let (Some(outer), Some(inner)) = (&base.0, &over.0) else {
-            return over.0.is_some().then(|| over.clone()).unwrap_or_else(|| base.clone());
+            return if over.0.is_some() { over.clone() } else { base.clone() };
         };
         let switches = Switches::merge(outer.switches, inner.switches);
         let inheritance = switches.inheritance(outer.switches);

@@ -46,7 +46,7 @@ impl Surroundings for Stub {
         match path.windows(3).any(|part| part == b"/..") {
             true => Err(Status::FORBIDDEN),
             false => {
-                request.resource.file.set(b"/root", path);
+                request.resource.file.set(b"/docs", path);
                 Ok(())
             }
         }
@@ -119,7 +119,7 @@ fn fixed(rules: &str, file: &str, path_info: &str) -> String {
     let mut request = request("/x?asked");
     request.resource.file.set(b"", file.as_bytes());
     request.resource.path_info = path_info.into();
-    let root = Some(std::path::Path::new("/root").into());
+    let root = Some(std::path::Path::new("/docs").into());
     let server = crate::core::Server { document_root: root, ..crate::core::Server::default() };
     let core = CoreSettings { server: &server, ..core_settings() };
     let outcome = fix(rules, &mut request, core);
@@ -129,19 +129,19 @@ fn fixed(rules: &str, file: &str, path_info: &str) -> String {
 #[test]
 fn substitutions_lead_to_files_below_document_root() {
     for (rules, expected) in [
-        ("RewriteRule ^/a(.*) /b$1", "file /root/b/x?q=1"),
-        ("RewriteRule a b", "file /root/b?q=1"),
+        ("RewriteRule ^/a(.*) /b$1", "file /docs/b/x?q=1"),
+        ("RewriteRule a b", "file /docs/b?q=1"),
         ("RewriteRule ^/none /b", "declined?q=1"),
-        ("RewriteRule !^/none /b", "file /root/b?q=1"),
-        ("RewriteRule ^/A /b [NC]", "file /root/b?q=1"),
-        ("RewriteRule ^/a /b?own", "file /root/b?own"),
-        ("RewriteRule ^/a /b?own [QSA]", "file /root/b?own&q=1"),
-        ("RewriteRule ^/a /b?", "file /root/b"),
-        ("RewriteRule ^/a /b [QSD]", "file /root/b"),
-        ("RewriteRule ^/a /b?c?d [QSL]", "file /root/b?c?d"),
+        ("RewriteRule !^/none /b", "file /docs/b?q=1"),
+        ("RewriteRule ^/A /b [NC]", "file /docs/b?q=1"),
+        ("RewriteRule ^/a /b?own", "file /docs/b?own"),
+        ("RewriteRule ^/a /b?own [QSA]", "file /docs/b?own&q=1"),
+        ("RewriteRule ^/a /b?", "file /docs/b"),
+        ("RewriteRule ^/a /b [QSD]", "file /docs/b"),
+        ("RewriteRule ^/a /b?c?d [QSL]", "file /docs/b?c?d"),
         ("RewriteRule ^/a /b [PT]", "passed /b?q=1"),
         ("RewriteRule ^/a /../b", "403 "),
-        ("RewriteRule ^/a //b", "file /root/b?q=1"),
+        ("RewriteRule ^/a //b", "file /docs/b?q=1"),
         ("RewriteRule ^/a -", "declined?q=1"),
         ("RewriteRule ^/a http://x/y%20", "302 http://x/y0?q=1"),
         (r"RewriteRule ^/a http://x/y\%20", "302 http://x/y%2520?q=1"),
@@ -162,25 +162,25 @@ fn substitutions_lead_to_files_below_document_root() {
 fn rules_follow_each_other_as_their_flags_say() {
     let rest = "RewriteRule ^/b /c\nRewriteRule ^/c /d";
     for (first, expected) in [
-        ("RewriteRule ^/a /b", "file /root/d"),
-        ("RewriteRule ^/a /b [L]", "file /root/b"),
-        ("RewriteRule ^/a /b [END]", "file /root/b"),
-        ("RewriteRule ^/a /b [S=1]", "file /root/b"),
-        ("RewriteRule ^/a /b [S=9]", "file /root/b"),
+        ("RewriteRule ^/a /b", "file /docs/d"),
+        ("RewriteRule ^/a /b [L]", "file /docs/b"),
+        ("RewriteRule ^/a /b [END]", "file /docs/b"),
+        ("RewriteRule ^/a /b [S=1]", "file /docs/b"),
+        ("RewriteRule ^/a /b [S=9]", "file /docs/b"),
         ("RewriteRule ^/none /b [C]", "declined"),
-        ("RewriteRule ^/a /b [C]", "file /root/d"),
+        ("RewriteRule ^/a /b [C]", "file /docs/d"),
     ] {
         assert_eq!(served(&format!("{first}\n{rest}"), "/a"), expected, "{first}");
     }
     let chain = "RewriteRule ^/none /b [C]\nRewriteRule ^/a /b [C]\nRewriteRule ^/a /c\n\
                  RewriteRule ^/a /d";
-    assert_eq!(served(chain, "/a"), "file /root/d");
+    assert_eq!(served(chain, "/a"), "file /docs/d");
 }
 
 #[test]
 fn rounds_end_where_the_rule_says_and_at_their_bound() {
     let text = "RewriteRule ^(.*)x(.*)$ $1y$2 [N]";
-    assert_eq!(served(text, "/axbxcx"), "file /root/aybycy");
+    assert_eq!(served(text, "/axbxcx"), "file /docs/aybycy");
     let mut endless = request("/a");
     let outcome = serve("RewriteRule ^/a /a [N=5]", &mut endless);
     assert_eq!(shown(&outcome, &endless), "500 ");
@@ -219,9 +219,9 @@ fn conditions_hold_together_or_one_by_one() {
         let is_rewritten = served(&format!("{conditions}{rule}"), "/a") != "declined";
         assert_eq!(is_rewritten, holds, "{conditions}");
     }
-    assert_eq!(served("RewriteCond %{REQUEST_URI} (/.)\nRewriteRule ^ %1b", "/a"), "file /root/ab");
+    assert_eq!(served("RewriteCond %{REQUEST_URI} (/.)\nRewriteRule ^ %1b", "/a"), "file /docs/ab");
     let expression = "RewriteCond expr \"%{REQUEST_URI} =~ m#(/.)#\"\nRewriteRule ^ %1b";
-    assert_eq!(served(expression, "/a"), "file /root/ab");
+    assert_eq!(served(expression, "/a"), "file /docs/ab");
 }
 
 #[test]
@@ -248,10 +248,10 @@ fn variables_fields_and_cookies_are_set() {
 fn what_a_client_sends_cannot_begin_a_query_or_split_a_line() {
     let rule = "RewriteRule ^/(.*)$ /x/$1";
     assert_eq!(served(rule, "/a%3Fb"), "403 ");
-    assert_eq!(served(&format!("{rule} [UnsafeAllow3F]"), "/a%3Fb"), "file /root/x/a?b");
-    assert_eq!(served(&format!("{rule} [B]"), "/a%3Fb"), "file /root/x/a%3fb");
+    assert_eq!(served(&format!("{rule} [UnsafeAllow3F]"), "/a%3Fb"), "file /docs/x/a?b");
+    assert_eq!(served(&format!("{rule} [B]"), "/a%3Fb"), "file /docs/x/a%3fb");
     assert_eq!(served("RewriteRule ^/(.*)$ /x?y=$1", "/a%20b"), "403 ");
-    assert_eq!(served("RewriteRule ^/(.*)$ /x?y=$1 [B]", "/a%20b"), "file /root/x?y=a+b");
+    assert_eq!(served("RewriteRule ^/(.*)$ /x?y=$1 [B]", "/a%20b"), "file /docs/x?y=a+b");
     assert_eq!(served("RewriteRule ^/(.*)$ http://x/?y=$1", "/a%0ab"), "302 http://x/?y=a%0ab");
 }
 
@@ -332,7 +332,7 @@ fn end_holds_for_what_follows_and_subrequests_skip_redirects() {
     below.resource.depth = 1;
     let rules = "RewriteRule ^ - [F,NS]\nRewriteRule ^ http://x/ [R]\nRewriteRule ^ /c";
     let outcome = serve(rules, &mut below);
-    assert_eq!(shown(&outcome, &below), "file /root/c");
+    assert_eq!(shown(&outcome, &below), "file /docs/c");
 }
 
 #[test]
@@ -382,9 +382,9 @@ fn maps_are_asked_with_their_keys() {
         path.display()
     );
     let value = |text: &str| served(&format!("{maps}RewriteRule ^/(.*) /v/{text}"), "/A");
-    assert_eq!(value("${lower:$1}"), "file /root/v/a");
-    assert_eq!(value("${t:${lower:$1}|none}"), "file /root/v/1");
-    assert_eq!(value("${t:$1|none-$1}"), "file /root/v/none-A");
-    assert_eq!(value("${plain:a}${t:$1}${absent:a|d}"), "file /root/v/1d");
-    assert_eq!(value("${r:random}"), "file /root/v/x");
+    assert_eq!(value("${lower:$1}"), "file /docs/v/a");
+    assert_eq!(value("${t:${lower:$1}|none}"), "file /docs/v/1");
+    assert_eq!(value("${t:$1|none-$1}"), "file /docs/v/none-A");
+    assert_eq!(value("${plain:a}${t:$1}${absent:a|d}"), "file /docs/v/1d");
+    assert_eq!(value("${r:random}"), "file /docs/v/x");
 }

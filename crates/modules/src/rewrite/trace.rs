@@ -86,7 +86,8 @@ fn head(request: &Request, core: CoreSettings<'_>) -> String {
     )
 }
 
-/// Writes a line of a run, whose text is put together only then, with the folder that its rules begin from.
+/// Writes a line of a run, whose text is put together only then, with the folder that its rules
+/// begin from.
 macro_rules! trace {
     ($run:expr, $level:literal, $($text:tt)*) => {
         if $run.trace.level >= $level {
