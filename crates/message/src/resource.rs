@@ -198,8 +198,8 @@ pub struct Resource {
     /// Whether this is the resource of a subrequest (or of one within it) for a file whose name was
     /// known before its path.
     pub is_of_file: bool,
-    /// Whether a rule with the flag END has put an end to rewriting, for this request and those that
-    /// it is redirected to internally (mod_rewrite).
+    /// Whether a rule with the flag END has put an end to rewriting, for this request and those
+    /// that it is redirected to internally (mod_rewrite).
     pub is_rewriting_over: bool,
     /// What the section walk has found of the folder, for subrequests to other files in it; none
     /// before the walk. A request that is redirected internally begins with the result of the
