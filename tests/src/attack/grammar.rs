@@ -58,7 +58,7 @@ const fn row(module: &'static str, weight: usize, places: u16, text: &'static st
 
 /// The modules that both servers load, without `mod_`, in addition to version and the process
 /// models.
-pub const MODULES: [&str; 18] = [
+pub const MODULES: [&str; 19] = [
     "authz_core",
     "authz_host",
     "access_compat",
