@@ -189,6 +189,15 @@ impl<'a> Run<'a> {
         resource.main_path.as_deref() != Some(&resource.path[..])
     }
 
+    /// The status of a redirect stays where a later rule has put a path in the place of its target
+    /// (flag R without L).
+    pub(super) fn keep_status(&mut self) {
+        let status = Status::new(self.status).filter(|status| *status != Status::OK);
+        if let Some(status) = status {
+            self.request.resource.status = status;
+        }
+    }
+
     /// Tells why a rule cannot be carried out.
     pub(super) fn give_up(&mut self, rule: &Rule, why: &dyn Display) -> Status {
         let text = format!("{why}, in the RewriteRule of {} or its conditions", rule.position);

@@ -123,6 +123,7 @@ fn local(run: &mut Run<'_>, said: &Section) -> Outcome {
         );
         return Outcome::Declined;
     }
+    run.keep_status();
     let path = std::mem::take(&mut run.filename);
     let replaced = match run.base {
         Some(Base { folder, url: Some(url) }) => {

@@ -99,6 +99,7 @@ fn substituted(
 /// The rules lead to a file: the path itself is one where its first segment is there, and
 /// otherwise it is one below DocumentRoot.
 fn local(run: &mut Run<'_>, last: Option<&Rule>) -> Outcome {
+    run.keep_status();
     expand_tilde(run);
     trace_plain!(run, 2, "local path result: {}", quoted(&run.filename));
     if !run.filename.starts_with(b"/") {
