@@ -111,7 +111,7 @@ fn a_configuration_that_one_server_refuses_is_found_and_the_others_are_served() 
 /// below `scratch` in it.
 fn command(folder: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_attack"))
-        .args(["--seed", "3", "--sites", "120", "--cases", "0", "--state", "state"])
+        .args(["--seed", "77", "--sites", "120", "--cases", "0", "--state", "state"])
         .env("TMPDIR", folder.join("scratch"))
         .current_dir(folder)
         .stdout(Stdio::piped())
