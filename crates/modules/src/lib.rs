@@ -8,8 +8,10 @@ mod settings;
 mod module;
 
 pub mod beside;
+pub mod script;
 mod language;
 mod manual;
+mod prefix;
 mod provided;
 mod registry;
 mod state;
@@ -48,6 +50,8 @@ modules! {
     mod authz_core;
     mod authz_host;
     mod allowmethods;
+    mod proxy;
+    mod proxy_fcgi;
     mod headers;
     mod expires;
     mod autoindex;
