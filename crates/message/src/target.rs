@@ -45,6 +45,9 @@ pub struct Proxied {
     /// The path that the application is told, with the target's own at its front. It is escaped
     /// unless the configuration says that it goes as it is.
     pub path: Vec<u8>,
+    /// Whether the path goes as it is, because it is the name of a file or because the
+    /// configuration says so (`nocanon`).
+    pub is_raw: bool,
     /// Whether the query of the request is kept from the application (`noquery`).
     pub without_query: bool,
 }

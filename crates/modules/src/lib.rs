@@ -8,12 +8,12 @@ mod settings;
 mod module;
 
 pub mod beside;
-pub mod script;
 mod language;
 mod manual;
 mod prefix;
 mod provided;
 mod registry;
+pub mod script;
 mod state;
 #[cfg(test)]
 mod testing;

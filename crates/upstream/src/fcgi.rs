@@ -5,9 +5,10 @@
 use crate::connect::{Patience, connect};
 use crate::conversation::{Conversation, Event};
 use crate::failure::{Failure, FailureKind};
+use crate::places::Place;
 use crate::spool::Spool;
-use evenkeel_message::Target;
 use bytes::Bytes;
+use evenkeel_message::Target;
 use evenkeel_message::{Body, Chunk, Departure, Late, Level, Notice, ReadAhead, Source, quoted};
 use evenkeel_proto::fastcgi::{encode_begin, encode_params};
 use evenkeel_proto::script::{BadHead, HeadEnd, MOST_HEAD, ScriptHead, parse_script_head};
@@ -21,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 
 /// The most bytes of a response that is passed on whole.
 const MOST_WHOLE: usize = 64 << 10;
@@ -67,6 +68,7 @@ pub async fn exchange(
     departure: &Departure,
     notices: &mut Vec<Notice>,
     late: &Rc<RefCell<Late>>,
+    place: Place,
 ) -> Result<Answered, Failure> {
     let Ask { target, variables, body, patience, script } = ask;
     let mut complaints = Complaints::default();
@@ -89,8 +91,17 @@ pub async fn exchange(
         Err(kind) => return Err(Failure { kind, target }),
     };
     let late = Rc::clone(late);
-    let stream =
-        Stream { conversation, first: VecDeque::from([first]), complaints, late, script, target };
+    let stream = Stream {
+        conversation,
+        first: VecDeque::from([first]),
+        complaints,
+        late,
+        script,
+        target,
+        silent: None,
+        is_slow: false,
+        _place: place,
+    };
     Ok(Answered { head, body: stream.gather().await })
 }
 
@@ -168,6 +179,13 @@ struct Stream {
     late: Rc<RefCell<Late>>,
     script: Vec<u8>,
     target: Target,
+    /// Runs while the application is silent.
+    silent: Option<Pin<Box<Sleep>>>,
+    /// Whether the application has been silent for so long that the client is asked whether it is
+    /// still there.
+    is_slow: bool,
+    /// The place at the application, which the next request gets when the response has ended.
+    _place: Place,
 }
 
 impl Stream {
@@ -208,6 +226,17 @@ impl Stream {
 
     /// The next piece from the application.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
+        let next = self.poll_piece(context);
+        if next.is_ready() {
+            (self.silent, self.is_slow) = (None, false);
+            return next;
+        }
+        let silent = self.silent.get_or_insert_with(|| Box::pin(sleep(ASKED_AFTER)));
+        self.is_slow = self.is_slow || silent.as_mut().poll(context).is_ready();
+        Poll::Pending
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Chunk> {
         loop {
             match std::task::ready!(self.conversation.poll_event(context)) {
                 Ok(Event::Output(bytes)) => return Poll::Ready(Some(Ok(bytes))),
@@ -241,6 +270,10 @@ impl Source for Stream {
 
     fn held(&self) -> u64 {
         self.first.iter().map(|bytes| bytes.len() as u64).sum()
+    }
+
+    fn ends_with_client(&self) -> bool {
+        self.is_slow
     }
 }
 

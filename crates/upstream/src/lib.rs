@@ -6,11 +6,12 @@ mod connect;
 mod conversation;
 mod failure;
 mod fcgi;
+mod places;
 mod spool;
 
-
 pub use connect::Patience;
+pub use evenkeel_message::{Address, BadTarget, Target};
 pub use failure::{Failure, FailureKind};
 pub use fcgi::{Answered, Ask, exchange};
+pub use places::{NoPlace, Place, Places};
 pub use spool::{MOST_IN_MEMORY, Spool, SpoolError};
-pub use evenkeel_message::{Address, BadTarget, Target};

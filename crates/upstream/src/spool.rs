@@ -3,7 +3,7 @@
 //! and reads.
 
 use bytes::Bytes;
-use evenkeel_message::Source;
+use evenkeel_message::{MayWait, Source};
 use evenkeel_sys::blocking_pool::{BlockingPool, BlockingTask};
 use evenkeel_sys::open::nameless;
 use std::fs::File;
@@ -44,6 +44,7 @@ impl Spool {
     /// # Errors
     /// The body cannot be read, or cannot be kept.
     pub async fn read(
+        _: &MayWait,
         mut body: Pin<Box<dyn Source>>,
         folder: &Path,
         blocking_pool: &BlockingPool,

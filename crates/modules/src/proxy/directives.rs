@@ -78,8 +78,11 @@ fn accepted(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
 }
 
 fn refused(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
-    Err(format!("{} is not there yet: this server passes requests on to single FastCGI \
-                 applications", call.name))
+    Err(format!(
+        "{} is not there yet: this server passes requests on to single FastCGI \
+                 applications",
+        call.name
+    ))
 }
 
 fn requests(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
@@ -156,8 +159,10 @@ fn target(scope: &Scope, what: &str, text: &str) -> Result<Target, String> {
         }
         BadTarget::Malformed => format!("{what} Unable to parse URL: {text}"),
         BadTarget::Scheme(scheme) => {
-            format!("{what} {text}: {scheme}: is not there yet, this server passes requests on \
-                     to fcgi: alone")
+            format!(
+                "{what} {text}: {scheme}: is not there yet, this server passes requests on \
+                     to fcgi: alone"
+            )
         }
     })?;
     match target.host.contains('$') || format!("{:?}", target.address).contains('$') {
@@ -217,7 +222,9 @@ fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
     }
     let from = match is_pattern {
         true => From::Pattern(
-            scope.compile_pattern(&from).map_err(|_| "Regular expression could not be compiled.")?,
+            scope
+                .compile_pattern(&from)
+                .map_err(|_| "Regular expression could not be compiled.")?,
         ),
         false => From::Prefix(unquoted(&from).into()),
     };

@@ -144,7 +144,7 @@ pub fn of_handler(request: &mut Request, runtime_dir: &Path) -> Result<Option<Pr
     };
     let file = request.resource.file.as_os_str().as_bytes();
     let path = [target.path.as_bytes(), file].concat();
-    Ok(Some(Proxied { target: Arc::new(target), path, without_query: false }))
+    Ok(Some(Proxied { target: Arc::new(target), path, is_raw: true, without_query: false }))
 }
 
 /// The worker whose URL is the longest that a target begins with (proxy_util.c:

@@ -86,7 +86,12 @@ impl Pass {
         let path = if self.is_raw { mapped } else { escaped(&mapped) };
         let path = if path.starts_with(b"/") { path } else { [b"/", &*path].concat() };
         let target = Arc::clone(target);
-        Ok(Passed::To(Proxied { target, path, without_query: self.without_query }))
+        Ok(Passed::To(Proxied {
+            target,
+            path,
+            is_raw: self.is_raw,
+            without_query: self.without_query,
+        }))
     }
 }
 

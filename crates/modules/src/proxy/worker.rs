@@ -45,8 +45,8 @@ impl Worker {
             _ => Err(format!("{name} must be On|Off")),
         };
         let interval = |name: &str, unit_us: u64, least: &str| {
-            let time_us = parse_interval(value, unit_us)
-                .ok_or_else(|| format!("{name} has wrong format"))?;
+            let time_us =
+                parse_interval(value, unit_us).ok_or_else(|| format!("{name} has wrong format"))?;
             match time_us >= 1000 {
                 true => Ok(Duration::from_micros(time_us)),
                 false => Err(format!("{least} must be at least one millisecond")),
@@ -90,8 +90,7 @@ impl Worker {
             },
             "receivebuffersize" => match leading_number(value) {
                 0 | 512.. => Ok(()),
-                _ => Err("ReceiveBufferSize must be >= 512 bytes, or 0 for system default."
-                    .into()),
+                _ => Err("ReceiveBufferSize must be >= 512 bytes, or 0 for system default.".into()),
             },
             "responsefieldsize" => at_least(
                 0,

@@ -132,20 +132,17 @@ pub struct Script {
 }
 
 /// Names the script of a target (mod_proxy_fcgi.c: `proxy_fcgi_canon`, `send_environment`).
-/// `is_raw` says that the path was not escaped: it is the name of a file, or goes as the client
-/// sent it.
 ///
 /// # Errors
 /// 403 for a raw path that could be read in two ways.
 pub fn script(
     request: &mut Request,
     proxied: &Proxied,
-    is_raw: bool,
     settings: &Directory,
 ) -> Result<Script, Answer> {
     let may_be_fpm = settings.backend_type != Some(BackendType::Generic);
     let is_odd = |byte: &u8| byte.is_ascii_control() || (may_be_fpm && *byte == b'?');
-    if is_raw && proxied.path.iter().any(is_odd) {
+    if proxied.is_raw && proxied.path.iter().any(is_odd) {
         let what = if may_be_fpm { " or '?'" } else { "" };
         let text = format!(
             "To be forwarded path contains control characters{what} ({})",
@@ -245,11 +242,7 @@ pub fn fix_variables(
     fixed.map(|()| variables)
 }
 
-fn fix(
-    request: &mut Request,
-    fixup: &Fixup,
-    core: crate::CoreSettings<'_>,
-) -> Result<(), Answer> {
+fn fix(request: &mut Request, fixup: &Fixup, core: crate::CoreSettings<'_>) -> Result<(), Answer> {
     let context = RequestContext::new(request, core);
     let mut evaluation = Evaluation::new(&context);
     let holds = match evaluation.holds(&fixup.condition) {

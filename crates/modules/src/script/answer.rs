@@ -2,8 +2,8 @@
 //! `ap_scan_script_header_err_core_ex`).
 
 use evenkeel_message::{
-    Answer, Body, Fields, Level, Method, Name, Notice, Request, Response, Status,
-    Validators, Verdict, evaluate, http_date, parse_http_date, quoted,
+    Answer, Body, Fields, Level, Method, Name, Notice, Request, Response, Status, Validators,
+    Verdict, evaluate, http_date, parse_http_date, quoted,
 };
 use evenkeel_proto::script::ScriptHead;
 use evenkeel_sys::clock;
@@ -105,8 +105,7 @@ fn add_modified(
 fn settle_conditions(request: &Request, response: &mut Response, modified: Option<i64>) {
     let etag = response.fields.first(Name::ETag).map(<[u8]>::to_vec);
     let validators = Validators { etag: etag.as_deref(), modified };
-    let verdict =
-        evaluate(request.resource.method, request.fields(), &validators, now_seconds());
+    let verdict = evaluate(request.resource.method, request.fields(), &validators, now_seconds());
     response.status = match verdict {
         Verdict::Proceed => return,
         Verdict::NotModified => Status::NOT_MODIFIED,

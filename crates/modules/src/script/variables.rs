@@ -62,14 +62,15 @@ fn add_fields(
         let is_hidden = is("Proxy")
             || (!passes_credentials && (is("Authorization") || is("Proxy-Authorization")));
         // The body has come whole: its length is known, and it is chunked no longer.
-        let is_framing = is("Content-Length")
-            || (program.body_length.is_some() && is("Transfer-Encoding"));
+        let is_framing =
+            is("Content-Length") || (program.body_length.is_some() && is("Transfer-Encoding"));
         if is_hidden || is_framing {
             continue;
         }
-        let is_first = !fields.iter().take_while(|(other, _)| !std::ptr::eq(*other, name)).any(
-            |(other, _)| eq_ignore_case(other, name),
-        );
+        let is_first = !fields
+            .iter()
+            .take_while(|(other, _)| !std::ptr::eq(*other, name))
+            .any(|(other, _)| eq_ignore_case(other, name));
         let variable = match is("Content-Type") {
             true => Some(b"CONTENT_TYPE".to_vec()),
             false => exported(name),
