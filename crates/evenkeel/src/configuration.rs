@@ -130,6 +130,7 @@ impl Choice {
         let language = Language {
             tables: active_tables(modules),
             variables: tree.variables.clone(),
+            runtime_dir: tree.runtime_dir.as_deref().map(Into::into),
             roots_unchecked: self.skip_root_check,
             vocabulary: Box::new(Words::new(modules.clone())),
         };

@@ -50,6 +50,11 @@ pub fn serve(running: &Running, child: Child) -> i32 {
     let (caches, policy) = caching(model, &child.limits);
     let presses = Presses::new(child.credits.min(MOST_PRESSES));
     let slow_bytes = SlowBytes::new(SlowBytes::USUAL);
+    // The threads of event share the credits of the child; a thread of another model has one.
+    let credits = match model {
+        Model::Event => child.credits / caches.max(1),
+        Model::Worker | Model::Prefork => 1,
+    };
     let make = move |context: ServiceContext| {
         let safe = writers
             .lock()
@@ -69,6 +74,7 @@ pub fn serve(running: &Running, child: Child) -> i32 {
                 Some(Arc::clone(&status)),
                 Arc::clone(&context.blocking_pool),
                 Arc::clone(&presses),
+                credits,
                 Box::new(move |request| tell_all(&told.0, &told.1, request)),
             ),
             settings: Arc::clone(&settings),

@@ -21,6 +21,7 @@ mod request;
 mod resource;
 mod response;
 mod status;
+mod target;
 mod url_path;
 mod variables;
 
@@ -45,6 +46,7 @@ pub use resource::{
 };
 pub use response::{Response, ResponseParts};
 pub use status::Status;
+pub use target::{Address, BadTarget, Proxied, Target};
 pub use url_path::{
     AllowEncodedSlashes, BadPath, MergedPath, UriOptions, UrlPath, without_doubled_slash,
 };

@@ -2,7 +2,7 @@
 //! that is served. A subrequest and an internal redirect have a resource of their own. Every
 //! function here names every field, so that a new field cannot be forgotten.
 
-use crate::{Fields, FileName, Method, Status, UrlPath, Variables};
+use crate::{Fields, FileName, Method, Proxied, Status, UrlPath, Variables};
 use std::any::Any;
 use std::rc::Rc;
 
@@ -157,6 +157,8 @@ pub struct Resource {
     pub query: Option<Vec<u8>>,
     /// The file that the path was mapped to.
     pub file: FileName,
+    /// Where the request is passed on to in place of a file (Apache: a file name with `proxy:`).
+    pub proxied: Option<Box<Proxied>>,
     /// The rest of the path after the file, with its slash (PATH_INFO).
     pub path_info: Vec<u8>,
     /// The method. Subrequests and the pages of errors use GET, whatever the client sent (Apache:
@@ -222,6 +224,7 @@ impl Default for Resource {
             path: UrlPath::default(),
             query: None,
             file: FileName::default(),
+            proxied: None,
             path_info: Vec::new(),
             method: Method::Get,
             status: Status::OK,
@@ -257,6 +260,7 @@ impl Resource {
             path,
             query,
             file: FileName::default(),
+            proxied: None,
             path_info: Vec::new(),
             method: Method::Get,
             status: Status::OK,
@@ -300,6 +304,7 @@ impl Resource {
             path: found.path,
             query: found.query,
             file: found.file,
+            proxied: found.proxied,
             path_info: found.path_info,
             method: self.method,
             status: self.status,
@@ -333,6 +338,7 @@ impl Resource {
             path,
             query,
             file: FileName::default(),
+            proxied: None,
             path_info: Vec::new(),
             method: self.method,
             status: self.status,
@@ -366,6 +372,7 @@ impl Resource {
             path,
             query,
             file,
+            proxied,
             path_info,
             method,
             status,
@@ -403,6 +410,7 @@ impl Resource {
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
         (*query, *user, *auth_type, *main_path) = (None, None, None, None);
         (*is_question, *is_rewriting_over) = (false, false);
+        *proxied = None;
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
         (*is_of_file, *takes_path, *settings) = (false, None, SettingsId::default());
     }

@@ -10,8 +10,10 @@ mod module;
 pub mod beside;
 mod language;
 mod manual;
+mod prefix;
 mod provided;
 mod registry;
+pub mod script;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -48,6 +50,8 @@ modules! {
     mod authz_core;
     mod authz_host;
     mod allowmethods;
+    mod proxy;
+    mod proxy_fcgi;
     mod headers;
     mod expires;
     mod autoindex;

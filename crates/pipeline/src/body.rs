@@ -53,7 +53,7 @@ pub(crate) async fn read(
 }
 
 /// What answers a request whose body cannot be read.
-fn refuse(request: &mut Request, error: &io::Error) -> Status {
+pub(crate) fn refuse(request: &mut Request, error: &io::Error) -> Status {
     let detail = error.get_ref();
     match detail.and_then(|detail| detail.downcast_ref::<BeyondLimit>()) {
         Some(beyond) => {

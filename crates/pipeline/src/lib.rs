@@ -13,6 +13,7 @@ mod listing;
 mod look;
 mod negotiate;
 mod phases;
+mod proxying;
 mod question;
 mod rewriting;
 mod serve;

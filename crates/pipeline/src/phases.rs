@@ -8,6 +8,7 @@ use crate::known;
 use crate::listing;
 use crate::look;
 use crate::negotiate;
+use crate::proxying;
 use crate::question;
 use crate::rewriting::{self, Translation};
 use crate::serve::{Concluded, Pipeline};
@@ -18,8 +19,8 @@ use crate::walks::Merged;
 use bytes::Bytes;
 use evenkeel_files::{Kind, Looked};
 use evenkeel_message::{
-    Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Received, Request,
-    Response, Status, Stopped, Translated, quoted,
+    Admitted, Answer, Body, FileName, Level, Mapped, Method, Notice, Prepared, Proxied, Received,
+    Request, Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
 use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
@@ -157,6 +158,11 @@ pub(crate) async fn translate(
     if &*request.resource.path == b"*" && request.resource.method == Method::Options {
         return Ok(Translated { request, plan });
     }
+    match proxying::translate(pipeline, &mut request, &plan) {
+        Ok(false) => {}
+        Ok(true) => return Ok(Translated { request, plan }),
+        Err(answer) => return stop(request, plan, answer),
+    }
     let settings = &server.settings;
     let (rules, core) = (&settings.alias, server.core(&plan));
     if let Err(answer) = alias::redirect_first(&mut request, rules, &plan.alias, core) {
@@ -278,6 +284,15 @@ pub(crate) async fn map(pipeline: &Pipeline, translated: Translated<Plan>) -> Ph
     if &*request.resource.path == b"*" {
         return Ok(Mapped { request, plan, found: None });
     }
+    // What is passed on has no file: the sections of its path hold (mod_proxy.c:
+    // proxy_map_location).
+    if request.resource.proxied.is_some() {
+        if request.resource.depth == 0 {
+            let server = pipeline.site.server(request.server);
+            setenvif::set_by_sections(&mut request, &plan.setenvif, server.core(&plan));
+        }
+        return Ok(Mapped { request, plan, found: None });
+    }
     known::begin(&mut request);
     let walked = pipeline.walker.borrow_mut().map(&pipeline.site, &mut request);
     let server = pipeline.site.server(request.server);
@@ -339,8 +354,8 @@ pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Acce
         known::forget(&mut request);
         return stop(request, plan, Status::INTERNAL_SERVER_ERROR);
     }
-    if found.is_some() {
-        if known::are_settings_known(&request) {
+    if found.is_some() || request.resource.proxied.is_some() {
+        if found.is_some() && known::are_settings_known(&request) {
             note_presumed(pipeline, &mut request, &plan).await;
         } else if let Err(status) = decide(pipeline, &mut request, &plan).await {
             // No other rule of access answers with 405.
@@ -440,6 +455,8 @@ enum Handler {
     Lab(lab::Work),
     /// mod_status.
     Status,
+    /// mod_proxy.
+    Proxy(Box<Proxied>),
     /// mod_negotiation, for a type map.
     Map,
     /// The file itself (Apache: default_handler).
@@ -449,7 +466,7 @@ enum Handler {
 impl Handler {
     /// Whether the handler reads the body of the request.
     fn reads_body(&self) -> bool {
-        matches!(self, Handler::Lab(lab::Work::Echo))
+        matches!(self, Handler::Lab(lab::Work::Echo) | Handler::Proxy(_))
     }
 }
 
@@ -473,6 +490,9 @@ fn choose(
     }
     if pipeline.status.is_some() && status::is_wanted(request) {
         return Ok(Handler::Status);
+    }
+    if let Some(proxied) = proxying::target(pipeline, request)? {
+        return Ok(Handler::Proxy(proxied));
     }
     let is_map = pipeline.site.negotiates && negotiation::is_map(&request.resource.content);
     if is_map && found.is_some() {
@@ -542,6 +562,9 @@ pub(crate) async fn generate(pipeline: &Rc<Pipeline>, prepared: Ready) -> Phase<
                 lab::perform(work, &mut request, &pipeline.blocking_pool, &may_wait).await
             };
             Box::pin(performed).await
+        }
+        (Handler::Proxy(proxied), _) => {
+            Box::pin(proxying::pass_on(pipeline, &mut request, &plan, *proxied)).await
         }
         (Handler::Status, _) => Ok(server_status(pipeline, &request, &plan)),
         (Handler::Listing | Handler::Map | Handler::File, found) => {

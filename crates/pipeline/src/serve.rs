@@ -18,6 +18,7 @@ use evenkeel_modules::core::{is_logged, public_name};
 use evenkeel_modules::deflate::Presses;
 use evenkeel_modules::lab::BlockingPool;
 use evenkeel_modules::userdir::Homes;
+use evenkeel_upstream::Places;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -64,6 +65,8 @@ pub struct Pipeline {
     pub(crate) homes: Homes,
     /// The frames of [`respond`].
     responses: Rc<Responses>,
+    /// The places at applications.
+    pub(crate) places: Rc<Places>,
     /// The frames of subrequests.
     pub(crate) looks: Rc<look::Looks>,
     /// Itself, for questions.
@@ -100,6 +103,7 @@ impl Pipeline {
         source: Option<Arc<dyn ServerState>>,
         blocking_pool: Arc<BlockingPool>,
         presses: Arc<Presses>,
+        credits: usize,
         teller: Teller,
     ) -> Rc<Self> {
         let status =
@@ -118,6 +122,7 @@ impl Pipeline {
             thrift,
             homes: Homes::default(),
             responses,
+            places: Places::new(credits),
             looks,
             own: Weak::clone(own),
         })

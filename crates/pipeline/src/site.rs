@@ -55,6 +55,10 @@ pub struct Site {
     pub folders_are_listed: bool,
     /// Whether mod_negotiation is active.
     pub negotiates: bool,
+    /// Whether requests can be passed on to applications: mod_proxy and mod_proxy_fcgi are active.
+    pub passes_on: bool,
+    /// Where relative paths of sockets begin (DefaultRuntimeDir).
+    pub runtime_dir: PathBuf,
     /// Whether mod_rewrite is active.
     pub rewrites: bool,
     /// Whether a subrequest or redirect that comes to the sections of the request before is in its
@@ -74,6 +78,8 @@ pub struct Language {
     pub tables: Tables<Scope>,
     /// What Define and the environment hold.
     pub variables: Variables,
+    /// DefaultRuntimeDir, where it is set.
+    pub runtime_dir: Option<Box<str>>,
     /// Whether a DocumentRoot need not be there (`-T`).
     pub roots_unchecked: bool,
     /// Which modules and directives there are.
@@ -239,7 +245,8 @@ impl Site {
         notices: &mut Vec<Notice>,
     ) -> Result<Site, Faults> {
         let active = ActiveModules::new(|it| language.vocabulary.module_loaded(it.file));
-        let global = GlobalSettings { active, ..GlobalSettings::default() };
+        let mut global = GlobalSettings { active, ..GlobalSettings::default() };
+        global.core.runtime_dir = language.runtime_dir.clone();
         let mut scope = Scope::new(server_root, Arc::new(global));
         scope.roots_unchecked = language.roots_unchecked;
         evenkeel_config::apply(&language.tables, nodes, &mut scope, notices)?;
@@ -286,12 +293,19 @@ impl Site {
         let folders_are_listed = language.vocabulary.module_loaded("mod_autoindex.c");
         let negotiates = language.vocabulary.module_loaded("mod_negotiation.c");
         let rewrites = language.vocabulary.module_loaded("mod_rewrite.c");
+        let passes_on = ["mod_proxy.c", "mod_proxy_fcgi.c"]
+            .iter()
+            .all(|name| language.vocabulary.module_loaded(name));
         let is_loaded = |name: &&str| {
             let vocabulary = &language.vocabulary;
             vocabulary.module_loaded(name) || vocabulary.missing().is_loaded(name)
         };
         let compares_sections = !DECIDING_EACH.iter().any(is_loaded);
+        let runtime_dir = global.core.runtime_dir.as_deref().unwrap_or("/var/run/apache2");
+        let runtime_dir = server_root.join(runtime_dir);
         Ok(Site {
+            passes_on,
+            runtime_dir,
             negotiates,
             rewrites,
             compares_sections,

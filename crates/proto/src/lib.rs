@@ -1,11 +1,13 @@
-//! Parses and writes HTTP/1.1 without I/O, for the server and for the load lab. Callers pass slices
-//! of a receive buffer and append output to a buffer of their own; nothing here reads a socket, a
-//! file or a clock, and nothing allocates once the buffers have grown to their size.
+//! Parses and writes HTTP/1.1, FastCGI records and heads of scripts without I/O, for the server and
+//! for the load lab. Callers pass slices of a receive buffer and append output to a buffer of their
+//! own; nothing here reads a socket, a file or a clock, and parsing HTTP allocates nothing once the
+//! buffers have grown to their size.
 
 mod chunked;
 mod encode;
 mod escape;
 mod expect;
+pub mod fastcgi;
 mod field;
 mod framing;
 mod head;
@@ -17,6 +19,7 @@ mod proxy_header;
 mod refusal;
 mod response;
 mod scan;
+pub mod script;
 mod state;
 mod target;
 mod uri;

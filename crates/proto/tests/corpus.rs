@@ -9,10 +9,14 @@
 
 #[path = "../../../fuzz/bodies/chunked_body.rs"]
 mod chunked_body;
+#[path = "../../../fuzz/bodies/fastcgi.rs"]
+mod fastcgi;
 #[path = "../../../fuzz/bodies/proxy_header.rs"]
 mod proxy_header;
 #[path = "../../../fuzz/bodies/request_head.rs"]
 mod request_head;
+#[path = "../../../fuzz/bodies/script_head.rs"]
+mod script_head;
 #[path = "../../../fuzz/bodies/uri.rs"]
 mod uri;
 
@@ -44,4 +48,14 @@ fn the_corpus_of_proxy_header_does_no_harm() {
 #[test]
 fn the_corpus_of_uri_does_no_harm() {
     replay("uri", uri::run);
+}
+
+#[test]
+fn the_corpus_of_fastcgi_does_no_harm() {
+    replay("fastcgi", fastcgi::run);
+}
+
+#[test]
+fn the_corpus_of_script_head_does_no_harm() {
+    replay("script_head", script_head::run);
 }

@@ -1,6 +1,6 @@
 //! Files by path: their attributes, the targets of links, and opening them so that no symbolic link
-//! can be substituted between a check and its use. Paths are bytes. Nothing is written, and no call
-//! waits for a pipe or a device.
+//! can be substituted between a check and its use, and new files without a name. Paths are bytes. No
+//! call waits for a pipe or a device.
 
 use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, ResolveFlags};
 use std::io::{self, Read};
@@ -254,6 +254,13 @@ fn fill(
         }
     }
     Ok(filled)
+}
+
+/// A new file in a folder that has no name and goes away with its last descriptor. Errors are
+/// open(2)'s; `NotADirectory` and others also where the file system has no such files.
+pub fn nameless(folder: &std::path::Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, folder, flags, Mode::RUSR | Mode::WUSR)?)
 }
 
 #[cfg(test)]

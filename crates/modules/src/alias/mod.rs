@@ -288,7 +288,7 @@ fn section_alias(
     };
     let preserves = section.preserve_path == Some(true);
     if let Some(fake) = alias.fake.as_deref().filter(|_| preserves)
-        && let Some(length) = rule::match_prefix(&request.resource.path, fake)
+        && let Some(length) = crate::prefix::match_prefix(&request.resource.path, fake)
     {
         set_context(request, fake, &file);
         file.extend_from_slice(request.resource.path.get(length..).unwrap_or_default());

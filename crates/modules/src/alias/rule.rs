@@ -1,6 +1,7 @@
 //! One rule of mod_alias: a prefix or a pattern of paths, and what takes its place. A path goes
 //! in, a file name or the target of a redirect comes out.
 
+use crate::prefix::match_prefix;
 use evenkeel_expr::{Captures, MatchError, Pattern};
 use evenkeel_message::Allowance;
 
@@ -97,26 +98,6 @@ fn substituted(
     let mut target = Vec::new();
     captures.substitute(template, &mut target);
     Ok(Some(target))
-}
-
-/// How many bytes of the path a prefix of whole names takes; none where it does not fit. Any
-/// number of slashes is as good as one (mod_alias.c: alias_matches).
-#[must_use]
-pub(super) fn match_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
-    let slashes = |text: &[u8], at: usize| {
-        text.get(at..).unwrap_or_default().iter().take_while(|byte| **byte == b'/').count()
-    };
-    let (mut at, mut taken) = (0, 0);
-    while let Some(byte) = prefix.get(at) {
-        if path.get(taken) != Some(byte) {
-            return None;
-        }
-        let is_slash = *byte == b'/';
-        at += if is_slash { slashes(prefix, at) } else { 1 };
-        taken += if is_slash { slashes(path, taken) } else { 1 };
-    }
-    let is_whole = prefix.ends_with(b"/") || matches!(path.get(taken), None | Some(b'/'));
-    (is_whole && taken > 0).then_some(taken)
 }
 
 /// Escapes the path of a target and leaves its query and fragment as they are.

@@ -1,0 +1,327 @@
+//! mod_proxy's directives: lines go in; rules, applications with parameters and sections come out.
+//! What this server does not have yet is refused by name.
+
+use super::pass::From;
+use super::worker::Worker;
+use super::{ErrorOverride, Pass};
+use crate::{
+    Active, Directive, DirectiveResult, Module, Place, Scope, Where, argument, directive, section,
+};
+use evenkeel_config::{Block, Call, Contexts, Fault, Shape, next_word, words};
+use evenkeel_message::{BadTarget, Target, unquoted};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    section("<Proxy", PROXY, "Container for directives affecting resources located in the proxied location", proxy_section),
+    section("<ProxyMatch", PROXY, "Container for directives affecting resources located in the proxied location, in regular expression syntax", proxy_section),
+    directive("ProxyRequests", Where::SERVER, Shape::Flag, "Off", "on if the true proxy requests should be accepted", requests),
+    directive("ProxyPassInterpolateEnv", Where::CONFIG, Shape::Flag, "Off", "Interpolate Env Vars in reverse Proxy", interpolate),
+    directive("ProxyPass", Where::CONFIG, Shape::Raw, "", "a virtual path and a URL", pass),
+    directive("ProxyPassMatch", Where::CONFIG, Shape::Raw, "", "a virtual path and a URL", pass),
+    directive("ProxyPassReverse", Where::CONFIG, Shape::OneTwoOrThree, "", "a virtual path and a URL for reverse proxy behaviour", accepted),
+    directive("ProxyPassReverseCookiePath", Where::CONFIG, Shape::TwoOrThree, "", "Path rewrite rule for proxying cookies", accepted),
+    directive("ProxyPassReverseCookieDomain", Where::CONFIG, Shape::TwoOrThree, "", "Domain rewrite rule for proxying cookies", accepted),
+    directive("ProxyVia", Where::SERVER, Shape::One, "Off", "Configure Via: proxy header header to one of: on | off | block | full", via),
+    directive("ProxyErrorOverride", Where::CONFIG, Shape::Iterate, "Off", "use our error handling pages instead of the servers' we are proxying", error_override),
+    directive("ProxyPreserveHost", Where::CONFIG, Shape::Flag, "Off", "on if we should preserve host header while proxying", accepted),
+    directive("ProxyTimeout", Where::SERVER, Shape::One, "", "Set the timeout (in seconds) for a proxied connection. This overrides the server timeout", timeout),
+    directive("ProxyPassInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit all ProxyPass directives defined in the main server (Setting to off recommended if using the Balancer Manager)", pass_inherit),
+    directive("ProxyStatus", Where::SERVER, Shape::One, "Off", "Configure Status: proxy status to one of: on | off | full", status),
+    directive("ProxySet", Where::CONFIG, Shape::Raw, "", "A balancer or worker name with list of params", set),
+    directive("ProxyAddHeaders", Where::CONFIG, Shape::Flag, "On", "on if X-Forwarded-* headers should be added or completed", accepted),
+    directive("Proxy100Continue", Where::CONFIG, Shape::Flag, "On", "on if 100-Continue should be forwarded to the origin server, off if the proxy should handle it by itself", accepted),
+    directive("ProxyIOBufferSize", Where::SERVER, Shape::One, "", "IO buffer size for outgoing HTTP and FTP connections in bytes", accepted),
+    directive("ProxyReceiveBufferSize", Where::SERVER, Shape::One, "", "Receive buffer size for outgoing HTTP and FTP connections in bytes", accepted),
+    directive("ProxyBadHeader", Where::SERVER, Shape::One, "", "How to handle bad header line in response: IsError | Ignore | StartBody", accepted),
+    directive("ProxyMaxForwards", Where::SERVER, Shape::One, "", "The maximum number of proxies a request may be forwarded through.", accepted),
+    directive("BalancerMember", Where::CONFIG, Shape::Raw, "", "A balancer name and scheme with list of params", refused),
+    directive("BalancerGrowth", Where::SERVER, Shape::One, "", "Number of additional Balancers that can be added post-config", refused),
+    directive("BalancerPersist", Where::SERVER, Shape::Flag, "Off", "on if the balancer should persist changes on reboot/restart made via the Balancer Manager", refused),
+    directive("BalancerInherit", Where::SERVER, Shape::Flag, "On", "on if this server should inherit Balancers and Workers defined in the main server (Setting to off recommended if using the Balancer Manager)", refused),
+    directive("ProxySourceAddress", Where::SERVER, Shape::One, "", "Configure local source IP used for request forward", refused),
+    directive("ProxyRemote", Where::SERVER, Shape::TwoOrThree, "", "a scheme, partial URL or '*' and a proxy server", refused),
+    directive("ProxyRemoteMatch", Where::SERVER, Shape::TwoOrThree, "", "a regex pattern and a proxy server", refused),
+    directive("ProxyBlock", Where::SERVER, Shape::Iterate, "", "A list of names, hosts or domains to which the proxy will not connect", refused),
+    directive("NoProxy", Where::SERVER, Shape::Iterate, "", "A list of domains, hosts, or subnets to which the proxy will connect directly", refused),
+    directive("ProxyDomain", Where::SERVER, Shape::One, "", "The default intranet domain name (in absence of a domain in the URL)", refused),
+];
+
+const PROXY: Where = Where::SERVER.with(Contexts::NOT_IN_DIR_CONTEXT);
+
+/// mod_proxy.
+pub const MODULE: Module = Module {
+    file: "mod_proxy.c",
+    identifier: "proxy_module",
+    active: Active::WhenNamed,
+    page: "mod_proxy",
+    subject: "Requests that are passed on to FastCGI applications.",
+    remarks: &[
+        "Requests are passed on to `fcgi:` alone so far. A target with another scheme, a balancer \
+         and a forward proxy (ProxyRequests On) are refused when the configuration is read.",
+        "Scheme, host and socket of a target are the configuration's: a reference to a group of \
+         ProxyPassMatch stands in the path only.",
+        "ProxyPass in `<LocationMatch>` and the parameter `mapping` are refused.",
+        "ProxyPassReverse and its kin, ProxyAddHeaders, ProxyPreserveHost, ProxyVia and \
+         ProxyStatus have no effect on FastCGI.",
+        "Of the parameters of an application, `timeout` and `connectiontimeout` act. The others \
+         are checked: each request has a connection of its own, as without enablereuse in Apache.",
+    ],
+    directives: &[DIRECTIVES],
+    provides: &[],
+};
+
+fn accepted(_: &mut Scope, _: &Call<'_>) -> DirectiveResult {
+    Ok(())
+}
+
+fn refused(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    Err(format!(
+        "{} is not there yet: this server passes requests on to single FastCGI \
+                 applications",
+        call.name
+    ))
+}
+
+fn requests(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    match call.flag {
+        true => Err("ProxyRequests On is not there yet: this server is no forward proxy".into()),
+        false => Ok(()),
+    }
+}
+
+fn interpolate(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    match call.flag {
+        true => Err("ProxyPassInterpolateEnv On is not there yet".into()),
+        false => Ok(()),
+    }
+}
+
+fn via(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    match call.first().to_ascii_lowercase().as_str() {
+        "on" | "off" | "block" | "full" => Ok(()),
+        _ => Err("ProxyVia must be one of: off | on | full | block".into()),
+    }
+}
+
+fn status(_: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    match call.first().to_ascii_lowercase().as_str() {
+        "on" | "off" | "full" => Ok(()),
+        _ => Err("ProxyStatus must be one of: off | on | full".into()),
+    }
+}
+
+fn timeout(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let seconds = call.first().parse().ok().filter(|seconds| *seconds >= 1);
+    let seconds = seconds.ok_or("Proxy Timeout must be at least 1 second.")?;
+    scope.server.proxy.timeout = Some(Duration::from_secs(seconds));
+    Ok(())
+}
+
+fn pass_inherit(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    scope.server.proxy.inherits = Some(call.flag);
+    Ok(())
+}
+
+fn error_override(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let word = argument(call, 0);
+    let said = match word.to_ascii_lowercase().as_str() {
+        "on" => ErrorOverride::On,
+        "off" => ErrorOverride::Off,
+        _ => {
+            let status = word.parse().ok().filter(|status| (400..600).contains(status));
+            let status = status.ok_or(
+                "this parameter should be On|Off or a list of error codes to override in the \
+                 range 400 to 599",
+            )?;
+            let before = match scope.directory.proxy.errors.take() {
+                Some(ErrorOverride::Statuses(statuses)) => statuses.to_vec(),
+                _ => Vec::new(),
+            };
+            ErrorOverride::Statuses([before, vec![status]].concat().into())
+        }
+    };
+    scope.directory.proxy.errors = Some(said);
+    Ok(())
+}
+
+/// Where relative paths of sockets begin.
+fn runtime_dir(scope: &Scope) -> PathBuf {
+    scope.server_path(scope.global().core.runtime_dir.as_deref().unwrap_or("/var/run/apache2"))
+}
+
+fn target(scope: &Scope, what: &str, text: &str) -> Result<Target, String> {
+    let target = Target::parse(text, &runtime_dir(scope)).map_err(|bad| match bad {
+        BadTarget::Malformed if text.starts_with("unix:") => {
+            format!("{what} uses an invalid \"unix:\" URL")
+        }
+        BadTarget::Malformed => format!("{what} Unable to parse URL: {text}"),
+        BadTarget::Scheme(scheme) => {
+            format!(
+                "{what} {text}: {scheme}: is not there yet, this server passes requests on \
+                     to fcgi: alone"
+            )
+        }
+    })?;
+    match target.host.contains('$') || format!("{:?}", target.address).contains('$') {
+        true => Err(format!("{what} {text}: a reference may stand in the path only")),
+        false => Ok(target),
+    }
+}
+
+fn pass(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    call.check_place(Contexts::NOT_IN_DIRECTORY.with(Contexts::NOT_IN_FILES))?;
+    let what = "ProxyPass";
+    let mut is_pattern = call.name == "ProxyPassMatch";
+    let of_section = match &scope.place {
+        Place::Server => None,
+        Place::Location(path) => Some(path.to_string()),
+        _ => return Err(format!("{} in a section with a pattern is not there yet", call.name)),
+    };
+    let in_section = of_section.is_some();
+    let (mut from, mut to, mut rest) = (of_section, None, Vec::new());
+    for word in words(call.raw) {
+        match (&from, &to) {
+            (None, _) if word == "~" && is_pattern => {
+                return Err("ProxyPassMatch invalid syntax ('~' usage).".into());
+            }
+            (None, _) if word == "~" => is_pattern = true,
+            (None, _) => from = Some(word),
+            (_, None) => to = Some(word),
+            _ => rest.push(word),
+        }
+    }
+    let (Some(from), Some(to)) = (from, to) else {
+        return Err("ProxyPass|ProxyPassMatch needs a path when not defined in a location".into());
+    };
+    if in_section && to.starts_with('/') {
+        let text = "ProxyPass|ProxyPassMatch can not have a path when defined in a location.";
+        return Err(text.into());
+    }
+    let (mut is_raw, mut without_query, mut parameters) = (false, false, Vec::new());
+    for word in rest {
+        match word.to_ascii_lowercase().as_str() {
+            "nocanon" => is_raw = true,
+            "noquery" => without_query = true,
+            // Without ProxyPassInterpolateEnv it does nothing.
+            "interpolate" => {}
+            _ => match word.split_once('=') {
+                None => {
+                    return Err("Invalid ProxyPass|ProxyPassMatch parameter. Parameter must be \
+                                in the form 'key=value'."
+                        .into());
+                }
+                Some((key, _)) if key.eq_ignore_ascii_case("mapping") => {
+                    return Err("ProxyPass mapping= is not there yet".into());
+                }
+                Some((key, value)) => parameters.push((key.to_owned(), value.to_owned())),
+            },
+        }
+    }
+    let from = match is_pattern {
+        true => From::Pattern(
+            scope
+                .compile_pattern(&from)
+                .map_err(|_| "Regular expression could not be compiled.")?,
+        ),
+        false => From::Prefix(unquoted(&from).into()),
+    };
+    let target = match &*to {
+        "!" => None,
+        to => Some(target(scope, what, to)?),
+    };
+    if let Some(target) = &target {
+        set_parameters(scope, what, target, &parameters)?;
+    }
+    let pass = Pass { from, target: target.map(Arc::new), is_raw, without_query };
+    match in_section {
+        true => scope.directory.proxy.pass = Some(Arc::new(pass)),
+        false => scope.server.proxy.passes.push(Arc::new(pass)),
+    }
+    Ok(())
+}
+
+/// Gives an application parameters: those that it has already stay.
+fn set_parameters(
+    scope: &mut Scope,
+    what: &str,
+    target: &Target,
+    parameters: &[(String, String)],
+) -> Result<(), String> {
+    let workers = &mut scope.server.proxy.workers;
+    let mut worker = match workers.iter().position(|worker| worker.target == *target) {
+        Some(place) => Worker::clone(&workers.remove(place)),
+        None => Worker::new(target.clone()),
+    };
+    for (key, value) in parameters {
+        worker.set(key, value).map_err(|error| format!("{what} {error}"))?;
+    }
+    workers.push(Arc::new(worker));
+    Ok(())
+}
+
+fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
+    let pair = |word: String| {
+        let (key, value) = word.split_once('=')?;
+        Some((key.to_owned(), value.to_owned()))
+    };
+    let pairs: Option<Vec<_>> = words(text).into_iter().map(pair).collect();
+    pairs.ok_or_else(|| "Invalid Proxy parameter. Parameter must be in the form 'key=value'".into())
+}
+
+fn set(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let (url, parameters) = next_word(call.raw);
+    set_of(scope, &url, parameters)
+}
+
+/// ProxySet with these parameters for an application.
+fn set_of(scope: &mut Scope, url: &str, parameters: &str) -> DirectiveResult {
+    let pairs = key_values(parameters)
+        .map_err(|_| "Invalid ProxySet parameter. Parameter must be in the form 'key=value'")?;
+    let target = target(scope, "ProxySet", url)?;
+    set_parameters(scope, "ProxySet", &target, &pairs)
+}
+
+/// `<Proxy>` of one application. Only ProxySet may stand in it: what else a section says would not
+/// act on what is passed on, so it is refused.
+fn proxy_section(scope: &mut Scope, block: &Block<'_, Scope>) -> Result<(), Fault> {
+    let name = block.call.name;
+    let (url, rest) = next_word(block.argument()?);
+    let url = url.strip_prefix("proxy:").unwrap_or(&url).to_owned();
+    let rest = rest.to_owned();
+    if !rest.is_empty() {
+        if name == "<ProxyMatch" {
+            let text = "Multiple <ProxyMatch> arguments not (yet) supported.";
+            return Err(block.fault(text));
+        }
+        if evenkeel_expr::is_glob(url.as_bytes()) {
+            let text = format!("{name}> arguments are not supported for wildchar url.");
+            return Err(block.fault(text));
+        }
+        if !url.contains(':') {
+            return Err(block.fault(format!("{name}> arguments are not supported for non url.")));
+        }
+    }
+    for child in block.children() {
+        if !child.name.eq_ignore_ascii_case("ProxySet") {
+            let text = format!(
+                "{} in {name}> is not there yet: put it into a <Location> of the path that is \
+                 passed on",
+                child.name
+            );
+            return Err(Fault::new(child.position.clone(), text));
+        }
+        set_of(scope, &url, &child.arguments)
+            .map_err(|text| Fault::new(child.position.clone(), text))?;
+    }
+    // What names a scheme must name one that is there, or the section would never hold.
+    let is_url = url.contains("://") && name == "<Proxy" && !evenkeel_expr::is_glob(url.as_bytes());
+    if !is_url {
+        return Ok(());
+    }
+    let target = target(scope, name, &url).map_err(|text| block.fault(text))?;
+    let pairs = key_values(&rest).map_err(|text| block.fault(text))?;
+    set_parameters(scope, name, &target, &pairs).map_err(|text| block.fault(text))
+}

@@ -1,0 +1,121 @@
+//! One rule of ProxyPass or ProxyPassMatch: the paths that it is for, and the target that they are
+//! passed on to.
+
+use crate::prefix::match_prefix;
+use evenkeel_expr::{Captures, Pattern};
+use evenkeel_message::{Answer, Level, Notice, Proxied, Request, Status, Target};
+use std::sync::Arc;
+
+/// The bytes of a path that are not escaped, beside letters and digits (proxy_util.c:
+/// `ap_proxy_canonenc_ex`, enc_path).
+const PLAIN: &[u8] = b"~$-_.+!*'(),;:@&=/";
+
+/// A rule.
+#[derive(Debug)]
+pub struct Pass {
+    /// What it is for.
+    pub(super) from: From,
+    /// Where to; none for `!`.
+    pub(super) target: Option<Arc<Target>>,
+    /// Whether the path goes as the client sent it.
+    pub(super) is_raw: bool,
+    /// Whether the query is left out.
+    pub(super) without_query: bool,
+}
+
+/// The paths that a rule is for.
+#[derive(Debug)]
+pub(super) enum From {
+    /// Those that begin with this, whole names only.
+    Prefix(Box<[u8]>),
+    /// Those that match; the target's path has references to the groups.
+    Pattern(Pattern),
+}
+
+/// What a rule says of a path.
+#[derive(Debug)]
+pub enum Passed {
+    /// It is for others.
+    Elsewhere,
+    /// The path is not passed on, whatever later rules say.
+    Never,
+    /// The path is passed on.
+    To(Proxied),
+}
+
+impl Pass {
+    /// Applies the rule to the path of a request.
+    ///
+    /// # Errors
+    /// 500 where the pattern and the path together pass the bounds of a match.
+    pub fn apply(&self, request: &mut Request) -> Result<Passed, Answer> {
+        let path = &*request.resource.path;
+        let raw = || {
+            let mut raw = evenkeel_proto::raw_path(&request.head).to_vec();
+            if let Some(query) = &request.resource.query {
+                raw.extend_from_slice(&[b"?", query.as_slice()].concat());
+            }
+            raw
+        };
+        let subject = if self.is_raw { raw() } else { path.to_vec() };
+        let own_path = self.target.as_ref().map_or("", |target| &target.path).as_bytes();
+        let mapped = match &self.from {
+            From::Prefix(prefix) => {
+                let Some(length) = match_prefix(&subject, prefix) else {
+                    return Ok(Passed::Elsewhere);
+                };
+                [own_path, subject.get(length..).unwrap_or_default()].concat()
+            }
+            From::Pattern(pattern) => {
+                let mut captures = Captures::default();
+                match pattern.capture_within(&request.allowance, &subject, &mut captures) {
+                    Ok(false) => return Ok(Passed::Elsewhere),
+                    Ok(true) => {}
+                    Err(error) => {
+                        let text = format!("ProxyPassMatch was not matched: {error}");
+                        request.notify(Notice::own("proxy", Level::Error, text));
+                        return Err(Status::INTERNAL_SERVER_ERROR.into());
+                    }
+                }
+                let mut mapped = Vec::new();
+                captures.substitute(own_path, &mut mapped);
+                mapped
+            }
+        };
+        let Some(target) = &self.target else { return Ok(Passed::Never) };
+        let path = if self.is_raw { mapped } else { escaped(&mapped) };
+        let path = if path.starts_with(b"/") { path } else { [b"/", &*path].concat() };
+        let target = Arc::clone(target);
+        Ok(Passed::To(Proxied {
+            target,
+            path,
+            is_raw: self.is_raw,
+            without_query: self.without_query,
+        }))
+    }
+}
+
+fn escaped(path: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut escaped = Vec::with_capacity(path.len());
+    for byte in path {
+        if byte.is_ascii_alphanumeric() || PLAIN.contains(byte) {
+            escaped.push(*byte);
+            continue;
+        }
+        let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+        escaped.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_escaped_as_apache_does() {
+        assert_eq!(escaped(b"/a b?c%/~x;y"), b"/a%20b%3Fc%25/~x;y");
+        assert_eq!(escaped("/\u{e4}".as_bytes()), b"/%C3%A4");
+    }
+}

@@ -1,0 +1,112 @@
+//! An application with its parameters: `key=value` behind ProxyPass, `<Proxy>` and ProxySet
+//! (mod_proxy.c: `set_worker_param`).
+
+use crate::core::parse_interval;
+use evenkeel_message::{Proxied, Target};
+use std::time::Duration;
+
+/// An application that the configuration gives parameters.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// The application; requests for paths below its path have its parameters.
+    pub target: Target,
+    /// How long it may be silent.
+    pub timeout: Option<Duration>,
+    /// How long a connection may take.
+    pub connection_timeout: Option<Duration>,
+}
+
+impl Worker {
+    pub(super) fn new(target: Target) -> Self {
+        Self { target, timeout: None, connection_timeout: None }
+    }
+
+    /// Whether requests to this target have its parameters.
+    #[must_use]
+    pub fn fits(&self, proxied: &Proxied) -> bool {
+        let (own, other) = (&self.target, &*proxied.target);
+        let path = own.path.split('$').next().unwrap_or_default().as_bytes();
+        own.address == other.address && own.port == other.port && proxied.path.starts_with(path)
+    }
+
+    /// Sets one parameter. What the server does by itself, or what only balancers have, is checked
+    /// and has no effect.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let key = key.to_ascii_lowercase();
+        let at_least = |least: i64, text: &str| match leading_number(value) >= least {
+            true => Ok(()),
+            false => Err(text.to_owned()),
+        };
+        let switch = |name: &str| match value.to_ascii_lowercase().as_str() {
+            "on" | "off" => Ok(()),
+            _ => Err(format!("{name} must be On|Off")),
+        };
+        let interval = |name: &str, unit_us: u64, least: &str| {
+            let time_us =
+                parse_interval(value, unit_us).ok_or_else(|| format!("{name} has wrong format"))?;
+            match time_us >= 1000 {
+                true => Ok(Duration::from_micros(time_us)),
+                false => Err(format!("{least} must be at least one millisecond")),
+            }
+        };
+        match &*key {
+            "timeout" => {
+                at_least(1, "Timeout must be at least one second")?;
+                let seconds = u64::try_from(leading_number(value)).unwrap_or(1);
+                self.timeout = Some(Duration::from_secs(seconds));
+                Ok(())
+            }
+            "connectiontimeout" => {
+                let time = interval("Connectiontimeout", 1_000_000, "Connectiontimeout")?;
+                self.connection_timeout = Some(time);
+                Ok(())
+            }
+            "acquire" => interval("Acquire timeout", 1000, "Acquire").map(drop),
+            "ping" => interval("Ping/Pong timeout", 1_000_000, "Ping/Pong timeout").map(drop),
+            "retry" => at_least(0, "Retry must be a positive value"),
+            "ttl" => at_least(1, "TTL must be at least one second"),
+            "min" => at_least(0, "Min must be a positive number"),
+            "max" => at_least(0, "Max must be a positive number"),
+            "smax" => at_least(0, "Smax must be a positive number"),
+            "keepalive" => switch("KeepAlive"),
+            "disablereuse" => switch("DisableReuse"),
+            "enablereuse" => switch("EnableReuse"),
+            "flushpackets" => match value.to_ascii_lowercase().as_str() {
+                "on" | "off" | "auto" => Ok(()),
+                _ => Err("flushpackets must be on|off|auto".into()),
+            },
+            "flushwait" => match leading_number(value) {
+                0..=1000 => Ok(()),
+                _ => Err("flushwait must be <= 1000, or 0 for system default of 10 \
+                          millseconds."
+                    .into()),
+            },
+            "iobuffersize" => match leading_number(value) {
+                0 | 512.. => Ok(()),
+                _ => Err("IOBufferSize must be >= 512 bytes, or 0 for system default.".into()),
+            },
+            "receivebuffersize" => match leading_number(value) {
+                0 | 512.. => Ok(()),
+                _ => Err("ReceiveBufferSize must be >= 512 bytes, or 0 for system default.".into()),
+            },
+            "responsefieldsize" => at_least(
+                0,
+                "ResponseFieldSize must be greater than 0 bytes, or 0 for system default.",
+            ),
+            "addressttl" | "status" | "upgrade" | "secret" => Ok(()),
+            "loadfactor" | "route" | "redirect" | "lbset" => Err(format!(
+                "{key} is a parameter of balancers, which this server does not have yet"
+            )),
+            _ => Err("unknown Worker parameter".into()),
+        }
+    }
+}
+
+/// The number at the front of a text, as atoi reads it.
+fn leading_number(text: &str) -> i64 {
+    let digits = text.bytes().position(|byte| !byte.is_ascii_digit() && byte != b'-');
+    text.get(..digits.unwrap_or(text.len())).and_then(|text| text.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,119 @@
+//! The response that is made of what a program has answered (util_script.c:
+//! `ap_scan_script_header_err_core_ex`).
+
+use evenkeel_message::{
+    Answer, Body, Fields, Level, Method, Name, Notice, Request, Response, Status, Validators,
+    Verdict, evaluate, http_date, parse_http_date, quoted,
+};
+use evenkeel_proto::script::ScriptHead;
+use evenkeel_sys::clock;
+
+/// With this variable, the length that a program states is passed on (CVE-2024-24795).
+const TRUSTED_LENGTH: &str = "ap_trust_cgilike_cl";
+
+/// What a program has answered.
+pub struct Output {
+    /// The head.
+    pub head: ScriptHead,
+    /// The body.
+    pub body: Body,
+    /// The name of the module that asked the program.
+    pub module: &'static str,
+}
+
+/// Makes a response of it.
+///
+/// # Errors
+/// 500 where its status is none.
+pub fn respond(request: &mut Request, output: Output) -> Result<Response, Answer> {
+    let Output { head, body, module } = output;
+    let mut response = Response::new(request.resource.status);
+    if let Some((number, line)) = &head.status {
+        let Some(status) = Status::new(*number).filter(|status| status.code() < 600) else {
+            let line = line.get(..line.len().min(30)).unwrap_or_default();
+            let text = format!(
+                "Invalid status line from script '{}': {}",
+                quoted(request.resource.file.last()),
+                quoted(line)
+            );
+            request.notify(Notice::own(module, Level::Error, text));
+            return Err(Status::INTERNAL_SERVER_ERROR.into());
+        };
+        response.status = status;
+        response.status_line = std::str::from_utf8(line).ok().map(Into::into);
+    }
+    response.body = body;
+    response.is_own_body = true;
+    if let Some(media_type) = head.media_type {
+        request.resource.content.media_type = Some(media_type.into());
+    }
+    let modified = add_modified(request, &mut response, head.last_modified.as_deref(), module);
+    let trusts_length = request.resource.env.contains(TRUSTED_LENGTH);
+    for (name, value) in head.fields.iter() {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        if is("Transfer-Encoding") || is("Content-Length") {
+            continue;
+        }
+        response.fields.set(name, value);
+    }
+    if trusts_length {
+        state_length(&mut response, head.fields.first("Content-Length"));
+    }
+    let mut always = Fields::new();
+    always.extend(&head.always);
+    for cookie in &head.cookies {
+        always.add("Set-Cookie", cookie);
+    }
+    response.always = always;
+    if head.status.is_none() && matches!(request.resource.method, Method::Get | Method::Head) {
+        settle_conditions(request, &mut response, modified);
+    }
+    if response.status.is_bodiless() {
+        response.body = Body::Empty;
+    }
+    Ok(response)
+}
+
+/// The length of a stream is what the program says it is.
+fn state_length(response: &mut Response, stated: Option<&[u8]>) {
+    let stated = stated.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
+    if let (Body::Stream(_, length @ None), Some(stated)) = (&mut response.body, stated) {
+        *length = Some(stated);
+    }
+}
+
+/// Last-Modified, which is not in the future. Returns the time in seconds since 1970.
+fn add_modified(
+    request: &mut Request,
+    response: &mut Response,
+    value: Option<&[u8]>,
+    module: &'static str,
+) -> Option<i64> {
+    let value = value?;
+    let now = now_seconds();
+    let Some(modified) = parse_http_date(value, now) else {
+        let text = format!("Ignored invalid header value: Last-Modified: '{}'", quoted(value));
+        request.notify(Notice::new(module, Level::Info, 10247, text));
+        return None;
+    };
+    let modified = modified.min(now);
+    response.fields.set("Last-Modified", http_date(modified));
+    Some(modified)
+}
+
+/// A program that says no status may have its response cut by the conditions of the request.
+fn settle_conditions(request: &Request, response: &mut Response, modified: Option<i64>) {
+    let etag = response.fields.first(Name::ETag).map(<[u8]>::to_vec);
+    let validators = Validators { etag: etag.as_deref(), modified };
+    let verdict = evaluate(request.resource.method, request.fields(), &validators, now_seconds());
+    response.status = match verdict {
+        Verdict::Proceed => return,
+        Verdict::NotModified => Status::NOT_MODIFIED,
+        Verdict::Failed => Status::PRECONDITION_FAILED,
+    };
+    response.body = Body::Empty;
+}
+
+fn now_seconds() -> i64 {
+    i64::try_from(clock::realtime_us() / 1_000_000).unwrap_or(i64::MAX)
+}

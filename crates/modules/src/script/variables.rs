@@ -1,0 +1,240 @@
+//! The variables that a program is told of its request, as CGI has them (RFC 3875, section 4;
+//! util_script.c: `ap_add_common_vars`, `ap_add_cgi_vars`).
+
+use crate::CoreSettings;
+use crate::core::{public_name, public_port};
+use evenkeel_message::{Request, Variables, eq_ignore_case};
+use evenkeel_proto::escape_html;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// PATH where neither the request nor the server has one (ap_config_layout.h: DEFAULT_PATH).
+const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin:/usr/ucb:/usr/bsd:/usr/local/bin";
+
+/// What a request does not know of its program and its server.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// SCRIPT_FILENAME.
+    pub file: &'a [u8],
+    /// The rest of the path behind the program (PATH_INFO).
+    pub path_info: &'a [u8],
+    /// The file that the rest of the path would be (PATH_TRANSLATED).
+    pub path_translated: Option<&'a [u8]>,
+    /// The length of a body that was read whole.
+    pub body_length: Option<u64>,
+    /// SERVER_SIGNATURE, which ends with its line.
+    pub signature: &'a str,
+    /// SERVER_SOFTWARE.
+    pub software: &'a str,
+}
+
+/// The environment of the request with what a program is told over it.
+#[must_use]
+pub fn variables(request: &Request, core: CoreSettings<'_>, program: &Program<'_>) -> Variables {
+    let mut variables = request.resource.env.clone();
+    add_fields(&mut variables, request, core, program);
+    for (name, default) in [("PATH", Some(DEFAULT_PATH)), ("LD_LIBRARY_PATH", None)] {
+        if !variables.contains(name) {
+            let own = std::env::var_os(name).map(OsStringExt::into_vec);
+            if let Some(value) = own.or_else(|| default.map(<[u8]>::to_vec)) {
+                variables.set(name, value);
+            }
+        }
+    }
+    add_server(&mut variables, request, core, program);
+    add_client(&mut variables, request);
+    add_previous(&mut variables, request, core);
+    add_request(&mut variables, request, core, program);
+    variables
+}
+
+/// The fields of the request: HTTP_NAME, CONTENT_TYPE and CONTENT_LENGTH.
+fn add_fields(
+    variables: &mut Variables,
+    request: &Request,
+    core: CoreSettings<'_>,
+    program: &Program<'_>,
+) {
+    let fields = request.fields();
+    let passes_credentials = core.directory.cgi_pass_auth == Some(true);
+    for (name, value) in fields.iter() {
+        let is = |other: &str| eq_ignore_case(name, other.as_bytes());
+        // PROXY is a setting of many programs, which no client may make (httpoxy).
+        let is_hidden = is("Proxy")
+            || (!passes_credentials && (is("Authorization") || is("Proxy-Authorization")));
+        // The body has come whole: its length is known, and it is chunked no longer.
+        let is_framing =
+            is("Content-Length") || (program.body_length.is_some() && is("Transfer-Encoding"));
+        if is_hidden || is_framing {
+            continue;
+        }
+        let is_first = !fields
+            .iter()
+            .take_while(|(other, _)| !std::ptr::eq(*other, name))
+            .any(|(other, _)| eq_ignore_case(other, name));
+        let variable = match is("Content-Type") {
+            true => Some(b"CONTENT_TYPE".to_vec()),
+            false => exported(name),
+        };
+        let Some(variable) = variable.filter(|_| is_first) else { continue };
+        match fields.joined(name) {
+            Some(joined) => variables.set(variable, joined),
+            None => variables.set(variable, value),
+        }
+    }
+    if let Some(length) = program.body_length {
+        variables.set("CONTENT_LENGTH", length.to_string());
+    }
+}
+
+/// The variable of a field; none where its name has other bytes than letters, digits and `-`
+/// (util_script.c: `http2env`).
+fn exported(name: &[u8]) -> Option<Vec<u8>> {
+    let mut variable = b"HTTP_".to_vec();
+    for byte in name {
+        variable.push(match byte {
+            b'-' => b'_',
+            byte if byte.is_ascii_alphanumeric() => byte.to_ascii_uppercase(),
+            _ => return None,
+        });
+    }
+    Some(variable)
+}
+
+fn add_server(
+    variables: &mut Variables,
+    request: &Request,
+    core: CoreSettings<'_>,
+    program: &Program<'_>,
+) {
+    let root = core.server.document_root.as_ref();
+    let root = root.map_or(&b""[..], |root| root.as_os_str().as_bytes());
+    let notes = &request.resource.notes;
+    let (mut name, public) = (Vec::new(), public_name(request, core));
+    escape_html(&mut name, &public);
+    if public.contains(&b':') {
+        name = [b"[", &*name, b"]"].concat();
+    }
+    variables.set("SERVER_SIGNATURE", program.signature);
+    variables.set("SERVER_SOFTWARE", program.software);
+    variables.set("SERVER_NAME", name);
+    variables.set("SERVER_ADDR", request.peer.local_ip().to_string());
+    variables.set("SERVER_PORT", public_port(request, core).to_string());
+    let name = request.names.as_deref().and_then(|names| names.client.as_deref());
+    if let Some(name) = name {
+        variables.set("REMOTE_HOST", name);
+    }
+    variables.set("REMOTE_ADDR", request.peer.client_ip().to_string());
+    variables.set("DOCUMENT_ROOT", root);
+    variables.set("REQUEST_SCHEME", "http");
+    variables.set("CONTEXT_PREFIX", notes.value("context-prefix").unwrap_or_default());
+    let context_root = notes.value("context-document-root").unwrap_or(root);
+    variables.set("CONTEXT_DOCUMENT_ROOT", context_root);
+    let admin = core.server.admin.as_deref().unwrap_or("[no address given]");
+    variables.set("SERVER_ADMIN", admin);
+    variables.set("SCRIPT_FILENAME", program.file);
+}
+
+fn add_client(variables: &mut Variables, request: &Request) {
+    variables.set("REMOTE_PORT", request.peer.client.port().to_string());
+    match &request.resource.user {
+        Some(user) => variables.set("REMOTE_USER", user),
+        None => {
+            let mut previous = request.previous.as_deref();
+            while let Some(before) = previous {
+                if let Some(user) = &before.resource.user {
+                    variables.set("REDIRECT_REMOTE_USER", user);
+                    break;
+                }
+                previous = before.previous.as_deref();
+            }
+        }
+    }
+    if let Some(auth_type) = &request.resource.auth_type {
+        variables.set("AUTH_TYPE", auth_type);
+    }
+}
+
+/// What led here: an error, an index or a redirect.
+fn add_previous(variables: &mut Variables, request: &Request, core: CoreSettings<'_>) {
+    let Some(previous) = request.previous.as_deref() else { return };
+    let path = &previous.resource.path;
+    match core.directory.qualify_redirects {
+        Some(true) => {
+            variables.set("REDIRECT_URL", crate::core::public_url(request, core, path));
+        }
+        _ => variables.set("REDIRECT_URL", &**path),
+    }
+    if let Some(query) = &previous.resource.query {
+        variables.set("REDIRECT_QUERY_STRING", query);
+    }
+}
+
+fn add_request(
+    variables: &mut Variables,
+    request: &Request,
+    core: CoreSettings<'_>,
+    program: &Program<'_>,
+) {
+    let resource = &request.resource;
+    variables.set("GATEWAY_INTERFACE", "CGI/1.1");
+    variables.set("SERVER_PROTOCOL", request.head.version.text());
+    variables.set("REQUEST_METHOD", request.method_name());
+    variables.set("QUERY_STRING", resource.query.as_deref().unwrap_or_default());
+    let rule = core.directory.cgi_variables.iter().rev().find(|(name, _)| &**name == "REQUEST_URI");
+    let is_current = rule.is_some_and(|(_, rule)| &**rule == "current-uri");
+    match is_current {
+        true => variables.set("REQUEST_URI", &*resource.path),
+        false => variables.set("REQUEST_URI", request.head.target()),
+    }
+    let path = &*resource.path;
+    if program.path_info.is_empty() {
+        variables.set("SCRIPT_NAME", path);
+        return;
+    }
+    let end = find_path_info(path, program.path_info);
+    variables.set("SCRIPT_NAME", path.get(..end).unwrap_or_default());
+    variables.set("PATH_INFO", program.path_info);
+    if let Some(translated) = program.path_translated {
+        variables.set("PATH_TRANSLATED", translated);
+    }
+}
+
+/// Where the rest of the path begins in a path: they are compared from behind, since doubled
+/// slashes of the path count once in the rest (util_script.c: `ap_find_path_info`).
+fn find_path_info(path: &[u8], path_info: &[u8]) -> usize {
+    let (mut end, mut rest) = (path.len(), path_info);
+    while let (Some(at), [before @ .., last]) = (end.checked_sub(1), rest) {
+        if path.get(at) != Some(last) {
+            break;
+        }
+        (end, rest) = (at, before);
+        if *last == b'/' {
+            while end > 0 && path.get(end - 1) == Some(&b'/') {
+                end -= 1;
+            }
+        }
+    }
+    let tail = path.get(end..).unwrap_or_default();
+    end + tail.iter().position(|byte| *byte == b'/').unwrap_or(tail.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_info_is_found_from_behind() {
+        assert_eq!(find_path_info(b"/a.php/x/y", b"/x/y"), 6);
+        assert_eq!(find_path_info(b"/a.php//x//y", b"/x/y"), 6);
+        assert_eq!(find_path_info(b"/a.php", b"/zz"), 6);
+        assert_eq!(find_path_info(b"/x/y", b"/x/y"), 0);
+        assert_eq!(find_path_info(b"/dir/alias", b"/other/alias"), 4);
+    }
+
+    #[test]
+    fn names_with_other_bytes_are_not_exported() {
+        assert_eq!(exported(b"x-Forwarded-For").as_deref(), Some(&b"HTTP_X_FORWARDED_FOR"[..]));
+        assert_eq!(exported(b"x_y"), None);
+        assert_eq!(exported(b"x.y"), None);
+    }
+}

@@ -1,0 +1,546 @@
+//! FastCGI 1.0 records in both directions, without I/O: writes what a server and an application
+//! send, and reads what they receive from slices of a receive buffer. Every connection carries one
+//! request, whose id is 1.
+
+/// The length of a record's header, and of the bodies of BEGIN_REQUEST and END_REQUEST.
+const HEADER: usize = 8;
+
+/// The id of the only request on a connection.
+const REQUEST_ID: u16 = 1;
+
+/// The most bytes of name-value pairs in one record (Apache: `send_environment`). Applications read
+/// the pairs of each record for themselves, so that a pair never spans two records.
+pub const MOST_PAIRS: usize = 16 << 10;
+
+/// The most bytes of a stream in one record.
+pub const MOST_CONTENT: usize = 0xffff;
+
+/// The streams of a request. A record without content ends its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// The name-value pairs, from the server.
+    Params,
+    /// The body of the request, from the server.
+    Stdin,
+    /// The response, from the application.
+    Stdout,
+    /// Text for the error log, from the application.
+    Stderr,
+}
+
+impl Stream {
+    /// The type of its records.
+    const fn kind(self) -> u8 {
+        match self {
+            Stream::Params => 4,
+            Stream::Stdin => 5,
+            Stream::Stdout => 6,
+            Stream::Stderr => 7,
+        }
+    }
+}
+
+const BEGIN_REQUEST: u8 = 1;
+const ABORT_REQUEST: u8 = 2;
+const END_REQUEST: u8 = 3;
+/// The flag of BEGIN_REQUEST that keeps the connection open.
+const KEEP_CONNECTION: u8 = 1;
+const RESPONDER: u16 = 1;
+
+/// What is at the front of the buffer. The caller removes `skip` bytes, and then those of content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Content of a stream.
+    Content {
+        /// The stream.
+        stream: Stream,
+        /// The number of bytes before the content.
+        skip: usize,
+        /// The number of bytes of content, at least one.
+        length: usize,
+    },
+    /// The end of a stream.
+    Closed {
+        /// The stream.
+        stream: Stream,
+        /// The number of bytes that announce it.
+        skip: usize,
+    },
+    /// The server begins a request.
+    Begin {
+        /// Whether the application is to keep the connection open.
+        keep: bool,
+        /// The number of bytes that announce it.
+        skip: usize,
+    },
+    /// The application has ended the request.
+    End {
+        /// The status with which the application ended.
+        status: u32,
+        /// 0 if the request was accepted.
+        protocol_status: u8,
+        /// The number of bytes that announce it.
+        skip: usize,
+    },
+    /// A record of another type, whose content is skipped.
+    Other {
+        /// The type.
+        kind: u8,
+        /// The number of bytes that announce it.
+        skip: usize,
+    },
+    /// All bytes are framing, and more are needed.
+    Partial,
+}
+
+/// Why bytes are no FastCGI records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The version is another than 1.
+    Version(u8),
+    /// The record belongs to a request that nobody made.
+    RequestId(u16),
+}
+
+/// Reads the records of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct RecordReader {
+    /// The bytes of an incomplete header, and then of the body of BEGIN_REQUEST or END_REQUEST.
+    fixed: [u8; HEADER],
+    /// How many of them have come.
+    filled: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Header,
+    /// In content that is passed on.
+    Content { stream: Stream, left: usize, padding: usize },
+    /// In the body of a record that has a fixed one; `left` bytes of content are still to come.
+    Fixed { kind: u8, left: usize, padding: usize },
+    /// In bytes without a meaning.
+    Skipped { left: usize },
+}
+
+impl RecordReader {
+    /// A reader at the first record.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the next byte begins a record.
+    #[must_use]
+    pub fn is_between_records(&self) -> bool {
+        matches!(self.state, State::Header) && self.filled == 0
+    }
+
+    /// Continues at the front of `buffer`.
+    ///
+    /// # Errors
+    /// The bytes are no record of this request.
+    pub fn read(&mut self, buffer: &[u8]) -> Result<Record, Fault> {
+        let mut at = 0;
+        loop {
+            let rest = buffer.get(at..).unwrap_or_default();
+            match self.state {
+                State::Header => {
+                    at += self.fill(rest);
+                    if self.filled < HEADER {
+                        return Ok(Record::Partial);
+                    }
+                    self.filled = 0;
+                    if let Some(record) = self.begin(at)? {
+                        return Ok(record);
+                    }
+                }
+                State::Content { stream, left, padding } => {
+                    let length = left.min(rest.len());
+                    if length == 0 {
+                        return Ok(Record::Partial);
+                    }
+                    self.state = match left - length {
+                        0 => skipped(padding),
+                        left => State::Content { stream, left, padding },
+                    };
+                    return Ok(Record::Content { stream, skip: at, length });
+                }
+                State::Fixed { kind, left, padding } => {
+                    let most = left.min(HEADER - self.filled).min(rest.len());
+                    at += self.fill(rest.get(..most).unwrap_or_default());
+                    let left = left - most;
+                    if left == 0 || self.filled == HEADER {
+                        self.filled = 0;
+                        self.state = skipped(left + padding);
+                        return Ok(self.fixed_record(kind, at));
+                    }
+                    self.state = State::Fixed { kind, left, padding };
+                    return Ok(Record::Partial);
+                }
+                State::Skipped { left } => {
+                    let length = left.min(rest.len());
+                    at += length;
+                    self.state = skipped(left - length);
+                    if length < left {
+                        return Ok(Record::Partial);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what is missing of the fixed bytes, and says how many these were.
+    fn fill(&mut self, bytes: &[u8]) -> usize {
+        let room = self.fixed.get_mut(self.filled..).unwrap_or_default();
+        let length = room.len().min(bytes.len());
+        for (to, from) in room.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        self.filled += length;
+        length
+    }
+
+    /// Begins the record whose header is complete.
+    fn begin(&mut self, skip: usize) -> Result<Option<Record>, Fault> {
+        let [version, kind, id_high, id_low, high, low, padding, _] = self.fixed;
+        if version != 1 {
+            return Err(Fault::Version(version));
+        }
+        let id = u16::from_be_bytes([id_high, id_low]);
+        if id != REQUEST_ID {
+            return Err(Fault::RequestId(id));
+        }
+        let (left, padding) = (usize::from(u16::from_be_bytes([high, low])), usize::from(padding));
+        let stream = match kind {
+            4 => Stream::Params,
+            5 => Stream::Stdin,
+            6 => Stream::Stdout,
+            7 => Stream::Stderr,
+            BEGIN_REQUEST | END_REQUEST => {
+                self.fixed = [0; HEADER];
+                if left > 0 {
+                    self.state = State::Fixed { kind, left, padding };
+                    return Ok(None);
+                }
+                self.state = skipped(padding);
+                return Ok(Some(self.fixed_record(kind, skip)));
+            }
+            _ => {
+                self.state = skipped(left + padding);
+                return Ok(Some(Record::Other { kind, skip }));
+            }
+        };
+        if left == 0 {
+            self.state = skipped(padding);
+            return Ok(Some(Record::Closed { stream, skip }));
+        }
+        self.state = State::Content { stream, left, padding };
+        Ok(None)
+    }
+
+    fn fixed_record(&mut self, kind: u8, skip: usize) -> Record {
+        let [a, b, c, d, fifth, ..] = std::mem::take(&mut self.fixed);
+        match kind {
+            BEGIN_REQUEST => Record::Begin { keep: c & KEEP_CONNECTION != 0, skip },
+            _ => Record::End {
+                status: u32::from_be_bytes([a, b, c, d]),
+                protocol_status: fifth,
+                skip,
+            },
+        }
+    }
+}
+
+fn skipped(left: usize) -> State {
+    if left == 0 { State::Header } else { State::Skipped { left } }
+}
+
+/// The header of a record of a stream with at most [`MOST_CONTENT`] bytes of content. A header for
+/// no content ends the stream.
+#[must_use]
+pub fn record_header(stream: Stream, length: u16) -> [u8; HEADER] {
+    header(stream.kind(), length)
+}
+
+fn header(kind: u8, length: u16) -> [u8; HEADER] {
+    let ([id_high, id_low], [high, low]) = (REQUEST_ID.to_be_bytes(), length.to_be_bytes());
+    [1, kind, id_high, id_low, high, low, 0, 0]
+}
+
+/// Appends BEGIN_REQUEST for a responder.
+pub fn encode_begin(out: &mut Vec<u8>, keep: bool) {
+    let ([high, low], keep) = (RESPONDER.to_be_bytes(), if keep { KEEP_CONNECTION } else { 0 });
+    out.extend_from_slice(&header(BEGIN_REQUEST, 8));
+    out.extend_from_slice(&[high, low, keep, 0, 0, 0, 0, 0]);
+}
+
+/// Appends ABORT_REQUEST.
+pub fn encode_abort(out: &mut Vec<u8>) {
+    out.extend_from_slice(&header(ABORT_REQUEST, 0));
+}
+
+/// Appends END_REQUEST for a request that was accepted.
+pub fn encode_request_end(out: &mut Vec<u8>, status: u32) {
+    let [a, b, c, d] = status.to_be_bytes();
+    out.extend_from_slice(&header(END_REQUEST, 8));
+    out.extend_from_slice(&[a, b, c, d, 0, 0, 0, 0]);
+}
+
+/// Appends content of a stream, in as many records as it takes.
+pub fn encode_content(out: &mut Vec<u8>, stream: Stream, content: &[u8]) {
+    for piece in content.chunks(MOST_CONTENT) {
+        let length = u16::try_from(piece.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&record_header(stream, length));
+        out.extend_from_slice(piece);
+    }
+}
+
+/// Appends the pairs in as many PARAMS records as it takes, and the record that ends them. Returns
+/// the names of pairs that are too large for a record, which are left out.
+pub fn encode_params<'a>(
+    out: &mut Vec<u8>,
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Vec<&'a [u8]> {
+    let (mut left_out, mut start) = (Vec::new(), out.len());
+    out.extend_from_slice(&[0; HEADER]);
+    for (name, value) in pairs {
+        let size = length_size(name.len()) + length_size(value.len()) + name.len() + value.len();
+        if size > MOST_PAIRS {
+            left_out.push(name);
+            continue;
+        }
+        if out.len() - start - HEADER + size > MOST_PAIRS {
+            close_params(out, start);
+            start = out.len();
+            out.extend_from_slice(&[0; HEADER]);
+        }
+        encode_length(out, name.len());
+        encode_length(out, value.len());
+        out.extend_from_slice(name);
+        out.extend_from_slice(value);
+    }
+    if out.len() > start + HEADER {
+        close_params(out, start);
+        out.extend_from_slice(&record_header(Stream::Params, 0));
+    } else {
+        close_params(out, start);
+    }
+    left_out
+}
+
+/// Writes the header of the record that began at `start`.
+fn close_params(out: &mut [u8], start: usize) {
+    let length = u16::try_from(out.len() - start - HEADER).unwrap_or(u16::MAX);
+    if let Some(place) = out.get_mut(start..start + HEADER) {
+        place.copy_from_slice(&record_header(Stream::Params, length));
+    }
+}
+
+fn length_size(length: usize) -> usize {
+    if length < 0x80 { 1 } else { 4 }
+}
+
+fn encode_length(out: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length) {
+        Ok(short) if short < 0x80 => out.push(short),
+        _ => {
+            let long = u32::try_from(length).unwrap_or(u32::MAX) | 0x8000_0000;
+            out.extend_from_slice(&long.to_be_bytes());
+        }
+    }
+}
+
+/// The name-value pairs of the content of a PARAMS stream, in order. A pair that is cut short ends
+/// them.
+#[must_use]
+pub fn pairs(content: &[u8]) -> Pairs<'_> {
+    Pairs { rest: content }
+}
+
+/// An iterator over name-value pairs.
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, rest) = decode_length(self.rest)?;
+        let (value, rest) = decode_length(rest)?;
+        let (name, rest) = rest.split_at_checked(name)?;
+        let (value, rest) = rest.split_at_checked(value)?;
+        self.rest = rest;
+        Some((name, value))
+    }
+}
+
+fn decode_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    match bytes {
+        [short, rest @ ..] if *short < 0x80 => Some((usize::from(*short), rest)),
+        [a, b, c, d, rest @ ..] => {
+            let length = u32::from_be_bytes([a & 0x7f, *b, *c, *d]);
+            Some((usize::try_from(length).ok()?, rest))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What was read, with the content of neighbouring records of a stream joined.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Event {
+        Content(Stream, Vec<u8>),
+        Closed(Stream),
+        Begin(bool),
+        End(u32, u8),
+        Other(u8),
+    }
+
+    fn read(pieces: &[&[u8]]) -> Result<Vec<Event>, Fault> {
+        let (mut reader, mut events) = (RecordReader::new(), Vec::new());
+        for piece in pieces {
+            let mut rest = *piece;
+            loop {
+                let skip = match reader.read(rest)? {
+                    Record::Partial => break,
+                    Record::Content { stream, skip, length } => {
+                        let content = &rest[skip..skip + length];
+                        match events.last_mut() {
+                            Some(Event::Content(of, sum)) if *of == stream => {
+                                sum.extend_from_slice(content);
+                            }
+                            _ => events.push(Event::Content(stream, content.to_vec())),
+                        }
+                        skip + length
+                    }
+                    Record::Closed { stream, skip } => {
+                        events.push(Event::Closed(stream));
+                        skip
+                    }
+                    Record::Begin { keep, skip } => {
+                        events.push(Event::Begin(keep));
+                        skip
+                    }
+                    Record::End { status, protocol_status, skip } => {
+                        events.push(Event::End(status, protocol_status));
+                        skip
+                    }
+                    Record::Other { kind, skip } => {
+                        events.push(Event::Other(kind));
+                        skip
+                    }
+                };
+                rest = &rest[skip..];
+            }
+        }
+        Ok(events)
+    }
+
+    fn request() -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_begin(&mut out, true);
+        let long = vec![b'v'; 200];
+        let pairs: [(&[u8], &[u8]); 2] = [(b"NAME", b"value"), (b"LONG", &long)];
+        assert!(encode_params(&mut out, pairs.into_iter()).is_empty());
+        encode_content(&mut out, Stream::Stdin, b"body");
+        out.extend_from_slice(&record_header(Stream::Stdin, 0));
+        out
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let events = read(&[&request()]).unwrap();
+        assert_eq!(events[0], Event::Begin(true));
+        let Event::Content(Stream::Params, params) = &events[1] else { panic!("{events:?}") };
+        let read: Vec<_> =
+            pairs(params).map(|(name, value)| (name.to_vec(), value.len())).collect();
+        assert_eq!(read, [(b"NAME".to_vec(), 5), (b"LONG".to_vec(), 200)]);
+        let end = [
+            Event::Closed(Stream::Params),
+            Event::Content(Stream::Stdin, b"body".to_vec()),
+            Event::Closed(Stream::Stdin),
+        ];
+        assert_eq!(&events[2..], end);
+    }
+
+    #[test]
+    fn pairs_stay_whole_and_those_that_fit_no_record_are_named() {
+        let (half, huge) = (vec![b'x'; 9_000], vec![b'x'; MOST_PAIRS]);
+        let pairs: [(&[u8], &[u8]); 4] =
+            [(b"A", &half), (b"HUGE", &huge), (b"B", &half), (b"C", b"")];
+        let mut out = Vec::new();
+        assert_eq!(encode_params(&mut out, pairs.into_iter()), [b"HUGE"]);
+        let (mut reader, mut at, mut records) = (RecordReader::new(), 0, Vec::new());
+        while let Record::Content { skip, length, .. } = reader.read(&out[at..]).unwrap() {
+            records.push(super::pairs(&out[at + skip..at + skip + length]).count());
+            at += skip + length;
+        }
+        assert_eq!(records, [1, 2]);
+        let mut none = Vec::new();
+        encode_params(&mut none, std::iter::empty());
+        assert_eq!(none, record_header(Stream::Params, 0));
+    }
+
+    #[test]
+    fn padding_odd_lengths_and_unknown_types_are_skipped() {
+        let stdout = [1, 6, 0, 1, 0, 2, 3, 0, b'o', b'k', 0, 0, 0];
+        let unknown = [1, 11, 0, 1, 0, 3, 1, 0, 1, 2, 3, 0];
+        let short_end = [1, 3, 0, 1, 0, 4, 0, 0, 0, 0, 0, 7];
+        let long_end = [1, 3, 0, 1, 0, 10, 0, 0, 0, 0, 1, 0, 2, 0, 0, 0, 9, 9];
+        let events = read(&[&stdout, &unknown, &short_end, &long_end, &[1, 3, 0, 1, 0, 0, 0, 0]]);
+        let expected = [
+            Event::Content(Stream::Stdout, b"ok".to_vec()),
+            Event::Other(11),
+            Event::End(7, 0),
+            Event::End(256, 2),
+            Event::End(0, 0),
+        ];
+        assert_eq!(events.unwrap(), expected);
+    }
+
+    #[test]
+    fn other_versions_and_requests_are_faults() {
+        assert_eq!(read(&[b"HTTP/1.1"]), Err(Fault::Version(b'H')));
+        assert_eq!(read(&[&[1, 6, 0, 2, 0, 0, 0, 0]]), Err(Fault::RequestId(2)));
+        assert_eq!(read(&[b"HTT"]), Ok(Vec::new()), "the header is not complete");
+    }
+
+    #[test]
+    fn pairs_that_are_cut_short_end() {
+        for content in [&b"\x01"[..], b"\x01\x05a", b"\x80\x00", b"\xff\xff\xff\xff\x01a"] {
+            assert_eq!(pairs(content).next(), None, "{content:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_may_be_split_anywhere(
+            contents in prop::collection::vec((0_u8..5, prop::collection::vec(any::<u8>(), 0..40)), 0..6),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let mut out = Vec::new();
+            for (kind, content) in &contents {
+                match kind {
+                    0 => encode_begin(&mut out, true),
+                    1 => encode_request_end(&mut out, 3),
+                    2 => encode_abort(&mut out),
+                    3 => encode_content(&mut out, Stream::Stdout, content),
+                    _ => encode_content(&mut out, Stream::Stderr, content),
+                }
+            }
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(out.len() + 1)).collect();
+            cuts.extend([0, out.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<_> = cuts.windows(2).map(|pair| &out[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(&pieces), read(&[&out]));
+        }
+    }
+}

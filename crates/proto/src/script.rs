@@ -1,0 +1,208 @@
+//! The head of a script's response (RFC 3875, section 6): finds its end in what the script has
+//! written so far, and sorts its fields as Apache does (util_script.c:
+//! `ap_scan_script_header_err_core_ex`). It decides nothing about the response.
+
+use evenkeel_message::{Fields, eq_ignore_case};
+use memchr::memchr;
+
+/// The most bytes of a head. Beyond that, the script is considered broken.
+pub const MOST_HEAD: usize = 64 << 10;
+
+/// The most fields of a head.
+const MOST_FIELDS: usize = 100;
+
+/// The most bytes of a line without its end (Apache: `getsfunc_BRIGADE`).
+const MOST_LINE: usize = 8189;
+
+/// The head of a script's response.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptHead {
+    /// The number and the whole text of `Status`.
+    pub status: Option<(u16, Vec<u8>)>,
+    /// The media type, without spaces at its end.
+    pub media_type: Option<Vec<u8>>,
+    /// The value of Last-Modified.
+    pub last_modified: Option<Vec<u8>>,
+    /// Location, ETag, Content-Length, Content-Range and Transfer-Encoding, each with its last
+    /// value.
+    pub fields: Fields,
+    /// The other fields. The values of equal names are joined.
+    pub always: Fields,
+    /// The lines of Set-Cookie.
+    pub cookies: Vec<Vec<u8>>,
+}
+
+/// What is wrong with a head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadHead {
+    /// The script wrote nothing.
+    Nothing,
+    /// The head ends in the middle, or a line, the head or the number of fields is too large.
+    Premature,
+    /// This line has no colon.
+    NoColon(Vec<u8>),
+}
+
+/// Finds the end of a head that comes in pieces (mod_proxy_fcgi.c: `handle_headers`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadEnd(State);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    Return,
+    ReturnFeed,
+    ReturnFeedReturn,
+    Feed,
+}
+
+impl HeadEnd {
+    /// The number of bytes of this piece that end the head, its empty line included; none if the
+    /// head continues.
+    pub fn find(&mut self, piece: &[u8]) -> Option<usize> {
+        for (at, byte) in piece.iter().enumerate() {
+            self.0 = match (byte, self.0) {
+                (b'\n', State::Feed | State::ReturnFeedReturn) => return Some(at + 1),
+                (b'\n', State::Return) => State::ReturnFeed,
+                (b'\n', _) => State::Feed,
+                (b'\r', State::ReturnFeed) => State::ReturnFeedReturn,
+                (b'\r', _) => State::Return,
+                _ => State::Text,
+            };
+        }
+        None
+    }
+}
+
+/// Parses a head whose end was found.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_script_head(head: &[u8]) -> Result<ScriptHead, BadHead> {
+    let (mut parsed, mut rest, mut count) = (ScriptHead::default(), head, 0);
+    let mut line = Vec::new();
+    loop {
+        let premature = if count == 0 { BadHead::Nothing } else { BadHead::Premature };
+        let end = memchr(b'\n', rest).ok_or_else(|| premature.clone())?;
+        line.clear();
+        line.extend(rest.iter().take(end).filter(|byte| **byte != b'\r'));
+        rest = rest.get(end + 1..).unwrap_or_default();
+        if line.len() > MOST_LINE || count > MOST_FIELDS {
+            return Err(premature);
+        }
+        if line.is_empty() {
+            return Ok(parsed);
+        }
+        let Some(colon) = memchr(b':', &line) else { return Err(BadHead::NoColon(line)) };
+        let (name, value) = line.split_at_checked(colon).unwrap_or_default();
+        let value = value.get(1..).unwrap_or_default();
+        parsed.take(name, skip_blanks(value));
+        count += 1;
+    }
+}
+
+impl ScriptHead {
+    fn take(&mut self, name: &[u8], value: &[u8]) {
+        let is = |other: &str| eq_ignore_case(name, other.as_bytes());
+        if is("Content-Type") {
+            let end = value.iter().rposition(|byte| !is_blank(*byte)).map_or(0, |last| last + 1);
+            self.media_type = value.get(..end).map(<[u8]>::to_vec);
+        } else if is("Status") {
+            self.status = Some((number(value), value.to_vec()));
+        } else if is("Last-Modified") {
+            self.last_modified = Some(value.to_vec());
+        } else if is("Set-Cookie") {
+            self.cookies.push(value.to_vec());
+        } else if ["Location", "ETag", "Content-Length", "Content-Range", "Transfer-Encoding"]
+            .into_iter()
+            .any(is)
+        {
+            self.fields.set(name, value);
+        } else {
+            self.always.merge(name, value);
+        }
+    }
+}
+
+/// The number at the front of a status, as atoi reads it; 0 where there is none.
+fn number(text: &[u8]) -> u16 {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0_u16, |sum, digit| sum.saturating_mul(10).saturating_add(u16::from(digit - b'0')))
+}
+
+fn skip_blanks(value: &[u8]) -> &[u8] {
+    let start = value.iter().position(|byte| !is_blank(*byte)).unwrap_or(value.len());
+    value.get(start..).unwrap_or_default()
+}
+
+/// As isspace in C.
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<ScriptHead, BadHead> {
+        parse_script_head(text.as_bytes())
+    }
+
+    #[test]
+    fn fields_are_sorted_as_apache_sorts_them() {
+        let head = parse(
+            "Status:  404 Not here\r\nContent-type: text/html \r\nX-A: 1\nx-a: 2\nSet-Cookie: a\n\
+             Set-Cookie: b\nETag: \"e\"\nLocation: /a\nLocation: /b\nLast-Modified: now\n\r\n",
+        )
+        .unwrap();
+        assert_eq!(head.status, Some((404, b"404 Not here".to_vec())));
+        assert_eq!(head.media_type.as_deref(), Some(&b"text/html"[..]));
+        assert_eq!(head.always.joined(b"X-A").as_deref(), Some(&b"1, 2"[..]));
+        assert_eq!(head.cookies, [b"a", b"b"]);
+        assert_eq!(head.fields.first(b"Location"), Some(&b"/b"[..]));
+        assert_eq!(head.fields.first(b"ETag"), Some(&b"\"e\""[..]));
+        assert_eq!(head.last_modified.as_deref(), Some(&b"now"[..]));
+        assert!(!head.always.contains(b"Last-Modified"));
+    }
+
+    #[test]
+    fn odd_heads_are_told_apart() {
+        assert_eq!(parse("").unwrap_err(), BadHead::Nothing);
+        assert_eq!(parse("A: b").unwrap_err(), BadHead::Nothing);
+        assert_eq!(parse("A: b\nC: d").unwrap_err(), BadHead::Premature);
+        assert_eq!(parse("A: b\nnonsense\n\n").unwrap_err(), BadHead::NoColon(b"nonsense".into()));
+        let long = format!("A: b\nC: {}\n\n", "x".repeat(MOST_LINE - 2));
+        assert_eq!(parse(&long).unwrap_err(), BadHead::Premature);
+        assert_eq!(parse(&"A: b\n".repeat(MOST_FIELDS + 2)).unwrap_err(), BadHead::Premature);
+        assert!(parse("\n").unwrap().status.is_none());
+        assert_eq!(parse("Status: soon\n\n").unwrap().status, Some((0, b"soon".to_vec())));
+    }
+
+    #[test]
+    fn line_feeds_alone_end_a_head_and_mixed_ends_do_as_in_apache() {
+        let end = |text: &str| HeadEnd::default().find(text.as_bytes());
+        assert_eq!(end("A: b\r\n\r\nbody"), Some(8));
+        assert_eq!(end("A: b\n\nbody"), Some(6));
+        assert_eq!(end("A: b\r\n\n"), None);
+        assert_eq!(end("A: b\n\r\n"), None);
+        assert_eq!(end("A: b\r\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_is_found_wherever_the_head_is_split(
+            text in "[ab:\r\n]{0,24}",
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let cut = cut.index(text.len() + 1);
+            let whole = HeadEnd::default().find(text.as_bytes());
+            let mut state = HeadEnd::default();
+            let parts = state
+                .find(&text.as_bytes()[..cut])
+                .or_else(|| state.find(&text.as_bytes()[cut..]).map(|end| cut + end));
+            prop_assert_eq!(whole, parts);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Connections to an application: resolving its name, trying its addresses in order, and waiting
+//! for a Unix socket whose queue is full.
+
+use crate::failure::FailureKind;
+use evenkeel_message::Address;
+use evenkeel_sys::blocking_pool::BlockingPool;
+use evenkeel_sys::connect::{Local, Remote, begin, outcome};
+use evenkeel_sys::resolve::addresses_of;
+use evenkeel_sys::socket::Socket;
+use evenkeel_sys::watch::WatchedSocket;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// How long a Unix socket with a full queue is left alone.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// How long an application is waited for.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For a connection.
+    pub connect: Duration,
+    /// For progress.
+    pub silence: Duration,
+}
+
+/// Connects. Addresses are tried in order, and what refuses in the end is told of.
+///
+/// # Errors
+/// Why there is no connection.
+pub(crate) async fn connect(
+    address: &Address,
+    patience: Duration,
+    blocking_pool: &BlockingPool,
+) -> Result<WatchedSocket, FailureKind> {
+    let late = || FailureKind::Unreachable(ErrorKind::TimedOut.into());
+    let connected = timeout(patience, connect_any(address, blocking_pool));
+    connected.await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn connect_any(
+    address: &Address,
+    blocking_pool: &BlockingPool,
+) -> Result<WatchedSocket, FailureKind> {
+    let (host, port) = match address {
+        Address::Unix(path) => {
+            let remote = Remote::Unix(path.clone());
+            return connect_to(&remote).await.map_err(FailureKind::Unreachable);
+        }
+        Address::Internet { host, port } => (host, *port),
+    };
+    let mut last = None;
+    for ip in resolve(host, blocking_pool).await.ok_or(FailureKind::Unresolved)? {
+        match connect_to(&Remote::Internet(SocketAddr::new(ip, port))).await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or(FailureKind::Unresolved, FailureKind::Unreachable))
+}
+
+/// The addresses of a host; none where it has none. The system's resolver blocks.
+async fn resolve(host: &str, blocking_pool: &BlockingPool) -> Option<Vec<IpAddr>> {
+    if let Ok(address) = host.parse() {
+        return Some(vec![address]);
+    }
+    let host = host.to_owned();
+    let addresses = blocking_pool.spawn(move || addresses_of(&host).ok()).await.flatten()?;
+    (!addresses.is_empty()).then_some(addresses)
+}
+
+async fn connect_to(remote: &Remote) -> io::Result<WatchedSocket> {
+    let socket = loop {
+        match begin(remote, &Local::default()) {
+            // The queue of a Unix socket is full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(AGAIN).await,
+            begun => break begun?,
+        }
+    };
+    let watched = WatchedSocket::new(socket).map_err(|(_, error)| error)?;
+    let is_connected = |socket: &Socket| match remote {
+        Remote::Unix(_) => Ok(()),
+        Remote::Internet(_) => established(socket),
+    };
+    poll_fn(|context| watched.poll_write(context, is_connected)).await?;
+    Ok(watched)
+}
+
+/// Whether a TCP connection is established; `WouldBlock` while that is not known.
+fn established(socket: &Socket) -> io::Result<()> {
+    outcome(socket)?;
+    match socket.peer_address() {
+        Err(error) if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
+        known => known.map(drop),
+    }
+}

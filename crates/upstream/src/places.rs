@@ -1,0 +1,141 @@
+//! The places of requests at applications. A serving thread lets each application have only a part
+//! of its requests in progress, so that one that hangs leaves credits for files and for other
+//! applications. Requests beyond that wait in the order in which they came and hold no credit.
+
+use evenkeel_message::{Address, Departure};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// The most applications that are told apart. The configuration names them, and an expression in
+/// it may make more names than anybody uses.
+const MOST_APPLICATIONS: usize = 1024;
+
+/// The places of one serving thread.
+#[derive(Debug)]
+pub struct Places {
+    each: usize,
+    applications: RefCell<HashMap<Address, Arc<Semaphore>>>,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Why a request has found no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// It has waited for too long.
+    Late,
+    /// Its client has disconnected.
+    ClientGone,
+}
+
+impl Places {
+    /// Places of a thread that works on `credits` requests at a time: three quarters of them for
+    /// each application, and at least one.
+    #[must_use]
+    pub fn new(credits: usize) -> Rc<Self> {
+        let each = (credits.saturating_mul(3) / 4).max(1);
+        Rc::new(Self { each, applications: RefCell::default() })
+    }
+
+    /// Takes a place at the application with this address. While it waits for one, the request
+    /// holds no credit.
+    ///
+    /// # Errors
+    /// The request has waited for `patience`, or its client has disconnected.
+    pub async fn enter(
+        &self,
+        address: &Address,
+        patience: Duration,
+        departure: &Departure,
+    ) -> Result<Place, NoPlace> {
+        let Some(places) = self.places_of(address) else { return Ok(Place { _permit: None }) };
+        if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
+            return Ok(Place { _permit: Some(permit) });
+        }
+        departure.return_credit();
+        let mut waiting = pin!(timeout(patience, places.acquire_owned()));
+        let waited = poll_fn(|context| match waiting.as_mut().poll(context) {
+            Poll::Pending if departure.is_told() => Poll::Ready(Err(NoPlace::ClientGone)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(permit)) => Poll::Ready(Ok(Place { _permit: permit.ok() })),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(NoPlace::Late)),
+        });
+        let waited = waited.await;
+        poll_fn(|_| departure.poll_credit()).await;
+        waited
+    }
+
+    fn places_of(&self, address: &Address) -> Option<Arc<Semaphore>> {
+        let mut applications = self.applications.borrow_mut();
+        if let Some(places) = applications.get(address) {
+            return Some(Arc::clone(places));
+        }
+        if applications.len() >= MOST_APPLICATIONS {
+            return None;
+        }
+        let places = Arc::new(Semaphore::new(self.each));
+        applications.insert(address.clone(), Arc::clone(&places));
+        Some(places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn requests_beyond_the_places_wait_without_a_credit() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        let (places, hour) = (Places::new(2), Duration::from_secs(3600));
+        let address = Address::Unix("/run/a.sock".into());
+        let (first, second) = (Departure::default(), Departure::default());
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Ok(place)) = pin!(places.enter(&address, hour, &first)).poll(&mut context)
+        else {
+            panic!("a place is free")
+        };
+        let mut waiting = pin!(places.enter(&address, hour, &second));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        assert!(second.has_returned_credit() && !first.has_returned_credit());
+        // Another application has places of its own.
+        let other = Address::Unix("/run/b.sock".into());
+        assert!(pin!(places.enter(&other, hour, &first)).poll(&mut context).is_ready());
+        drop(place);
+        assert!(waiting.as_mut().poll(&mut context).is_pending() && second.wants_credit());
+        second.give_credit();
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_client_that_leaves_gives_up_its_turn() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _inside = runtime.enter();
+        let (places, hour) = (Places::new(1), Duration::from_secs(3600));
+        let address = Address::Unix("/run/a.sock".into());
+        let departure = Departure::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let held = pin!(places.enter(&address, hour, &departure)).poll(&mut context);
+        assert!(matches!(held, Poll::Ready(Ok(_))));
+        let mut waiting = pin!(places.enter(&address, hour, &departure));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        departure.tell();
+        assert!(waiting.as_mut().poll(&mut context).is_pending() && departure.wants_credit());
+        departure.give_credit();
+        let Poll::Ready(Err(why)) = waiting.as_mut().poll(&mut context) else { panic!("it left") };
+        assert_eq!(why, NoPlace::ClientGone);
+    }
+}
