@@ -10,6 +10,7 @@ mod module;
 pub mod beside;
 mod language;
 mod manual;
+pub mod passwords;
 mod provided;
 mod registry;
 mod state;
