@@ -174,6 +174,9 @@ pub struct Resource {
     pub user: Option<Box<[u8]>>,
     /// `Basic` or `Digest`; set together with `user`.
     pub auth_type: Option<Box<[u8]>>,
+    /// `user` and `auth_type` of the request that this one follows from. They are taken over where
+    /// the settings of both are the same (request.c: ap_process_request_internal).
+    pub known_login: Option<Box<Login>>,
     /// Fields of the response, unless it is the standard page of an error. A handler's own fields
     /// win over them (Apache: headers_out).
     pub fields: Fields,
@@ -225,6 +228,7 @@ impl Default for Resource {
             content: Content::default(),
             user: None,
             auth_type: None,
+            known_login: None,
             fields: Fields::new(),
             always: Fields::new(),
             takes_path: None,
@@ -242,7 +246,28 @@ impl Default for Resource {
     }
 }
 
+/// Who a client has logged in as, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    user: Option<Box<[u8]>>,
+    auth_type: Option<Box<[u8]>>,
+}
+
 impl Resource {
+    fn login(&self) -> Option<Box<Login>> {
+        let Self { user, auth_type, .. } = self;
+        let is_known = user.is_some() || auth_type.is_some();
+        is_known.then(|| Box::new(Login { user: user.clone(), auth_type: auth_type.clone() }))
+    }
+
+    /// Takes over the login of the request that this one follows from.
+    pub fn keep_login(&mut self) {
+        (self.user, self.auth_type) = match &self.known_login {
+            Some(login) => (login.user.clone(), login.auth_type.clone()),
+            None => (None, None),
+        };
+    }
+
     /// The resource of a subrequest (request.c: make_sub_request).
     #[must_use]
     pub fn of_subrequest(&self, path: UrlPath, query: Option<Vec<u8>>) -> Self {
@@ -257,8 +282,9 @@ impl Resource {
             env: self.env.clone(),
             notes: Variables::new(),
             content: Content::default(),
-            user: self.user.clone(),
-            auth_type: self.auth_type.clone(),
+            user: None,
+            auth_type: None,
+            known_login: self.login(),
             fields: Fields::new(),
             always: Fields::new(),
             takes_path: None,
@@ -301,6 +327,7 @@ impl Resource {
             content: found.content,
             user: found.user,
             auth_type: found.auth_type,
+            known_login: self.known_login,
             fields,
             always,
             takes_path: self.takes_path,
@@ -331,8 +358,9 @@ impl Resource {
             env,
             notes: Variables::new(),
             content: Content::default(),
-            user: self.user.clone(),
-            auth_type: self.auth_type.clone(),
+            user: None,
+            auth_type: None,
+            known_login: self.login(),
             fields: Fields::new(),
             always: std::mem::take(&mut self.always),
             takes_path: None,
@@ -365,6 +393,7 @@ impl Resource {
             content,
             user,
             auth_type,
+            known_login,
             fields,
             always,
             takes_path,
@@ -391,6 +420,7 @@ impl Resource {
         *content = Content::default();
         (*method, *status, *depth) = (Method::Get, Status::OK, 0);
         (*query, *user, *auth_type, *main_path) = (None, None, None, None);
+        *known_login = None;
         *is_question = false;
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
         (*is_of_file, *takes_path, *settings) = (false, None, SettingsId::default());

@@ -10,6 +10,7 @@ mod module;
 pub mod beside;
 mod language;
 mod manual;
+mod ownership;
 pub mod passwords;
 mod provided;
 mod registry;
@@ -46,8 +47,14 @@ modules! {
     mod lab;
     mod mpm;
     mod access_compat;
+    mod authn_core;
+    mod authn_file;
+    mod auth_basic;
     mod authz_core;
     mod authz_host;
+    mod authz_user;
+    mod authz_groupfile;
+    mod authz_owner;
     mod allowmethods;
     mod headers;
     mod expires;
@@ -65,7 +72,10 @@ use evenkeel_config::{Act, Contexts, Overrides, Shape};
 pub use self::core::{CoreSettings, RequestContext};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
-pub use provided::{ActiveModules, ParsedRequirement, Provided, RequireProvider, Requirement};
+pub use provided::{
+    ActiveModules, Asked, AuthnProvider, AuthnSource, Credential, Credentials, ParsedRequirement,
+    Provided, RequireProvider, Requirement, Sections, Verdict,
+};
 pub use registry::{MODELS, active_tables, is_active, model};
 pub use settings::{Access, Merge, NoSettings, Place, Said, Scope, Shared, Unsaid};
 pub use state::ServerState;

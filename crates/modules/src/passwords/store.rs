@@ -30,6 +30,9 @@ const PASSWORDS: usize = 4096;
 /// How long a password is remembered.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
+/// How long it is remembered that a password was wrong.
+const REMEMBERED_WRONG: Duration = Duration::from_secs(10);
+
 /// A file that was changed less than this before it was read may be changed again without a trace:
 /// the times of a file are as coarse as the kernel's clock.
 const COARSE_NS: i128 = 50_000_000;
@@ -99,7 +102,11 @@ impl Drop for OneHasher<'_> {
 pub struct Store {
     users: Files<PasswordFile>,
     groups: Files<GroupFile>,
-    verified: Mutex<HashMap<Verified, SystemTime>>,
+    /// Passwords that were right, and those that were wrong, each until when that counts. A page
+    /// that asks about a thousand files hashes a wrong password once, and a flood of wrong ones
+    /// forgets no right one.
+    right: Mutex<HashMap<Verified, SystemTime>>,
+    wrong: Mutex<HashMap<Verified, SystemTime>>,
     /// None where the kernel gives no random bytes: nothing is remembered then.
     key: Option<[u8; 32]>,
     hashers: Semaphore,
@@ -120,7 +127,8 @@ impl Store {
         Self {
             users: Mutex::default(),
             groups: Mutex::default(),
-            verified: Mutex::default(),
+            right: Mutex::default(),
+            wrong: Mutex::default(),
             key: random::bytes().ok(),
             hashers: Semaphore::new(1),
             waiting: AtomicUsize::new(0),
@@ -169,28 +177,37 @@ impl Store {
         Verified(hasher.finalize().into())
     }
 
-    /// Whether a password was verified a short time ago.
+    /// Whether a password was right a short time ago; none where that is not known.
     #[must_use]
-    pub fn remembers(&self, key: &Verified) -> bool {
-        let until = lock(&self.verified).get(key).copied();
-        // A clock that is set back forgets.
-        let is_valid = |until: SystemTime| {
-            until.duration_since(SystemTime::now()).is_ok_and(|left| left <= REMEMBERED)
+    pub fn recall(&self, key: &Verified) -> Option<bool> {
+        self.key?;
+        let is_valid = |kept: &Mutex<HashMap<Verified, SystemTime>>, most: Duration| {
+            let until = lock(kept).get(key).copied();
+            // A clock that is set back forgets.
+            let left = until.map(|until| until.duration_since(SystemTime::now()));
+            left.is_some_and(|left| left.is_ok_and(|left| !left.is_zero() && left <= most))
         };
-        self.key.is_some() && until.is_some_and(is_valid)
+        if is_valid(&self.right, REMEMBERED) {
+            return Some(true);
+        }
+        is_valid(&self.wrong, REMEMBERED_WRONG).then_some(false)
     }
 
-    /// Remembers that a password was verified.
-    pub fn remember(&self, key: Verified) {
+    /// Remembers whether a password was right.
+    pub fn remember(&self, key: Verified, is_right: bool) {
+        let (kept, time) = match is_right {
+            true => (&self.right, REMEMBERED),
+            false => (&self.wrong, REMEMBERED_WRONG),
+        };
         let now = SystemTime::now();
-        let mut verified = lock(&self.verified);
-        if verified.len() >= PASSWORDS {
-            verified.retain(|_, until| *until > now);
+        let mut kept = lock(kept);
+        if kept.len() >= PASSWORDS {
+            kept.retain(|_, until| *until > now);
         }
-        if verified.len() >= PASSWORDS {
-            verified.clear();
+        if kept.len() >= PASSWORDS {
+            kept.clear();
         }
-        verified.insert(key, now + REMEMBERED);
+        kept.insert(key, now + time);
     }
 
     /// A place among those that wait for the right to hash; none where too many wait.
@@ -292,9 +309,9 @@ mod tests {
     fn passwords_are_remembered_with_all_that_they_were_verified_with() {
         let store = Store::new();
         let key = store.key(b"p", b"ann", b"secret", b"hash");
-        assert!(!store.remembers(&key));
-        store.remember(key);
-        assert!(store.remembers(&store.key(b"p", b"ann", b"secret", b"hash")));
+        assert_eq!(store.recall(&key), None);
+        store.remember(key, true);
+        assert_eq!(store.recall(&store.key(b"p", b"ann", b"secret", b"hash")), Some(true));
         for other in [
             store.key(b"q", b"ann", b"secret", b"hash"),
             store.key(b"p", b"bob", b"secret", b"hash"),
@@ -302,16 +319,18 @@ mod tests {
             store.key(b"p", b"ann", b"secret", b"hash2"),
             store.key(b"p", b"an", b"nsecret", b"hash"),
         ] {
-            assert!(!store.remembers(&other));
+            assert_eq!(store.recall(&other), None);
+            store.remember(other, false);
+            assert_eq!(store.recall(&other), Some(false));
         }
-        assert!(!Store::new().remembers(&key) && Store::new().key(b"", b"", b"", b"") != key);
+        assert!(Store::new().recall(&key).is_none() && Store::new().key(b"", b"", b"", b"") != key);
         let key = store.key(b"p", b"x", b"", b"");
-        lock(&store.verified).insert(key, SystemTime::now());
-        assert!(!store.remembers(&key), "for a time alone");
+        lock(&store.right).insert(key, SystemTime::now());
+        assert_eq!(store.recall(&key), None, "for a time alone");
         for number in 0..2 * PASSWORDS {
-            store.remember(store.key(b"p", &number.to_le_bytes(), b"", b""));
+            store.remember(store.key(b"p", &number.to_le_bytes(), b"", b""), true);
         }
-        assert!(lock(&store.verified).len() <= PASSWORDS);
+        assert!(lock(&store.right).len() <= PASSWORDS);
     }
 
     #[test]
