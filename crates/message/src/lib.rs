@@ -42,7 +42,7 @@ pub use probe::{Answering, OpenQuestion, Probe, Questions};
 pub use range::{Part, RangeLimits, Ranges, parse_ranges};
 pub use request::{Beyond, Departure, Late, Previous, ReceivedHead, Request, RequestHead, Version};
 pub use resource::{
-    Content, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
+    Content, Login, Negotiated, Resource, SectionWalk, SectionWalks, SettingsId, WalkedFolder,
 };
 pub use response::{Response, ResponseParts};
 pub use status::Status;

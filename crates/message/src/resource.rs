@@ -179,6 +179,9 @@ pub struct Resource {
     pub user: Option<Box<[u8]>>,
     /// `Basic` or `Digest`; set together with `user`.
     pub auth_type: Option<Box<[u8]>>,
+    /// `user` and `auth_type` of the request that this one follows from. They are taken over where
+    /// the settings of both are the same (request.c: ap_process_request_internal).
+    pub known_login: Option<Box<Login>>,
     /// Fields of the response, unless it is the standard page of an error. A handler's own fields
     /// win over them (Apache: headers_out).
     pub fields: Fields,
@@ -234,6 +237,7 @@ impl Default for Resource {
             content: Content::default(),
             user: None,
             auth_type: None,
+            known_login: None,
             fields: Fields::new(),
             always: Fields::new(),
             takes_path: None,
@@ -252,7 +256,28 @@ impl Default for Resource {
     }
 }
 
+/// Who a client has logged in as, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    user: Option<Box<[u8]>>,
+    auth_type: Option<Box<[u8]>>,
+}
+
 impl Resource {
+    fn login(&self) -> Option<Box<Login>> {
+        let Self { user, auth_type, .. } = self;
+        let is_known = user.is_some() || auth_type.is_some();
+        is_known.then(|| Box::new(Login { user: user.clone(), auth_type: auth_type.clone() }))
+    }
+
+    /// Takes over the login of the request that this one follows from.
+    pub fn keep_login(&mut self) {
+        (self.user, self.auth_type) = match &self.known_login {
+            Some(login) => (login.user.clone(), login.auth_type.clone()),
+            None => (None, None),
+        };
+    }
+
     /// The resource of a subrequest (request.c: make_sub_request).
     #[must_use]
     pub fn of_subrequest(&self, path: UrlPath, query: Option<Vec<u8>>) -> Self {
@@ -268,8 +293,9 @@ impl Resource {
             env: self.env.clone(),
             notes: Variables::new(),
             content: Content::default(),
-            user: self.user.clone(),
-            auth_type: self.auth_type.clone(),
+            user: None,
+            auth_type: None,
+            known_login: self.login(),
             fields: Fields::new(),
             always: Fields::new(),
             takes_path: None,
@@ -314,6 +340,7 @@ impl Resource {
             content: found.content,
             user: found.user,
             auth_type: found.auth_type,
+            known_login: self.known_login,
             fields,
             always,
             takes_path: self.takes_path,
@@ -346,8 +373,9 @@ impl Resource {
             env,
             notes: Variables::new(),
             content: Content::default(),
-            user: self.user.clone(),
-            auth_type: self.auth_type.clone(),
+            user: None,
+            auth_type: None,
+            known_login: self.login(),
             fields: Fields::new(),
             always: std::mem::take(&mut self.always),
             takes_path: None,
@@ -382,6 +410,7 @@ impl Resource {
             content,
             user,
             auth_type,
+            known_login,
             fields,
             always,
             takes_path,
@@ -411,6 +440,7 @@ impl Resource {
         (*query, *user, *auth_type, *main_path) = (None, None, None, None);
         (*is_question, *is_rewriting_over) = (false, false);
         *proxied = None;
+        *known_login = None;
         (*negotiated, *walked, *known_settings, *changed_fields) = (None, None, None, None);
         (*is_of_file, *takes_path, *settings) = (false, None, SettingsId::default());
     }

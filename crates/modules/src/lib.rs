@@ -10,6 +10,8 @@ mod module;
 pub mod beside;
 mod language;
 mod manual;
+mod ownership;
+pub mod passwords;
 mod prefix;
 mod provided;
 mod registry;
@@ -47,8 +49,14 @@ modules! {
     mod lab;
     mod mpm;
     mod access_compat;
+    mod authn_core;
+    mod authn_file;
+    mod auth_basic;
     mod authz_core;
     mod authz_host;
+    mod authz_user;
+    mod authz_groupfile;
+    mod authz_owner;
     mod allowmethods;
     mod proxy;
     mod proxy_fcgi;
@@ -69,7 +77,10 @@ use evenkeel_config::{Act, Contexts, Overrides, Shape};
 pub use self::core::{CoreSettings, RequestContext};
 pub use manual::{Page, manual};
 pub use module::{Active, Module};
-pub use provided::{ActiveModules, ParsedRequirement, Provided, RequireProvider, Requirement};
+pub use provided::{
+    ActiveModules, Asked, AuthnProvider, AuthnSource, Credential, Credentials, ParsedRequirement,
+    Provided, RequireProvider, Requirement, Sections, Verdict,
+};
 pub use registry::{MODELS, active_tables, is_active, model};
 pub use settings::{Access, Merge, NoSettings, Place, Said, Scope, Shared, Unsaid};
 pub use state::ServerState;

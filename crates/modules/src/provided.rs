@@ -1,12 +1,14 @@
-//! What modules provide to one another: output filters and authorization providers, each under the
-//! name by which a configuration asks for it. A module declares its own in [`crate::MODULE`]; the
+//! What modules provide to one another: output filters and providers of authentication and
+//! authorization, each under the name by which a configuration asks for it. A module declares its own in [`crate::MODULE`]; the
 //! module that reads the name finds them among those of the active modules and knows no other
 //! module. Apache: ap_register_output_filter, ap_register_auth_provider.
 
 use crate::core::WantedNames;
-use crate::{MODULES, Module, RequestContext, Scope};
+use crate::{DirectorySettings, MODULES, Module, RequestContext, Scope};
 use evenkeel_message::{Notice, OutputFilter};
+use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Something that a module provides to others.
@@ -16,6 +18,75 @@ pub enum Provided {
     OutputFilter(OutputFilter),
     /// An authorization provider: Require.
     Require(RequireProvider),
+    /// A provider of authentication: AuthBasicProvider, AuthDigestProvider.
+    Authn(AuthnProvider),
+}
+
+/// The merged settings of the sections that hold for a request. A module reads its own of them.
+pub type Sections = DirectorySettings;
+
+/// What a provider is asked with.
+pub struct Asked<'a> {
+    /// The request.
+    pub context: RequestContext<'a>,
+    /// The settings that hold for it.
+    pub sections: &'a Sections,
+}
+
+/// A provider of authentication.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthnProvider {
+    /// The word behind AuthBasicProvider.
+    pub name: &'static str,
+    /// Says where a password is to be compared, or decides itself.
+    pub check: fn(&Asked<'_>, &Credentials<'_>, &mut Vec<Notice>) -> Credential,
+    /// Whether it has the hashes of htdigest, which AuthDigestProvider and
+    /// AuthBasicUseDigestAlgorithm need.
+    pub has_realms: bool,
+    /// Why the provider is refused by name; none where it works.
+    pub refusal: Option<&'static str>,
+}
+
+/// A user and a password as a client sends them.
+#[derive(Clone, Copy, Debug)]
+pub struct Credentials<'a> {
+    /// The user.
+    pub user: &'a [u8],
+    /// The password; empty where a digest takes its place.
+    pub password: &'a [u8],
+}
+
+/// Where a password is to be compared.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// Nowhere: the provider has decided.
+    Decided(Verdict),
+    /// With the entry of the user in this file of users.
+    InFile(Arc<Path>),
+}
+
+/// What comes of a login (mod_auth.h: authn_status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// AUTH_GRANTED.
+    Granted,
+    /// AUTH_DENIED: it is not the user's password.
+    Denied,
+    /// AUTH_USER_NOT_FOUND: the next provider is asked.
+    NotFound,
+    /// AUTH_GENERAL_ERROR.
+    Failed,
+}
+
+/// A provider as a configuration names it: one of a module, or an AuthnProviderAlias.
+#[derive(Clone)]
+pub struct AuthnSource {
+    /// The name.
+    pub name: Box<str>,
+    /// The provider.
+    pub provider: AuthnProvider,
+    /// What stands in AuthnProviderAlias: it goes over the settings of a request.
+    pub settings: Option<Arc<Sections>>,
 }
 
 /// A provider of Require.
@@ -33,7 +104,13 @@ pub type ParsedRequirement = Result<Arc<dyn Requirement>, String>;
 /// A compiled Require line.
 pub trait Requirement: fmt::Debug + Send + Sync {
     /// Whether the request meets the requirement. Where that cannot be found out, the answer is no.
-    fn is_met(&self, context: &RequestContext<'_>, notices: &mut Vec<Notice>) -> bool;
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool;
+
+    /// Whether only a user that has logged in can meet the requirement: before the login it is not
+    /// asked (AUTHZ_DENIED_NO_USER).
+    fn needs_user(&self) -> bool {
+        false
+    }
 
     /// Adds the names that must be looked up before the requirement can be checked.
     fn add_wanted_names(&self, _: &RequestContext<'_>, _: &mut WantedNames) {}
@@ -41,13 +118,38 @@ pub trait Requirement: fmt::Debug + Send + Sync {
 
 /// The active modules.
 #[derive(Clone)]
-pub struct ActiveModules(Arc<[&'static Module]>);
+pub struct ActiveModules(Arc<[&'static Module]>, Arc<HashMap<Box<str>, AuthnSource>>);
 
 impl ActiveModules {
     /// The modules for which `is_active` says so.
     #[must_use]
     pub fn new(is_active: impl Fn(&Module) -> bool) -> Self {
-        Self(MODULES.iter().filter(|module| is_active(module)).collect())
+        Self(MODULES.iter().filter(|module| is_active(module)).collect(), Arc::default())
+    }
+
+    /// Whether the module of that source file is active.
+    #[must_use]
+    pub fn has(&self, file: &str) -> bool {
+        self.0.iter().any(|module| module.file == file)
+    }
+
+    /// The provider of authentication of that name.
+    #[must_use]
+    pub fn authn_source(&self, name: &str) -> Option<AuthnSource> {
+        if let Some(alias) = self.1.get(name) {
+            return Some(alias.clone());
+        }
+        self.provided().find_map(|provided| match provided {
+            Provided::Authn(provider) if provider.name == name => {
+                Some(AuthnSource { name: name.into(), provider: *provider, settings: None })
+            }
+            _ => None,
+        })
+    }
+
+    /// Adds a provider under another name (AuthnProviderAlias).
+    pub fn add_authn_source(&mut self, source: AuthnSource) {
+        Arc::make_mut(&mut self.1).insert(source.name.clone(), source);
     }
 
     /// The output filter of that name.

@@ -57,7 +57,8 @@ mod tests {
     fn folders() -> Vec<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let entries = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path());
-        entries.filter(|path| path.is_dir()).collect()
+        // The folder of passwords is no module.
+        entries.filter(|path| path.is_dir() && !path.ends_with("passwords")).collect()
     }
 
     /// The part of a source file that is not for tests.

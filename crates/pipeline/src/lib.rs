@@ -10,6 +10,7 @@ mod hosts;
 mod htaccess;
 mod known;
 mod listing;
+mod login;
 mod look;
 mod negotiate;
 mod phases;

@@ -6,6 +6,7 @@ use crate::frames::MaybeReady;
 use crate::hosts::is_below;
 use crate::known;
 use crate::listing;
+use crate::login;
 use crate::look;
 use crate::negotiate;
 use crate::proxying;
@@ -23,11 +24,13 @@ use evenkeel_message::{
     Request, Response, Status, Stopped, Translated, quoted,
 };
 use evenkeel_modules::access_compat::Satisfy;
+use evenkeel_modules::authz_core::Refusal;
 use evenkeel_modules::core::{Tristate, WantedNames, look_up_names};
 use evenkeel_modules::headers::Around;
 use evenkeel_modules::{
-    RequestContext, alias, allowmethods, authz_core, core, deflate, env, expires, filter, headers,
-    lab, mime, negotiation, remoteip, rewrite, setenvif, status, userdir, vhost_alias,
+    RequestContext, alias, allowmethods, auth_basic, authz_core, core, deflate, env, expires,
+    filter, headers, lab, mime, negotiation, remoteip, rewrite, setenvif, status, userdir,
+    vhost_alias,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -357,12 +360,8 @@ pub(crate) async fn admit(pipeline: &Pipeline, mut mapped: Walked) -> Phase<Acce
     if found.is_some() || request.resource.proxied.is_some() {
         if found.is_some() && known::are_settings_known(&request) {
             note_presumed(pipeline, &mut request, &plan).await;
-        } else if let Err(status) = decide(pipeline, &mut request, &plan).await {
-            // No other rule of access answers with 405.
-            let answer = match status {
-                Status::METHOD_NOT_ALLOWED => allowmethods::refusal(&plan.allowmethods),
-                status => status.into(),
-            };
+            request.resource.keep_login();
+        } else if let Err(answer) = decide(pipeline, &mut request, &plan).await {
             return stop(request, plan, answer);
         }
     }
@@ -382,20 +381,75 @@ fn decide<'a>(
     pipeline: &'a Pipeline,
     request: &'a mut Request,
     plan: &'a Plan,
-) -> MaybeReady<'a, Result<(), Status>> {
+) -> MaybeReady<'a, Result<(), Answer>> {
     let any = plan.access_compat.satisfy(request) == Satisfy::Any;
-    let checked = allowmethods::check(request, &plan.allowmethods).and_then(|()| {
-        let admitted = plan.access_compat.admits(request);
-        admitted.then_some(()).ok_or(Status::FORBIDDEN)
-    });
+    let checked = allowmethods::check(request, &plan.allowmethods)
+        .map_err(|_| allowmethods::refusal(&plan.allowmethods))
+        .and_then(|()| {
+            let admitted = plan.access_compat.admits(request);
+            admitted.then_some(()).ok_or(Status::FORBIDDEN.into())
+        });
     match checked {
-        Ok(()) if any => MaybeReady::now(Ok(())),
-        Err(status) if !any => MaybeReady::now(Err(status)),
-        _ => {
-            let core = pipeline.site.server(request.server).core(plan);
-            let authorize =
-                move |request: &mut Request| authz_core::authorize(request, &plan.authz_core, core);
-            question::evaluate(pipeline, request, plan, authorize)
+        Ok(()) if any => return MaybeReady::now(Ok(())),
+        Err(answer) if !any => return MaybeReady::now(Err(answer)),
+        _ => {}
+    }
+    let auth_type = login::auth_type(pipeline, request, plan);
+    let has_auth_type = auth_type.is_some();
+    let first = match authorize(pipeline, &mut *request, plan, has_auth_type, false) {
+        MaybeReady::Now(first) => first,
+        // What the first evaluation has left open is asked again.
+        MaybeReady::Later(_) => None,
+    };
+    match first {
+        Some(Ok(())) => MaybeReady::now(Ok(())),
+        Some(Err(Refusal::Status(status))) => MaybeReady::now(Err(status.into())),
+        Some(Err(Refusal::NeedsUser | Refusal::Login)) | None => {
+            MaybeReady::later(decide_by_user(pipeline, request, plan, auth_type, any, first))
+        }
+    }
+}
+
+/// Asks the rules: before the client has logged in, or after that.
+fn authorize<'a>(
+    pipeline: &'a Pipeline,
+    request: &'a mut Request,
+    plan: &'a Plan,
+    has_auth_type: bool,
+    is_after_login: bool,
+) -> MaybeReady<'a, Result<(), Refusal>> {
+    let core = pipeline.site.server(request.server).core(plan);
+    let inquest = authz_core::Inquest { sections: plan, core, has_auth_type, is_after_login };
+    let authorize = move |request: &mut Request| authz_core::authorize(request, inquest);
+    question::evaluate(pipeline, request, plan, authorize)
+}
+
+/// Decides where that may have to wait. `first` is what the rules say before a login, if they have
+/// been asked.
+async fn decide_by_user(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    auth_type: Option<Vec<u8>>,
+    any: bool,
+    first: Option<Result<(), Refusal>>,
+) -> Result<(), Answer> {
+    let has_auth_type = auth_type.is_some();
+    let first = match first {
+        Some(first) => first,
+        None => authorize(pipeline, request, plan, has_auth_type, false).await,
+    };
+    match first {
+        Ok(()) => return Ok(()),
+        Err(Refusal::Status(status)) => return Err(status.into()),
+        Err(Refusal::NeedsUser | Refusal::Login) => {}
+    }
+    login::log_in(pipeline, request, plan, auth_type.as_deref(), any).await?;
+    match authorize(pipeline, request, plan, has_auth_type, true).await {
+        Ok(()) => Ok(()),
+        Err(Refusal::Status(status)) => Err(status.into()),
+        Err(Refusal::Login | Refusal::NeedsUser) => {
+            Err(login::refusal(pipeline, request, plan, auth_type.as_deref()))
         }
     }
 }
@@ -429,6 +483,9 @@ pub(crate) async fn prepare(pipeline: &Rc<Pipeline>, admitted: Access) -> Phase<
     env::set_variables(&mut request, &plan.env);
     if pipeline.site.negotiates {
         negotiation::spell_encoding(&mut request);
+    }
+    if let Err(status) = auth_basic::fake(&mut request, &plan.auth_basic, server.core(&plan)) {
+        return stop(request, plan, status);
     }
     let Prepared { mut request, plan, found } =
         look::find_index(pipeline, Prepared { request, plan, found }).await?;

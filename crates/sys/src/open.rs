@@ -132,6 +132,15 @@ pub fn read_beginning(path: &[u8], most_bytes: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a file to read it, without waiting for the other end of a pipe.
+///
+/// # Errors
+/// The system's.
+pub fn open_to_read(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
 /// The target of a symbolic link. Errors are readlink(2)'s.
 pub fn read_link(path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())

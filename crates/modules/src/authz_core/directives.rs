@@ -1,6 +1,7 @@
 //! mod_authz_core's directives: Require and the sections that group it become rules of the
 //! section at hand.
 
+use super::provider::SharedSections;
 use super::{Logic, Merging, Provider, Rule};
 use crate::{
     Active, Directive, DirectiveResult, Module, Scope, Where, argument, directive, global_section,
@@ -108,7 +109,7 @@ fn provider_alias(
     }
     let outer = std::mem::take(&mut scope.directory);
     let walked = block.walk(scope, Contexts::DIRECTORY);
-    scope.directory = outer;
+    let said = std::mem::replace(&mut scope.directory, outer);
     walked?;
     let parsed = Provider::parse(scope, &provider, &arguments).map_err(|error| {
         let unknown = error.starts_with("Unknown Authz provider");
@@ -119,6 +120,13 @@ fn provider_alias(
         };
         block.fault(text)
     })?;
+    let parsed = match said.is_said() {
+        true => {
+            let said = SharedSections(Arc::new(said.into_settings()));
+            Provider::Alias(Box::new(parsed), said)
+        }
+        false => parsed,
+    };
     let aliases = &mut scope.global_mut(call).authz_core.aliases;
     Arc::make_mut(aliases).insert(alias.into(), parsed);
     Ok(())

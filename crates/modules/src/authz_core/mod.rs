@@ -1,6 +1,7 @@
-//! mod_authz_core: who may see what. The Require lines of a request's sections come in as one
-//! tree of rules, the request is asked each of them, and a yes or the status of the refusal goes
-//! out. Nothing here looks a name up: what rules want to know is found out before they are asked.
+//! mod_authz_core: who may see what. The Require lines of a request's sections are one tree of
+//! rules, and the request is asked each of them: once before anybody has logged in, and where the
+//! rules need a user, once more after that. Nothing here looks a name up: what rules want to know
+//! is found out before they are asked.
 
 mod directives;
 mod provider;
@@ -13,7 +14,7 @@ pub use rule::{Logic, Rule, Verdict};
 
 use crate::core::{WantedNames, is_logged, merge_vary, refused_target};
 use crate::settings::merged;
-use crate::{CoreSettings, Merge, RequestContext};
+use crate::{CoreSettings, Merge, RequestContext, Sections};
 use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,6 +85,10 @@ impl Directory {
     pub fn want(&self, context: &RequestContext<'_>, wanted: &mut WantedNames) {
         let Some(rules) = self.rules.as_ref().filter(|rules| !rules.grants_all()) else { return };
         rules.providers(&mut |provider| {
+            let mut provider = provider;
+            while let Provider::Alias(inner, _) = provider {
+                provider = inner;
+            }
             if let Provider::Other(rule) = provider {
                 rule.add_wanted_names(context, wanted);
             }
@@ -98,19 +103,44 @@ pub struct Global {
     pub aliases: Arc<HashMap<Box<str>, Provider>>,
 }
 
-/// Decides whether a request may be answered. No module here finds out who the user is, so rules
-/// that need to know cannot be met.
+/// What a request is asked the rules with.
+#[derive(Clone, Copy)]
+pub struct Inquest<'a> {
+    /// The settings of the request.
+    pub sections: &'a Sections,
+    /// Those of the core.
+    pub core: CoreSettings<'a>,
+    /// Whether its sections have an AuthType.
+    pub has_auth_type: bool,
+    /// Whether the client has logged in.
+    pub is_after_login: bool,
+}
+
+/// Why a request may not be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// With this status.
+    Status(Status),
+    /// The client has to log in, as somebody else than so far if it has.
+    Login,
+    /// The rules need to know the user: the client has to log in before they are asked again.
+    NeedsUser,
+}
+
+/// Decides whether a request may be answered.
 ///
 /// # Errors
-/// 403 where the rules refuse, 500 where they cannot be asked (mod_authz_core.c:
-/// authorize_user_core; request.c: decl_die).
-pub fn authorize(
-    request: &mut Request,
-    settings: &Directory,
-    core: CoreSettings<'_>,
-) -> Result<(), Status> {
+/// Why it may not (mod_authz_core.c: authorize_user_core).
+pub fn authorize(request: &mut Request, inquest: Inquest<'_>) -> Result<(), Refusal> {
+    let Inquest { sections, core, has_auth_type, is_after_login } = inquest;
+    let settings = &sections.authz_core;
     let verbose = is_logged(core, "authz_core", Level::Debug);
     let Some(rules) = &settings.rules else {
+        if has_auth_type {
+            let text = "AuthType configured with no corresponding authorization directives";
+            request.notify(Notice::new("authz_core", Level::Error, 1627, text));
+            return Err(Refusal::Status(Status::INTERNAL_SERVER_ERROR));
+        }
         if verbose {
             let text = "authorization result: granted (no directives)";
             request.notify(Notice::new("authz_core", Level::Debug, 1628, text));
@@ -120,7 +150,7 @@ pub fn authorize(
     if !verbose && rules.grants_all() {
         return Ok(());
     }
-    let mut inquiry = Inquiry::new(RequestContext::new(request, core), verbose);
+    let mut inquiry = Inquiry::new(RequestContext::new(request, core), sections, verbose);
     inquiry.names_lines = is_logged(core, "authz_core", Level::Info);
     let verdict = inquiry.ask(rules, Logic::All);
     let Inquiry { notices, vary, refusals, .. } = inquiry;
@@ -129,23 +159,44 @@ pub fn authorize(
     match verdict {
         Verdict::Granted => Ok(()),
         Verdict::Denied | Verdict::Neutral => {
+            let is_user_refused = is_after_login && has_auth_type;
+            tell_refusal(request, is_user_refused, &refusals);
+            match is_user_refused && settings.forbid_on_failure != Some(true) {
+                true => Err(Refusal::Login),
+                false => Err(Refusal::Status(Status::FORBIDDEN)),
+            }
+        }
+        Verdict::DeniedWithoutUser if is_after_login => {
+            let path = quoted(&request.resource.path);
+            let text = format!("authorization failure (no authenticated user): {path}");
+            request.notify(Notice::new("authz_core", Level::Error, 1629, text));
+            Err(Refusal::Login)
+        }
+        Verdict::DeniedWithoutUser => Err(Refusal::NeedsUser),
+        Verdict::Failed => Err(Refusal::Status(Status::INTERNAL_SERVER_ERROR)),
+    }
+}
+
+/// Tells the error log of a refusal, and at level info of the lines that refuse.
+fn tell_refusal(request: &mut Request, is_user_refused: bool, refusals: &[String]) {
+    let notice = match is_user_refused {
+        true => {
+            let user = quoted(request.resource.user.as_deref().unwrap_or_default());
+            let path = quoted(&request.resource.path);
+            let text = format!("user {user}: authorization failure for \"{path}\": ");
+            Notice::new("authz_core", Level::Error, 1631, text)
+        }
+        false => {
             let text =
                 format!("client denied by server configuration: {}", refused_target(request));
-            request.notify(Notice::new("authz_core", Level::Error, 1630, text));
-            // A line of its own: programs that read the log know the one above to its end.
-            if !refusals.is_empty() {
-                let text = format!("what denied the client: {}", refusals.join(", "));
-                request.notify(Notice::own("authz_core", Level::Info, text));
-            }
-            Err(Status::FORBIDDEN)
+            Notice::new("authz_core", Level::Error, 1630, text)
         }
-        Verdict::DeniedWithoutUser => {
-            let path = quoted(&request.resource.path);
-            let text = format!("configuration error:  couldn't check user: {path}");
-            request.notify(Notice::new("core", Level::Crit, 25, text));
-            Err(Status::INTERNAL_SERVER_ERROR)
-        }
-        Verdict::Failed => Err(Status::INTERNAL_SERVER_ERROR),
+    };
+    request.notify(notice);
+    // A line of its own: programs that read the log know the one above to its end.
+    if !refusals.is_empty() {
+        let text = format!("what denied the client: {}", refusals.join(", "));
+        request.notify(Notice::own("authz_core", Level::Info, text));
     }
 }
 
@@ -157,6 +208,7 @@ pub struct Inquiry<'a> {
     pub notices: Vec<Notice>,
     /// What the answers depended on.
     pub vary: Fields,
+    sections: &'a Sections,
     verbose: bool,
     /// Whether the lines that refuse are noted.
     names_lines: bool,
@@ -167,15 +219,30 @@ pub struct Inquiry<'a> {
 impl<'a> Inquiry<'a> {
     /// An inquiry; a verbose one notes the result of each rule.
     #[must_use]
-    pub fn new(context: RequestContext<'a>, verbose: bool) -> Self {
+    pub fn new(context: RequestContext<'a>, sections: &'a Sections, verbose: bool) -> Self {
         Self {
             context,
+            sections,
             notices: Vec::new(),
             vary: Fields::new(),
             verbose,
             names_lines: false,
             refusals: Vec::new(),
         }
+    }
+
+    /// Asks with other settings than those of the request.
+    fn within(
+        &mut self,
+        sections: &Sections,
+        ask: impl FnOnce(&mut Inquiry<'_>) -> Verdict,
+    ) -> Verdict {
+        let mut inner = Inquiry::new(self.context, sections, self.verbose);
+        let verdict = ask(&mut inner);
+        let Inquiry { notices, vary, .. } = inner;
+        self.notices.extend(notices);
+        merge_vary(&mut self.vary, &vary);
+        verdict
     }
 
     /// Asks one rule, which stands in a group of that logic (mod_authz_core.c:
@@ -305,6 +372,21 @@ mod tests {
         request.resource.path = UrlPath::parse(b"/x", UriOptions::default()).unwrap();
         request.resource.env.set("known", "1");
         request
+    }
+
+    /// Authorizes a request whose client has not logged in.
+    fn authorize(
+        request: &mut Request,
+        settings: &Directory,
+        core: CoreSettings<'_>,
+    ) -> Result<(), Status> {
+        let sections = Sections { authz_core: settings.clone(), ..Sections::default() };
+        let (has_auth_type, is_after_login) = (false, false);
+        let inquest = Inquest { sections: &sections, core, has_auth_type, is_after_login };
+        super::authorize(request, inquest).map_err(|refusal| match refusal {
+            Refusal::Status(status) => status,
+            Refusal::Login | Refusal::NeedsUser => Status::UNAUTHORIZED,
+        })
     }
 
     fn decide(text: &str, request: &mut Request) -> Result<(), Status> {
@@ -449,9 +531,21 @@ mod tests {
     }
 
     #[test]
-    fn a_user_that_nobody_can_find_out_is_an_error() {
+    fn a_rule_that_needs_the_user_has_the_client_log_in() {
         let text = "Require expr %{REMOTE_USER} == 'me'";
-        assert_eq!(decide(text, &mut request()), Err(Status::INTERNAL_SERVER_ERROR));
+        assert_eq!(decide(text, &mut request()), Err(Status::UNAUTHORIZED));
+        let scope = apply(text).unwrap();
+        let asked = |user: &str, has_auth_type, is_after_login| {
+            let mut request = request();
+            request.resource.user = Some(user.as_bytes().into());
+            let core = core_settings();
+            let sections = &*scope.directory;
+            let inquest = Inquest { sections, core, has_auth_type, is_after_login };
+            (super::authorize(&mut request, inquest), request)
+        };
+        assert_eq!(asked("me", true, true).0, Ok(()));
+        assert_eq!(asked("you", true, true).0, Err(Refusal::Login));
+        assert_eq!(asked("you", true, false).0, Err(Refusal::NeedsUser));
     }
 
     #[test]

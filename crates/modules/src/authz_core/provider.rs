@@ -2,10 +2,11 @@
 //! asking it of a request gives a verdict.
 
 use super::{Inquiry, Verdict};
-use crate::{Requirement, Scope};
+use crate::{Asked, Merge as _, Requirement, Scope, Sections};
 use evenkeel_config::words;
 use evenkeel_expr::Condition;
 use evenkeel_message::{Level, MethodSet, Notice};
+use std::fmt;
 use std::sync::Arc;
 
 /// A compiled question.
@@ -26,6 +27,19 @@ pub enum Provider {
     },
     /// A provider of another module.
     Other(Arc<dyn Requirement>),
+    /// A provider under another name, with the settings that go over those of a request
+    /// (AuthzProviderAlias).
+    Alias(Box<Provider>, SharedSections),
+}
+
+/// The settings of an AuthzProviderAlias.
+#[derive(Clone)]
+pub struct SharedSections(pub Arc<Sections>);
+
+impl fmt::Debug for SharedSections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedSections")
+    }
 }
 
 impl Provider {
@@ -81,7 +95,17 @@ impl Provider {
                     }
                 }
             }
-            Provider::Other(rule) => rule.is_met(&inquiry.context, &mut inquiry.notices),
+            Provider::Other(rule) if rule.needs_user() && request.resource.user.is_none() => {
+                return Verdict::DeniedWithoutUser;
+            }
+            Provider::Other(rule) => {
+                let asked = Asked { context: inquiry.context, sections: inquiry.sections };
+                rule.is_met(&asked, &mut inquiry.notices)
+            }
+            Provider::Alias(provider, said) => {
+                let merged = Sections::merge(inquiry.sections, &said.0);
+                return inquiry.within(&merged, |inquiry| provider.check(inquiry));
+            }
         };
         if granted { Verdict::Granted } else { Verdict::Denied }
     }

@@ -6,7 +6,7 @@ pub use crate::{NoSettings as Directory, NoSettings as Server, NoSettings as Glo
 
 use crate::core::{AddressFault, WantedNames, in_domain, parse_network, verified_name};
 use crate::{
-    Active, Module, ParsedRequirement, Provided, RequestContext, RequireProvider, Requirement,
+    Active, Asked, Module, ParsedRequirement, Provided, RequestContext, RequireProvider, Requirement,
     Scope,
 };
 use evenkeel_config::words;
@@ -77,7 +77,8 @@ fn text(scope: &Scope, arguments: &str) -> Result<Text, String> {
 }
 
 impl Requirement for HostRule {
-    fn is_met(&self, context: &RequestContext<'_>, notices: &mut Vec<Notice>) -> bool {
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool {
+        let context = &asked.context;
         let request = context.request;
         match self {
             HostRule::Ip(networks) => {

@@ -1,0 +1,234 @@
+//! mod_auth_basic: logging in with a user and a password in the clear. Nothing here reads a file:
+//! the pipeline takes the [`Login`] of a request through the providers.
+
+mod directives;
+
+pub use crate::{NoSettings as Server, NoSettings as Global};
+pub use directives::MODULE;
+
+use crate::{AuthnSource, Credentials, Merge, RequestContext};
+use evenkeel_expr::Text;
+use evenkeel_message::{Fields, Level, Notice, Request, Status, quoted};
+use md5::{Digest as _, Md5};
+use std::sync::Arc;
+
+/// The provider where none is named (AUTHN_DEFAULT_PROVIDER).
+pub const DEFAULT_PROVIDER: &str = "file";
+
+/// What a section says.
+#[derive(Clone, Default)]
+pub struct Directory {
+    /// AuthBasicProvider.
+    providers: Option<Arc<Vec<AuthnSource>>>,
+    /// AuthBasicAuthoritative.
+    authoritative: Option<bool>,
+    /// AuthBasicFake: none inside where it is off.
+    fake: Option<Option<Arc<Fake>>>,
+    /// AuthBasicUseDigestAlgorithm: whether it is MD5.
+    digest: Option<bool>,
+}
+
+/// The user and the password that an application is told.
+struct Fake {
+    user: Text,
+    password: Text,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(base, over; providers, authoritative, fake, digest)
+    }
+}
+
+impl Directory {
+    /// The providers in the order in which they are asked; empty where none is named.
+    #[must_use]
+    pub fn providers(&self) -> &[AuthnSource] {
+        self.providers.as_ref().map_or(&[], |providers| providers)
+    }
+
+    /// Whether a user that no provider knows is refused.
+    #[must_use]
+    pub fn is_authoritative(&self) -> bool {
+        self.authoritative.unwrap_or(true)
+    }
+
+    /// Whether files hold the hashes of htdigest.
+    #[must_use]
+    pub fn uses_digests(&self) -> bool {
+        self.digest == Some(true)
+    }
+}
+
+/// A user and a password as a client has sent them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The user.
+    pub user: Vec<u8>,
+    /// The password. One that contains a NUL is nobody's.
+    pub password: Vec<u8>,
+}
+
+impl Login {
+    /// Both, as providers see them.
+    #[must_use]
+    pub fn credentials(&self) -> Credentials<'_> {
+        Credentials { user: &self.user, password: &self.password }
+    }
+
+    /// The hash that htdigest writes for the user, the password and a realm.
+    #[must_use]
+    pub fn digest(&self, realm: &[u8]) -> Vec<u8> {
+        let text = [&self.user, realm, &self.password].join(&b':');
+        Md5::digest(text).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+    }
+}
+
+/// The login of a request (mod_auth_basic.c: get_basic_auth).
+///
+/// # Errors
+/// 401 where there is none.
+pub fn login(request: &mut Request) -> Result<Login, Status> {
+    let Some(field) = request.fields().whole(b"Authorization") else {
+        return Err(Status::UNAUTHORIZED);
+    };
+    let mut words = field.splitn(2, |byte| *byte == b' ');
+    let scheme = words.next().unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case(b"Basic") {
+        let path = quoted(&request.resource.path).into_owned();
+        let text = format!("client used wrong authentication scheme: {path}");
+        request.notify(Notice::new("auth_basic", Level::Error, 1614, text));
+        return Err(Status::UNAUTHORIZED);
+    }
+    let text = words.next().unwrap_or_default();
+    let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(text.len());
+    Ok(split(&decode(text.get(start..).unwrap_or_default())))
+}
+
+/// Apache ends a text at its first NUL. What stands behind it must not count here, and does not
+/// vanish either: a password with a NUL is nobody's.
+fn split(text: &[u8]) -> Login {
+    let end = text.iter().position(|byte| matches!(byte, b':' | b'\0')).unwrap_or(text.len());
+    let (user, rest) = text.split_at(end);
+    let password = rest.strip_prefix(b":").unwrap_or(rest);
+    Login { user: user.to_vec(), password: password.to_vec() }
+}
+
+/// Decodes base64 as far as its digits go (apr_base64_decode).
+fn decode(text: &[u8]) -> Vec<u8> {
+    let value = |byte: &u8| {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        Some(u32::from(value))
+    };
+    let digits: Vec<u32> = text.iter().map_while(value).collect();
+    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    for group in digits.chunks(4) {
+        let digit = |index: usize| group.get(index).copied().unwrap_or_default();
+        let number = digit(0) << 18 | digit(1) << 12 | digit(2) << 6 | digit(3);
+        let [_, high, middle, low] = number.to_be_bytes();
+        bytes.extend([high, middle, low].iter().take(group.len().saturating_sub(1)));
+    }
+    bytes
+}
+
+/// The fields of a 401.
+#[must_use]
+pub fn challenge(realm: &[u8]) -> Fields {
+    let mut fields = Fields::new();
+    fields.set("WWW-Authenticate", [b"Basic realm=\"", realm, b"\""].concat());
+    fields
+}
+
+/// Replaces the login that an application sees (AuthBasicFake).
+///
+/// # Errors
+/// 500 where an expression has no value.
+pub fn fake(
+    request: &mut Request,
+    settings: &Directory,
+    core: crate::CoreSettings<'_>,
+) -> Result<(), Status> {
+    let Some(Some(fake)) = &settings.fake else { return Ok(()) };
+    let mut parts = Vec::new();
+    let words = [(&fake.user, "user", 2455, 2458), (&fake.password, "password", 2456, 2459)];
+    for (text, word, failed, is_empty) in words {
+        let value = text.value(&RequestContext::new(request, core)).map(|it| it.to_vec());
+        let path = quoted(&request.resource.path).into_owned();
+        match value {
+            Ok(value) if value.is_empty() => {
+                let name = if word == "user" { "username" } else { word };
+                let text =
+                    format!("AuthBasicFake: empty {name} expression for URI '{path}', ignoring");
+                request.notify(Notice::new("auth_basic", Level::Info, is_empty, text));
+                request.fields_mut().remove("Authorization");
+                return Ok(());
+            }
+            Ok(value) => parts.push(value),
+            Err(error) => {
+                let text = format!(
+                    "AuthBasicFake: could not evaluate {word} expression for URI '{path}': {error}"
+                );
+                request.notify(Notice::new("auth_basic", Level::Error, failed, text));
+                return Err(Status::INTERNAL_SERVER_ERROR);
+            }
+        }
+    }
+    use base64::Engine as _;
+    let encoded = base64::engine::general_purpose::STANDARD.encode(parts.join(&b':'));
+    let text = format!("Basic {encoded}");
+    // Apache's line shows the password, and this one does not.
+    let told = "AuthBasicFake: the Authorization field is replaced";
+    request.notify(Notice::new("auth_basic", Level::Info, 2457, told));
+    request.fields_mut().set("Authorization", text);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_message::{Peer, RequestHead};
+
+    fn sent(field: Option<&str>) -> Result<Login, Status> {
+        let address = "127.0.0.1:80".parse().unwrap();
+        let mut head = RequestHead::default();
+        if let Some(field) = field {
+            head.fields.set("Authorization", field);
+        }
+        login(&mut Request::new(head, Peer { client: address, local: address }, 0))
+    }
+
+    #[test]
+    fn a_login_is_read_as_apache_reads_it() {
+        for (field, user, password) in [
+            ("Basic YW5uOnNlY3JldA==", "ann", "secret"),
+            ("basic   YW5uOnNlY3JldA", "ann", "secret"),
+            ("BASIC \tYW5uOnNlOmNyZXQ=", "ann", "se:cret"),
+            ("Basic YW5u", "ann", ""),
+            ("Basic YW5uOg==garbage", "ann", ""),
+            ("Basic", "", ""),
+            ("Basic ====", "", ""),
+            ("Basic YW5uOnNlY3JldAB4", "ann", "secret\0x"),
+            ("Basic YW5uADpzZWNyZXQ=", "ann", "\0:secret"),
+        ] {
+            let login = sent(Some(field)).unwrap();
+            assert_eq!(login.user, user.as_bytes(), "{field}");
+            assert_eq!(login.password, password.as_bytes(), "{field}");
+        }
+        for field in [None, Some("Digest x"), Some("Basicx YW5uOnNlY3JldA=="), Some("")] {
+            assert_eq!(sent(field), Err(Status::UNAUTHORIZED), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_is_htdigests() {
+        let login = Login { user: b"ann".to_vec(), password: b"secret".to_vec() };
+        assert_eq!(login.digest(b"here"), b"a0e5c6e967cb96af96e17a87f6a6ca1c");
+    }
+}

@@ -1,0 +1,194 @@
+//! mod_authn_core: how a client logs in (AuthType), to what (AuthName), and providers of
+//! authentication under other names.
+
+pub use crate::{NoSettings as Server, NoSettings as Global};
+
+use crate::{
+    Active, AuthnSource, Directive, DirectiveResult, Merge, Module, RequestContext, Scope, Where,
+    argument, directive, global_section,
+};
+use evenkeel_config::{Block, Call, Contexts, Fault, GlobalCall, Shape, next_word};
+use evenkeel_expr::Text;
+use evenkeel_message::{Level, Notice};
+use std::sync::Arc;
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("AuthType", Where::AUTH_CONFIG, Shape::One, "", "an HTTP authorization type (e.g., \"Basic\")", auth_type_line),
+    directive("AuthName", Where::AUTH_CONFIG, Shape::One, "", "the authentication realm (e.g. \"Members Only\")", auth_name_line),
+    global_section("<AuthnProviderAlias", "container for grouping an authentication provider's directives under a provider alias", provider_alias),
+];
+
+/// mod_authn_core.
+pub const MODULE: Module = Module {
+    file: "mod_authn_core.c",
+    identifier: "authn_core_module",
+    active: Active::Usually,
+    page: "mod_authn_core",
+    subject: "How a client logs in, and to what.",
+    remarks: &[],
+    directives: &[DIRECTIVES],
+    provides: &[],
+};
+
+/// What a section says.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    auth_type: Option<Arc<Text>>,
+    auth_name: Option<Arc<Text>>,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(base, over; auth_type, auth_name)
+    }
+}
+
+impl Directory {
+    /// Whether any section says AuthType.
+    #[must_use]
+    pub fn has_type(&self) -> bool {
+        self.auth_type.is_some()
+    }
+}
+
+/// AuthType for a request; none where it is `None` or is not said (mod_authn_core.c:
+/// authn_ap_auth_type).
+#[must_use]
+pub fn auth_type(
+    context: &RequestContext<'_>,
+    settings: &Directory,
+    notices: &mut Vec<Notice>,
+) -> Option<Vec<u8>> {
+    let text = settings.auth_type.as_deref()?;
+    let value = value(text, context, (2834, "AuthType"), notices)?;
+    (!value.eq_ignore_ascii_case(b"None")).then_some(value)
+}
+
+/// AuthName for a request, with its quotation marks escaped.
+#[must_use]
+pub fn auth_name(
+    context: &RequestContext<'_>,
+    settings: &Directory,
+    notices: &mut Vec<Notice>,
+) -> Option<Vec<u8>> {
+    let text = settings.auth_name.as_deref()?;
+    value(text, context, (2835, "AuthName"), notices).map(|name| escape_quotes(&name))
+}
+
+fn value(
+    text: &Text,
+    context: &RequestContext<'_>,
+    (number, name): (u16, &str),
+    notices: &mut Vec<Notice>,
+) -> Option<Vec<u8>> {
+    match text.value(context) {
+        Ok(value) => Some(value.to_vec()),
+        Err(error) => {
+            let text = format!("{name} expression could not be evaluated: {error}");
+            notices.push(Notice::new("authn_core", Level::Error, number, text));
+            None
+        }
+    }
+}
+
+/// A backslash before each quotation mark that has none (util.c: ap_escape_quotes).
+fn escape_quotes(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        if byte == b'"' {
+            escaped.push(b'\\');
+        }
+        escaped.push(byte);
+        if byte == b'\\' {
+            escaped.extend(bytes.next());
+        }
+    }
+    escaped
+}
+
+fn auth_type_line(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let text = compiled(scope, call, "AuthType")?;
+    scope.directory.authn_core.auth_type = Some(text);
+    Ok(())
+}
+
+fn auth_name_line(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let text = compiled(scope, call, "AuthName")?;
+    scope.directory.authn_core.auth_name = Some(text);
+    Ok(())
+}
+
+fn compiled(scope: &Scope, call: &Call<'_>, name: &str) -> Result<Arc<Text>, String> {
+    let word = argument(call, 0);
+    scope
+        .compile_text(word)
+        .map(Arc::new)
+        .map_err(|error| format!("Cannot parse expression '{word}' in {name}: {error}"))
+}
+
+fn provider_alias(
+    scope: &mut Scope,
+    block: &Block<'_, Scope>,
+    call: &GlobalCall<'_>,
+) -> Result<(), Fault> {
+    let text = block.argument()?;
+    let (name, rest) = next_word(text);
+    let (alias, _) = next_word(rest);
+    if name.is_empty() || alias.is_empty() {
+        let text = "<AuthnProviderAlias> directive requires additional arguments";
+        return Err(block.fault(text));
+    }
+    if name.eq_ignore_ascii_case(&alias) {
+        let text = "The alias provider name must be different from the base provider name.";
+        return Err(block.fault(text));
+    }
+    if scope.global().active.authn_source(&alias).is_some() {
+        let text = format!(
+            "The alias provider {alias} has already be registered previously as either a base \
+             provider or an alias provider."
+        );
+        return Err(block.fault(text));
+    }
+    let outer = std::mem::take(&mut scope.directory);
+    let walked = block.walk(scope, Contexts::DIRECTORY);
+    let said = std::mem::replace(&mut scope.directory, outer);
+    walked?;
+    let Some(base) = scope.global().active.authn_source(&name) else {
+        return Err(block.fault(format!("Unknown Authn provider: {name}")));
+    };
+    if let Some(reason) = base.provider.refusal {
+        return Err(block.fault(reason));
+    }
+    let settings = match (base.settings, said.is_said()) {
+        (outer, false) => outer,
+        (None, true) => Some(Arc::new(said.into_settings())),
+        (Some(outer), true) => {
+            let mut merged = (*outer).clone();
+            merged.add(&said);
+            Some(Arc::new(merged))
+        }
+    };
+    let source = AuthnSource { name: alias.into(), provider: base.provider, settings };
+    scope.global_mut(call).active.add_authn_source(source);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotation_marks_are_escaped_once() {
+        for (text, escaped) in [
+            (r#"a"b"#, r#"a\"b"#),
+            (r#"a\"b"#, r#"a\"b"#),
+            (r"a\\", r"a\\"),
+            (r"a\", r"a\"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(escape_quotes(text.as_bytes()), escaped.as_bytes(), "{text}");
+        }
+    }
+}

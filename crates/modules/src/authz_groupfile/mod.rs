@@ -1,0 +1,196 @@
+//! mod_authz_groupfile: `Require group` and `file-group`, with the groups of AuthGroupFile. The
+//! file is read before the rules are asked (`Directory::file`); here it is looked up in the store
+//! of the process, which reads it again if it has changed meanwhile.
+
+pub use crate::{NoSettings as Server, NoSettings as Global};
+
+use crate::ownership::{self, owner};
+use crate::passwords::{GroupFile, Store};
+use crate::{
+    Active, Asked, Directive, DirectiveResult, Merge, Module, ParsedRequirement, Provided,
+    RequireProvider, Requirement, Scope, Where, argument, directive,
+};
+use evenkeel_config::{Call, Shape, words};
+use evenkeel_expr::Text;
+use evenkeel_message::{Level, Notice, quoted, quoted_path, unquoted};
+use std::path::Path;
+use std::sync::Arc;
+
+#[rustfmt::skip]
+const DIRECTIVES: &[Directive] = &[
+    directive("AuthGroupFile", Where::AUTH_CONFIG, Shape::One, "", "text file containing group names and member user IDs", auth_group_file),
+];
+
+/// mod_authz_groupfile.
+pub const MODULE: Module = Module {
+    file: "mod_authz_groupfile.c",
+    identifier: "authz_groupfile_module",
+    active: Active::Usually,
+    page: "mod_authz_groupfile",
+    subject: "Access by the groups of a user, which a text file lists: `Require group` and \
+              `file-group`.",
+    remarks: &[
+        "A line that is no group, a colon and its members gets one line in the error log each \
+         time the file has changed.",
+    ],
+    directives: &[DIRECTIVES],
+    provides: &[
+        Provided::Require(RequireProvider { name: "group", parse: parse_group }),
+        Provided::Require(RequireProvider { name: "file-group", parse: parse_file_group }),
+    ],
+};
+
+/// What a section says.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    file: Option<Arc<Path>>,
+}
+
+impl Merge for Directory {
+    fn merge(base: &Self, over: &Self) -> Self {
+        inherit!(base, over; file)
+    }
+}
+
+impl Directory {
+    /// AuthGroupFile.
+    #[must_use]
+    pub fn file(&self) -> Option<&Arc<Path>> {
+        self.file.as_ref()
+    }
+}
+
+/// What Require asks of the user's groups.
+#[derive(Debug)]
+enum GroupRule {
+    /// `group`: one of these.
+    Group(Text),
+    /// `file-group`: the group of the file.
+    FileGroup,
+}
+
+fn auth_group_file(scope: &mut Scope, call: &Call<'_>) -> DirectiveResult {
+    let path = scope.server_path(argument(call, 0));
+    scope.directory.authz_groupfile.file = Some(path.into());
+    Ok(())
+}
+
+fn parse_group(scope: &Scope, arguments: &str) -> ParsedRequirement {
+    let text = scope
+        .compile_text(arguments)
+        .map_err(|error| format!("Cannot parse expression in require line: {error}"))?;
+    Ok(Arc::new(GroupRule::Group(text)))
+}
+
+fn parse_file_group(_: &Scope, _: &str) -> ParsedRequirement {
+    Ok(Arc::new(GroupRule::FileGroup))
+}
+
+/// What a reading of the file has found wrong with it, for the error log.
+pub fn complain(path: &Path, complaints: &[String], notices: &mut Vec<Notice>) {
+    for complaint in complaints {
+        let text = format!("{}: {complaint}", quoted_path(path));
+        notices.push(Notice::own("authz_groupfile", Level::Error, text));
+    }
+}
+
+impl GroupRule {
+    /// Apache's numbers of its messages: no file is named, it cannot be opened, the user is in no
+    /// group.
+    fn numbers(&self) -> (u16, u16, u16) {
+        match self {
+            GroupRule::Group(_) => (1664, 1665, 1666),
+            GroupRule::FileGroup => (1668, 1669, 1670),
+        }
+    }
+
+    fn groups(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> Option<Arc<GroupFile>> {
+        let (unnamed, unopened, unknown) = self.numbers();
+        let Some(path) = asked.sections.authz_groupfile.file() else {
+            let text = "No group file was specified in the configuration";
+            notices.push(Notice::new("authz_groupfile", Level::Error, unnamed, text));
+            return None;
+        };
+        let groups = match Store::of_process().groups(path) {
+            Ok(loaded) => {
+                if loaded.is_new {
+                    complain(path, &loaded.parsed.complaints, notices);
+                }
+                loaded.parsed
+            }
+            Err(error) => {
+                let text = format!("Could not open group file: {}", quoted_path(path));
+                let notice = Notice::new("authz_groupfile", Level::Error, unopened, text);
+                notices.push(notice.because(&error));
+                return None;
+            }
+        };
+        let resource = &asked.context.request.resource;
+        let user = resource.user.as_deref()?;
+        if groups.knows(user) {
+            return Some(groups);
+        }
+        let text = format!(
+            "Authorization of user {} to access {} failed, reason: user doesn't appear in group \
+             file ({}).",
+            quoted(user),
+            quoted(&resource.path),
+            quoted_path(path)
+        );
+        let is_group = matches!(self, GroupRule::Group(_));
+        let level = if is_group { Level::Info } else { Level::Error };
+        notices.push(Notice::new("authz_groupfile", level, unknown, text));
+        None
+    }
+
+    fn fail(asked: &Asked<'_>, number: u16, what: &str) -> Notice {
+        let resource = &asked.context.request.resource;
+        let text = format!(
+            "Authorization of user {} to access {} failed, reason: user is not part of the \
+             'require'ed {what}.",
+            quoted(resource.user.as_deref().unwrap_or_default()),
+            quoted(&resource.path)
+        );
+        Notice::new("authz_groupfile", Level::Debug, number, text)
+    }
+}
+
+impl Requirement for GroupRule {
+    fn is_met(&self, asked: &Asked<'_>, notices: &mut Vec<Notice>) -> bool {
+        let Some(groups) = self.groups(asked, notices) else { return false };
+        let Some(user) = asked.context.request.resource.user.as_deref() else { return false };
+        match self {
+            GroupRule::Group(names) => {
+                let names = match names.value(&asked.context) {
+                    Ok(names) => names,
+                    Err(error) => {
+                        let text = format!(
+                            "authz_groupfile authorize: require group: Can't evaluate require \
+                             expression: {error}"
+                        );
+                        notices.push(Notice::new("authz_groupfile", Level::Error, 2592, text));
+                        return false;
+                    }
+                };
+                let names = words(&quoted(&names));
+                let mut names = names.iter().take_while(|name| !name.is_empty());
+                if names.any(|name| groups.is_member(user, &unquoted(name))) {
+                    return true;
+                }
+                notices.push(Self::fail(asked, 1667, "group(s)"));
+            }
+            GroupRule::FileGroup => {
+                let Some(group) = owner(asked, &ownership::GROUP, notices) else { return false };
+                if groups.is_member(user, group.as_bytes()) {
+                    return true;
+                }
+                notices.push(Self::fail(asked, 1671, "file group"));
+            }
+        }
+        false
+    }
+
+    fn needs_user(&self) -> bool {
+        true
+    }
+}

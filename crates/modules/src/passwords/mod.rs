@@ -1,0 +1,170 @@
+//! Passwords: the schemes in which files keep them ([`Scheme`], [`verify`]), the files of users and
+//! groups ([`file`]), and what a process remembers of both ([`Store`]). Nothing here knows a
+//! directive or a request.
+
+mod apr1;
+pub mod file;
+mod store;
+
+pub use apr1::{apr1, to_base64};
+pub use file::{Entry, GroupFile, PasswordFile};
+pub use store::{Loaded, OneHasher, Store, Verified};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use evenkeel_sys::crypt;
+use sha1::{Digest as _, Sha1};
+
+/// How a password is hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `{SHA}`: SHA-1 in base64, without a salt.
+    Sha,
+    /// `$apr1$`: a thousand rounds of MD5.
+    Apr1,
+    /// A scheme of crypt(3): bcrypt, SHA-2, yescrypt, the traditional one.
+    Crypt,
+}
+
+/// What crypt(3) of Linux machines knows by a prefix.
+const PREFIXES: [&[u8]; 13] = [
+    b"$1$", b"$2a$", b"$2b$", b"$2x$", b"$2y$", b"$5$", b"$6$", b"$7$", b"$y$", b"$gy$", b"$md5",
+    b"$sha1$", b"_",
+];
+
+/// The highest cost of bcrypt that is hashed: htpasswd writes no higher one, and takes 10 s for it.
+const BCRYPT_COST: u32 = 17;
+
+/// The most rounds of SHA-2 that are hashed: about 10 s.
+const SHA_ROUNDS: u32 = 20_000_000;
+
+impl Scheme {
+    /// The scheme of a stored hash; none where it is of no scheme.
+    #[must_use]
+    pub fn of(hash: &[u8]) -> Option<Self> {
+        if hash.starts_with(b"{SHA}") {
+            return Some(Scheme::Sha);
+        }
+        if hash.starts_with(apr1::MAGIC) {
+            return Some(Scheme::Apr1);
+        }
+        let is_traditional = || {
+            let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
+            hash.len() == 13 && hash.iter().all(is_digit)
+        };
+        let is_known = PREFIXES.iter().any(|prefix| hash.starts_with(prefix)) || is_traditional();
+        is_known.then_some(Scheme::Crypt)
+    }
+}
+
+/// Whether hashing with the cost of a stored hash ends in reasonable time and memory. Whoever
+/// writes an .htaccess file chooses the cost.
+#[must_use]
+pub fn is_affordable(hash: &[u8]) -> bool {
+    let number = |bytes: &[u8]| {
+        let digits: Vec<u8> = bytes.iter().copied().take_while(u8::is_ascii_digit).collect();
+        String::from_utf8_lossy(&digits).parse::<u32>().unwrap_or(u32::MAX)
+    };
+    match hash {
+        [b'$', b'2', b'a' | b'b' | b'x' | b'y', b'$', cost @ ..] => number(cost) <= BCRYPT_COST,
+        [b'$', b'5' | b'6', b'$', rest @ ..] => {
+            rest.strip_prefix(b"rounds=").is_none_or(|rounds| number(rounds) <= SHA_ROUNDS)
+        }
+        [b'$', b's', b'h', b'a', b'1', b'$', rounds @ ..] => number(rounds) <= SHA_ROUNDS,
+        // The digit behind the flags is the logarithm of the memory: jF is 256 MiB, the most that
+        // mkpasswd and crypt_gensalt write.
+        [b'$', b'y', b'$', b'j', size, ..] | [b'$', b'g', b'y', b'$', b'j', size, ..] => {
+            matches!(size, b'.' | b'/' | b'0'..=b'9' | b'A'..=b'F')
+        }
+        [b'$', b'y' | b'g', ..] => false,
+        [b'$', b'7', b'$', size, ..] => matches!(size, b'.' | b'/' | b'0'..=b'9' | b'A'..=b'F'),
+        [b'$', b'm', b'd', b'5', ..] => !hash.windows(7).any(|it| it == b"rounds="),
+        _ => true,
+    }
+}
+
+/// Whether a password is the one of a stored hash (apr_password_validate). It takes as much time as
+/// the scheme wants.
+#[must_use]
+pub fn verify(password: &[u8], stored: &[u8]) -> bool {
+    // Apache ends a password at its first NUL.
+    if password.contains(&0) || !is_affordable(stored) {
+        return false;
+    }
+    let hash = match Scheme::of(stored) {
+        None => return false,
+        Some(Scheme::Sha) => Some(sha(password)),
+        Some(Scheme::Apr1) => Some(apr1::again(password, stored)),
+        Some(Scheme::Crypt) => crypt::hash(password, stored),
+    };
+    hash.is_some_and(|hash| is_equal(&hash, stored))
+}
+
+/// The hash of a password in the scheme `{SHA}`.
+#[must_use]
+pub fn sha(password: &[u8]) -> Vec<u8> {
+    let mut hash = b"{SHA}".to_vec();
+    hash.extend_from_slice(STANDARD.encode(Sha1::digest(password)).as_bytes());
+    hash
+}
+
+/// Whether two secrets are equal, in a time that depends on their lengths alone.
+#[must_use]
+pub fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    let differing = one.iter().zip(other).fold(0, |differing, (a, b)| differing | (a ^ b));
+    one.len() == other.len() && std::hint::black_box(differing) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scheme_knows_its_password() {
+        for stored in [
+            "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=",
+            "$apr1$saltsalt$yAAkm4libquA.ZWLHbSBq/",
+            "$2y$05$VSv/aGvVCGNTfSsZaD4feupuXrriBcXAg5jqz5NuDzIvBu90i9jp6",
+            "rqXexS6ZhobKA",
+        ] {
+            let password: &[u8] =
+                if stored.starts_with("rq") { b"myPassword" } else { b"password" };
+            assert!(Scheme::of(stored.as_bytes()).is_some(), "{stored}");
+            assert!(verify(password, stored.as_bytes()), "{stored}");
+            assert!(!verify(b"passwore", stored.as_bytes()), "{stored}");
+            assert!(!verify(&[password, b"\0"].concat(), stored.as_bytes()), "{stored}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_hash_is_nobodys_password() {
+        for stored in ["", "password", "{SHA}", "$apr1$", "$2y$05$", "*0", "x", "!", "$9$a$b"] {
+            for password in ["", "password", stored] {
+                assert!(!verify(password.as_bytes(), stored.as_bytes()), "{password} {stored}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_take_minutes_is_not_hashed() {
+        for (stored, is) in [
+            ("$2y$17$", true),
+            ("$2y$18$", false),
+            ("$2b$31$", false),
+            ("$6$rounds=5000$x", true),
+            ("$6$rounds=999999999$x", false),
+            ("$5$x", true),
+            ("$y$j9T$x", true),
+            ("$y$jUT$x", false),
+            ("$apr1$x", true),
+        ] {
+            assert_eq!(is_affordable(stored.as_bytes()), is, "{stored}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_equal_as_a_whole() {
+        assert!(is_equal(b"", b"") && is_equal(b"ab", b"ab"));
+        assert!(!is_equal(b"ab", b"abc") && !is_equal(b"abc", b"abd") && !is_equal(b"", b"a"));
+    }
+}

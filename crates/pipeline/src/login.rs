@@ -1,0 +1,377 @@
+//! Logging in: whether the user that a client names is that user. The providers of the request's
+//! sections are asked in order. Reading a file of users and hashing a password are done in the
+//! blocking pool; a file that is known and a password that was verified before cost neither.
+
+use crate::serve::Pipeline;
+use crate::site::Plan;
+use evenkeel_message::{Answer, Fields, Level, Notice, Request, Status, quoted, quoted_path};
+use evenkeel_modules::passwords::{Entry, PasswordFile, Scheme, Store, is_equal, verify};
+use evenkeel_modules::{
+    Asked, AuthnSource, Credential, Merge as _, RequestContext, Sections, Verdict, auth_basic,
+    authn_core, authz_groupfile,
+};
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// The ways in which clients log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Basic,
+    /// No module acts on the AuthType.
+    Unknown,
+}
+
+/// AuthType of a request; none where it has none.
+pub(crate) fn auth_type(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+) -> Option<Vec<u8>> {
+    if !plan.authn_core.has_type() {
+        return None;
+    }
+    let core = pipeline.site.server(request.server).core(plan);
+    let mut notices = Vec::new();
+    let context = RequestContext::new(request, core);
+    let auth_type = authn_core::auth_type(&context, &plan.authn_core, &mut notices);
+    request.notices.append(&mut notices);
+    auth_type
+}
+
+/// AuthName of a request.
+fn auth_name(pipeline: &Pipeline, request: &mut Request, plan: &Plan) -> Option<Vec<u8>> {
+    let core = pipeline.site.server(request.server).core(plan);
+    let mut notices = Vec::new();
+    let context = RequestContext::new(request, core);
+    let name = authn_core::auth_name(&context, &plan.authn_core, &mut notices);
+    request.notices.append(&mut notices);
+    name
+}
+
+fn way(pipeline: &Pipeline, auth_type: &[u8]) -> Way {
+    let active = &pipeline.site.global.active;
+    if auth_type.eq_ignore_ascii_case(b"Basic") && active.has("mod_auth_basic.c") {
+        return Way::Basic;
+    }
+    Way::Unknown
+}
+
+/// The answer to a client that has to log in, or to log in as somebody else (Apache:
+/// ap_note_auth_failure).
+pub(crate) fn refusal(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    auth_type: Option<&[u8]>,
+) -> Answer {
+    let way = auth_type.map_or(Way::Unknown, |auth_type| way(pipeline, auth_type));
+    let fields = match way {
+        Way::Basic => {
+            let realm = auth_name(pipeline, request, plan).unwrap_or_default();
+            auth_basic::challenge(&realm)
+        }
+        Way::Unknown => Fields::new(),
+    };
+    Answer::with_fields(Status::UNAUTHORIZED, fields)
+}
+
+/// Finds out who the user of a request is (Apache's hook check_user_id). `is_any` tells whether
+/// Satisfy Any has led here.
+///
+/// # Errors
+/// The answer where nobody has logged in.
+pub(crate) async fn log_in(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    auth_type: Option<&[u8]>,
+    is_any: bool,
+) -> Result<(), Answer> {
+    let path = quoted(&request.resource.path).into_owned();
+    let Some(auth_type) = auth_type else {
+        let notice = match pipeline.site.global.active.has("mod_authn_core.c") {
+            true => {
+                let text = format!(
+                    "No authentication done but request not allowed without authentication for \
+                     {path}. Authentication not configured?"
+                );
+                Notice::new("core", Level::Error, if is_any { 28 } else { 27 }, text)
+            }
+            false => {
+                let text = format!("configuration error:  couldn't check user: {path}");
+                Notice::new("core", Level::Crit, 25, text)
+            }
+        };
+        request.notify(notice);
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    };
+    let has_logged_in = match way(pipeline, auth_type) {
+        Way::Basic => basic(pipeline, request, plan, auth_type).await?,
+        Way::Unknown => false,
+    };
+    if !has_logged_in {
+        let text =
+            format!("AuthType {} configured without corresponding module", quoted(auth_type));
+        request.notify(Notice::new("authn_core", Level::Error, 1796, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    }
+    load_groups(pipeline, request, plan).await;
+    Ok(())
+}
+
+/// Logs in with a user and a password. False where another module is to decide (mod_auth_basic.c:
+/// authenticate_basic_user).
+async fn basic(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    auth_type: &[u8],
+) -> Result<bool, Answer> {
+    let path = quoted(&request.resource.path).into_owned();
+    let Some(realm) = auth_name(pipeline, request, plan) else {
+        let text = format!("need AuthName: {path}");
+        request.notify(Notice::new("auth_basic", Level::Error, 1615, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    };
+    request.resource.auth_type = Some(auth_type.into());
+    let challenge = || Answer::with_fields(Status::UNAUTHORIZED, auth_basic::challenge(&realm));
+    let login = auth_basic::login(request).map_err(|_| challenge())?;
+    request.resource.user = Some(login.user.as_slice().into());
+    let settings = &plan.auth_basic;
+    let mut sources = settings.providers();
+    let default;
+    if sources.is_empty() {
+        default = pipeline.site.global.active.authn_source(auth_basic::DEFAULT_PROVIDER);
+        sources = default.as_slice();
+    }
+    if sources.is_empty() {
+        let text = "No Authn provider configured";
+        request.notify(Notice::new("auth_basic", Level::Error, 1616, text));
+    }
+    let mut verdict = Verdict::Failed;
+    for source in sources {
+        let digest = settings.uses_digests().then(|| login.digest(&realm));
+        if digest.is_some() && !source.provider.has_realms {
+            let text = "Authn provider does not support AuthBasicUseDigestAlgorithm";
+            request.notify(Notice::new("auth_basic", Level::Error, 2493, text));
+            verdict = Verdict::Failed;
+            break;
+        }
+        let proof = match &digest {
+            None => Proof::Password,
+            Some(digest) => Proof::Digest { realm: &realm, digest },
+        };
+        verdict = ask(pipeline, request, plan, source, &login, &proof).await?;
+        if verdict != Verdict::NotFound {
+            break;
+        }
+    }
+    let user = quoted(&login.user);
+    let (number, text) = match verdict {
+        Verdict::Granted => return Ok(true),
+        Verdict::NotFound | Verdict::Failed if !settings.is_authoritative() => return Ok(false),
+        Verdict::Denied => {
+            let text =
+                format!("user {user}: authentication failure for \"{path}\": Password Mismatch");
+            (1617, text)
+        }
+        Verdict::NotFound => (1618, format!("user {user} not found: {path}")),
+        Verdict::Failed => return Err(Status::INTERNAL_SERVER_ERROR.into()),
+    };
+    request.notify(Notice::new("auth_basic", Level::Error, number, text));
+    Err(challenge())
+}
+
+/// What is compared with the entry of a user.
+enum Proof<'a> {
+    /// The password, with a hash of it.
+    Password,
+    /// Its hash as htdigest writes it, with that of the user in a realm.
+    Digest { realm: &'a [u8], digest: &'a [u8] },
+}
+
+/// Asks one provider.
+async fn ask(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    source: &AuthnSource,
+    login: &auth_basic::Login,
+    proof: &Proof<'_>,
+) -> Result<Verdict, Answer> {
+    let file = match consult(pipeline, request, plan, source, login) {
+        Credential::Decided(verdict) => return Ok(verdict),
+        Credential::InFile(file) => file,
+    };
+    let number = if matches!(proof, Proof::Password) { 1620 } else { 1622 };
+    let Some(users) = load_users(pipeline, request, plan, &file, number).await? else {
+        return Ok(Verdict::Failed);
+    };
+    match proof {
+        Proof::Digest { realm, digest } => Ok(match users.user_of_realm(&login.user, realm) {
+            None => Verdict::NotFound,
+            Some(entry) if is_equal(&entry.hash, digest) => Verdict::Granted,
+            Some(_) => Verdict::Denied,
+        }),
+        Proof::Password => compare(pipeline, request, plan, &file, &users, login).await,
+    }
+}
+
+/// What a provider says by itself.
+fn consult(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    source: &AuthnSource,
+    login: &auth_basic::Login,
+) -> Credential {
+    let merged = source.settings.as_ref().map(|said| Sections::merge(plan, said));
+    let mut notices = Vec::new();
+    let core = pipeline.site.server(request.server).core(plan);
+    let context = RequestContext::new(request, core);
+    let asked = Asked { context, sections: merged.as_ref().unwrap_or(plan) };
+    let credential = (source.provider.check)(&asked, &login.credentials(), &mut notices);
+    request.notices.append(&mut notices);
+    credential
+}
+
+/// Reads a file of users, unless it is known. None where it cannot be read.
+async fn load_users(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    file: &Arc<Path>,
+    number: u16,
+) -> Result<Option<Arc<PasswordFile>>, Answer> {
+    let store = Store::of_process();
+    if let Some(users) = store.known_users(file) {
+        return Ok(Some(users));
+    }
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let path = Arc::clone(file);
+    let what = format!("reading the file of users {}", quoted_path(file));
+    let read = move || Store::of_process().users(&path);
+    let beside = pipeline.beside(request, &may_wait);
+    match beside.perform(what, move |_| Some(read())).await {
+        Some(Ok(loaded)) => {
+            if loaded.is_new {
+                for complaint in &loaded.parsed.complaints {
+                    let text = format!("{}: {complaint}", quoted_path(file));
+                    request.notify(Notice::own("authn_file", Level::Error, text));
+                }
+            }
+            Ok(Some(loaded.parsed))
+        }
+        Some(Err(error)) => {
+            request.notify(unreadable(file, number, &error));
+            Ok(None)
+        }
+        None => Err(Status::SERVICE_UNAVAILABLE.into()),
+    }
+}
+
+fn unreadable(file: &Path, number: u16, error: &io::Error) -> Notice {
+    let mut text = format!("Could not open password file: {}", quoted_path(file));
+    if error.raw_os_error().is_none() {
+        text = format!("{text}: {error}");
+    }
+    Notice::new("authn_file", Level::Error, number, text).because(error)
+}
+
+/// Compares a password with the entry of its user. For a user that is not in the file, as much time
+/// is spent as for one that is.
+async fn compare(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    file: &Path,
+    users: &PasswordFile,
+    login: &auth_basic::Login,
+) -> Result<Verdict, Answer> {
+    let entry = users.user(&login.user);
+    let stored = entry.map(|Entry { hash, .. }| &**hash).or_else(|| users.first_hash());
+    let Some(stored) = stored else { return Ok(Verdict::NotFound) };
+    let is_right = hash(pipeline, request, plan, file, login, stored, entry.is_some()).await?;
+    Ok(match entry {
+        None => Verdict::NotFound,
+        Some(_) if is_right => Verdict::Granted,
+        Some(_) => Verdict::Denied,
+    })
+}
+
+/// Whether a password is that of a stored hash. What was found out a short time ago is not hashed
+/// again, and what takes little time is hashed at once.
+async fn hash(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    plan: &Plan,
+    file: &Path,
+    login: &auth_basic::Login,
+    stored: &[u8],
+    is_known: bool,
+) -> Result<bool, Answer> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let store = Store::of_process();
+    if Scheme::of(stored).is_none_or(|scheme| scheme == Scheme::Sha) {
+        return Ok(verify(&login.password, stored));
+    }
+    let provider = file.as_os_str().as_bytes();
+    let key = store.key(provider, &login.user, &login.password, stored);
+    if let Some(was_right) = store.recall(&key) {
+        return Ok(was_right);
+    }
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let Some(mut place) = store.queue() else {
+        if store.may_tell() {
+            let text = "too many requests wait for a password to be verified; clients are \
+                        answered with 503";
+            request.notify(Notice::own("auth_basic", Level::Error, text));
+        }
+        return Err(Status::SERVICE_UNAVAILABLE.into());
+    };
+    let beside = pipeline.beside(request, &may_wait);
+    let has_turn = {
+        let mut turn = pin!(place.turn());
+        poll_fn(|context| match turn.as_mut().poll(context) {
+            Poll::Pending if beside.is_left() => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => Poll::Ready(true),
+        })
+        .await
+    };
+    if !has_turn {
+        return Err(Status::SERVICE_UNAVAILABLE.into());
+    }
+    let (password, hash) = (login.password.clone(), stored.to_vec());
+    let work = move |_: &_| Some(verify(&password, &hash));
+    let Some(is_right) = beside.perform("verifying a password".into(), work).await else {
+        return Err(Status::SERVICE_UNAVAILABLE.into());
+    };
+    // Of a user that is not in the file nothing is right.
+    store.remember(key, is_right && is_known);
+    Ok(is_right && is_known)
+}
+
+/// Reads the file of groups that rules may ask for, unless it is known. What is wrong with it is
+/// told when a rule asks.
+async fn load_groups(pipeline: &Pipeline, request: &mut Request, plan: &Plan) {
+    let Some(file) = plan.authz_groupfile.file() else { return };
+    let store = Store::of_process();
+    if store.known_groups(file).is_some() {
+        return;
+    }
+    let may_wait = pipeline.before_wait(request, plan).await;
+    let path = Arc::clone(file);
+    let what = format!("reading the file of groups {}", quoted_path(file));
+    let beside = pipeline.beside(request, &may_wait);
+    let loaded = beside.perform(what, move |_| Some(Store::of_process().groups(&path))).await;
+    if let Some(Ok(loaded)) = loaded
+        && loaded.is_new
+    {
+        authz_groupfile::complain(file, &loaded.parsed.complaints, &mut request.notices);
+    }
+}
