@@ -539,6 +539,9 @@ fn choose(
     if request.shed && !status::is_wanted(request) {
         return Ok(Handler::Shed);
     }
+    if let Some(proxied) = request.resource.proxied.take() {
+        return Ok(Handler::Proxy(proxied));
+    }
     if found.is_some_and(|folder| listing::is_wanted(pipeline, request, folder)) {
         return Ok(Handler::Listing);
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Where the body of a request waits for its application if it does not fit into memory.
 const SPOOL_FOLDER: &str = "/var/tmp";
 
-/// The target of a request that a rule or its handler passes on; none for other requests.
+/// The target that the handler of a request names; none for other requests.
 ///
 /// # Errors
 /// 500 where the handler names a target that cannot be one.
@@ -28,9 +28,6 @@ pub(crate) fn target(
 ) -> Result<Option<Box<Proxied>>, Answer> {
     if !pipeline.site.passes_on {
         return Ok(None);
-    }
-    if let Some(proxied) = request.resource.proxied.take() {
-        return Ok(Some(proxied));
     }
     Ok(proxy::of_handler(request, &pipeline.site.runtime_dir)?.map(Box::new))
 }

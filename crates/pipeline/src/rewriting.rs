@@ -9,10 +9,11 @@ use crate::site::Plan;
 use evenkeel_expr::{Condition, Evaluation};
 use evenkeel_files::Looked;
 use evenkeel_message::{
-    Answer, Fields, FileName, Level, Notice, Request, RequestHead, Status, UrlPath, quoted,
+    Answer, Fields, FileName, Level, Notice, Request, RequestHead, Status, Target, UrlPath, quoted,
 };
 use evenkeel_modules::RequestContext;
 use evenkeel_modules::dir::REDIRECT;
+use evenkeel_modules::proxy::escape_path;
 use evenkeel_modules::rewrite::{self, Ahead, Look, Outcome, Proxied, Surroundings, Verdict};
 use std::future::Future;
 use std::pin::Pin;
@@ -49,7 +50,10 @@ pub(crate) async fn translate(
         Outcome::Declined | Outcome::Redirected(_) => Ok(Translation::Open),
         Outcome::Passed(path) => pass(request, path).map(|()| Translation::Open),
         Outcome::Mapped => Ok(Translation::Mapped),
-        Outcome::Proxied(target) => Err(proxy(request, &target, 669)),
+        Outcome::Proxied(target) => {
+            request.resource.file.clear();
+            proxy(pipeline, request, target, 669).map(|()| Translation::Mapped)
+        }
         Outcome::Answered(answer) => Err(answer),
     }
 }
@@ -76,7 +80,7 @@ pub(crate) async fn fix_up(
             content.redirect = Some(path.into());
             Ok(())
         }
-        Outcome::Proxied(target) => Err(proxy(request, &target, 10160)),
+        Outcome::Proxied(target) => proxy(pipeline, request, target, 10160),
         Outcome::Answered(answer) => Err(answer),
     }
 }
@@ -117,15 +121,50 @@ fn pass(request: &mut Request, path: Vec<u8>) -> Result<(), Answer> {
     Ok(())
 }
 
-/// Where a request of a rule with the flag P goes: nowhere, as long as no module is a proxy.
-fn proxy(request: &mut Request, target: &Proxied, number: u16) -> Answer {
-    let uri = [PROXY, &target.uri].concat();
-    let text = format!(
-        "attempt to make remote request from mod_rewrite without proxy enabled: {}",
-        quoted(&uri)
-    );
-    request.notify(Notice::new("rewrite", Level::Error, number, text));
-    Status::FORBIDDEN.into()
+/// Passes a request of a rule with the flag P on. Scheme, host and socket must be those that the
+/// rule itself names: no byte of a request chooses them (CVE-2021-40438).
+///
+/// # Errors
+/// 403 where no module is a proxy, 500 where the target is none that requests are passed on to.
+fn proxy(
+    pipeline: &Pipeline,
+    request: &mut Request,
+    proxied: Proxied,
+    number: u16,
+) -> Result<(), Answer> {
+    let Proxied { mut uri, origin, is_raw } = proxied;
+    if !pipeline.site.passes_on {
+        let uri = [PROXY, &uri].concat();
+        let text = format!(
+            "attempt to make remote request from mod_rewrite without proxy enabled: {}",
+            quoted(&uri)
+        );
+        request.notify(Notice::new("rewrite", Level::Error, number, text));
+        return Err(Status::FORBIDDEN.into());
+    }
+    let target = std::str::from_utf8(&origin).ok().filter(|origin| !origin.is_empty());
+    let target = target.and_then(|origin| Target::parse(origin, &pipeline.site.runtime_dir).ok());
+    let (Some(target), true) = (target, uri.starts_with(&origin)) else {
+        let text = format!(
+            "a rule with the flag P passes the request on to {}: this server passes requests on \
+             to fcgi: alone, and only where the rule names the host or socket without references",
+            quoted(&uri)
+        );
+        request.notify(Notice::own("rewrite", Level::Error, text));
+        return Err(Status::INTERNAL_SERVER_ERROR.into());
+    };
+    let mut path = uri.split_off(origin.len());
+    if is_raw && let Some(mark) = path.iter().position(|byte| *byte == b'?') {
+        path.truncate(mark);
+    }
+    if !path.starts_with(b"/") {
+        path.insert(0, b'/');
+    }
+    let path = if is_raw { path } else { escape_path(&path) };
+    let target = Arc::new(target);
+    let proxied = evenkeel_message::Proxied { target, path, is_raw, without_query: false };
+    request.resource.proxied = Some(Box::new(proxied));
+    Ok(())
 }
 
 /// What rules ask for.

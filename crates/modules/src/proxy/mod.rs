@@ -8,7 +8,7 @@ mod worker;
 
 pub use crate::NoSettings as Global;
 pub use directives::MODULE;
-pub use pass::{Pass, Passed};
+pub use pass::{Pass, Passed, escape_path};
 pub use worker::Worker;
 
 use crate::settings::merged;

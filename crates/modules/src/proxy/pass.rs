@@ -83,7 +83,7 @@ impl Pass {
             }
         };
         let Some(target) = &self.target else { return Ok(Passed::Never) };
-        let path = if self.is_raw { mapped } else { escaped(&mapped) };
+        let path = if self.is_raw { mapped } else { escape_path(&mapped) };
         let path = if path.starts_with(b"/") { path } else { [b"/", &*path].concat() };
         let target = Arc::clone(target);
         Ok(Passed::To(Proxied {
@@ -95,7 +95,10 @@ impl Pass {
     }
 }
 
-fn escaped(path: &[u8]) -> Vec<u8> {
+/// A path as an application gets it: what may not stand in a path is escaped (mod_proxy_fcgi.c:
+/// proxy_fcgi_canon).
+#[must_use]
+pub fn escape_path(path: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut escaped = Vec::with_capacity(path.len());
     for byte in path {
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn paths_are_escaped_as_apache_does() {
-        assert_eq!(escaped(b"/a b?c%/~x;y"), b"/a%20b%3Fc%25/~x;y");
-        assert_eq!(escaped("/\u{e4}".as_bytes()), b"/%C3%A4");
+        assert_eq!(escape_path(b"/a b?c%/~x;y"), b"/a%20b%3Fc%25/~x;y");
+        assert_eq!(escape_path("/\u{e4}".as_bytes()), b"/%C3%A4");
     }
 }

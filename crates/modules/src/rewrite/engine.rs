@@ -133,6 +133,8 @@ pub(super) struct Run<'a> {
     pub is_passed: bool,
     /// Whether a rule had the flag P, and was the last one.
     pub is_proxied: bool,
+    /// The beginning of the URI of a proxy up to its path, where the rule itself names it.
+    pub proxy_origin: Vec<u8>,
     /// Whether `http://` with a name of this host was cut off.
     pub is_reduced: bool,
     /// What the patterns of rules are matched with.
@@ -167,6 +169,7 @@ impl<'a> Run<'a> {
             status: Status::OK.code(),
             is_passed: false,
             is_proxied: false,
+            proxy_origin: Vec::new(),
             is_reduced: false,
             uri: Vec::new(),
             is_uri_known: false,
@@ -453,6 +456,7 @@ impl<'a> Run<'a> {
             self.qualify();
             trace!(self, 2, "forcing proxy-throughput with {}", quoted(&self.filename));
             self.is_proxied = true;
+            self.proxy_origin = origin(&rule.written).to_vec();
             return Ok(Applied::Matched);
         }
         if flags.redirect {
@@ -484,4 +488,35 @@ enum Next {
     Round,
     Nothing,
     Refuse(Status),
+}
+
+/// The beginning of a substitution up to the path of its URI: `fcgi://host:port` or
+/// `unix:/socket|fcgi://host`. Empty where a reference stands in it.
+fn origin(written: &[u8]) -> &[u8] {
+    let is_reference = |byte: &u8| matches!(byte, b'$' | b'%' | b'\\');
+    let literal = written.split(is_reference).next().unwrap_or_default();
+    let host = literal.windows(3).position(|window| window == b"://").map(|at| at + 3);
+    let end = host.and_then(|host| {
+        let slash = literal.get(host..)?.iter().position(|byte| *byte == b'/')?;
+        Some(host + slash)
+    });
+    // A substitution without a path and without references names nothing but an origin.
+    let whole = (literal.len() == written.len() && host.is_some()).then_some(written.len());
+    end.or(whole).and_then(|end| literal.get(..end)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_origin_of_a_target_is_the_rules_own() {
+        assert_eq!(origin(b"fcgi://127.0.0.1:9000/a/$1"), b"fcgi://127.0.0.1:9000");
+        assert_eq!(origin(b"unix:/run/a.sock|fcgi://x/$1"), b"unix:/run/a.sock|fcgi://x");
+        assert_eq!(origin(b"fcgi://host"), b"fcgi://host");
+        for chosen in [&b"fcgi://$1/x"[..], b"fcgi://a.%1:9/x", b"$0", b"unix:/$1|fcgi://x/", b"/x"]
+        {
+            assert_eq!(origin(chosen), b"", "{}", chosen.escape_ascii());
+        }
+    }
 }

@@ -60,6 +60,9 @@ pub enum Outcome {
 pub struct Proxied {
     /// The URI without `proxy:`, and with the path behind the file.
     pub uri: Vec<u8>,
+    /// The beginning of the URI up to its path, where the rule itself names all of that; empty
+    /// where a part of it comes from the request.
+    pub origin: Vec<u8>,
     /// Whether the URI is sent as it is and has its query (flag NE; Apache: proxy-nocanon).
     pub is_raw: bool,
 }

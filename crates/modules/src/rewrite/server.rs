@@ -217,7 +217,8 @@ pub(super) fn proxied(run: &mut Run<'_>, is_raw: bool) -> Outcome {
         uri.push(b'?');
         uri.extend_from_slice(query);
     }
-    Outcome::Proxied(Proxied { uri, is_raw })
+    let origin = std::mem::take(&mut run.proxy_origin);
+    Outcome::Proxied(Proxied { uri, origin, is_raw })
 }
 
 /// The request is redirected to another URI.
